@@ -1,0 +1,249 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The one way to a machine: reads, writes, commands and the clock, under a root directory.
+
+A live node (root "/"), an unpacked snapshot and a test's tree are the same type, so every decision can be replayed
+offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import stat
+import time
+import typing as t
+
+READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
+
+
+class Command(t.NamedTuple):
+    """What a command answered: exit code (127: not there, 124: timed out) and its two outputs as text."""
+
+    code: int
+    out: str
+    err: str
+
+
+def run_command(argv: t.Sequence[str], timeout: float) -> Command:
+    """Run ``argv`` without a shell, in the C locale, with no standard input; never raises."""
+    import subprocess  # The converged tick starts no process and does not pay for the import.
+
+    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
+    try:
+        done = subprocess.run(
+            list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment, check=False
+        )
+    except FileNotFoundError:
+        return Command(127, "", f"{argv[0]}: not installed")
+    except subprocess.TimeoutExpired:
+        return Command(124, "", f"{argv[0]}: no answer within {timeout:g} s")
+    except OSError as error:
+        return Command(126, "", f"{argv[0]}: {error.strerror}")
+    return Command(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
+
+
+class Host:
+    """A machine under ``root``. Reads never raise; writes raise OSError.
+
+    ``errors`` maps each path that could not be read to its errno; ``seen`` (when ``record`` is set) is what was read,
+    which is what a snapshot holds; ``writes`` and ``commands`` count, so that a test can show that a converged run
+    does neither.
+    """
+
+    def __init__(
+        self,
+        root: str = "/",
+        *,
+        run: t.Callable[[t.Sequence[str], float], Command] = run_command,
+        clock: t.Callable[[], float] = time.time,
+        record: bool = False,
+    ) -> None:
+        self.root = os.path.abspath(root).rstrip("/")
+        self.errors: dict[str, int] = {}
+        self.seen: t.Optional[set[str]] = set() if record else None
+        self.writes: list[str] = []
+        self.commands: list[tuple[str, ...]] = []
+        self._run = run
+        self._clock = clock
+
+    @property
+    def live(self) -> bool:
+        """True for the machine we run on, as opposed to a recorded or made-up tree."""
+        return not self.root
+
+    def now(self) -> float:
+        """Seconds since the epoch."""
+        return self._clock()
+
+    def at(self, path: str) -> str:
+        """Where ``path`` of the machine lies for us."""
+        return self.root + path
+
+    # Reading
+
+    def read(self, path: str) -> t.Optional[str]:
+        """The file's text, undecodable bytes replaced; None when it is absent or cannot be read (see ``errors``)."""
+        data = self.read_bytes(path)
+        return None if data is None else data.decode("utf-8", "replace")
+
+    def read_bytes(self, path: str) -> t.Optional[bytes]:
+        """The file's bytes, at most READ_LIMIT of them; None when it is absent or cannot be read."""
+        if self.seen is not None:
+            self.seen.add(path)
+        try:
+            # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
+            file = os.open(self.at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+        except (OSError, ValueError) as error:
+            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            return None
+        try:
+            chunks = [os.read(file, 65536)]
+            size = len(chunks[0])
+            while chunks[-1] and size < READ_LIMIT:
+                chunks.append(os.read(file, 65536))
+                size += len(chunks[-1])
+            return b"".join(chunks)
+        except OSError as error:
+            self.errors[path] = error.errno or errno.EIO
+            return None
+        finally:
+            os.close(file)
+
+    def names(self, path: str) -> list[str]:
+        """The names in a directory, sorted; empty when it is absent or cannot be read."""
+        if self.seen is not None:
+            self.seen.add(path)
+        try:
+            return sorted(os.listdir(self.at(path)))
+        except (OSError, ValueError) as error:
+            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            return []
+
+    def exists(self, path: str) -> bool:
+        """Whether something is there, links followed."""
+        if self.seen is not None:
+            self.seen.add(path)
+        return os.path.exists(self.at(path))
+
+    def is_dir(self, path: str) -> bool:
+        """Whether a directory is there, links followed."""
+        if self.seen is not None:
+            self.seen.add(path)
+        return os.path.isdir(self.at(path))
+
+    def link(self, path: str) -> t.Optional[str]:
+        """The text of a symbolic link, None when ``path`` is none."""
+        if self.seen is not None:
+            self.seen.add(path)
+        try:
+            return os.readlink(self.at(path))
+        except (OSError, ValueError):
+            return None
+
+    def mode(self, path: str) -> t.Optional[int]:
+        """The permission bits of what is there (0o644), None when nothing is."""
+        try:
+            return stat.S_IMODE(os.lstat(self.at(path)).st_mode)
+        except (OSError, ValueError):
+            return None
+
+    def read_only(self, path: str) -> bool:
+        """Whether the file system that holds ``path`` is mounted read-only."""
+        try:
+            return bool(os.statvfs(self.at(path)).f_flag & os.ST_RDONLY)
+        except OSError:
+            return False
+
+    # Writing
+
+    def write_value(self, path: str, text: str) -> None:
+        """Write a kernel file (sysfs, procfs, cgroup) in one write(2); the kernel's refusal is an OSError."""
+        self.writes.append(path)
+        file = os.open(self.at(path), os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW)
+        try:
+            os.write(file, text.encode())
+        finally:
+            os.close(file)
+
+    def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
+        """Replace a file as a whole: written beside it, flushed, renamed. Missing folders are made (0755).
+
+        A reader sees the old text or the new one, also after a power cut. A link at ``path`` is replaced, not followed.
+        """
+        self.writes.append(path)
+        target = self.at(path)
+        folder = os.path.dirname(target)
+        os.makedirs(folder, mode=0o755, exist_ok=True)
+        temporary = f"{folder}/.{os.path.basename(target)}.corral"
+        try:
+            os.unlink(temporary)  # Left by a writer that was killed; O_EXCL keeps us from following a planted link.
+        except FileNotFoundError:
+            pass
+        file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        try:
+            try:
+                data = text.encode("utf-8", "surrogateescape")
+                while data:
+                    data = data[os.write(file, data) :]
+                os.fchmod(file, mode)
+                os.fsync(file)
+            finally:
+                os.close(file)
+            os.rename(temporary, target)
+        except OSError:
+            os.unlink(temporary)
+            raise
+        sync_folder(folder)
+
+    def write_link(self, path: str, text: str) -> None:
+        """Make a symbolic link, replacing a link that points elsewhere."""
+        self.writes.append(path)
+        target = self.at(path)
+        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        if os.path.islink(target):
+            os.unlink(target)
+        os.symlink(text, target)
+
+    def remove(self, path: str) -> None:
+        """Remove a file or link; nothing there is fine."""
+        self.writes.append(path)
+        try:
+            os.unlink(self.at(path))
+        except FileNotFoundError:
+            pass
+
+    def make_dir(self, path: str, mode: int = 0o755) -> None:
+        """Make a directory with exactly this mode; one that is there keeps its own."""
+        if not os.path.isdir(self.at(path)):
+            self.writes.append(path)
+            os.makedirs(self.at(path), exist_ok=True)
+            os.chmod(self.at(path), mode)
+
+    def remove_dir(self, path: str) -> None:
+        """Remove an empty directory; one that is not there or not empty stays as it is."""
+        self.writes.append(path)
+        try:
+            os.rmdir(self.at(path))
+        except OSError as error:
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+                raise
+
+    # Commands
+
+    def run(self, *argv: str, timeout: float = 60.0) -> Command:
+        """Run a command of the machine, never through a shell."""
+        self.commands.append(argv)
+        return self._run(argv, timeout)
+
+
+def sync_folder(folder: str) -> None:
+    """Make a rename in ``folder`` last over a power cut."""
+    file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        os.fsync(file)
+    finally:
+        os.close(file)
