@@ -1,0 +1,13 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The core is imported as ``_core`` from any checkout path; helpers beside this file as plain modules."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+HERE = Path(__file__).resolve().parent
+
+sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE)]
