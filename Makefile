@@ -1,0 +1,49 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# Each target's own words are its documentation: `make` shows them.
+.DEFAULT_GOAL := help
+PYTHON ?= python3
+VENV := .venv/bin/python
+
+-include lab/lab.mk
+
+.PHONY: help setup venv check sanity molecule test rollout drift changelog clean distclean
+
+help: ## show this
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+
+setup: ## make .venv with the pinned tools; name or install the Debian packages for VMs
+	@$(PYTHON) tools/setup.py --packages
+
+venv:
+	@$(PYTHON) tools/setup.py
+
+rollout: venv ## roll a profile out to an embedded node, or INVENTORY=hosts.yml; PROFILE=examples/edge.yml
+	@$(VENV) tools/rollout.py rollout --inventory "$(INVENTORY)" --profile "$(PROFILE)"
+
+drift: venv ## show what differs on this machine, or INVENTORY=hosts.yml, from PROFILE; changes nothing
+	@$(VENV) tools/rollout.py drift --inventory "$(INVENTORY)" --profile "$(PROFILE)"
+
+check: venv ## everything that needs no VM: linters, types, unit tests (about a minute)
+	@$(VENV) tools/suite.py check
+
+sanity: venv ## ansible-test sanity over the files as they are
+	@$(VENV) tools/suite.py sanity
+
+molecule: setup ## the scenarios on VMs
+	@$(VENV) tools/suite.py molecule
+
+test: setup ## every test, VMs included
+	@$(VENV) tools/suite.py check sanity molecule
+
+changelog: venv ## write CHANGELOG from changelogs/
+	@.venv/bin/antsibull-changelog generate
+
+clean: ## remove what tests and tools left in the checkout
+	@rm -rf .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output changelogs/.plugin-cache.yaml
+	@find . -name __pycache__ -not -path './.venv/*' -prune -exec rm -rf {} +
+
+distclean: clean ## clean, and .venv and .ansible as well
+	@rm -rf .venv .ansible

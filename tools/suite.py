@@ -1,0 +1,166 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Run the tests: `suite.py check` without VMs, `suite.py sanity`, `suite.py molecule`, or several of them.
+
+Everything is run to its end, then a table and the plain closing line `N passed, N failed`; exit 1 if one failed.
+"""
+
+from __future__ import annotations
+
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+import xml.etree.ElementTree as ElementTree
+
+import sanity
+import setup
+from tally import Tally
+
+DOCS_REFERENCES = "--validate-collection-refs=all"  # also what the texts say about other modules exists
+SCENARIO_LIMIT = 30 * 60  # s; a hung VM must not hold a CI for ever
+
+
+class Step(t.NamedTuple):
+    name: str
+    run: t.Callable[[], Tally]
+
+
+def tool(name: str) -> str:
+    return str(setup.VENV / "bin" / name)
+
+
+def environment() -> dict[str, str]:
+    """The tools of .venv first, and the collection from this checkout whatever the user's own settings are."""
+    own = dict(os.environ)
+    own["PATH"] = os.pathsep.join([str(setup.VENV / "bin"), own.get("PATH", os.defpath)])
+    own["ANSIBLE_CONFIG"] = str(setup.CHECKOUT / "ansible.cfg")
+    own["ANSIBLE_COLLECTIONS_PATH"] = str(setup.CHECKOUT / ".ansible" / "collections")
+    own.pop("PYTHONPATH", None)
+    return own
+
+
+def linter(name: str, *command: str) -> Step:
+    """A linter counts as one test; only a failing one shows its output."""
+
+    def run() -> Tally:
+        done = subprocess.run(
+            [tool(command[0]), *command[1:]],
+            cwd=setup.CHECKOUT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            errors="replace",
+            check=False,
+        )
+        if done.returncode == 0:
+            return Tally(passed=1)
+        print(done.stdout, flush=True)
+        return Tally(failed=1)
+
+    return Step(name, run)
+
+
+def unit_tests() -> Tally:
+    """Rings 1 to 3, counted from pytest's own report."""
+    report = setup.CHECKOUT / ".cache" / "pytest.xml"
+    report.unlink(missing_ok=True)
+    command = [tool("pytest"), f"--junitxml={report}"]
+    code = subprocess.run(command, cwd=setup.CHECKOUT, env=environment(), check=False).returncode
+    tally = Tally()
+    if report.is_file():
+        for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 (pytest wrote it just now)
+            ran, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
+            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
+            tally = tally.plus(Tally(ran - failed - skipped, failed, skipped))
+    return tally if code == 0 or tally.failed else tally.plus(Tally(failed=1))
+
+
+def scenario(name: str) -> Step:
+    """One molecule scenario on VMs, in a process group of its own so that nothing outlives its time limit."""
+
+    def run() -> Tally:
+        with subprocess.Popen(
+            [tool("molecule"), "test", "--scenario-name", name],
+            cwd=setup.CHECKOUT,
+            env=environment(),
+            stdin=subprocess.DEVNULL,
+            start_new_session=True,
+        ) as process:
+            try:
+                code = process.wait(timeout=SCENARIO_LIMIT)
+            except subprocess.TimeoutExpired:
+                print(f"ERROR: scenario {name}: not done after {SCENARIO_LIMIT} s, ended", flush=True)
+                os.killpg(process.pid, signal.SIGTERM)
+                code = process.wait() or 1
+            except BaseException:
+                os.killpg(process.pid, signal.SIGTERM)
+                raise
+        return Tally(passed=1) if code == 0 else Tally(failed=1)
+
+    return Step(f"molecule {name}", run)
+
+
+def check() -> list[Step]:
+    """Everything that needs no VM."""
+    return [
+        linter("ruff check", "ruff", "check", "--no-cache", "--output-format=concise", "."),
+        linter("ruff format", "ruff", "format", "--no-cache", "--check", "--output-format=concise", "."),
+        *(linter(f"mypy {name}", "mypy", *paths) for name, paths in typed().items()),
+        linter("yamllint", "yamllint", "--strict", "."),
+        linter("antsibull-changelog", "antsibull-changelog", "lint"),
+        linter("antsibull-docs", "antsibull-docs", "lint-collection-docs", "--plugin-docs", DOCS_REFERENCES, "."),
+        linter("ansible-lint", "ansible-lint", "--offline", "--profile", "production"),
+        Step("unit tests", unit_tests),
+    ]
+
+
+def typed() -> dict[str, list[str]]:
+    """What mypy checks strictly: the core, the lab, these tools; a folder that is not there yet is left out."""
+    folders = {"core": "plugins/module_utils/_core", "lab": "lab", "tools": "tools"}
+    found = {}
+    for name, folder in folders.items():
+        files = [str(path.relative_to(setup.CHECKOUT)) for path in sorted((setup.CHECKOUT / folder).rglob("*.py"))]
+        if files:
+            found[name] = files
+    return found
+
+
+def molecule() -> list[Step]:
+    found = sorted((setup.CHECKOUT / "molecule").glob("*/molecule.yml"))
+    if not found:
+        print("==> no molecule scenarios in this checkout", flush=True)
+    return [scenario(path.parent.name) for path in found]
+
+
+PARTS: dict[str, t.Callable[[], list[Step]]] = {
+    "check": check,
+    "sanity": lambda: [Step("ansible-test sanity", sanity.run)],
+    "molecule": molecule,
+}
+
+
+def main(arguments: list[str]) -> int:
+    if not arguments or set(arguments) - set(PARTS):
+        raise SystemExit(f"usage: suite.py PART...; the parts are {', '.join(PARTS)}")
+    pathlib.Path(setup.CHECKOUT / ".cache").mkdir(exist_ok=True)
+    table, total = [], Tally()
+    for step in (step for part in arguments for step in PARTS[part]()):
+        print(f"==> {step.name}", flush=True)
+        begin = time.monotonic()
+        tally = step.run()
+        table.append(f"  {step.name:<24} {time.monotonic() - begin:6.1f} s  {tally.line()}")
+        total = total.plus(tally)
+    print("\n" + "\n".join(table) + "\n\n" + total.line(), flush=True)
+    return 1 if total.failed or not total.passed else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))
