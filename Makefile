@@ -38,8 +38,8 @@ molecule: setup ## the scenarios on VMs
 test: setup ## every test, VMs included
 	@$(VENV) tools/suite.py check sanity molecule
 
-changelog: venv ## write CHANGELOG from changelogs/
-	@.venv/bin/antsibull-changelog generate
+changelog: venv ## at a release: take changelogs/fragments and new modules into CHANGELOG.md
+	@PATH=.venv/bin:$$PATH antsibull-changelog release --update-existing --reload-plugins
 
 clean: ## remove what tests and tools left in the checkout
 	@rm -rf .cache .hypothesis .mypy_cache .pytest_cache .ruff_cache tests/output changelogs/.plugin-cache.yaml

@@ -75,6 +75,16 @@ def install(packages: list[str]) -> None:
         raise SystemExit(f"corral: this failed; its reason is above:\n  {' '.join([*prefix, *command])}")
 
 
+def environment() -> dict[str, str]:
+    """The tools of .venv first, and the collection from this checkout whatever the user's own settings are."""
+    own = dict(os.environ)
+    own["PATH"] = os.pathsep.join([str(VENV / "bin"), own.get("PATH", os.defpath)])
+    own["ANSIBLE_CONFIG"] = str(CHECKOUT / "ansible.cfg")
+    own["ANSIBLE_COLLECTIONS_PATH"] = str(CHECKOUT / ".ansible" / "collections")
+    own.pop("PYTHONPATH", None)
+    return own
+
+
 def controller() -> str:
     """The Python of .venv: CORRAL_PYTHON, else the oldest that will do, which is the one with the oldest ansible-core."""
     if os.environ.get("CORRAL_PYTHON"):

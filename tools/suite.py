@@ -35,16 +35,6 @@ def tool(name: str) -> str:
     return str(setup.VENV / "bin" / name)
 
 
-def environment() -> dict[str, str]:
-    """The tools of .venv first, and the collection from this checkout whatever the user's own settings are."""
-    own = dict(os.environ)
-    own["PATH"] = os.pathsep.join([str(setup.VENV / "bin"), own.get("PATH", os.defpath)])
-    own["ANSIBLE_CONFIG"] = str(setup.CHECKOUT / "ansible.cfg")
-    own["ANSIBLE_COLLECTIONS_PATH"] = str(setup.CHECKOUT / ".ansible" / "collections")
-    own.pop("PYTHONPATH", None)
-    return own
-
-
 def linter(name: str, *command: str) -> Step:
     """A linter counts as one test; only a failing one shows its output."""
 
@@ -52,7 +42,7 @@ def linter(name: str, *command: str) -> Step:
         done = subprocess.run(
             [tool(command[0]), *command[1:]],
             cwd=setup.CHECKOUT,
-            env=environment(),
+            env=setup.environment(),
             stdin=subprocess.DEVNULL,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
@@ -73,7 +63,7 @@ def unit_tests() -> Tally:
     report = setup.CHECKOUT / ".cache" / "pytest.xml"
     report.unlink(missing_ok=True)
     command = [tool("pytest"), f"--junitxml={report}"]
-    code = subprocess.run(command, cwd=setup.CHECKOUT, env=environment(), check=False).returncode
+    code = subprocess.run(command, cwd=setup.CHECKOUT, env=setup.environment(), check=False).returncode
     tally = Tally()
     if report.is_file():
         for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 (pytest wrote it just now)
@@ -90,7 +80,7 @@ def scenario(name: str) -> Step:
         with subprocess.Popen(
             [tool("molecule"), "test", "--scenario-name", name],
             cwd=setup.CHECKOUT,
-            env=environment(),
+            env=setup.environment(),
             stdin=subprocess.DEVNULL,
             start_new_session=True,
         ) as process:
