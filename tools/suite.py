@@ -16,7 +16,7 @@ import subprocess
 import sys
 import time
 import typing as t
-import xml.etree.ElementTree as ElementTree
+from xml.etree import ElementTree
 
 import sanity
 import setup
