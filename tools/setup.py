@@ -16,6 +16,7 @@ import os
 import pathlib
 import shutil
 import subprocess
+import sys
 
 CHECKOUT = pathlib.Path(__file__).resolve().parent.parent
 VENV = CHECKOUT / ".venv"
@@ -81,6 +82,9 @@ def environment() -> dict[str, str]:
     own["PATH"] = os.pathsep.join([str(VENV / "bin"), own.get("PATH", os.defpath)])
     own["ANSIBLE_CONFIG"] = str(CHECKOUT / "ansible.cfg")
     own["ANSIBLE_COLLECTIONS_PATH"] = str(CHECKOUT / ".ansible" / "collections")
+    own["MOLECULE_COMMAND_BORDERS"] = "false"  # they would wrap every line of a log at 80 columns
+    if not sys.stdout.isatty():
+        own.update(NO_COLOR="1", PY_COLORS="0", ANSIBLE_NOCOLOR="1")
     own.pop("PYTHONPATH", None)
     return own
 

@@ -107,7 +107,7 @@ def check() -> list[Step]:
         linter("yamllint", "yamllint", "--strict", "."),
         linter("antsibull-changelog", "antsibull-changelog", "lint"),
         linter("antsibull-docs", "antsibull-docs", "lint-collection-docs", "--plugin-docs", DOCS_REFERENCES, "."),
-        linter("ansible-lint", "ansible-lint", "--offline", "--profile", "production"),
+        linter("ansible-lint", "ansible-lint", "--offline", "--nocolor", "--profile", "production"),
         Step("unit tests", unit_tests),
     ]
 
