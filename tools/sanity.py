@@ -99,7 +99,7 @@ def run(arguments: t.Sequence[str] = ()) -> Tally:
         for name in ("ANSIBLE_CONFIG", "ANSIBLE_COLLECTIONS_PATH", "PYTHONPATH", "VIRTUAL_ENV"):
             environment.pop(name, None)
         command = [str(setup.VENV / "bin" / "ansible-test"), "sanity", "--color", "no", *arguments]
-        ran = failed = 0
+        ran, failed, skipped = 0, 0, set()
         with (
             open(log, "w", encoding="utf-8") as whole,
             subprocess.Popen(
@@ -111,12 +111,13 @@ def run(arguments: t.Sequence[str] = ()) -> Tally:
                 if line.startswith(("Running ", "ERROR: ", "FATAL: ", "WARNING: ")):  # the rest is pip's progress
                     sys.stdout.write(line)
                     sys.stdout.flush()
+                skipped.update(re.findall(r"^WARNING: (Skipping sanity test .*)", line))
                 ran += line.startswith("Running sanity test ")
                 failed += sum(map(int, re.findall(r"The (\d+) sanity test\(s\) listed below", line)))
     if process.returncode != 0:
         print(f"The whole output: {log}", flush=True)
         failed = max(failed, 1)
-    return Tally(max(ran - failed, 0), failed)
+    return Tally(max(ran - failed, 0), failed, len(skipped))
 
 
 if __name__ == "__main__":
