@@ -1,0 +1,86 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The text formats of kernel files. Anything that is not in the format is None, never an exception.
+
+Formats: Documentation/admin-guide/cputopology.rst; bitmaps as lib/bitmap.c prints them (%*pb, %*pbl).
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..model import cpuset
+from ..model.cpuset import CpuSet
+
+# The kernel's NR_CPUS is at most 8192 in any distribution; a larger id is a broken file, not a machine.
+CPU_LIMIT = 2**16
+_MASK_TEXT_LIMIT = CPU_LIMIT // 32 * 9
+
+_MASK = re.compile(r"[0-9a-f]{1,8}(?:,[0-9a-f]{1,8})*", re.ASCII | re.IGNORECASE)
+_INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
+_MEM_TOTAL = re.compile(r"^(?:Node\s+[0-9]+\s+)?MemTotal:\s*([0-9]{1,18})\s*kB", re.ASCII | re.MULTILINE)
+
+# What printk and sysfs write for an empty list, depending on the kernel's age.
+_NOTHING = ("", "(null)")
+
+
+def cpu_list(text: str) -> CpuSet | None:
+    """A list such as ``0-3,8``; blanks around it are dropped, nothing and ``(null)`` are the empty set."""
+    text = text.strip()
+    if text in _NOTHING:
+        return cpuset.EMPTY
+    try:
+        cpus = cpuset.parse(text)
+    except ValueError:
+        return None
+    return cpus if min(cpus) >= 0 and max(cpus) < CPU_LIMIT else None
+
+
+def cpu_mask(text: str) -> CpuSet | None:
+    """A mask such as ``00000000,000000ff``: groups of 32 bits in hexadecimal, the highest first."""
+    text = text.strip()
+    if text in _NOTHING:
+        return cpuset.EMPTY
+    if len(text) > _MASK_TEXT_LIMIT or not _MASK.fullmatch(text):
+        return None
+    bits = int("".join(chunk.zfill(8) for chunk in text.split(",")), 16)
+    return frozenset(cpu for cpu, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+
+
+def integer(text: str) -> int | None:
+    """A decimal integer, possibly negative."""
+    text = text.strip()
+    return int(text) if _INTEGER.fullmatch(text) else None
+
+
+def count(text: str) -> int | None:
+    """A decimal integer that is not negative."""
+    number = integer(text)
+    return None if number is None or number < 0 else number
+
+
+def counts(text: str) -> tuple[int, ...] | None:
+    """Counts between blanks (a row of node distances)."""
+    numbers = [count(word) for word in text.split()]
+    return tuple(number for number in numbers if number is not None) if None not in numbers else None
+
+
+def mem_total(text: str) -> int | None:
+    """MemTotal in KiB of /proc/meminfo or of a node's meminfo."""
+    match = _MEM_TOTAL.search(text)
+    return int(match.group(1)) if match else None
+
+
+def numbered(names: list[str], prefix: str, suffix: str = "") -> dict[int, str]:
+    """The names ``PREFIXnSUFFIX`` by their number, ascending; leading zeros and other names are left out."""
+    found: dict[int, str] = {}
+    for name in names:
+        digits = name[len(prefix) : len(name) - len(suffix)]
+        if name == f"{prefix}{digits}{suffix}" and digits.isdecimal() and digits.isascii() and len(digits) < 12:
+            number = int(digits)
+            if str(number) == digits:
+                found[number] = name
+    return dict(sorted(found.items()))
