@@ -6,8 +6,8 @@
 from __future__ import annotations
 
 import json
+import re
 import tarfile
-import typing as t
 from pathlib import Path
 
 import pytest
@@ -15,35 +15,20 @@ from _core.host.files import Host
 from _core.host.sysfs import discover, online_cpus
 from _core.model import allocation
 from _core.model.topology import from_dict, to_dict
-from shared_data import TOPOLOGIES, absent
+from recorded import Archive, Overlay, machines, name_of
+from shared_data import TOPOLOGIES
+
+NUMBER = re.compile("[0-9]+")
 
 # Not facts of the machine: how the expectation was made, and hwloc's own view.
 ABOUT = {"name", "sources", "notes", "contested", "hwloc_cpukinds"}
 CGROUP = {"hwloc_cgroup_allowed_cpus", "hwloc_cgroup_allowed_nodes"}
 
 
-def machines() -> list[t.Any]:
-    found = sorted(TOPOLOGIES.glob("*.tar.gz"))
-    if not found:
-        return [absent(TOPOLOGIES, "CORRAL_TOPOLOGIES")]
-    return [pytest.param(path, id=path.name[: -len(".tar.gz")]) for path in found]
-
-
-def unpack(archive: Path, folder: Path) -> Path:
-    with tarfile.open(archive) as tar:
-        # Python 3.9 has no extraction filter; links are relative and stay inside, see the data's README.
-        if hasattr(tarfile, "tar_filter"):
-            tar.extractall(folder, filter="tar")
-        else:
-            tar.extractall(folder)
-    return folder / archive.name[: -len(".tar.gz")]
-
-
 @pytest.mark.parametrize("archive", machines())
-def test_recorded_machine(archive: Path, tmp_path: Path) -> None:
-    name = archive.name[: -len(".tar.gz")]
-    expected = json.loads((TOPOLOGIES / "expected" / f"{name}.json").read_text(encoding="utf-8"))
-    host = Host(str(unpack(archive, tmp_path)))
+def test_recorded_machine(archive: Path) -> None:
+    expected = json.loads((TOPOLOGIES / "expected" / f"{name_of(archive)}.json").read_text(encoding="utf-8"))
+    host = Archive(archive)
 
     topology = discover(host)
     found = to_dict(topology)
@@ -59,3 +44,33 @@ def test_recorded_machine(archive: Path, tmp_path: Path) -> None:
     # A recorded machine can be allocated from, whatever its ids look like.
     view = allocation.of(topology)
     assert allocation.take_packed(view, topology.online, len(topology.online)) == topology.online
+
+
+def test_unpacked_tree_is_the_same_machine(tmp_path: Path) -> None:
+    archives = sorted(TOPOLOGIES.glob("*.tar.gz"), key=lambda path: path.stat().st_size)
+    if not archives:
+        pytest.skip(f"no {TOPOLOGIES}; point CORRAL_TOPOLOGIES at the recorded machines")
+    # The smallest that has PCI devices, which are reached through links.
+    archive = next((path for path in archives if discover(Archive(path)).pci), archives[0])
+    with tarfile.open(archive) as tar:
+        # Python 3.9 has no extraction filter; the links are relative and stay inside.
+        if hasattr(tarfile, "tar_filter"):
+            tar.extractall(tmp_path, filter="tar")
+        else:
+            tar.extractall(tmp_path)
+    assert discover(Host(str(tmp_path / name_of(archive)))) == discover(Archive(archive))
+
+
+@pytest.mark.parametrize("archive", machines())
+def test_broken_files_of_a_recorded_machine_are_values(archive: Path) -> None:
+    """Every kind of file that discovery reads, one after another as rubbish, on every CPU, node and device at once."""
+    host = Archive(archive)
+    discover(host)
+    kinds: dict[str, list[str]] = {}
+    for path in host.seen or ():
+        kinds.setdefault(NUMBER.sub("N", path.rpartition("/")[2]), []).append(path)
+    for rubbish in (b"\xff\x00", b"-1\n", b"00000000,00000001\n"):
+        for paths in kinds.values():
+            found = discover(Overlay(archive, dict.fromkeys(paths, rubbish)))
+            assert from_dict(json.loads(json.dumps(to_dict(found)))) == found
+            assert sorted(cpu for core in found.cores for cpu in core) == sorted(found.online)

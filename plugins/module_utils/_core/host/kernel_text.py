@@ -17,7 +17,7 @@ from ..model.cpuset import CpuSet
 
 # The kernel's NR_CPUS is at most 8192 in any distribution; a larger id is a broken file, not a machine.
 CPU_LIMIT = 2**16
-_MASK_TEXT_LIMIT = CPU_LIMIT // 32 * 9
+_CHUNK_LIMIT = CPU_LIMIT // 32
 
 _MASK = re.compile(r"[0-9a-f]{1,8}(?:,[0-9a-f]{1,8})*", re.ASCII | re.IGNORECASE)
 _INTEGER = re.compile(r"-?[0-9]{1,18}", re.ASCII)
@@ -44,9 +44,10 @@ def cpu_mask(text: str) -> CpuSet | None:
     text = text.strip()
     if text in _NOTHING:
         return cpuset.EMPTY
-    if len(text) > _MASK_TEXT_LIMIT or not _MASK.fullmatch(text):
+    chunks = text.split(",", _CHUNK_LIMIT)
+    if len(chunks) > _CHUNK_LIMIT or not _MASK.fullmatch(text):
         return None
-    bits = int("".join(chunk.zfill(8) for chunk in text.split(",")), 16)
+    bits = int("".join(chunk.zfill(8) for chunk in chunks), 16)
     return frozenset(cpu for cpu, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
 
 
