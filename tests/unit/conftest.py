@@ -6,8 +6,18 @@
 from __future__ import annotations
 
 import sys
+import typing as t
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 
 sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE)]
+
+
+def pytest_terminal_summary(terminalreporter: t.Any) -> None:
+    """Say once, at the end, which test data was not there."""
+    from shared_data import KUBELET_CASES, TOPOLOGIES
+
+    for variable, folder in (("CORRAL_KUBELET_CASES", KUBELET_CASES), ("CORRAL_TOPOLOGIES", TOPOLOGIES)):
+        if not folder.is_dir():
+            terminalreporter.write_line(f"NOTICE: no {folder}: its tests were skipped; point {variable} at the data")
