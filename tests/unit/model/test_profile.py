@@ -26,10 +26,10 @@ FULL = {
     },
     "memory": {
         "reserved": {"1": "0.5Gi", 0: 1073741824},
-        "hugepages": [{"size": "1Gi", "count": 0}, {"size": "2Mi", "count": 64, "node": 1}, {"size": "2048Ki", "count": 32, "node": "0"}],
+        "hugepages": [{"size": "2048Ki", "count": 32, "node": "0"}, {"size": "2Mi", "count": 64, "node": 1}, {"size": "1Gi", "count": 0}],
         "mounts": [
-            {"path": "/mnt/huge", "pagesize": "1Gi", "user": "qemu", "gid": 36},
             {"path": "/dev/hugepages-2Mi", "pagesize": "2Mi", "size": "64Mi", "min_size": "2Mi", "mode": "1770", "group": "hugetlb"},
+            {"path": "/mnt/huge", "pagesize": "1Gi", "user": "qemu", "gid": 36},
         ],
     },
     "pids": {
@@ -129,7 +129,7 @@ def pids(**keys: object) -> dict[str, object]:
 SLICE = "name a top-level slice such as system.slice, or init.scope"
 PATH = "write an absolute path such as /dev/hugepages-2Mi"
 QUANTITY = "is not a quantity as Kubernetes writes it"
-REFUSED: list[tuple[dict[str, object], str]] = [
+REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     # Unknown keys, and keys of managers to come.
     ({"cpu": {"reservd": {"count": 1}}}, "cpu.reservd: unknown key: did you mean cpu.reserved?"),
     (pool(size="2Mi", count=1, nod=0), "memory.hugepages[0].nod: unknown key: did you mean memory.hugepages[0].node?"),
@@ -249,23 +249,23 @@ REFUSED: list[tuple[dict[str, object], str]] = [
     (pids(pid_max=1000, reserved=1000),
      "pids.reserved: 1000: leaves nothing of pids.pid_max (1000): keep less for housekeeping, or raise pids.pid_max"),
     (pids(pid_max=2000, threads_max=1000, reserved=500, slices={"machine.slice": 400, "corral.slice": 200}),
-     "pids.slices: 600: with 500 kept for housekeeping that is 100 more than pids.threads_max (1000): "
-     "lower the slices' limits to 500 in all, or raise pids.threads_max"),
+     ("pids.slices: 600: with 500 kept for housekeeping that is 100 more than pids.threads_max (1000): "
+     "lower the slices' limits to 500 in all, or raise pids.threads_max")),
     (pids(pid_max=1000, reserved=100, slices={"system.slice": 700, "machine.slice": 400}),
-     "pids.slices: 400: with 700 kept for housekeeping that is 100 more than pids.pid_max (1000): "
-     "lower the slices' limits to 300 in all, or raise pids.pid_max"),
+     ("pids.slices: 400: with 700 kept for housekeeping that is 100 more than pids.pid_max (1000): "
+     "lower the slices' limits to 300 in all, or raise pids.pid_max")),
     (pids(pid_max=1000, default_tasks_max=1000),
      "pids.default_tasks_max: 1000: one unit could take all of pids.pid_max: write less than 1000"),
     (pids(slices={"init.scope": 10}), 'pids.slices["init.scope"]: 10: a limit on PID 1\'s own scope can stop the whole node: leave it out'),
     (pids(slices={"batch.slice": 10}),
-     'pids.slices["batch.slice"]: 10: is not a slice of this profile\'s pools: name one of system.slice, user.slice, init.scope, '
-     "machine.slice, corral.slice, or add it to cpu.shared.slices"),
+     ('pids.slices["batch.slice"]: 10: is not a slice of this profile\'s pools: name one of system.slice, user.slice, init.scope, '
+     "machine.slice, corral.slice, or add it to cpu.shared.slices")),
     (pids(slices={"a/../b": 10}), f'pids.slices["a/../b"]: the key is not the name of a slice: {SLICE}'),
 ]  # fmt: skip
 
 
 @pytest.mark.parametrize(("data", "line"), REFUSED, ids=[line for dummy, line in REFUSED])
-def test_it_is_refused_with_path_value_and_way_out(data: dict[str, object], line: str) -> None:
+def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], line: str) -> None:
     assert lines({"name": "x", **data}) == [line]
 
 

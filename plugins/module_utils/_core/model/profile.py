@@ -77,7 +77,7 @@ class Mount(t.NamedTuple):
 
 
 class Memory(t.NamedTuple):
-    """All empty when the profile says nothing about memory. Sorted by node, size and path."""
+    """All empty when the profile says nothing about memory. Pools and mounts in the order of the profile: errors name their index."""
 
     reserved: tuple[NodeMemory, ...]
     hugepages: tuple[Hugepages, ...]
@@ -338,8 +338,8 @@ def _build(values: dict[str, t.Any]) -> Profile:
         cpu=_build_cpu(cpu) if cpu is not None else None,
         memory=Memory(
             reserved=tuple(sorted(NodeMemory(node, size) for node, size in memory.get("reserved", {}).items())),
-            hugepages=tuple(sorted(pools, key=lambda pool: (pool.size_kib, -1 if pool.node is None else pool.node))),
-            mounts=tuple(sorted(mounts, key=lambda mount: mount.path)),
+            hugepages=tuple(pools),
+            mounts=tuple(mounts),
         ),
         pids=Pids(
             pids.get("pid_max"),

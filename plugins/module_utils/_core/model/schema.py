@@ -141,8 +141,8 @@ KEYS: tuple[Key, ...] = (
         "cpu.isolated.cores",
         types.integer(1, types.CPU_LIMIT),
         "This number of whole cores that are not reserved. Without `numa` or `near` they are on one NUMA node where one "
-        "has enough, the first such node, else on as few as possible. Cores that the kernel isolates already (isolcpus) "
-        "come first, then the lowest-numbered.",
+        "has enough, else on as few as possible; cores that the kernel isolates already (isolcpus) are preferred, then the "
+        "lowest numbers.",
         example="4",
     ),
     Key("cpu.isolated.numa", types.NODE, "The NUMA node of the `cores`.", example="1"),

@@ -62,10 +62,10 @@ def page_text(size_kib: int) -> str:
 
 
 def about_text(size: int) -> str:
-    """Bytes for a person, one decimal: 2083729408 -> ``1.9Gi``."""
+    """Bytes for a person, two digits at least, rounded down: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
     for factor, unit in _UNITS:
-        if size >= factor:
-            return f"{size * 10 // factor / 10:g}{unit}"
+        if size >= 10 * factor:
+            return f"{size // factor}{unit}"
     return str(size)
 
 
@@ -123,7 +123,7 @@ def integer(low: int, high: int) -> Type:
             raise ValueError(f"is too {'small' if value < low else 'large'}: write {span}")
         return int(value)
 
-    return Type(span, read)
+    return Type(f"number, {low} to {high}", read)
 
 
 def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
