@@ -1,0 +1,33 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What every manager is given: the profile, the machine, and what one manager decides for another."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .pools import Pools
+from .profile import Profile
+from .topology import Topology
+
+
+class Attempt(t.NamedTuple):
+    """The last time the kernel was asked for a pool of hugepages: how many, how many it gave, when (epoch seconds)."""
+
+    wanted: int
+    got: int
+    time: float
+
+
+class Context(t.NamedTuple):
+    """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once."""
+
+    profile: Profile
+    topology: Topology
+    pools: Pools
+    now: float
+    attempts: t.Mapping[str, Attempt] = {}
+    fresh: bool = False

@@ -1,0 +1,117 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The order in which pools hand over CPUs: givers shrink before takers grow, so that no instant overlaps.
+
+A *home* is a slice (or scope) whose processes run on its CPUs. A guarded home (isolated, later: exclusive) shares its
+CPUs with nobody. A *frame* (corral.slice) holds homes and no process; it only has to span them at every step, because
+the kernel gives a child outside its parent the parent's CPUs without a word.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class Home(t.NamedTuple):
+    """Who runs where, now and soon. An empty ``now`` is a home that does not exist yet."""
+
+    unit: str
+    now: frozenset[int]
+    wanted: frozenset[int]
+    guarded: bool = False
+    frame: t.Optional[str] = None
+
+
+class Stuck(Exception):
+    """No order of writes avoids an overlap."""
+
+
+def order(
+    homes: t.Sequence[Home], frames: t.Mapping[str, tuple[frozenset[int], frozenset[int]]], refuge: frozenset[int]
+) -> list[tuple[str, frozenset[int]]]:
+    """The writes (unit, CPUs) that bring every home and frame to what is wanted.
+
+    ``frames`` maps a frame to its CPUs (now, wanted). ``refuge`` is where an unguarded home may wait when homes swap
+    their CPUs in a circle: the reserved pool, on which shared workloads do no harm. Raises Stuck when there is no way.
+    """
+    now = {home.unit: home.now for home in homes}
+    guarded = {home.unit for home in homes if home.guarded}
+    moves: list[tuple[str, frozenset[int]]] = []
+    spans = {frame: cpus for frame, (cpus, dummy) in frames.items()}
+
+    def put(home: Home, cpus: frozenset[int]) -> None:
+        if home.frame is not None and not cpus <= spans[home.frame]:
+            spans[home.frame] |= cpus | frames[home.frame][1]
+            moves.append((home.frame, spans[home.frame]))
+        moves.append((home.unit, cpus))
+        now[home.unit] = cpus
+
+    def free_for(home: Home, cpus: frozenset[int]) -> bool:
+        gained = cpus - now[home.unit]
+        return not any(
+            gained & now[other.unit]
+            for other in homes
+            if other.unit != home.unit and (home.unit in guarded or other.unit in guarded)
+        )
+
+    for home in homes:
+        kept = home.now & home.wanted
+        if kept and kept != home.now:
+            put(home, kept)
+    pending = [home for home in homes if now[home.unit] != home.wanted]
+    waiting: set[str] = set()
+    while pending:
+        ready = next((home for home in pending if free_for(home, home.wanted)), None)
+        if ready is not None:
+            put(ready, ready.wanted)
+            pending.remove(ready)
+            continue
+        parked = next(
+            (
+                home
+                for home in pending
+                if home.unit not in guarded and home.unit not in waiting and refuge and free_for(home, refuge)
+            ),
+            None,
+        )
+        if parked is None:
+            raise Stuck(", ".join(home.unit for home in pending))
+        waiting.add(parked.unit)
+        put(parked, refuge)
+    for frame, (dummy, wanted) in frames.items():
+        if spans[frame] != wanted:
+            moves.append((frame, wanted))
+    return moves
+
+
+def overlaps(now: t.Mapping[str, frozenset[int]], guarded: t.Container[str]) -> set[tuple[str, str, int]]:
+    """Each (guarded home, other home, CPU) that two homes share."""
+    found: set[tuple[str, str, int]] = set()
+    for unit, cpus in now.items():
+        if unit in guarded:
+            for other, others in now.items():
+                if other != unit:
+                    found.update((unit, other, cpu) for cpu in cpus & others)
+    return found
+
+
+def new_overlap(
+    homes: t.Sequence[Home], moves: t.Iterable[tuple[str, frozenset[int]]]
+) -> t.Optional[tuple[str, str, int]]:
+    """The validator: replay the writes and name the first overlap that was not there before, None if there is none.
+
+    It shares nothing with ``order``, so that a fault there cannot hide here.
+    """
+    guarded = {home.unit for home in homes if home.guarded}
+    now = {home.unit: home.now for home in homes}
+    before = overlaps(now, guarded)
+    for unit, cpus in moves:
+        if unit in now:
+            now[unit] = cpus
+            fresh = overlaps(now, guarded) - before
+            if fresh:
+                return min(fresh)
+    return None

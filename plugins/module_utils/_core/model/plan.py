@@ -1,0 +1,117 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A plan: changes that a person reads, each with the steps that make it so.
+
+A drift item is a change that was not applied; the two are one type.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .errors import Problem
+from .handover import Home
+
+# Verdicts of a change.
+DRIFT = "drift"  # reality differs; the steps mend it
+UNCHANGEABLE = "unchangeable"  # reality differs and Corral cannot mend it (the reason says why and the way out)
+UNKNOWN = "unknown"  # could not look; never counted as in sync
+
+# When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
+# a daemon-reload would apply all drop-ins at once (systemd 252).
+STOP = 10  # units that are about to lose their files
+VALUES = 20  # sysctl, hugepage pools
+CPUS = 30  # the ordered hand-over
+LIVE = 40  # other live properties of units
+RELEASE = 50  # live properties that nobody declares any more
+FILES = 60  # drop-ins, units, sysctl.d
+RELOAD = 70  # one daemon-reload for all of them
+START = 80  # units that need their files
+DECLARE = 90  # the profile itself, last: it is declared once it is true
+
+
+class Step(t.NamedTuple):
+    """One write.
+
+    ``kind`` is one of
+      file      ``target`` path, ``value`` text (None: remove), ``mode`` permission bits
+      link      ``target`` path, ``value`` link text (None: remove)
+      value     ``target`` kernel file, ``value`` text
+      pool      ``target`` an nr_hugepages file, ``value`` number of pages; the kernel may give fewer
+      property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
+      unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
+      mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
+      compile   ``target`` folder of Python files
+    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES.
+    """
+
+    kind: str
+    target: str
+    value: t.Optional[str]
+    phase: int
+    order: int = 0
+    mode: int = 0o644
+    where: str = ""
+    reload: bool = False
+
+    @property
+    def key(self) -> str:
+        """What the step writes to: before-values are kept under this key."""
+        name = (self.value or "").partition("=")[0] if self.kind == "property" else ""
+        return ":".join(filter(None, [self.kind, self.target, name]))
+
+
+class Change(t.NamedTuple):
+    """One atom of a plan.
+
+    ``actual`` and ``wanted`` are what a person compares (text); ``place`` is where it can be seen (file, unit, cgroup
+    path). ``when`` is "now", "next start" or "next boot"; ``disruption`` is "none", "irq", "service restart" or
+    "reboot".
+    """
+
+    manager: str
+    subject: str
+    property: str
+    actual: t.Optional[str]
+    wanted: t.Optional[str]
+    reason: str
+    place: str
+    steps: tuple[Step, ...] = ()
+    verdict: str = DRIFT
+    when: str = "now"
+    disruption: str = "none"
+
+    def item(self) -> tuple[str, str, str]:
+        """Which item this is, whatever its values: ``since`` is kept per item."""
+        return (self.manager, self.subject, self.property)
+
+
+class Part(t.NamedTuple):
+    """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
+
+    What was once changed and is held by nobody any more goes back to what was there before. ``homes`` is what the
+    validator replays the CPU steps against; ``problems`` are reasons not to begin with this profile on this node.
+    """
+
+    changes: tuple[Change, ...]
+    held: frozenset[str]
+    homes: tuple[Home, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+
+def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
+    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it."""
+    steps = [step for change in changes for step in change.steps]
+    if any(step.reload for step in steps):
+        steps.append(Step("unit", "", "daemon-reload", RELOAD))
+    return sorted(steps, key=lambda step: (step.phase, step.order))
+
+
+def change_to_dict(change: Change) -> dict[str, t.Any]:
+    """The JSON form of a change or drift item: all fields but the steps."""
+    data = change._asdict()
+    del data["steps"]
+    return data

@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What was there before a step, and the steps that bring it back.
+
+Rollback, removal, the undo of an apply that was refused in the middle, and a profile that no longer declares something
+all come through here.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .plan import CPUS, FILES, LIVE, RELEASE, STOP, VALUES, Step
+
+RUNTIME_CONTROL = "/run/systemd/system.control"
+SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
+
+
+class Before(t.NamedTuple):
+    """The state of one target before Corral's first write to it.
+
+    ``kind`` and ``target`` are the step's; ``name`` is a property's name or a mount's path; ``value`` a text (file) or
+    kernel value; ``link`` a link's text; ``runtime`` the text of systemd's own file for a live property; ``active``
+    whether the unit, its control group or the mount was there; ``made`` the folders that were missing.
+    """
+
+    kind: str
+    target: str
+    name: str = ""
+    value: t.Optional[str] = None
+    link: t.Optional[str] = None
+    mode: int = 0o644
+    runtime: t.Optional[str] = None
+    active: bool = False
+    made: tuple[str, ...] = ()
+
+    @property
+    def key(self) -> str:
+        """The key of the step that it precedes."""
+        return ":".join(filter(None, [self.kind, self.target, self.name if self.kind == "property" else ""]))
+
+
+def from_data(data: t.Mapping[str, t.Any]) -> Before:
+    """A Before from its JSON form (``_asdict``)."""
+    known = {field: data[field] for field in Before._fields if field in data}
+    return Before(**{**known, "made": tuple(known.get("made", ()))})
+
+
+def restore(before: Before, online: str) -> list[Step]:
+    """The steps that bring ``before`` back. ``online`` is the CPU list of the whole machine.
+
+    Clearing AllowedCPUs= leaves the kernel's value where it was (systemd 252, 257), so all CPUs are set first.
+    """
+    target = before.target
+    if before.kind in ("file", "link"):
+        reload = target.startswith(SYSTEMD_FOLDERS)
+        if before.link is not None:
+            steps = [Step("link", target, before.link, FILES, reload=reload)]
+        else:
+            steps = [Step(before.kind, target, before.value, FILES, mode=before.mode, reload=reload)]
+        return steps + folders(before)
+    if before.kind in ("value", "pool"):
+        return [Step(before.kind, target, before.value or "0", VALUES)]
+    if before.kind == "property":
+        return restore_property(before, online)
+    if before.kind == "unit" and not before.active:
+        # A slice is stopped after its properties are back; anything else before its files go.
+        return [Step("unit", target, "stop", RELEASE if target.endswith(".slice") else STOP, 90)]
+    if before.kind == "mount" and not before.active:
+        return [Step("mount", target, "stop", STOP, where=before.name), *folders(before)]
+    if before.kind == "compile":
+        return [Step("compile", target, "", STOP, 95)]
+    return []
+
+
+def folders(before: Before, phase: int = FILES) -> list[Step]:
+    """Remove the folders that were made for it, the innermost first, as far as they are empty."""
+    count = len(before.made)
+    return [Step("folder", path, None, phase, 50 + count - depth) for depth, path in enumerate(before.made)]
+
+
+def restore_property(before: Before, online: str) -> list[Step]:
+    """Back to the live value, and to systemd's own file or none."""
+    unit, name = before.target, before.name
+    control = f"{RUNTIME_CONTROL}/{unit}.d/50-{name}.conf"
+    if before.runtime is not None:
+        values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
+        return [Step("property", unit, f"{name}={values[-1] if values else ''}", RELEASE)]
+    if name == "AllowedCPUs":
+        # A slice that was not there stops, or keeps its CPUs with the processes that somebody has put there.
+        assignments = [before.value or online, ""] if before.active else [""]
+    else:
+        assignments = [(before.value or "max").replace("max", "infinity")]
+    steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]
+    # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property.
+    return [
+        *steps,
+        Step("file", control, None, RELEASE, 10, reload=True),
+        *folders(before, RELEASE),
+    ]
+
+
+def inverse(before: Before, step: Step, online: str) -> list[Step]:
+    """The steps that undo one step that has just been done, to run at once and in this order."""
+    if step.kind == "property" and step.phase in (CPUS, LIVE):
+        if before.value:
+            # The hand-over passes through several values: each goes back to the one before it, live first.
+            value = before.value.replace("max", "infinity") if before.name != "AllowedCPUs" else before.value
+            back = [Step("property", step.target, f"{before.name}={value}", step.phase)]
+            return back if before.runtime is not None else back + restore_property(before, online)
+    return sorted(restore(before, online), key=lambda undo: (undo.phase, undo.order))

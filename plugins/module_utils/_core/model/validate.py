@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The separate validator: it looks at the finished steps alone and refuses the plan as a whole.
+
+It shares no decision with the managers, so that a fault there cannot hide here.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from . import cpuset, handover
+from .errors import Problem
+from .handover import Home
+from .plan import Step
+from .topology import Topology
+
+# Where Corral writes, and nowhere else, whatever a profile or a unit's name says.
+PLACES = (
+    r"/etc/systemd/system(\.conf\.d)?/([^/]+\.(d|wants)/)?[^/]+",
+    r"/(etc|run)/systemd/system\.control/[^/]+\.d(/50-(AllowedCPUs|TasksMax)\.conf)?",
+    r"/etc/sysctl\.d/90-corral\.conf",
+    r"/etc/corral(/[^/]+)?",
+    r"/var/lib/corral(/.*)?",
+    r"/usr/libexec/corral(/.*)?",
+    r"/usr/local/bin/corral",
+    r"/usr/libexec|/usr/local/bin|/etc/(sysctl\.d|systemd/system\.conf\.d|systemd/system/[^/]+\.(d|wants))",
+    r"/proc/sys/kernel/(pid_max|threads-max)",
+    r"/sys/devices/system/node/node\d+/hugepages/hugepages-\d+kB/nr_hugepages",
+    r"/sys/kernel/mm/hugepages/hugepages-\d+kB/nr_hugepages",
+)
+PLACE = re.compile("|".join(f"(?:{place})" for place in PLACES))
+UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
+POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
+
+
+def problems(steps: t.Sequence[Step], homes: t.Sequence[Home], topology: t.Optional[Topology]) -> list[Problem]:
+    """Every reason not to run these steps, in this order, on this machine."""
+    found = [problem for step in steps for problem in place_problems(step)]
+    found += overlap_problems(steps, homes)
+    return found + (pool_problems(steps, topology) if topology is not None else [])
+
+
+def place_problems(step: Step) -> list[Problem]:
+    """A step that writes outside Corral's own places, or names no unit."""
+    if step.kind in ("file", "link", "folder", "value", "pool", "compile"):
+        if step.kind == "folder" and step.phase and step.value is None and step.target.count("/") > 0:
+            allowed = ".." not in step.target.split("/")
+        else:
+            allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")
+    elif step.target:
+        allowed = UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
+    else:
+        allowed = step.value == "daemon-reload"
+    if allowed:
+        return []
+    return [
+        Problem(step.target, step.value, f"a plan must not write here ({step.kind}); report this as a fault of Corral")
+    ]
+
+
+def overlap_problems(steps: t.Sequence[Step], homes: t.Sequence[Home]) -> list[Problem]:
+    """The first instant at which an isolated or exclusive CPU would be shared."""
+    moves = [
+        (step.target, cpuset.parse(step.value.partition("=")[2]))
+        for step in steps
+        if step.kind == "property" and step.value and re.fullmatch(r"AllowedCPUs=[0-9,-]+", step.value)
+    ]
+    overlap = handover.new_overlap(homes, moves)
+    if overlap is None:
+        return []
+    unit, other, cpu = overlap
+    return [Problem("cpu", f"CPU {cpu}", f"{unit} and {other} would share it while CPUs are handed over")]
+
+
+def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:
+    """Pools that together ask for more than their node's memory."""
+    asked: dict[t.Optional[int], int] = {}
+    for step in steps:
+        match = POOL.fullmatch(step.target) if step.kind == "pool" else None
+        if match:
+            node = int(match.group(1)) if match.group(1) else None
+            asked[node] = asked.get(node, 0) + int(step.value or 0) * int(match.group(2))
+    found = []
+    for node, kib in asked.items():
+        memory = topology.machine_memory_kib if node is None else topology.numa[node].memory_kib
+        if memory is not None and kib > memory:
+            where = "this machine" if node is None else f"NUMA node {node}"
+            found.append(Problem("memory.hugepages", f"{kib} KiB", f"{where} has {memory} KiB: declare fewer pages"))
+    return found
