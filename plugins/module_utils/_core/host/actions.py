@@ -1,0 +1,218 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Doing one step of a plan, and looking at what it will replace before it does.
+
+A return code of 0 proves nothing (systemd accepts CPUs that do not exist): each step reads back what came of it.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..model.plan import Step
+from ..model.undo import Before
+from . import cgroup, mounts, systemd
+from .files import Host
+
+READ_BACK_SECONDS = 3.0
+MOUNT_SECONDS = 30.0
+
+
+class StepFailed(Exception):
+    """The kernel or systemd refused a step; the text says which and why."""
+
+
+def look(host: Host, step: Step) -> Before:
+    """What is there before the step: enough to bring it back (see model/undo.py)."""
+    before = Before(step.kind, step.target)
+    if step.kind == "file":
+        text = None if host.link(step.target) is not None else host.read_bytes(step.target)
+        shown = None if text is None else text.decode("utf-8", "surrogateescape")
+        return before._replace(
+            value=shown,
+            link=host.link(step.target),
+            mode=host.mode(step.target) or step.mode,
+            made=missing_folders(host, step.target),
+        )
+    if step.kind == "link":
+        return before._replace(link=host.link(step.target), made=missing_folders(host, step.target))
+    if step.kind in ("value", "pool"):
+        return before._replace(value=(host.read(step.target) or "").strip())
+    if step.kind == "property":
+        name = (step.value or "").partition("=")[0]
+        control = systemd.control_file(step.target, name, runtime=True)
+        return before._replace(
+            name=name,
+            value=live_value(host, step.target, name),
+            runtime=host.read(control),
+            active=cgroup.exists(host, step.target),
+            made=missing_folders(host, control),
+        )
+    if step.kind == "unit":
+        slice_there = step.target.endswith(".slice") and cgroup.exists(host, step.target)
+        return before._replace(active=slice_there or bool(step.target and systemd.active(host, [step.target])))
+    if step.kind == "mount":
+        mounted = mounts.at(host, step.where) is not None
+        return before._replace(name=step.where, active=mounted, made=missing_folders(host, f"{step.where}/."))
+    return before
+
+
+def perform(host: Host, step: Step) -> None:
+    """Do the step and read it back. Raises StepFailed, or OSError from the write itself."""
+    if step.kind == "file":
+        if step.value is None:
+            host.remove(step.target)
+        else:
+            host.write_file(step.target, step.value, step.mode)
+    elif step.kind == "link":
+        if step.value is None:
+            host.remove(step.target)
+        else:
+            host.write_link(step.target, step.value)
+    elif step.kind == "folder":
+        host.remove_dir(step.target)
+    elif step.kind == "value":
+        write_value(host, step)
+    elif step.kind == "pool":
+        fill_pool(host, step)
+    elif step.kind == "property":
+        set_property(host, step)
+    elif step.kind == "unit":
+        control_unit(host, step)
+    elif step.kind == "mount":
+        control_mount(host, step)
+    elif step.kind == "compile":
+        compile_folder(host, step)
+    else:
+        raise StepFailed(f"{step.kind}: no such kind of step")
+
+
+def missing_folders(host: Host, path: str) -> tuple[str, ...]:
+    """The folders above ``path`` that a write would make, the outermost first."""
+    missing = []
+    folder = path.rpartition("/")[0]
+    while folder and not host.is_dir(folder):
+        missing.append(folder)
+        folder = folder.rpartition("/")[0]
+    return tuple(reversed(missing))
+
+
+def live_value(host: Host, unit: str, name: str) -> t.Optional[str]:
+    """What the kernel has for a property of a unit; None when there is nothing to read."""
+    if name == "AllowedCPUs":
+        text = host.read(f"{cgroup.path_of(unit)}/cpuset.cpus")
+        return None if text is None else text.strip()
+    return cgroup.pids_max(host, unit)
+
+
+def write_value(host: Host, step: Step) -> None:
+    """Write a kernel file whose content reads back as written."""
+    wanted = step.value or ""
+    host.write_value(step.target, wanted)
+    got = (host.read(step.target) or "").split()
+    if got != wanted.split():
+        raise StepFailed(f"{step.target}: {wanted} was written and the kernel keeps {' '.join(got) or 'nothing'}")
+
+
+def fill_pool(host: Host, step: Step) -> None:
+    """Ask for hugepages; when the kernel finds too few, compact the memory once and ask again.
+
+    A partly filled pool is not a failure here: what was really given is read by the next observation.
+    """
+    wanted = int(step.value or 0)
+    host.write_value(step.target, str(wanted))
+    if pages(host, step.target) >= wanted:
+        return
+    # .../node/nodeN/hugepages/hugepages-2048kB/nr_hugepages has its compact file in nodeN.
+    node = step.target.rpartition("/hugepages/hugepages-")[0]
+    compact = f"{node}/compact" if "/node/" in node else "/proc/sys/vm/compact_memory"
+    if host.exists(compact):
+        host.write_value(compact, "1")
+        host.write_value(step.target, str(wanted))
+
+
+def pages(host: Host, path: str) -> int:
+    """The number in a kernel file, 0 when it cannot be read."""
+    text = (host.read(path) or "").strip()
+    return int(text) if text.isdigit() else 0
+
+
+def set_property(host: Host, step: Step) -> None:
+    """Set a property live, then read the kernel until it shows it."""
+    assignment = step.value or ""
+    name, dummy, value = assignment.partition("=")
+    answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
+    if answer.code:
+        raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
+    if not value or not cgroup.exists(host, step.target):
+        return
+    deadline = time.monotonic() + READ_BACK_SECONDS
+    while not shows(host, step.target, name, value):
+        if time.monotonic() > deadline:
+            raise StepFailed(
+                f"{step.target}: {assignment} was set and the kernel shows "
+                f"{seen(host, step.target, name)} (see cpuset.cpus.effective in {cgroup.path_of(step.target)})"
+            )
+        time.sleep(0.02)
+
+
+def shows(host: Host, unit: str, name: str, value: str) -> bool:
+    """Whether the kernel has the value in force."""
+    if name == "AllowedCPUs":
+        return cgroup.cpus(host, unit).effective == cgroup.cpu_list(value)
+    return cgroup.pids_max(host, unit) == value.replace("infinity", "max")
+
+
+def seen(host: Host, unit: str, name: str) -> str:
+    """The value in force, for an error."""
+    if name == "AllowedCPUs":
+        return host.read(f"{cgroup.path_of(unit)}/cpuset.cpus.effective") or "nothing"
+    return cgroup.pids_max(host, unit) or "nothing"
+
+
+def control_unit(host: Host, step: Step) -> None:
+    """Start, stop or restart a unit, or reload systemd when no unit is named."""
+    verb = step.value or ""
+    if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, cgroup.path_of(step.target)):
+        raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
+    answer = host.run("systemctl", verb, *(["--", step.target] if step.target else []), timeout=120.0)
+    # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
+    if answer.code and not (verb == "stop" and answer.code == 5):
+        raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
+
+
+def control_mount(host: Host, step: Step) -> None:
+    """Start, stop or renew a mount unit and see that the mount is there or gone."""
+    verbs = ("stop", "start") if step.value == "restart" else (step.value or "",)
+    for verb in verbs:
+        answer = host.run("systemctl", verb, "--", step.target, timeout=MOUNT_SECONDS)
+        mounted = mounts.at(host, step.where) is not None
+        if (answer.code and not (verb == "stop" and answer.code == 5)) or mounted != (verb == "start"):
+            raise StepFailed(
+                f"{step.where}: systemctl {verb} {step.target}: "
+                f"{systemd.complaint(answer.err, answer.out)}; see journalctl -u {step.target}"
+            )
+
+
+def compile_folder(host: Host, step: Step) -> None:
+    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled."""
+    if step.value:
+        answer = host.run(step.value, "-I", "-m", "compileall", "-q", host.at(step.target), timeout=120.0)
+        if answer.code:
+            raise StepFailed(f"{step.target}: not compiled: {systemd.complaint(answer.err, answer.out)}")
+        return
+    folders = [step.target]
+    while folders:
+        folder = folders.pop()
+        for name in host.names(folder):
+            path = f"{folder}/{name}"
+            if name == "__pycache__":
+                for file in host.names(path):
+                    host.remove(f"{path}/{file}")
+                host.remove_dir(path)
+            elif host.is_dir(path):
+                folders.append(path)

@@ -1,0 +1,39 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Reading pools of hugepages (kernel: Documentation/admin-guide/mm/hugetlbpage.rst)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .files import Host
+
+
+class Pool(t.NamedTuple):
+    """One pool: the pages it has, those of them that are free, and those over its size (surplus)."""
+
+    total: t.Optional[int]
+    free: t.Optional[int]
+    surplus: t.Optional[int]
+
+
+def folder(size_kib: int, node: t.Optional[int]) -> str:
+    """Where a pool is: of one NUMA node, or of the whole machine."""
+    if node is None:
+        return f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
+    return f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_kib}kB"
+
+
+def pool(host: Host, size_kib: int, node: t.Optional[int]) -> Pool:
+    """The state of one pool; None where a file is absent or holds no number."""
+    place = folder(size_kib, node)
+    return Pool(*(number(host, f"{place}/{name}_hugepages") for name in ("nr", "free", "surplus")))
+
+
+def number(host: Host, path: str) -> t.Optional[int]:
+    """The number in a kernel file."""
+    text = (host.read(path) or "").strip()
+    return int(text) if text.isdigit() else None

@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What is mounted where (proc_pid_mountinfo(5)), and who uses it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .files import Host
+
+# PID 1's view: the hardened agent has a mount namespace of its own.
+TABLE = "/proc/1/mountinfo"
+
+
+class Mount(t.NamedTuple):
+    """One mount: where, file system type, device number ("0:42") and the super block's options."""
+
+    path: str
+    fstype: str
+    device: str
+    options: dict[str, str]
+
+
+def readable(host: Host) -> bool:
+    """Whether the table can be read (root only)."""
+    return host.read(TABLE) is not None
+
+
+def table(host: Host) -> list[Mount]:
+    """All mounts, in the order in which they were made."""
+    found = []
+    for line in (host.read(TABLE) or "").splitlines():
+        fields = line.split(" ")
+        try:
+            dash = fields.index("-", 6)
+            options = dict(option.partition("=")[::2] for option in fields[dash + 3].split(","))
+            found.append(Mount(unescaped(fields[4]), fields[dash + 1], fields[2], options))
+        except (ValueError, IndexError):
+            continue
+    return found
+
+
+def at(host: Host, path: str) -> t.Optional[Mount]:
+    """The topmost mount at exactly ``path``."""
+    return next((mount for mount in reversed(table(host)) if mount.path == path), None)
+
+
+def unescaped(text: str) -> str:
+    """mountinfo writes space, tab, newline and backslash as octal."""
+    for code, char in (("\\040", " "), ("\\011", "\t"), ("\\012", "\n"), ("\\134", "\\")):
+        text = text.replace(code, char)
+    return text
+
+
+def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
+    """Processes that map files of the mount or stand in it, as "name (pid)", at most ``limit``."""
+    prefix = mount.path + "/"
+    found: list[str] = []
+    for pid in host.names("/proc"):
+        if not pid.isdigit():
+            continue
+        used = any(line[-1:] and prefix in line for line in (host.read(f"/proc/{pid}/maps") or "").splitlines())
+        for name in () if used else ("cwd", "root"):
+            used = used or ((host.link(f"/proc/{pid}/{name}") or "") + "/").startswith(prefix)
+        for name in () if used else host.names(f"/proc/{pid}/fd"):
+            used = used or (host.link(f"/proc/{pid}/fd/{name}") or "").startswith(prefix)
+        if used:
+            found.append(f"{(host.read(f'/proc/{pid}/comm') or '?').strip()} ({pid})")
+            if len(found) == limit:
+                break
+    return found

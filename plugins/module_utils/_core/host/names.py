@@ -1,0 +1,39 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Names of users and groups as numbers, as the node knows them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .files import Host
+
+
+def user_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
+    """The uid that a profile names by number or name; None when it names none or the node does not know it."""
+    return number if name is None else lookup(host, "/etc/passwd", name)
+
+
+def group_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Optional[int]:
+    """The gid that a profile names by number or name; None when it names none or the node does not know it."""
+    return number if name is None else lookup(host, "/etc/group", name)
+
+
+def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
+    """The third field of the line of ``name`` (passwd(5), group(5)); on a live node other sources too (nsswitch.conf)."""
+    for line in (host.read(path) or "").splitlines():
+        fields = line.split(":")
+        if fields[0] == name and len(fields) > 2 and fields[2].isdigit():
+            return int(fields[2])
+    if host.live:
+        import grp
+        import pwd
+
+        try:
+            return pwd.getpwnam(name).pw_uid if path == "/etc/passwd" else grp.getgrnam(name).gr_gid
+        except KeyError:
+            return None
+    return None

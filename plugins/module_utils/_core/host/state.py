@@ -1,0 +1,174 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Corral's own files on a node: where they are, and how they survive a crash or a careless hand."""
+
+from __future__ import annotations
+
+import errno
+import json
+import os
+import typing as t
+import zlib
+
+from ..model import undo
+from ..model.errors import refusal
+from ..model.plan import Step
+from ..model.undo import Before
+from .files import Host
+
+DECLARED = "/etc/corral/profile.json"
+AGENT = "/etc/corral/agent.json"
+STATE = "/var/lib/corral"
+BEFORE = f"{STATE}/journal/before.json"
+APPLIED = f"{STATE}/applied.json"
+HISTORY = f"{STATE}/journal/profiles.json"
+RUN = "/run/corral"
+LOCK = f"{RUN}/lock"
+STATUS = f"{RUN}/status.json"
+ATTEMPTS = f"{RUN}/attempts.json"
+HISTORY_LENGTH = 10
+PRIVATE = 0o600
+
+
+class Record(t.NamedTuple):
+    """A before-value and whose it is."""
+
+    manager: str
+    subject: str
+    before: Before
+
+
+def read_json(host: Host, path: str) -> t.Any:
+    """The JSON value in a file; None when it is absent or no JSON."""
+    try:
+        return json.loads(host.read(path) or "null")
+    except ValueError:
+        return None
+
+
+def checked(host: Host, path: str) -> t.Any:
+    """The data of a checksummed file; None when it is absent, truncated, foreign or of a newer version."""
+    held = read_json(host, path)
+    if isinstance(held, dict) and held.get("version") == 1 and held.get("checksum") == checksum(held.get("data")):
+        return held["data"]
+    return None
+
+
+def checksum(data: t.Any) -> str:
+    """CRC-32 of the canonical JSON: against truncation and careless edits, not against malice (mode 0600 is)."""
+    return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
+
+
+def write_checked(host: Host, path: str, data: t.Any) -> None:
+    """Write a checksummed file, keeping the version before it beside it."""
+    text = json.dumps({"version": 1, "checksum": checksum(data), "data": data}, sort_keys=True) + "\n"
+    held = host.read(path)
+    if held is not None and checked(host, path) is not None:
+        host.write_file(f"{path}.previous", held, PRIVATE)
+    secure_folder(host, os.path.dirname(path))
+    host.write_file(path, text, PRIVATE)
+
+
+def secure_folder(host: Host, path: str) -> None:
+    """Make Corral's state folder, closed to everybody but root."""
+    for folder in (STATE, path):
+        if folder.startswith(STATE):
+            host.make_dir(folder, 0o700)
+
+
+def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
+    """The before-values, oldest first, and a warning when the file had to be replaced by the version before it."""
+    data, warning = checked(host, BEFORE), None
+    if data is None and host.exists(BEFORE):
+        data = checked(host, f"{BEFORE}.previous")
+        warning = f"{BEFORE}: not readable as Corral wrote it: " + (
+            "the version before it is used" if data is not None else "no version before it: removal cannot restore"
+        )
+    found = []
+    for row in data if isinstance(data, list) else []:
+        try:
+            found.append(Record(row["manager"], row["subject"], undo.from_data(row["before"])))
+        except (KeyError, TypeError):
+            continue
+    return found, warning
+
+
+def save_records(host: Host, kept: t.Sequence[Record]) -> None:
+    """Keep the before-values; on the disk before this returns."""
+    rows = [{"manager": row.manager, "subject": row.subject, "before": row.before._asdict()} for row in kept]
+    write_checked(host, BEFORE, rows)
+
+
+def remember_profile(host: Host, profile: t.Any) -> None:
+    """Keep the profile that has just been applied, and those before it for ``corral rollback``."""
+    last = read_json(host, APPLIED)
+    if last == profile:
+        return
+    past = checked(host, HISTORY)
+    past = past if isinstance(past, list) else []
+    if last is not None:
+        write_checked(host, HISTORY, ([last, *past])[:HISTORY_LENGTH])
+    secure_folder(host, STATE)
+    host.write_file(APPLIED, json.dumps(profile, sort_keys=True) + "\n", PRIVATE)
+
+
+def forget(host: Host) -> None:
+    """Remove all of Corral's own state; what others put there stays, and so does its folder."""
+    for folder in (f"{STATE}/journal", STATE, RUN):
+        for name in host.names(folder):
+            if not host.is_dir(f"{folder}/{name}"):
+                host.remove(f"{folder}/{name}")
+        host.remove_dir(folder)
+    host.remove_dir(os.path.dirname(DECLARED))
+
+
+class Lock:
+    """The one writer of a node (flock(2): the kernel frees it when the holder dies)."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.file = -1
+
+    def take(self, wait: float = 0.0) -> bool:
+        """Take the lock, waiting at most ``wait`` seconds; False when somebody else has it."""
+        import fcntl
+        import time
+
+        self.host.make_dir(RUN, 0o755)
+        self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+        deadline = time.monotonic() + wait
+        while True:
+            try:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                return True
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+                if time.monotonic() >= deadline:
+                    self.release()
+                    return False
+                time.sleep(0.1)
+
+    def release(self) -> None:
+        """Let others in."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+
+def preflight(host: Host, steps: t.Iterable[Step]) -> None:
+    """Refuse before the first write what could not be written: not root, no systemd, a read-only kernel tree."""
+    if host.live and os.geteuid() != 0:
+        raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
+    from . import systemd
+
+    if not systemd.runs(host):
+        raise refusal("systemd is not the init of this machine: Corral works through systemd; only reports work here")
+    for tree in sorted({top for step in steps for top in ("/sys", "/proc") if step.target.startswith(f"{top}/")}):
+        if host.read_only(tree):
+            raise refusal(
+                "mounted read-only: run on the node itself, not in a container, or remount it writable", path=tree
+            )

@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""sysctl.d(5): which file says what, and which of them has the last word."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .files import Host
+
+OURS = "/etc/sysctl.d/90-corral.conf"
+FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
+
+
+class Entry(t.NamedTuple):
+    """One assignment: the file that makes it and the value."""
+
+    file: str
+    value: str
+
+
+def path_of(key: str) -> str:
+    """ "kernel.pid_max" → "/proc/sys/kernel/pid_max"."""
+    return "/proc/sys/" + key.replace(".", "/")
+
+
+def live(host: Host, key: str) -> t.Optional[int]:
+    """The value in force, None when it cannot be read."""
+    text = (host.read(path_of(key)) or "").strip()
+    return int(text) if text.isdigit() else None
+
+
+def running_tasks(host: Host) -> t.Optional[int]:
+    """How many tasks (processes and threads) there are: the fourth field of proc_loadavg(5)."""
+    fields = (host.read("/proc/loadavg") or "").split()
+    total = fields[3].rpartition("/")[2] if len(fields) > 3 else ""
+    return int(total) if total.isdigit() else None
+
+
+def later_entries(host: Host, keys: t.Iterable[str]) -> dict[str, Entry]:
+    """For each key the last assignment of a file that sorts after ours and so wins at the next boot."""
+    files: dict[str, str] = {}
+    for folder in FOLDERS:
+        for name in host.names(folder):
+            if name.endswith(".conf"):
+                files.setdefault(name, f"{folder}/{name}")
+    ours = OURS.rpartition("/")[2]
+    found = {}
+    for name in sorted(files):
+        if name <= ours:
+            continue
+        for line in (host.read(files[name]) or "").splitlines():
+            left, equals, value = line.strip().partition("=")
+            # A leading dash ignores errors; slashes and dots are the same here (sysctl.d(5)).
+            key = left.strip().lstrip("-").strip().replace("/", ".")
+            if equals and key in keys:
+                found[key] = Entry(files[name], value.strip())
+    return found
