@@ -1,0 +1,253 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The command line: what a person asks the node, or a recorded tree of one, and gets as a table or as JSON."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import sys
+import tempfile
+import time
+import typing as t
+
+from . import agent, reconcile, report
+from .host import snapshot, state, sysfs
+from .host.files import Host
+from .model import pools, profile, topology
+from .model.errors import CorralError, refusal
+from .model.plan import change_to_dict
+from .model.profile import Profile
+from .reconcile import Outcome, Plan
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="corral", description="Node resource management: pools, hugepages, limits.")
+    top.exit_on_error = True
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=text, description=text)
+        one.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        if tree:
+            one.add_argument("--root", metavar="TREE", help="a recorded machine: a folder or a snapshot (tar)")
+        if profiles:
+            one.add_argument("--profile", metavar="FILE", help="a profile (YAML or JSON) instead of the declared one")
+        return one
+
+    command("status", "what the last tick saw: pools, drift, last change")
+    command("drift", "look now: what differs from the profile", tree=True, profiles=True)
+    command("plan", "what would be changed, and why", tree=True, profiles=True)
+    command("topology", "what the machine is made of", tree=True)
+    command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    command("reconcile", "make the declared profile true now")
+    save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
+    save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
+    command("rollback", "go back to the profile applied before this one")
+    return top
+
+
+def run(words: t.Sequence[str]) -> int:
+    """Run one command. Wrong usage is an error like any other: exit code 1."""
+    try:
+        asked = parser().parse_args(list(words))
+    except SystemExit as stop:
+        return agent.ERROR if stop.code else agent.IN_SYNC
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+        root = getattr(asked, "root", None) or "/"
+        if root != "/" and not os.path.isdir(root):
+            root = snapshot.unpack(root, folder)
+        host = Host(root, record=asked.command == "snapshot")
+        return t.cast("dict[str, t.Callable[[Host, t.Any], int]]", COMMANDS)[asked.command](host, asked)
+
+
+def show(asked: argparse.Namespace, data: t.Any, lines: t.Iterable[str]) -> None:
+    """Print JSON or lines."""
+    if asked.json:
+        sys.stdout.write(json.dumps(data, indent=2, sort_keys=True) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def the_profile(host: Host, path: t.Optional[str]) -> Profile:
+    """The profile of a file, or the node's declared one."""
+    if path is None:
+        declared = reconcile.read_declared(host)
+        if declared is None:
+            unreadable = state.DECLARED in host.errors and host.errors[state.DECLARED] != 2
+            hint = (
+                "cannot be read: run as root" if unreadable else "no profile is declared here: name one with --profile"
+            )
+            raise refusal(hint, path=state.DECLARED)
+        return declared
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(4 * 1024 * 1024)
+    except (OSError, UnicodeDecodeError) as error:
+        raise refusal(f"cannot be read: {error}", path=path) from None
+    try:
+        return profile.parse(json.loads(text))
+    except ValueError:
+        pass
+    try:
+        import yaml
+    except ImportError:
+        raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
+    try:
+        return profile.parse(yaml.safe_load(text))
+    except (yaml.YAMLError, RecursionError, ValueError) as error:
+        raise refusal(f"no YAML: {' '.join(str(error).split())}", path=path) from None
+
+
+def do_topology(host: Host, asked: argparse.Namespace) -> int:
+    """corral topology"""
+    found = sysfs.discover(host)
+    show(asked, topology.to_dict(found), report.topology_lines(found))
+    return agent.IN_SYNC
+
+
+def do_pools(host: Host, asked: argparse.Namespace) -> int:
+    """corral pools"""
+    context = reconcile.compile_profile(host, the_profile(host, asked.profile))
+    drawn = report.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())
+    show(asked, pools.to_dict(context.pools), [*report.pool_lines(context.pools), "", *drawn])
+    return agent.IN_SYNC
+
+
+def planned(host: Host, asked: argparse.Namespace) -> Plan:
+    """The plan of a profile on this host, of the agent's units as well where it is installed."""
+    declared = the_profile(host, asked.profile)
+    context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
+    return agent.plan_node(host, context, with_agent=True)
+
+
+def do_plan(host: Host, asked: argparse.Namespace) -> int:
+    """corral plan"""
+    plan = planned(host, asked)
+    show(asked, [change_to_dict(change) for change in plan.changes], [*report.lines(plan.changes), *plan.notes])
+    return agent.DIFFERS if plan.changes else agent.IN_SYNC
+
+
+def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
+    """corral reconcile"""
+    declared = the_profile(host, None)
+    return applied(host, asked, declared)
+
+
+def applied(host: Host, asked: argparse.Namespace, declared: Profile) -> int:
+    """Apply a profile now, as the module does, and say what came of it."""
+    lock = state.Lock(host)
+    state.preflight(host, ())
+    if not lock.take(agent.LOCK_SECONDS):
+        raise refusal(f"another run holds {state.LOCK}: try again")
+    try:
+        outcome = reconcile.declare(host, declared)
+    finally:
+        lock.release()
+    show(asked, outcome_data(outcome), outcome_lines(outcome))
+    return agent.ERROR if outcome.error else agent.DIFFERS if outcome.applied or outcome.remaining else agent.IN_SYNC
+
+
+def outcome_data(outcome: Outcome) -> dict[str, t.Any]:
+    """An outcome as JSON."""
+    return {
+        "changed": [change_to_dict(change) for change in outcome.applied],
+        "drift": [change_to_dict(change) for change in outcome.remaining],
+        "error": outcome.error or None,
+        "undone": list(outcome.undone),
+        "leftovers": list(outcome.leftovers),
+    }
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """An outcome as a person reads it."""
+    lines = report.lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
+    if outcome.remaining:
+        lines += ["what still differs:", *report.lines(outcome.remaining)]
+    if outcome.error:
+        lines += [f"refused: {outcome.error}", f"undone: {len(outcome.undone)} steps, in reverse order"]
+    return lines + [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
+
+
+def do_rollback(host: Host, asked: argparse.Namespace) -> int:
+    """corral rollback"""
+    state.preflight(host, ())
+    past = state.checked(host, state.HISTORY)
+    if not isinstance(past, list) or not past:
+        raise refusal("no profile was applied before this one: corral.node.remove restores the node as it was")
+    declared = profile.parse(past[0])
+    code = applied(host, asked, declared)
+    if code != agent.ERROR:
+        state.write_checked(host, state.HISTORY, past[1:])
+    return code
+
+
+def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
+    """corral snapshot"""
+    sysfs.discover(host)
+    try:
+        planned(host, argparse.Namespace(profile=None))
+    except CorralError:
+        pass  # A machine without a profile, or one that does not fit, can be recorded all the same.
+    target = asked.output or f"corral-{os.uname().nodename}.tar.gz"
+    try:
+        count = snapshot.write(host, target)
+    except OSError as error:
+        raise refusal(f"cannot be written: {error.strerror}", path=target) from None
+    show(asked, {"file": target, "entries": count}, [f"{target}: {count} entries; replay with --root {target}"])
+    return agent.IN_SYNC
+
+
+def do_status(host: Host, asked: argparse.Namespace) -> int:
+    """corral status"""
+    told = state.read_json(host, state.STATUS)
+    if not isinstance(told, dict):
+        raise refusal(
+            "no tick has run yet: is corral-reconcile.timer active? corral drift looks now", path=state.STATUS
+        )
+    show(asked, told, status_lines(host, told))
+    return agent.ERROR if told.get("error") else agent.IN_SYNC if told.get("in_sync") else agent.DIFFERS
+
+
+def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
+    """status.json as a person reads it, with the CPU map."""
+    age = max(int(host.now()) - int(told.get("time") or 0), 0)
+    verdict = told.get("error") or (
+        "in sync" if told.get("in_sync") else f"{len(told.get('items', []))} items of drift"
+    )
+    rows = [f"profile {told.get('name') or '-'}   mode {told.get('mode') or '-'}   looked {age} s ago   {verdict}"]
+    last = told.get("last_changed")
+    if isinstance(last, dict):
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last["time"]))
+        rows.append(f"last change {when}: {len(last['changes'])} changes")
+    for item in told.get("items", []):
+        since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))
+        rows.append(
+            f"{item['verdict']} since {since}: {item['manager']} {item['subject']} {item['property']}: "
+            f"{item['actual']} -> {item['wanted']} ({item['reason']})"
+        )
+    try:
+        declared = reconcile.read_declared(host)
+        if declared is not None:
+            context = reconcile.compile_profile(host, declared)
+            rows += ["", *report.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())]
+    except CorralError as error:
+        rows.append(f"no CPU map: {error}")
+    return rows
+
+
+COMMANDS = {
+    "status": do_status,
+    "drift": do_plan,
+    "plan": do_plan,
+    "topology": do_topology,
+    "pools": do_pools,
+    "reconcile": do_reconcile,
+    "snapshot": do_snapshot,
+    "rollback": do_rollback,
+}

@@ -1,0 +1,185 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The agent's own installation: its program, its units, and that they run."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+import zlib
+
+from ..host import state, systemd
+from ..host.files import Host
+from ..model import agent_units
+from ..model.agent_units import FOLDER, Options
+from ..model.plan import FILES, RELOAD, START, Change, Part, Step
+from ..model.unitfile import file_change
+
+NAME = "agent"
+
+
+class Observation(t.NamedTuple):
+    """What is seen of the installation: texts by path (None: absent), links by path, active units, stale files."""
+
+    texts: dict[str, t.Optional[str]]
+    links: dict[str, t.Optional[str]]
+    active: frozenset[str]
+    stale: tuple[str, ...]
+    compiled: bool
+
+
+def installed(host: Host) -> t.Optional[Options]:
+    """The options with which the agent was installed; None when it is not."""
+    data = state.read_json(host, state.AGENT)
+    if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
+        return Options(data["interval"], data["python"])
+    return None
+
+
+def plan(
+    host: Host,
+    options: Options,
+    program: t.Optional[t.Mapping[str, str]] = None,
+    *,
+    tag: t.Optional[str] = None,
+    trigger: str = "",
+) -> Part:
+    """The changes that install the agent. ``program`` maps the core's files (below FOLDER) to their texts.
+
+    Without ``program`` (on the node itself) the program is taken as it is and only the units are looked at. ``tag`` is
+    the Python's cache tag ("cpython-311"), by which its compiled files are named. ``trigger`` is the unit that started
+    this run ($TRIGGER_UNIT, systemd.exec(5)): when it is the timer, nobody need be asked whether the timer runs.
+    """
+    wanted = wanted_files(options, program)
+    return decide(options, program, wanted, observe(host, wanted, program, tag, trigger))
+
+
+def wanted_files(options: Options, program: t.Optional[t.Mapping[str, str]]) -> dict[str, tuple[str, int]]:
+    """Text and mode of each file, by path: units first, then the program."""
+    files = {f"{systemd.ETC}/{unit}": (text, 0o644) for unit, text in agent_units.units(options).items()}
+    if program is not None:
+        files.update({f"{FOLDER}/{name}": (text, 0o644) for name, text in program.items()})
+        files[agent_units.LAUNCHER] = (agent_units.launcher(options), 0o755)
+        files[state.AGENT] = (json.dumps(options._asdict(), sort_keys=True) + "\n", 0o644)
+    return files
+
+
+def wanted_links() -> dict[str, str]:
+    """The links that enable the units, and the command in the path."""
+    return {f"{systemd.ETC}/{target}.wants/{unit}": f"../{unit}" for unit, target in agent_units.WANTED_BY.items()}
+
+
+def observe(
+    host: Host,
+    wanted: t.Mapping[str, tuple[str, int]],
+    program: t.Optional[t.Mapping[str, str]],
+    tag: t.Optional[str],
+    trigger: str,
+) -> Observation:
+    """Read the installation; no command in a tick that the timer started."""
+    present = program_files(host) if program is not None else []
+    sources = [path for path in wanted if path.startswith(f"{FOLDER}/_core/")]
+    return Observation(
+        {path: host.read(path) for path in wanted},
+        {path: host.link(path) for path in (*wanted_links(), agent_units.COMMAND)},
+        running_units(host, trigger),
+        tuple(path for path in present if path not in wanted),
+        tag is None or all(host.exists(compiled_path(path, tag)) for path in sources),
+    )
+
+
+def running_units(host: Host, trigger: str) -> frozenset[str]:
+    """Which of the agent's units run by themselves now."""
+    if trigger == agent_units.TIMER:
+        return frozenset(agent_units.STARTED)
+    return systemd.active(host, agent_units.STARTED) if systemd.runs(host) else frozenset()
+
+
+def compiled_path(path: str, tag: str) -> str:
+    """Where Python keeps the compiled form of a file (PEP 3147)."""
+    folder, dummy, name = path.rpartition("/")
+    return f"{folder}/__pycache__/{name[: -len('.py')]}.{tag}.pyc"
+
+
+def program_files(host: Host, folder: str = FOLDER) -> list[str]:
+    """The Python files of an installed program."""
+    found = []
+    for name in host.names(folder):
+        path = f"{folder}/{name}"
+        if host.is_dir(path):
+            found += program_files(host, path) if name != "__pycache__" else []
+        elif name.endswith(".py"):
+            found.append(path)
+    return found
+
+
+def digest(files: t.Iterable[tuple[str, t.Optional[str]]]) -> t.Optional[str]:
+    """A short name for a set of files; None when one of them is absent."""
+    total = 0
+    for path, text in sorted(files, key=lambda item: item[0]):
+        if text is None:
+            return None
+        total = zlib.crc32(f"{path}\0{text}\0".encode("utf-8", "surrogateescape"), total)
+    return f"{total:08x}"
+
+
+def decide(
+    options: Options,
+    program: t.Optional[t.Mapping[str, str]],
+    wanted: t.Mapping[str, tuple[str, int]],
+    seen: Observation,
+) -> Part:
+    """The changes that bring the installation to what is wanted."""
+    units = [f"{systemd.ETC}/{unit}" for unit in agent_units.units(options)]
+    changes = [program_change(options, wanted, seen)] if program is not None else []
+    for path in units:
+        change = file_change(NAME, path, seen.texts[path], wanted[path][0], reason="the agent's unit")
+        if change is not None and path.endswith(f"/{agent_units.TIMER}") and agent_units.TIMER in seen.active:
+            # A running timer is not armed anew by a reload.
+            change = change._replace(steps=(*change.steps, Step("unit", agent_units.TIMER, "restart", START, 10)))
+        changes.append(change)
+    changes += [state_change(unit, seen) for unit in agent_units.WANTED_BY]
+    held = {f"file:{path}" for path in wanted} | {f"link:{path}" for path in (*wanted_links(), agent_units.COMMAND)}
+    held |= {f"file:{path}" for path in seen.stale}
+    held |= {f"unit:{unit}" for unit in agent_units.STARTED} | {f"compile:{FOLDER}"}
+    return Part(tuple(filter(None, changes)), frozenset(held))
+
+
+def program_change(options: Options, wanted: t.Mapping[str, tuple[str, int]], seen: Observation) -> t.Optional[Change]:
+    """The change of the program as a whole: one item, however many files differ."""
+    program = {path: item for path, item in wanted.items() if not path.startswith(f"{systemd.ETC}/")}
+    differing = [path for path, item in program.items() if seen.texts[path] != item[0]]
+    command = seen.links[agent_units.COMMAND] != agent_units.LAUNCHER
+    if not differing and not seen.stale and not command and seen.compiled:
+        return None
+    steps = [Step("file", path, program[path][0], FILES, mode=program[path][1]) for path in differing]
+    steps += [Step("file", path, None, FILES) for path in seen.stale]
+    if command:
+        steps.append(Step("link", agent_units.COMMAND, agent_units.LAUNCHER, FILES))
+    steps.append(Step("compile", FOLDER, options.python, RELOAD, 1))
+    actual = digest((path, seen.texts[path]) for path in program)
+    target = digest((path, item[0]) for path, item in program.items())
+    what = f"{len(differing)} files differ" if actual or not differing else "not installed as a whole"
+    reason = what if differing or seen.stale or command else "not compiled for this Python"
+    return Change(NAME, FOLDER, "program", actual, target, reason, FOLDER, tuple(steps))
+
+
+def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
+    """The change of a unit's state: enabled, and active where it is to run by itself."""
+    path = next(path for path in wanted_links() if path.endswith(f"/{unit}"))
+    enabled = seen.links[path] is not None
+    runs = unit in agent_units.STARTED
+    active = unit in seen.active
+    if enabled and (active or not runs):
+        return None
+    steps = [] if enabled else [Step("link", path, wanted_links()[path], FILES, reload=True)]
+    if runs and not active:
+        steps.append(Step("unit", unit, "start", START, 10))
+    wanted = "enabled, active" if runs else "enabled"
+    actual = ", ".join(["enabled" if enabled else "disabled", *(["active" if active else "inactive"] if runs else [])])
+    return Change(
+        NAME, unit, "state", actual, wanted, "the agent does not keep the node without it", path, tuple(steps)
+    )

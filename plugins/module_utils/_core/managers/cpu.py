@@ -1,0 +1,309 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The cpu manager: the tree of slices that gives each pool of CPUs a home (cgroup v2, systemd.resource-control(5)).
+
+Persistent by drop-ins, live by properties; both are compared, the live side with what the kernel has in force.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, systemd
+from ..host.files import Host
+from ..model import cpuset, handover
+from ..model.context import Context
+from ..model.handover import Home
+from ..model.plan import CPUS, UNCHANGEABLE, UNKNOWN, Change, Part, Step
+from ..model.pools import Pools, workload_cpus
+from ..model.profile import Cpu
+from ..model.unitfile import file_change, section_of, unit_text
+
+NAME = "cpu"
+TOP = "corral.slice"
+SHARED = "corral-shared.slice"
+ISOLATED = "corral-isolated.slice"
+DESCRIPTIONS = {
+    TOP: "Corral: all pools but the reserved one",
+    SHARED: "Corral: workloads on the shared pool",
+    ISOLATED: "Corral: workloads on the isolated pool",
+}
+TARGET = "slices.target"
+
+
+class UnitState(t.NamedTuple):
+    """What is seen of one slice or scope. ``processes`` counts those directly in it."""
+
+    exists: bool
+    cpus: cgroup.Cpus
+    dropin: t.Optional[str]
+    settings: tuple[systemd.Setting, ...]
+    processes: int
+
+
+class Observation(t.NamedTuple):
+    """What is seen of the slice tree. ``unknown`` says why nothing could be looked at."""
+
+    unknown: t.Optional[str]
+    units: dict[str, UnitState]
+    strangers: tuple[str, ...]
+    target: t.Optional[str]
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The cpu manager's part of the plan; a profile without ``cpu`` has none."""
+    cpu = context.profile.cpu
+    if cpu is None:
+        return Part((), frozenset())
+    wanted = wanted_cpus(cpu, context.pools)
+    return decide(context.pools, wanted, observe(host, wanted))
+
+
+def wanted_cpus(cpu: Cpu, pools: Pools) -> dict[str, frozenset[int]]:
+    """Which unit runs on which CPUs, parents before children."""
+    shared = workload_cpus(pools)
+    wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
+    wanted.update(dict.fromkeys(cpu.shared_slices, shared))
+    wanted[TOP] = shared | pools.isolated
+    wanted[SHARED] = shared
+    if pools.isolated:
+        wanted[ISOLATED] = pools.isolated
+    return wanted
+
+
+def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
+    """Read the slice tree: kernel files and systemd's files, no command."""
+    if not systemd.runs(host):
+        return Observation("systemd does not run here, so no slice has CPUs of its own", {}, (), None)
+    if not cgroup.unified(host):
+        return Observation("cgroup v2 is not mounted on /sys/fs/cgroup; v1 is not in this version", {}, (), None)
+    units = {}
+    for unit in (*wanted, *(unit for unit in (ISOLATED,) if unit not in wanted)):
+        path = cgroup.path_of(unit)
+        units[unit] = UnitState(
+            cgroup.exists(host, unit),
+            cgroup.cpus(host, unit),
+            host.read(systemd.dropin(unit, NAME)),
+            tuple(systemd.unit_settings(host, unit, "AllowedCPUs")),
+            cgroup.own_processes(host, path) if unit == TOP else 0,
+        )
+    strangers = tuple(
+        name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, f"{cgroup.ROOT}/{name}")
+    )
+    return Observation(None, units, strangers, host.read(systemd.dropin(TARGET, NAME)))
+
+
+def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
+    """The changes that bring the slice tree to what is wanted."""
+    if seen.unknown:
+        return Part(
+            (Change(NAME, "slices", "AllowedCPUs", None, None, seen.unknown, cgroup.ROOT, (), UNKNOWN),), frozenset()
+        )
+    homes, frames = homes_of(pools, wanted, seen)
+    moves = handover.order(homes, frames, pools.reserved)
+    changes: list[Change] = []
+    for unit, cpus in wanted.items():
+        changes += filter(None, [live_change(unit, cpus, wanted, seen), dropin_change(unit, cpus, seen)])
+        changes += filter(None, [override_change(unit, cpus, seen)])
+    changes += filter(None, [target_change(wanted, seen)])
+    changes += stray_changes(seen)
+    return Part(with_moves(changes, moves, seen, wanted), held_by(wanted), tuple(homes))
+
+
+def homes_of(
+    pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation
+) -> tuple[list[Home], dict[str, tuple[frozenset[int], frozenset[int]]]]:
+    """The hand-over's view of the tree. An isolated slice that is no longer declared runs as shared until it stops."""
+    nothing: frozenset[int] = frozenset()
+
+    def now(unit: str) -> frozenset[int]:
+        state = seen.units[unit]
+        return (state.cpus.effective or nothing) if state.exists else nothing
+
+    homes = [
+        Home(unit, now(unit), cpus, unit == ISOLATED, TOP if unit in (SHARED, ISOLATED) else None)
+        for unit, cpus in wanted.items()
+        if unit != TOP and (seen.units[unit].exists or unit in (SHARED, ISOLATED))
+    ]
+    if ISOLATED not in wanted and seen.units[ISOLATED].exists:
+        homes.append(Home(ISOLATED, now(ISOLATED), wanted[SHARED], False, TOP))
+    return homes, {TOP: (now(TOP), wanted[TOP])}
+
+
+def live_change(
+    unit: str, cpus: frozenset[int], wanted: t.Mapping[str, frozenset[int]], seen: Observation
+) -> t.Optional[Change]:
+    """The change of what the kernel has in force for a unit; its steps are the hand-over's."""
+    state = seen.units[unit]
+    place = f"{cgroup.path_of(unit)}/cpuset.cpus"
+    if not state.exists:
+        if unit not in DESCRIPTIONS:
+            return None  # It takes its CPUs from the drop-in when it starts.
+        return Change(NAME, unit, "AllowedCPUs", None, cpuset.format(cpus), "the pool's slice does not run yet", place)
+    requested, effective = state.cpus
+    if requested == cpus and effective == cpus:
+        return None
+    if requested == cpus and unit in (SHARED, ISOLATED) and seen.units[TOP].cpus.requested != wanted[TOP]:
+        return None  # The parent's own item says it.
+    if requested == cpus:
+        return Change(
+            NAME, unit, "cpuset.cpus.effective", cpuset.format(effective or ()), cpuset.format(cpus),
+            "the kernel does not have in force what was asked for", f"{cgroup.path_of(unit)}/cpuset.cpus.effective",
+        )  # fmt: skip
+    shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
+    return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(state, cpus), place)
+
+
+def reason_of(state: UnitState, cpus: frozenset[int]) -> str:
+    """Who else asks for other CPUs, as far as files tell."""
+    foreign = [item for item in state.settings if item.file.startswith("/etc/systemd/system.control/")]
+    if foreign and merged(state.settings) != cpus:
+        return f"{foreign[-1].file} sets {foreign[-1].value or 'nothing'} (systemctl set-property)"
+    return "the pool's CPUs are not what runs"
+
+
+def dropin_text(unit: str, cpus: frozenset[int]) -> str:
+    """The drop-in of a unit. Lists add up over drop-ins, so it begins with an empty assignment."""
+    description = [("Unit", [f"Description={DESCRIPTIONS[unit]}"])] if unit in DESCRIPTIONS else []
+    return unit_text(*description, (section_of(unit), ["AllowedCPUs=", f"AllowedCPUs={cpuset.format(cpus)}"]))
+
+
+def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
+    """The change of the drop-in that keeps the CPUs over a reboot."""
+    path = systemd.dropin(unit, NAME)
+    return file_change(
+        NAME, path, seen.units[unit].dropin, dropin_text(unit, cpus), reason=f"keeps {unit}'s CPUs over a reboot"
+    )
+
+
+def override_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
+    """A file of somebody else that sorts after ours and wins at the next reload or boot."""
+    state = seen.units[unit]
+    persistent = [item for item in state.settings if not item.file.startswith(systemd.RUNTIME_CONTROL)]
+    ours = systemd.dropin(unit, NAME)
+    later = [item for item in persistent[last_index(persistent, ours) + 1 :] if item.file != ours]
+    if state.dropin != dropin_text(unit, cpus) or not later or merged(persistent) == cpus:
+        return None
+    culprit = later[-1].file
+    result = cpuset.format(merged(persistent) or ())
+    own = culprit == systemd.control_file(unit, "AllowedCPUs", runtime=False)
+    if own and state.exists and state.cpus.requested != cpus:
+        return None  # The live item names it and removes it.
+    return Change(
+        NAME, unit, "AllowedCPUs at the next reload", result, cpuset.format(cpus),
+        f"{culprit} sorts after {ours}" + ("" if own else ": remove it, or declare its CPUs in the profile"),
+        culprit, (Step("file", culprit, None, CPUS, reload=True),) if own else (),
+        verdict="drift" if own else UNCHANGEABLE,
+    )  # fmt: skip
+
+
+def last_index(settings: t.Sequence[systemd.Setting], file: str) -> int:
+    """Where the file's last assignment stands, -1 when it has none."""
+    return max((index for index, item in enumerate(settings) if item.file == file), default=-1)
+
+
+def merged(settings: t.Iterable[systemd.Setting]) -> t.Optional[frozenset[int]]:
+    """The CPUs that systemd makes of all assignments: they add up, an empty one resets; None for garbage."""
+    total: frozenset[int] = frozenset()
+    for item in settings:
+        # systemd takes blanks and commas as separators (systemd.resource-control(5)).
+        part = cgroup.cpu_list(",".join(item.value.replace(",", " ").split()))
+        if part is None:
+            return None
+        total = total | part if item.value else frozenset()
+    return total
+
+
+def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
+    """The pools' slices are there from boot, before anything asks for them."""
+    slices = [unit for unit in wanted if unit in DESCRIPTIONS]
+    return file_change(
+        NAME,
+        systemd.dropin(TARGET, NAME),
+        seen.target,
+        unit_text(("Unit", [f"Wants={' '.join(slices)}"])),
+        reason="starts the pools' slices at boot",
+    )
+
+
+def stray_changes(seen: Observation) -> list[Change]:
+    """Processes where nobody placed them: they run on CPUs that the profile does not give them."""
+    changes = [
+        Change(
+            NAME, name, "placement", "runs on all CPUs", "a pool",
+            "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices",
+            f"{cgroup.ROOT}/{name}", (), UNCHANGEABLE,
+        )
+        for name in seen.strangers
+    ]  # fmt: skip
+    count = seen.units[TOP].processes
+    if count:
+        changes.append(
+            Change(
+                NAME, TOP, "placement", f"{count} processes directly in it", "none",
+                f"start them in {SHARED} or {ISOLATED} (Slice=)", f"{cgroup.path_of(TOP)}/cgroup.procs", (), UNCHANGEABLE,
+            )
+        )  # fmt: skip
+    return changes
+
+
+def with_moves(
+    changes: t.Sequence[Change],
+    moves: t.Sequence[tuple[str, frozenset[int]]],
+    seen: Observation,
+    wanted: t.Mapping[str, frozenset[int]],
+) -> tuple[Change, ...]:
+    """The changes with the hand-over's steps. A new slice gets its drop-in first, so that it starts on its CPUs.
+
+    A step whose unit has no item of its own (a frame that makes room) goes with the first item that moves.
+    """
+    steps: dict[str, list[Step]] = {}
+    started: dict[str, int] = {}
+    order = 0
+    for unit, cpus in moves:
+        mine = steps.setdefault(unit, [])
+        order += 10
+        if not seen.units[unit].exists and unit not in started:
+            started[systemd.dropin(unit, NAME)] = order
+            mine.append(Step("unit", unit, "start", CPUS, order + 1))
+        mine.append(Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, order + 2))
+    # A requested set can differ while the effective one is right (a sibling's write narrowed neither): write it again.
+    for unit in (change.subject for change in changes if change.property in ("AllowedCPUs", "cpuset.cpus.effective")):
+        if unit not in steps and unit in seen.units:
+            order += 10
+            steps[unit] = [Step("property", unit, f"AllowedCPUs={cpuset.format(wanted[unit])}", CPUS, order)]
+    result = []
+    for change in changes:
+        if change.property in ("AllowedCPUs", "cpuset.cpus.effective"):
+            own = steps.pop(change.subject, [])
+            override = systemd.control_file(change.subject, "AllowedCPUs", runtime=False)
+            if any(item.file == override for item in seen.units[change.subject].settings):
+                own = [*own, Step("file", override, None, CPUS, order + 20, reload=True)]
+            change = change._replace(steps=(*change.steps, *own))
+        elif change.subject in started:
+            order_of_file = started[change.subject]
+            change = change._replace(
+                steps=tuple(step._replace(phase=CPUS, order=order_of_file) for step in change.steps)
+            )
+        result.append(change)
+    if steps and result:
+        rest = [step for leftover in steps.values() for step in leftover]
+        first = next((index for index, change in enumerate(result) if change.steps), 0)
+        result[first] = result[first]._replace(steps=(*result[first].steps, *rest))
+    return tuple(result)
+
+
+def held_by(wanted: t.Mapping[str, frozenset[int]]) -> frozenset[str]:
+    """The keys of all that this manager holds for the profile."""
+    held = {f"file:{systemd.dropin(TARGET, NAME)}"}
+    for unit in wanted:
+        held |= {
+            f"file:{systemd.dropin(unit, NAME)}",
+            f"property:{unit}:AllowedCPUs",
+            f"unit:{unit}",
+            f"file:{systemd.control_file(unit, 'AllowedCPUs', runtime=False)}",
+        }
+    return frozenset(held)

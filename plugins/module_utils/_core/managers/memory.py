@@ -1,0 +1,268 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The memory manager: pools of hugepages at run time and the hugetlbfs mounts on them.
+
+Pools are not persistent by themselves: corral-boot.service brings them back before any workload starts.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import hugepages, mounts, names, systemd
+from ..host.files import Host
+from ..model.context import Attempt, Context
+from ..model.errors import Problem
+from ..model.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.profile import Hugepages, Mount
+from ..model.schema_types import page_text
+from ..model.unitfile import escaped_path, file_change, unit_text
+
+NAME = "memory"
+RETRY_SECONDS = 600.0
+
+
+class MountState(t.NamedTuple):
+    """What is seen of one declared mount: the mount at its path, its unit's file, who uses it, its owners' ids."""
+
+    mount: t.Optional[mounts.Mount]
+    unit_text: t.Optional[str]
+    holders: tuple[str, ...]
+    uid: t.Optional[int]
+    gid: t.Optional[int]
+    in_the_way: t.Optional[str]
+
+
+class Observation(t.NamedTuple):
+    """Pools in the order of the profile, mounts in the order of the profile; ``unknown`` says what could not be seen."""
+
+    pools: tuple[hugepages.Pool, ...]
+    mounts: tuple[MountState, ...]
+    unknown: t.Optional[str]
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The memory manager's part of the plan."""
+    return decide(context, observe(host, context))
+
+
+def observe(host: Host, context: Context) -> Observation:
+    """Read the pools and the table of mounts."""
+    memory = context.profile.memory
+    unknown = None
+    if memory.mounts and not mounts.readable(host):
+        unknown = f"{mounts.TABLE} cannot be read: run as root"
+    return Observation(
+        tuple(hugepages.pool(host, pages.size_kib, pages.node) for pages in memory.hugepages),
+        tuple(observe_mount(host, mount) for mount in memory.mounts),
+        unknown,
+    )
+
+
+def observe_mount(host: Host, wanted: Mount) -> MountState:
+    """Read one mount. Who uses it is looked up only when it would have to go."""
+    uid, gid = names.user_id(host, wanted.uid, wanted.user), names.group_id(host, wanted.gid, wanted.group)
+    found = mounts.at(host, wanted.path)
+    stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
+    return MountState(
+        found,
+        host.read(f"{systemd.ETC}/{unit_of(wanted)}"),
+        tuple(mounts.holders(host, found)) if stale and found else (),
+        uid,
+        gid,
+        obstacle(host, wanted, found),
+    )
+
+
+def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount]) -> t.Optional[str]:
+    """Why a mount at this path would hide or replace something of somebody else; None when nothing is in the way."""
+    unit = unit_of(wanted)
+    if found is not None and found.fstype != "hugetlbfs":
+        return f"{found.fstype} is mounted there"
+    foreign = next(
+        (base for base in systemd.LOAD_PATH[1:] if base != systemd.ETC and host.exists(f"{base}/{unit}")), None
+    )
+    if foreign:
+        return f"{foreign}/{unit} mounts there"
+    if found is not None:
+        return None
+    if host.exists(wanted.path) and not host.is_dir(wanted.path):
+        return "a file is there"
+    return "its directory holds files, which a mount would hide" if host.names(wanted.path) else None
+
+
+def problems(context: Context, seen: Observation) -> list[Problem]:
+    """Reasons not to begin: what is in the way of a mount, and owners that the node does not know."""
+    found = []
+    for index, (mount, state) in enumerate(zip(context.profile.memory.mounts, seen.mounts)):
+        path = f"memory.mounts[{index}]"
+        if state.in_the_way:
+            message = f"{state.in_the_way}: declare a path of its own, for example /dev/hugepages-corral"
+            found.append(Problem(f"{path}.path", mount.path, message))
+        for key, name, number in (("user", mount.user, state.uid), ("group", mount.group, state.gid)):
+            if name is not None and number is None:
+                message = f"this node has no {key} of that name: create it first, or name another"
+                found.append(Problem(f"{path}.{key}", name, message))
+    return found
+
+
+def decide(context: Context, seen: Observation) -> Part:
+    """The changes that bring pools and mounts to what is wanted."""
+    changes: list[Change] = []
+    held: set[str] = set()
+    for pages, pool in zip(context.profile.memory.hugepages, seen.pools):
+        held.add(f"pool:{pool_file(pages)}")
+        changes += filter(None, [pool_change(context, pages, pool)])
+    if seen.unknown:
+        changes.append(Change(NAME, "mounts", "mounted", None, None, seen.unknown, mounts.TABLE, (), UNKNOWN))
+    for mount, state in zip(context.profile.memory.mounts, seen.mounts):
+        unit = unit_of(mount)
+        held |= {f"mount:{unit}", f"file:{systemd.ETC}/{unit}"}
+        changes += filter(None, [unit_change(mount, state)])
+        changes += filter(None, [None if seen.unknown else mount_change(mount, state)])
+    return Part(tuple(changes), frozenset(held), problems=tuple(problems(context, seen)))
+
+
+# Pools
+
+
+def pool_file(pages: Hugepages) -> str:
+    """The kernel file that sets a pool."""
+    return f"{hugepages.folder(pages.size_kib, pages.node)}/nr_hugepages"
+
+
+def pool_change(context: Context, pages: Hugepages, pool: hugepages.Pool) -> t.Optional[Change]:
+    """The change of one pool; without steps while the kernel's last answer is younger than ten minutes."""
+    place = pool_file(pages)
+    subject = f"hugepages-{page_text(pages.size_kib)}" + ("" if pages.node is None else f" node {pages.node}")
+    if pool.total is None:
+        reason = f"{place} cannot be read"
+        return Change(NAME, subject, "nr_hugepages", None, str(pages.pages), reason, place, (), UNKNOWN)
+    if pool.total == pages.pages:
+        return None
+    step = Step("pool", place, str(pages.pages), VALUES)
+    change = Change(
+        NAME, subject, "nr_hugepages", str(pool.total), str(pages.pages), "the pool has another size", place, (step,)
+    )
+    attempt = context.attempts.get(place)
+    if attempt is None or context.fresh or not same_answer(attempt, pages, pool):
+        return change
+    wait = attempt.time + RETRY_SECONDS - context.now
+    short = pool.total < pages.pages
+    said = f"the kernel gave {pool.total} of {pages.pages}" if short else f"{pool.total - pages.pages} more are in use"
+    hint = "memory is fragmented or in use: free it, or declare fewer" if short else "they go when they are freed"
+    if 0 < wait <= RETRY_SECONDS:
+        reason = f"{said}; {hint}; asked again in {int(wait // 60) + 1} min"
+        return change._replace(steps=(), verdict=UNCHANGEABLE, reason=reason)
+    return change._replace(reason=f"{said}; {hint}")
+
+
+def same_answer(attempt: Attempt, pages: Hugepages, pool: hugepages.Pool) -> bool:
+    """Whether the pool still is what the kernel gave when it was last asked for as many."""
+    return attempt.wanted == pages.pages and attempt.got == pool.total
+
+
+# Mounts
+
+
+def unit_of(mount: Mount) -> str:
+    """The mount unit of a path (systemd.mount(5): the name must be the escaped path)."""
+    return f"{escaped_path(mount.path)}.mount"
+
+
+def wanted_options(mount: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> dict[str, str]:
+    """hugetlbfs options as the kernel document (hugetlbpage.rst) spells them."""
+    options = {"pagesize": page_text(mount.pagesize_kib).rstrip("i"), "mode": f"{mount.mode:o}"}
+    if mount.size is not None:
+        options["size"] = str(mount.size)
+    if mount.min_size is not None:
+        options["min_size"] = str(mount.min_size)
+    if uid is not None:
+        options["uid"] = str(uid)
+    if gid is not None:
+        options["gid"] = str(gid)
+    return options
+
+
+def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
+    """The change of the mount unit's file."""
+    options = ",".join(f"{key}={value}" for key, value in wanted_options(mount, state.uid, state.gid).items())
+    text = unit_text(
+        ("Unit", [f"Description=Corral: hugetlbfs of {page_text(mount.pagesize_kib)} pages"]),
+        # % starts a specifier in a unit file (systemd.unit(5)); quotes keep blanks together.
+        ("Mount", ["What=hugetlbfs", f"Where={quoted(mount.path)}", "Type=hugetlbfs", f"Options={options}"]),
+    )
+    path = f"{systemd.ETC}/{unit_of(mount)}"
+    return file_change(NAME, path, state.unit_text, text, reason=f"mounts {mount.path}")
+
+
+def quoted(path: str) -> str:
+    """A path as the value of Where=: unquoted there, specifiers escaped."""
+    return path.replace("%", "%%")
+
+
+def mount_change(mount: Mount, state: MountState) -> t.Optional[Change]:
+    """The change of the mount itself. A new option needs a new mount: remount returns 0 and is ignored."""
+    wanted = wanted_options(mount, state.uid, state.gid)
+    shown = ",".join(f"{key}={value}" for key, value in wanted.items())
+    unit = unit_of(mount)
+    change = Change(NAME, mount.path, "mounted", None, shown, "it is not mounted", mount.path)
+    if state.mount is None:
+        return change._replace(steps=(Step("mount", unit, "start", START, where=mount.path),))
+    found = state.mount
+    if found.fstype != "hugetlbfs":
+        reason = f"{found.fstype} is mounted there: unmount it, or declare another path"
+        return change._replace(actual=found.fstype, reason=reason, verdict=UNCHANGEABLE)
+    different = differences(mount, found, state.uid, state.gid)
+    if not different:
+        return None
+    actual = ",".join(f"{key}={value}" if value else key for key, value in sorted(found.options.items()) if key != "rw")
+    if state.holders:
+        reason = (
+            f"{', '.join(different)} changed, which needs a new mount; in use by {', '.join(state.holders)}: stop them"
+        )
+        return change._replace(actual=actual, reason=reason, verdict=UNCHANGEABLE, disruption="service restart")
+    return change._replace(
+        actual=actual,
+        reason=f"{', '.join(different)} changed, which needs a new mount",
+        steps=(Step("mount", unit, "restart", START, where=mount.path),),
+    )
+
+
+def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.Optional[int]) -> list[str]:
+    """The options whose meaning differs, by name. The kernel shows sizes with a unit of its own and omits defaults."""
+    wanted = {
+        "pagesize": mount.pagesize_kib * 1024,
+        "mode": mount.mode,
+        "uid": uid or 0,
+        "gid": gid or 0,
+        "size": rounded(mount.size, mount.pagesize_kib),
+        "min_size": rounded(mount.min_size, mount.pagesize_kib),
+    }
+    actual = {
+        "pagesize": bytes_of(found.options.get("pagesize")),
+        "mode": int(found.options.get("mode", "755"), 8),
+        "uid": int(found.options.get("uid", "0")),
+        "gid": int(found.options.get("gid", "0")),
+        "size": bytes_of(found.options.get("size")),
+        "min_size": bytes_of(found.options.get("min_size")),
+    }
+    return [key for key, value in wanted.items() if actual[key] != value]
+
+
+def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:
+    """The kernel counts whole pages and drops the rest."""
+    page = pagesize_kib * 1024
+    return None if size is None else size // page * page
+
+
+def bytes_of(text: t.Optional[str]) -> t.Optional[int]:
+    """ "512M" as the kernel writes it (powers of 1024), in bytes; None for what is absent or odd."""
+    if not text:
+        return None
+    number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
+    factors = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
+    return int(number) * factors[unit] if number.isdigit() and unit in factors else None

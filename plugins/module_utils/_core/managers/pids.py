@@ -1,0 +1,210 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The pids manager: how many tasks the machine may have, and how many of them each pool.
+
+Capacity is min(kernel.pid_max, kernel.threads-max), allocatable is capacity less the reserve, as the kubelet has it
+(1.36, nodestatus and container manager).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, sysctl, systemd
+from ..host.files import Host
+from ..model.context import Context
+from ..model.errors import Problem
+from ..model.plan import FILES, LIVE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.profile import Pids
+from ..model.unitfile import HEADER, file_change, section_of, unit_text
+
+NAME = "pids"
+PID_MAX = "kernel.pid_max"
+THREADS_MAX = "kernel.threads-max"
+TOP = "corral.slice"
+MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
+
+
+class SliceState(t.NamedTuple):
+    """What is seen of one slice: its live limit ("max", a number, None: no control group) and its files."""
+
+    limit: t.Optional[str]
+    dropin: t.Optional[str]
+    settings: tuple[systemd.Setting, ...]
+
+
+class Observation(t.NamedTuple):
+    """What is seen of the machine's and the pools' limits."""
+
+    sysctls: dict[str, t.Optional[int]]
+    sysctl_file: t.Optional[str]
+    later: dict[str, sysctl.Entry]
+    running: t.Optional[int]
+    slices: dict[str, SliceState]
+    manager_conf: t.Optional[str]
+    default_settings: tuple[systemd.Setting, ...]
+    systemd_runs: bool
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The pids manager's part of the plan; a profile without ``pids`` has none."""
+    pids = context.profile.pids
+    return decide(pids, homes_of(context), observe(host, pids, homes_of(context)))
+
+
+def homes_of(context: Context) -> tuple[str, ...]:
+    """The top-level slices in which workloads live: they share what the reserve leaves."""
+    cpu = context.profile.cpu
+    return (TOP, *(cpu.shared_slices if cpu else ()))
+
+
+def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
+    """Read the limits: kernel files and systemd's files, no command."""
+    slices = dict.fromkeys([*(row.slice for row in pids.slices), *(homes if pids.reserved is not None else ())])
+    return Observation(
+        {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)},
+        host.read(sysctl.OURS),
+        sysctl.later_entries(host, (PID_MAX, THREADS_MAX)),
+        sysctl.running_tasks(host),
+        {
+            unit: SliceState(
+                cgroup.pids_max(host, unit),
+                host.read(systemd.dropin(unit, NAME)),
+                tuple(systemd.unit_settings(host, unit, "TasksMax")),
+            )
+            for unit in slices
+        },
+        host.read(MANAGER_CONF),
+        tuple(systemd.system_settings(host, "DefaultTasksMax")),
+        systemd.runs(host),
+    )
+
+
+def capacity(pids: Pids, seen: Observation) -> t.Optional[int]:
+    """The tasks that the machine may have once the profile is applied; None when it cannot be told."""
+    limits = [pids.pid_max or seen.sysctls[PID_MAX], pids.threads_max or seen.sysctls[THREADS_MAX]]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def limits_of(pids: Pids, homes: t.Sequence[str], total: t.Optional[int]) -> dict[str, int]:
+    """TasksMax of each slice: as declared; the homes without one share what reserve and declared ones leave."""
+    limits = {row.slice: row.tasks_max for row in pids.slices}
+    undeclared = [unit for unit in homes if unit not in limits]
+    if pids.reserved is not None and total is not None and undeclared:
+        left = total - pids.reserved - sum(limits.values())
+        limits.update({unit: max(left // len(undeclared), 1) for unit in undeclared})
+    return limits
+
+
+def problems(pids: Pids, homes: t.Sequence[str], seen: Observation) -> list[Problem]:
+    """The budget of the whole, against what this machine has and runs."""
+    found = []
+    for path, key, value in (
+        ("pids.pid_max", PID_MAX, pids.pid_max),
+        ("pids.threads_max", THREADS_MAX, pids.threads_max),
+    ):
+        if value is not None and seen.running is not None and value <= seen.running:
+            message = f"{seen.running} tasks run now: {key} must be larger; name a number with room to grow"
+            found.append(Problem(path, value, message))
+    total = capacity(pids, seen)
+    declared = sum(row.tasks_max for row in pids.slices)
+    asked = declared + (pids.reserved or 0)
+    if total is not None and asked > total:
+        what = f"reserved {pids.reserved or 0} and the slices' {declared}"
+        message = (
+            f"{what} exceed the {total} tasks that this machine may have (pid_max, threads-max): lower one of them"
+        )
+        found.append(Problem("pids.reserved" if pids.reserved else "pids.slices", asked, message))
+    undeclared = [unit for unit in homes if unit not in {row.slice for row in pids.slices}]
+    if pids.reserved is not None and total is not None and undeclared and asked <= total < asked + len(undeclared):
+        message = f"nothing is left for {', '.join(undeclared)}: lower it, or raise pids.pid_max and pids.threads_max"
+        found.append(Problem("pids.reserved", pids.reserved, message))
+    return found
+
+
+def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
+    """The changes that bring the limits to what is wanted."""
+    sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
+    changes: list[t.Optional[Change]] = [sysctl_change(key, value, seen) for key, value in sysctls.items()]
+    held = {f"value:{sysctl.path_of(key)}" for key in sysctls}
+    if sysctls:
+        held.add(f"file:{sysctl.OURS}")
+        text = HEADER + "".join(f"{key} = {value}\n" for key, value in sysctls.items())
+        changes.append(
+            file_change(
+                NAME, sysctl.OURS, seen.sysctl_file, text, reason="keeps the limits over a reboot", reload=False
+            )
+        )
+        changes += [later_change(key, value, seen) for key, value in sysctls.items()]
+    limits = limits_of(pids, homes, capacity(pids, seen))
+    if limits and not seen.systemd_runs:
+        changes.append(
+            Change(NAME, "slices", "TasksMax", None, None, "systemd does not run here", cgroup.ROOT, (), UNKNOWN)
+        )
+    elif limits:
+        for unit, limit in limits.items():
+            held |= {f"file:{systemd.dropin(unit, NAME)}", f"property:{unit}:TasksMax"}
+            changes += [live_change(unit, limit, seen), dropin_change(unit, limit, seen)]
+    if pids.default_tasks_max is not None and seen.systemd_runs:
+        held.add(f"file:{MANAGER_CONF}")
+        text = unit_text(("Manager", [f"DefaultTasksMax={pids.default_tasks_max}"]))
+        changes.append(file_change(NAME, MANAGER_CONF, seen.manager_conf, text, reason="the default of all units"))
+        changes.append(default_override(pids.default_tasks_max, seen, text))
+    return Part(tuple(filter(None, changes)), frozenset(held), problems=tuple(problems(pids, homes, seen)))
+
+
+def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
+    """The change of a limit in force."""
+    actual, place = seen.sysctls[key], sysctl.path_of(key)
+    if actual == value:
+        return None
+    if actual is None:
+        return Change(NAME, key, "value", None, str(value), f"{place} cannot be read", place, (), UNKNOWN)
+    reason = "the kernel's limit is another"
+    return Change(
+        NAME, key, "value", str(actual), str(value), reason, place, (Step("value", place, str(value), VALUES),)
+    )
+
+
+def later_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
+    """A file of somebody else that wins at the next boot."""
+    entry = seen.later.get(key)
+    if entry is None or entry.value == str(value):
+        return None
+    reason = f"{entry.file} sorts after {sysctl.OURS}: remove the line, or declare {entry.value} in the profile"
+    return Change(NAME, key, "value at the next boot", entry.value, str(value), reason, entry.file, (), UNCHANGEABLE)
+
+
+def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
+    """The change of a slice's limit in force; a slice that does not run takes it from its drop-in."""
+    actual = seen.slices[unit].limit
+    if actual is None or actual == str(limit):
+        return None
+    step = Step("property", unit, f"TasksMax={limit}", LIVE)
+    place = f"{cgroup.path_of(unit)}/pids.max"
+    return Change(NAME, unit, "TasksMax", actual, str(limit), "the slice's limit is another", place, (step,))
+
+
+def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
+    """The change of the drop-in that keeps the limit over a reboot."""
+    path = systemd.dropin(unit, NAME)
+    text = unit_text((section_of(unit), [f"TasksMax={limit}"]))
+    # A slice that the hand-over of CPUs is about to start finds its limit there.
+    phase = FILES if seen.slices[unit].limit is not None else VALUES
+    reason = f"keeps {unit}'s limit over a reboot"
+    return file_change(NAME, path, seen.slices[unit].dropin, text, reason=reason, phase=phase)
+
+
+def default_override(wanted: int, seen: Observation, text: str) -> t.Optional[Change]:
+    """A later-sorting file that sets DefaultTasksMax."""
+    if seen.manager_conf != text or not seen.default_settings:
+        return None
+    last = seen.default_settings[-1]
+    if last.file == MANAGER_CONF or last.value == str(wanted):
+        return None
+    reason = f"{last.file} sorts after {MANAGER_CONF}: remove the line, or declare {last.value} in the profile"
+    return Change(NAME, "DefaultTasksMax", "value", last.value, str(wanted), reason, last.file, (), UNCHANGEABLE)

@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The agent's units and launcher, as text."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .unitfile import HEADER
+
+FOLDER = "/usr/libexec/corral"
+LAUNCHER = f"{FOLDER}/corral"
+COMMAND = "/usr/local/bin/corral"
+TIMER = "corral-reconcile.timer"
+SERVICE = "corral-reconcile.service"
+PATH = "corral-reconcile.path"
+BOOT = "corral-boot.service"
+# What is enabled: unit → the target that wants it. The service is started by timer and path alone.
+WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target"}
+STARTED = (TIMER, PATH)
+
+
+class Options(t.NamedTuple):
+    """How the agent is installed: seconds between ticks, and the Python that runs it."""
+
+    interval: int
+    python: str
+
+
+def launcher(options: Options) -> str:
+    """The command, for people and units alike."""
+    return (
+        f"#!{options.python} -I\n"
+        f'"""Corral\'s command line; installed by the module corral.node.agent."""\n\n'
+        f"import sys\n\nsys.path.insert(0, {FOLDER!r})\n\nfrom _core import agent\n\nraise SystemExit(agent.main(sys.argv[1:]))\n"
+    )
+
+
+def units(options: Options) -> dict[str, str]:
+    """The text of each unit, by name."""
+    # -S: the tick needs the standard library alone, and site costs a quarter of its start-up.
+    run = f"{options.python} -I -S {LAUNCHER} reconcile"
+    return {
+        TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=run),
+        PATH: HEADER + PATH_TEXT,
+        BOOT: HEADER + BOOT_TEXT.format(run=run),
+    }
+
+
+TIMER_TEXT = """\
+[Unit]
+Description=Corral: look at the node every {interval} s
+
+[Timer]
+OnBootSec=5s
+OnUnitInactiveSec={interval}s
+# The default of a minute would let drift stand for that long.
+AccuracySec=100ms
+
+[Install]
+WantedBy=timers.target
+"""
+
+PATH_TEXT = """\
+[Unit]
+Description=Corral: the profile changed
+
+[Path]
+PathChanged=/etc/corral/profile.json
+Unit=corral-reconcile.service
+
+[Install]
+WantedBy=paths.target
+"""
+
+# Tried setting by setting: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup
+# writes. SYS_PTRACE reads the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE write other users' limits.
+SERVICE_TEXT = """\
+[Unit]
+Description=Corral: keep the node as its profile declares
+ConditionPathExists=/etc/corral/profile.json
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart={run} --tick
+# 2: something differed; it was mended, or reported in audit mode.
+SuccessExitStatus=2
+TimeoutStartSec=180
+# systemd's own three lines a tick are info; changes and failures are notice and above.
+LogLevelMax=notice
+Slice=system.slice
+StateDirectory=corral
+StateDirectoryMode=0700
+RuntimeDirectory=corral
+RuntimeDirectoryPreserve=yes
+UMask=0077
+ProtectSystem=strict
+ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral
+ProtectHome=yes
+PrivateTmp=yes
+PrivateNetwork=yes
+NoNewPrivileges=yes
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_PTRACE CAP_SYS_NICE
+"""
+
+BOOT_TEXT = """\
+[Unit]
+Description=Corral: bring back pools, hugepages and limits before workloads start
+ConditionPathExists=/var/lib/corral/applied.json
+DefaultDependencies=no
+After=sysinit.target
+Before=basic.target shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={run} --boot
+SuccessExitStatus=2
+TimeoutStartSec=300
+LogLevelMax=notice
+Slice=system.slice
+UMask=0077
+PrivateNetwork=yes
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=basic.target
+"""

@@ -1,0 +1,330 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The pipeline: observe, plan, validate, apply, look again. Drift is the plan that was not executed."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .host import actions, state, sysfs
+from .host.actions import StepFailed
+from .host.files import Host
+from .host.state import Record
+from .managers import agent as agent_manager
+from .managers import cpu, memory, pids
+from .model import fit, pools, profile, undo, validate
+from .model.agent_units import Options
+from .model.context import Attempt, Context
+from .model.errors import CorralError, Problem
+from .model.handover import Stuck
+from .model.plan import DECLARE, Change, Part, Step, steps_in_order
+from .model.profile import Profile
+
+MANAGERS = (cpu, memory, pids)
+PROFILE = "profile"  # the manager of the declaration itself
+PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
+NEVER_RECORDED = ("daemon-reload", "restart")
+
+
+class Plan(t.NamedTuple):
+    """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal)."""
+
+    context: t.Optional[Context]
+    changes: tuple[Change, ...]
+    parts: tuple[Part, ...]
+    obsolete: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+class Outcome(t.NamedTuple):
+    """What came of a run. ``remaining`` is the drift that is left: in check mode all of it.
+
+    ``error`` says what was refused in the middle, ``undone`` what became of it; both empty when all went well.
+    """
+
+    plan: Plan
+    applied: tuple[Change, ...]
+    remaining: tuple[Change, ...]
+    error: str = ""
+    undone: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()
+
+
+# Planning
+
+
+def compile_profile(host: Host, declared: Profile, *, fresh: bool = False) -> Context:
+    """The profile on this machine: topology, pools. Raises CorralError with every problem at once."""
+    topology = sysfs.discover(host)
+    problems = fit.check_node(declared, topology)
+    if problems:
+        raise CorralError(*problems)
+    computed = pools.compute(declared, topology)
+    return Context(declared, topology, computed, host.now(), load_attempts(host), fresh)
+
+
+def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan:
+    """The plan that makes the profile true. ``declare`` also makes it the node's declared profile.
+
+    Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
+    a profile that is already applied is not refused but reported.
+    """
+    try:
+        parts = [manager.plan(host, context) for manager in MANAGERS]
+    except Stuck as stuck:
+        problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
+        raise CorralError(Problem("cpu", None, problem)) from None
+    problems = [problem for part in parts for problem in part.problems]
+    if declare and problems and not applied_already(host, context.profile):
+        raise CorralError(*problems)
+    if declare:
+        parts.append(declaration(host, context.profile))
+    return finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
+
+
+def plan_agent(
+    host: Host,
+    options: Options,
+    program: t.Optional[t.Mapping[str, str]] = None,
+    *,
+    tag: t.Optional[str] = None,
+    trigger: str = "",
+) -> Plan:
+    """The plan that installs the agent, or keeps it installed (see managers/agent.py)."""
+    part = agent_manager.plan(host, options, program, tag=tag, trigger=trigger)
+    # Only who brings the program knows which of its files are no longer part of it.
+    return finish(host, None, [part], (agent_manager.NAME,) if program is not None else ())
+
+
+def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
+    """The plan that brings back what was there before these managers' first change."""
+    return finish(host, None, [], managers)
+
+
+def joined(first: Plan, second: Plan) -> Plan:
+    """Two plans as one."""
+    return Plan(
+        first.context or second.context,
+        first.changes + second.changes,
+        first.parts + second.parts,
+        first.obsolete | second.obsolete,
+        first.notes + second.notes,
+    )
+
+
+def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
+    """A plan of these parts, and of all that these managers once changed and nobody holds any more."""
+    records, warning = state.records(host)
+    held = frozenset(key for part in parts for key in part.held)
+    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    dropped = [record for record in records if record.manager in managers and record.before.key not in held]
+    changes = [change for part in parts for change in part.changes]
+    changes += [restoring(record, online) for record in reversed(dropped)]
+    obsolete = frozenset(record.before.key for record in dropped)
+    return Plan(context, tuple(changes), tuple(parts), obsolete, (warning,) if warning else ())
+
+
+def restoring(record: Record, online: str) -> Change:
+    """The change that brings a before-value back."""
+    before = record.before
+    kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
+    was = before.value if before.kind in ("value", "pool", "property") else None
+    return Change(
+        record.manager,
+        before.name if before.kind == "mount" else before.target,
+        before.name if before.kind == "property" else kinds.get(before.kind, before.kind),
+        "set by Corral",
+        was if was else ("as it was" if before.value or before.link or before.active else "absent"),
+        "no longer declared: back to what was there before",
+        before.target,
+        tuple(undo.restore(before, online)),
+    )
+
+
+def declaration(host: Host, declared: Profile) -> Part:
+    """The declared profile's file on the node, written last: it is declared once it is true."""
+    text = json.dumps(profile.to_data(declared), indent=2, sort_keys=True) + "\n"
+    path = state.DECLARED
+    held = frozenset({f"file:{path}"})
+    actual = host.read(path)
+    if actual == text:
+        return Part((), held)
+    step = Step("file", path, text, DECLARE, mode=state.PRIVATE)
+    shown = None if actual is None else "another profile"
+    return Part((Change(PROFILE, path, "content", shown, declared.name, "the declared profile", path, (step,)),), held)
+
+
+def applied_already(host: Host, declared: Profile) -> bool:
+    """Whether this very profile was the last to be applied on this node."""
+    return bool(state.read_json(host, state.APPLIED) == profile.to_data(declared))
+
+
+def read_declared(host: Host) -> t.Optional[Profile]:
+    """The node's declared profile; None when it has none. Raises CorralError for one that is no profile."""
+    text = host.read(state.DECLARED)
+    if text is None:
+        return None
+    try:
+        data = json.loads(text)
+    except ValueError as error:
+        raise CorralError(Problem(state.DECLARED, None, f"no JSON ({error}): apply the profile again")) from None
+    return profile.parse(data)
+
+
+# Applying
+
+
+def declare(host: Host, declared: Profile) -> Outcome:
+    """Make a profile this node's declared one and true; the caller holds the lock."""
+    context = compile_profile(host, declared, fresh=not applied_already(host, declared))
+
+    def again() -> Plan:
+        return plan_profile(host, context._replace(attempts=load_attempts(host), fresh=False), declare=True)
+
+    outcome = apply(host, plan_profile(host, context, declare=True), again)
+    if not outcome.error:
+        state.remember_profile(host, profile.to_data(declared))
+    return outcome
+
+
+def remove(host: Host, managers: t.Sequence[str]) -> Outcome:
+    """Bring back what was there before these managers' first change; the caller holds the lock."""
+    return apply(host, plan_removal(host, managers), lambda: plan_removal(host, managers), forgiving=True)
+
+
+def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bool = False) -> Outcome:
+    """Execute a plan, all or nothing, and look again.
+
+    Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
+    order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
+    """
+    steps = steps_in_order(plan.changes)
+    if not steps:
+        return Outcome(plan, (), plan.changes)
+    state.preflight(host, steps)
+    homes = [home for part in plan.parts for home in part.homes]
+    problems = validate.problems(steps, homes, plan.context.topology if plan.context else None)
+    if problems:
+        raise CorralError(*problems)
+    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    kept, dummy = state.records(host)
+    new = new_records(host, plan, kept)
+    if new:
+        state.save_records(host, [*kept, *new])
+    error, undone, leftovers = execute(host, steps, online, forgiving)
+    if error:
+        if not leftovers and new:
+            state.save_records(host, kept)
+        return Outcome(plan, (), replan().changes, error, undone, leftovers)
+    save_attempts(host, steps)
+    if plan.obsolete and not leftovers:
+        state.save_records(host, [record for record in (*kept, *new) if record.before.key not in plan.obsolete])
+    applied = tuple(change for change in plan.changes if change.steps)
+    return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+
+
+def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
+    """The before-values of everything that this plan touches for the first time."""
+    held = {record.before.key for record in kept}
+    known = set(held)
+    found = []
+    for change in (change for part in plan.parts for change in part.changes):
+        for step in change.steps:
+            if step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
+                continue
+            known.add(step.key)
+            found.append(Record(change.manager, change.subject, actions.look(host, step)))
+    return found
+
+
+def is_tampering(step: Step, held: t.Container[str]) -> bool:
+    """Whether the step removes a property that somebody set after Corral took the unit: that was not there before."""
+    folder, dummy, file = step.target.rpartition(".d/50-")
+    if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
+        return False
+    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in held
+
+
+def execute(
+    host: Host, steps: t.Sequence[Step], online: str, forgiving: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Run the steps. Returns the error, what was undone, and what could not be brought back."""
+    done: list[tuple[undo.Before, Step]] = []
+    leftovers: list[str] = []
+    for step in steps:
+        before = actions.look(host, step)
+        done.append((before, step))
+        try:
+            actions.perform(host, step)
+        except (StepFailed, OSError) as error:
+            said = sentence(step, error)
+            if forgiving:
+                leftovers.append(said)
+                continue
+            undone, left = undo_steps(host, done, online)
+            return said, undone, left
+    return "", (), tuple(leftovers)
+
+
+def undo_steps(
+    host: Host, done: t.Sequence[tuple[undo.Before, Step]], online: str
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Take back what was done, the last first. Returns what was taken back and what could not be."""
+    undone, leftovers = [], []
+    reload = any(step.reload or step.value == "daemon-reload" for dummy, step in done)
+    for before, step in reversed(done):
+        inverse = undo.inverse(before, step, online)
+        failed = [said for said in (attempt(host, back) for back in inverse) if said]
+        leftovers += failed
+        if inverse and not failed:
+            undone.append(f"{step.kind} {step.target}")
+    if reload:
+        said = attempt(host, Step("unit", "", "daemon-reload", 0))
+        leftovers += [said] if said else []
+    return tuple(undone), tuple(leftovers)
+
+
+def attempt(host: Host, step: Step) -> str:
+    """Do a step; what it says when it fails, "" when it does not."""
+    try:
+        actions.perform(host, step)
+    except (StepFailed, OSError) as error:
+        return sentence(step, error)
+    return ""
+
+
+def sentence(step: Step, error: Exception) -> str:
+    """What was refused, by whom, on one line."""
+    if isinstance(error, OSError):
+        return f"{error.filename or step.target}: {error.strerror or error}"
+    return str(error)
+
+
+# Hugepages are asked for again at most every ten minutes
+
+
+def load_attempts(host: Host) -> dict[str, Attempt]:
+    """When which pool was last asked for, by its file."""
+    data = state.read_json(host, state.ATTEMPTS)
+    found = {}
+    for path, row in data.items() if isinstance(data, dict) else ():
+        try:
+            found[path] = Attempt(int(row[0]), int(row[1]), float(row[2]))
+        except (TypeError, ValueError, IndexError, KeyError):
+            continue
+    return found
+
+
+def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
+    """Remember what the kernel gave for the pools that were just asked for."""
+    asked = [step for step in steps if step.kind == "pool"]
+    if asked:
+        attempts = load_attempts(host)
+        for step in asked:
+            attempts[step.target] = Attempt(int(step.value or 0), actions.pages(host, step.target), host.now())
+        host.make_dir(state.RUN)
+        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

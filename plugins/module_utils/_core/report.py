@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What people and programs are shown: plans, drift, pools, the CPU map, and the files published in /run/corral."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .host import state
+from .host.files import Host
+from .model import cpuset, pools
+from .model.context import Context
+from .model.plan import UNKNOWN, Change, change_to_dict
+from .model.pools import Pools
+from .model.topology import Topology
+from .reconcile import Outcome
+
+CORES_PER_LINE = 16
+LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "offline": "."}
+COLOURS = {"R": "44", "S": "42", "I": "45", ".": "100"}
+
+
+# Changes
+
+
+def line(change: Change) -> str:
+    """One change or drift item on one line."""
+    mark = {"unknown": "?", "unchangeable": "!"}.get(change.verdict, "~")
+    actual = "absent" if change.actual is None else change.actual
+    wanted = "absent" if change.wanted is None else change.wanted
+    values = "" if change.verdict == UNKNOWN else f": {shorten(actual)} -> {shorten(wanted)}"
+    extra = "" if change.when == "now" else f" [{change.when}]"
+    extra += "" if change.disruption == "none" else f" [{change.disruption}]"
+    place = f" [{change.place}]" if change.place and change.place not in change.subject else ""
+    return f"{mark} {change.manager} {change.subject} {change.property}{values} ({change.reason}){extra}{place}"
+
+
+def shorten(text: str, limit: int = 100) -> str:
+    """A value that fits on a line."""
+    return text if len(text) <= limit else text[: limit - 1] + "…"
+
+
+def recap(changes: t.Sequence[Change], *, done: bool) -> str:
+    """One line that counts a plan: what was or would be changed, and what could not be looked at."""
+    differing = [change for change in changes if change.verdict != UNKNOWN]
+    unknown = len(changes) - len(differing)
+    if not changes:
+        return "in sync: nothing differs"
+    managers = sorted({change.manager for change in differing})
+    verb = "changed" if done else "differ" if len(differing) != 1 else "differs"
+    parts = [f"{len(differing)} {verb} ({', '.join(managers)})"] if differing else []
+    stuck = sum(change.verdict == "unchangeable" for change in differing)
+    parts += [f"{stuck} of them Corral cannot mend"] if stuck else []
+    parts += [f"{unknown} unknown"] if unknown else []
+    return "; ".join(parts)
+
+
+def lines(changes: t.Sequence[Change], *, done: bool = False) -> list[str]:
+    """A plan or drift report as a person reads it."""
+    return [*(line(change) for change in changes), recap(changes, done=done)]
+
+
+def diff(changes: t.Sequence[Change]) -> dict[str, str]:
+    """Ansible's diff: the same lines before and after, one per property that differs."""
+
+    def side(change: Change, value: t.Optional[str]) -> str:
+        return f"{change.manager} {change.subject} {change.property}: {'absent' if value is None else value}\n"
+
+    shown = [change for change in changes if change.verdict != UNKNOWN]
+    return {
+        "before_header": "the node as it is",
+        "after_header": "the node as declared",
+        "before": "".join(side(change, change.actual) for change in shown),
+        "after": "".join(side(change, change.wanted) for change in shown),
+    }
+
+
+# Pools and topology
+
+
+def pool_lines(computed: Pools) -> list[str]:
+    """The pools as a table, whole machine first, then each NUMA node."""
+    names = ("reserved", "shared", "isolated")
+    table = [("", *names), ("all", *(cpuset.format(getattr(computed, name)) or "-" for name in names))]
+    for node, part in sorted(computed.per_numa.items()):
+        table.append((f"node {node}", *(cpuset.format(part[name]) or "-" for name in names)))
+    return aligned(table) + list(computed.notes)
+
+
+def aligned(table: t.Sequence[t.Sequence[str]]) -> list[str]:
+    """Rows with their columns one under the other."""
+    widths = [max(len(row[column]) for row in table) for column in range(len(table[0]))]
+    return ["  ".join(cell.ljust(width) for cell, width in zip(row, widths)).rstrip() for row in table]
+
+
+def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> list[str]:
+    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread."""
+
+    def letter(cpu: int) -> str:
+        for name in ("isolated", "reserved", "shared"):
+            if cpu in getattr(computed, name):
+                return LETTERS[name]
+        return LETTERS["offline"]
+
+    def block(core: frozenset[int]) -> str:
+        text = "".join(letter(cpu) for cpu in sorted(core))
+        if not colour:
+            return text
+        return "".join(f"\033[{COLOURS[char]};97m{char}\033[0m" for char in text)
+
+    nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
+    rows = []
+    for node, cpus in sorted(nodes.items()):
+        cores = [core & cpus for core in topology.cores if core & cpus]
+        for start in range(0, len(cores), CORES_PER_LINE):
+            part = cores[start : start + CORES_PER_LINE]
+            name = f"node {node}" if start == 0 else ""
+            held = frozenset(cpu for core in part for cpu in core)
+            rows.append(f"{name:<8} {' '.join(block(core) for core in part)}   CPUs {cpuset.format(held)}")
+        if not cores:
+            rows.append(f"node {node:<3} (no CPUs)")
+    offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""
+    legend = "   ".join(
+        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}"
+        for name in ("reserved", "shared", "isolated")
+    )
+    return [*rows, legend + offline]
+
+
+def topology_lines(topology: Topology) -> list[str]:
+    """A machine on a few lines."""
+    per_core = "/".join(str(count) for count in sorted({len(core) for core in topology.cores})) or "?"
+    parts = f"sockets   {len(topology.sockets)}   cores {len(topology.cores)}   threads per core {per_core}"
+    rows = [
+        f"CPUs      {cpuset.format(topology.online)} online"
+        + (f", {cpuset.format(topology.offline_present)} offline" if topology.offline_present else "")
+        + (f", {cpuset.format(topology.isolated)} isolated by the kernel" if topology.isolated else ""),
+        f"{parts}   L3 caches {len(topology.l3)}",
+    ]
+    for node in topology.numa.values():
+        memory = "memory unknown" if node.memory_kib is None else f"{node.memory_kib // 1024} MiB"
+        pages = ", ".join(f"{count} x {size} KiB" for size, count in sorted(node.hugepages.items()))
+        rows.append(f"node {node.id:<4} CPUs {cpuset.format(node.cpus) or '-'}   {memory}   hugepages {pages or '-'}")
+    if topology.distances and topology.distance_nodes:
+        for node_id, row in zip(topology.distance_nodes, topology.distances):
+            rows.append(f"distance  from node {node_id}: {' '.join(map(str, row))}")
+    rows += [f"device    {address} node {pci.numa_node}" for address, pci in topology.pci.items() if pci.numa_node >= 0]
+    rows += [f"network   {name} at {address}" for name, address in topology.net.items() if address]
+    return rows + [f"note      {note}" for note in topology.notes]
+
+
+# Published files
+
+
+def status(
+    host: Host, context: t.Optional[Context], outcome: Outcome, previous: t.Any, *, error: str = ""
+) -> dict[str, t.Any]:
+    """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays."""
+    since = {}
+    for item in previous.get("items", []) if isinstance(previous, dict) else []:
+        if isinstance(item, dict):
+            since[(item.get("manager"), item.get("subject"), item.get("property"))] = item.get("since")
+    now = int(host.now())
+    said = error or outcome.error
+    items = [dict(change_to_dict(change), since=since.get(change.item()) or now) for change in outcome.remaining]
+    last = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
+    return {
+        "name": context.profile.name if context else None,
+        "mode": context.profile.mode if context else None,
+        "time": now,
+        "in_sync": not items and not said,
+        "error": said or None,
+        "items": items,
+        "last_changed": last
+        if outcome.applied
+        else previous.get("last_changed")
+        if isinstance(previous, dict)
+        else None,
+        "pools": pools.to_dict(context.pools) if context else None,
+    }
+
+
+def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> None:
+    """Write status.json, and the pools' files when they changed."""
+    host.make_dir(state.RUN, 0o755)
+    host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
+    if context is None:
+        return
+    shown = pools.to_dict(context.pools)
+    for path, text in (
+        (f"{state.RUN}/pools.json", json.dumps(shown, sort_keys=True) + "\n"),
+        (f"{state.RUN}/pools.env", pools.to_env(context.pools)),
+    ):
+        if host.read(path) != text:
+            host.write_file(path, text)
