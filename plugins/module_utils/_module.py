@@ -1,0 +1,204 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The one file that knows AnsibleModule: arguments in, an outcome out, in the same way for every module."""
+
+from __future__ import annotations
+
+import sys
+import tempfile
+import typing as t
+from importlib import resources
+
+from ansible.module_utils.basic import AnsibleModule
+
+from ._core import agent, reconcile, report
+from ._core.host import snapshot, state, sysfs
+from ._core.host.files import Host
+from ._core.managers import agent as agent_manager
+from ._core.model import pools, profile, topology
+from ._core.model.agent_units import Options
+from ._core.model.errors import CorralError, refusal
+from ._core.model.plan import UNKNOWN, change_to_dict
+from ._core.model.profile import Profile
+from ._core.reconcile import Outcome, Plan
+
+
+def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]]) -> t.NoReturn:
+    """Run a module: a refusal becomes a failure that names every problem, never a traceback."""
+    module = AnsibleModule(supports_check_mode=True, argument_spec=spec)
+    try:
+        result = task(module, Host())
+    except CorralError as error:
+        problems = [problem._asdict() for problem in error.problems]
+        for problem in problems:
+            problem["value"] = None if problem["value"] is None else str(problem["value"])
+        module.fail_json(msg=str(error), problems=problems)
+    if result.pop("failed", False):
+        module.fail_json(**result)
+    module.exit_json(**result)
+
+
+def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
+    """Do the work as the only writer of the node."""
+    state.preflight(host, ())
+    lock = state.Lock(host)
+    if not lock.take(module.params["lock_timeout"]):
+        raise refusal(f"another run of Corral holds {state.LOCK}: try again, or raise lock_timeout")
+    try:
+        return work()
+    finally:
+        lock.release()
+
+
+def only_planned(plan: Plan) -> Outcome:
+    """Check mode: all of the plan is drift."""
+    return Outcome(plan, (), plan.changes)
+
+
+def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
+    """What every changing module returns."""
+    shown = outcome.plan.changes if module.check_mode else outcome.applied
+    acted = [change for change in shown if change.verdict != UNKNOWN]
+    result: dict[str, t.Any] = {
+        "changed": bool(outcome.applied) or (module.check_mode and bool(acted)),
+        "changes": [change_to_dict(change) for change in shown],
+        "drift": [change_to_dict(change) for change in outcome.remaining],
+        "in_sync": not outcome.remaining and not outcome.error,
+        "report": report.lines(shown, done=not module.check_mode),
+    }
+    if module._diff:
+        result["diff"] = report.diff(shown)
+    for note in (*outcome.plan.notes, *(f"could not be brought back: {left}" for left in outcome.leftovers)):
+        module.warn(note)
+    if outcome.error:
+        undone = f"{len(outcome.undone)} steps were undone in reverse order"
+        result.update(failed=True, msg=f"refused, and {undone}: {outcome.error}", undone=list(outcome.undone))
+    elif not module.check_mode:
+        stuck = [change for change in outcome.remaining if change.steps and change.property != "nr_hugepages"]
+        if stuck:
+            said = "; ".join(report.line(change) for change in stuck)
+            result.update(failed=True, msg=f"set, and it did not stick (does something else set it?): {said}")
+    return result
+
+
+# profile
+
+
+def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """The module profile."""
+    if module.params["state"] == "absent":
+        return removal(module, host, reconcile.PROFILE_MANAGERS)
+    data = module.params["profile"]
+    declared = profile.parse(data) if data is not None else declared_profile(host)
+    context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
+    if module.check_mode:
+        outcome = only_planned(reconcile.plan_profile(host, context, declare=True))
+    else:
+        outcome = locked(module, host, lambda: reconcile.declare(host, declared))
+    return {
+        **result_of(module, outcome),
+        "name": declared.name,
+        "mode": declared.mode,
+        "pools": pools.to_dict(context.pools),
+        "cpu_map": report.cpu_map(context.topology, context.pools),
+    }
+
+
+def declared_profile(host: Host) -> Profile:
+    """The profile that the node has declared."""
+    declared = reconcile.read_declared(host)
+    if declared is None:
+        raise refusal("this node has no declared profile: give the module a profile", path=state.DECLARED)
+    return declared
+
+
+def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dict[str, t.Any]:
+    """Back to what was there before; Corral's state goes when nothing is left to bring back."""
+    if module.check_mode:
+        return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
+
+    def work() -> Outcome:
+        outcome = reconcile.remove(host, managers)
+        if not outcome.error and not state.records(host)[0]:
+            state.forget(host)
+        return outcome
+
+    if not state.records(host)[0] and not host.exists(state.STATE) and not host.exists(state.RUN):
+        return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
+    return result_of(module, locked(module, host, work))
+
+
+# agent
+
+
+def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """The module agent."""
+    if module.params["state"] == "absent":
+        return removal(module, host, (agent_manager.NAME,))
+    options = Options(module.params["interval"], module.params["python"] or sys.executable)
+    source = program()
+    tag = sys.implementation.cache_tag if options.python == sys.executable else None
+
+    def plan() -> Plan:
+        return reconcile.plan_agent(host, options, source, tag=tag)
+
+    if module.check_mode:
+        return result_of(module, only_planned(plan()))
+    return result_of(module, locked(module, host, lambda: reconcile.apply(host, plan(), plan)))
+
+
+def program() -> dict[str, str]:
+    """The core this module was shipped with: path below the agent's folder → text.
+
+    Inside Ansible's payload the package is a zip file; what is imported there is what is installed on the node.
+    """
+    package = agent.__name__.rpartition(".")[0]
+    found: dict[str, str] = {}
+    folders = [(resources.files(package), "_core")]
+    while folders:
+        folder, name = folders.pop()
+        for entry in folder.iterdir():
+            if entry.is_dir() and entry.name != "__pycache__":
+                folders.append((entry, f"{name}/{entry.name}"))
+            elif entry.name.endswith(".py") and entry.name != "__init__.py":
+                found[f"{name}/{entry.name}"] = entry.read_text(encoding="utf-8")
+    return found
+
+
+# topology_info, pools_info
+
+
+def topology_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """The module topology_info."""
+    found = replayed(module, host, sysfs.discover)
+    return {"changed": False, "topology": topology.to_dict(found), "report": report.topology_lines(found)}
+
+
+def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """The module pools_info."""
+    data = module.params["profile"]
+    wanted = profile.parse(data) if data is not None else declared_profile(host)
+    context = replayed(module, host, lambda machine: reconcile.compile_profile(machine, wanted))
+    return {
+        "changed": False,
+        "pools": pools.to_dict(context.pools),
+        "report": report.pool_lines(context.pools),
+        "cpu_map": report.cpu_map(context.topology, context.pools),
+    }
+
+
+Answer = t.TypeVar("Answer")
+
+
+def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer]) -> Answer:
+    """Ask this machine, or the recorded one that the option root names."""
+    root = module.params["root"]
+    if root is None:
+        return ask(host)
+    if Host().is_dir(root):
+        return ask(Host(root))
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+        return ask(Host(snapshot.unpack(root, folder)))

@@ -1,0 +1,136 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: agent
+short_description: Install the agent that keeps a node as its profile declares
+version_added: 0.1.0
+description:
+  - Installs on the node the very core that this module was shipped with, so that node and collection cannot skew.
+  - C(corral-reconcile.timer) looks at the node every O(interval) seconds, C(corral-reconcile.path) when the profile
+    changed, and C(corral-boot.service) brings everything back at boot before workloads start. No daemon stays in memory.
+  - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(reconcile),
+    C(snapshot) and C(rollback).
+author:
+  - Corral contributors (@corral-project)
+extends_documentation_fragment:
+  - corral.node._attributes
+  - corral.node._attributes.action_group
+requirements:
+  - Debian 12 or a distribution with systemd 252 or newer
+  - Python 3.9 or newer on the node
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  interval:
+    description:
+      - Seconds between two looks at the node. The kubelet's reconcile period is 10 s, too.
+    type: int
+    default: 10
+  python:
+    description:
+      - The Python that runs the agent. By default the one that runs this module.
+    type: path
+  state:
+    description:
+      - With V(present) the agent is installed and its timer runs.
+      - With V(absent) the agent and its units go, and what was there before is back. The profile's state stays.
+    type: str
+    choices: [present, absent]
+    default: present
+  lock_timeout:
+    description:
+      - How many seconds to wait for another run of Corral on this node.
+    type: int
+    default: 120
+seealso:
+  - module: corral.node.profile
+"""
+
+EXAMPLES = r"""
+- name: Keep the node as its profile declares
+  corral.node.agent:
+
+- name: Look once a minute
+  corral.node.agent:
+    interval: 60
+
+- name: Remove the agent
+  corral.node.agent:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - manager: agent
+      subject: corral-reconcile.timer
+      property: state
+      actual: disabled, inactive
+      wanted: enabled, active
+      reason: the agent does not keep the node without it
+      place: /etc/systemd/system/timers.target.wants/corral-reconcile.timer
+      verdict: drift
+      when: now
+      disruption: none
+drift:
+  description: What still differs after the run. In check mode all of it.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+in_sync:
+  description: Whether nothing differs and everything could be looked at.
+  returned: success
+  type: bool
+  sample: true
+report:
+  description: The changes as a person reads them.
+  returned: success
+  type: list
+  elements: str
+  sample: ["in sync: nothing differs"]
+problems:
+  description: When the run is refused, every reason.
+  returned: failure
+  type: list
+  elements: dict
+  sample: [{path: "", value: null, message: "changing a node needs root: run with become (Ansible), sudo or as root"}]
+undone:
+  description: When a write was refused in the middle, what was taken back.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["file /etc/systemd/system/corral-reconcile.timer"]
+"""
+
+from ansible_collections.corral.node.plugins.module_utils import _module
+
+
+def main() -> None:
+    """Module entry point."""
+    spec = {
+        "interval": {"type": "int", "default": 10},
+        "python": {"type": "path"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "lock_timeout": {"type": "int", "default": 120},
+    }
+    _module.run(spec, _module.agent_task)
+
+
+if __name__ == "__main__":
+    main()

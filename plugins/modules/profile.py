@@ -1,0 +1,203 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: profile
+short_description: Make a node resource profile the state of a node
+version_added: 0.1.0
+description:
+  - Compiles the profile for this node, compares it with what the kernel and systemd really have, and changes what
+    differs. CPU pools, hugepages and their mounts, and PID limits, in one task and one round trip.
+  - The whole plan is validated before the first write. A write that is refused in the middle undoes what was done, in
+    reverse order.
+  - In check mode it writes nothing. Its plan is the drift report.
+  - The first value of everything it changes is kept on the node. O(state=absent) brings those back.
+author:
+  - Corral contributors (@corral-project)
+extends_documentation_fragment:
+  - corral.node._attributes
+  - corral.node._attributes.action_group
+requirements:
+  - Debian 12 or a distribution with systemd 252 or newer and cgroup v2
+  - Python 3.9 or newer on the node
+attributes:
+  check_mode:
+    support: full
+  diff_mode:
+    support: full
+  idempotent:
+    support: full
+options:
+  profile:
+    description:
+      - The node resource profile. The collection's C(docs/profile.md) lists every key.
+      - Replaces the declared profile as a whole. What it no longer declares goes back to what was there before Corral.
+      - Without it the profile that the node has declared already is used.
+    type: dict
+  state:
+    description:
+      - With V(present) the node is made what the profile declares.
+      - With V(absent) everything goes back to what was there before the first profile.
+    type: str
+    choices: [present, absent]
+    default: present
+  lock_timeout:
+    description:
+      - How many seconds to wait for another run of Corral on this node.
+    type: int
+    default: 120
+seealso:
+  - module: corral.node.agent
+  - module: corral.node.pools_info
+"""
+
+EXAMPLES = r"""
+- name: Give the node its pools, hugepages and limits
+  corral.node.profile:
+    profile:
+      name: edge
+      cpu:
+        reserved: {cores_per_numa: 1}
+      memory:
+        hugepages:
+          - {size: 2Mi, count: 512, node: 0}
+
+- name: Report drift against the profile that the node has declared
+  corral.node.profile:
+  check_mode: true
+  register: node
+
+- name: Bring back what was there before
+  corral.node.profile:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode what would be, and why.
+  returned: success
+  type: list
+  elements: dict
+  contains: &item
+    manager:
+      description: Who manages it.
+      type: str
+      returned: always
+      sample: cpu
+    subject:
+      description: What differs. A unit, a file, a kernel setting, or a pool of hugepages.
+      type: str
+      returned: always
+      sample: system.slice
+    property:
+      description: Which of its properties.
+      type: str
+      returned: always
+      sample: AllowedCPUs
+    actual:
+      description: What is there. V(null) when it is absent.
+      type: str
+      returned: always
+      sample: 0-7
+    wanted:
+      description: What the profile declares.
+      type: str
+      returned: always
+      sample: 0-1,4-5
+    reason:
+      description: Why they differ, and the way out where Corral cannot mend it.
+      type: str
+      returned: always
+      sample: the pool's CPUs are not what runs
+    place:
+      description: Where it can be seen.
+      type: str
+      returned: always
+      sample: /sys/fs/cgroup/system.slice/cpuset.cpus
+    verdict:
+      description: Either V(drift), V(unchangeable) or V(unknown).
+      type: str
+      returned: always
+      sample: drift
+    when:
+      description: When it takes effect. Either V(now), V(next start) or V(next boot).
+      type: str
+      returned: always
+      sample: now
+    disruption:
+      description: What it disturbs. Either V(none), V(irq), V(service restart) or V(reboot).
+      type: str
+      returned: always
+      sample: none
+drift:
+  description: What still differs after the run. In check mode all of it.
+  returned: success
+  type: list
+  elements: dict
+  contains: *item
+in_sync:
+  description: Whether nothing differs and everything could be looked at.
+  returned: success
+  type: bool
+  sample: true
+report:
+  description: The changes as a person reads them.
+  returned: success
+  type: list
+  elements: str
+  sample: ["in sync: nothing differs"]
+name:
+  description: The profile's name.
+  returned: when O(state=present)
+  type: str
+  sample: edge
+mode:
+  description: The profile's mode, V(enforce) or V(audit).
+  returned: when O(state=present)
+  type: str
+  sample: enforce
+pools:
+  description: The pools of CPUs as lists, for the whole machine and for each NUMA node.
+  returned: when O(state=present)
+  type: dict
+  sample: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7}
+cpu_map:
+  description: A picture of the machine's pools.
+  returned: when O(state=present)
+  type: list
+  elements: str
+  sample: ["node 0   RR SS   CPUs 0-3", "node 1   RR II   CPUs 4-7"]
+problems:
+  description: When the profile is refused, every reason with its path and value.
+  returned: failure
+  type: list
+  elements: dict
+  sample: [{path: cpu.reserved.cpus, value: 9-15, message: "this node has CPUs 0-7; name CPUs among those"}]
+undone:
+  description: When a write was refused in the middle, what was taken back.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["property system.slice"]
+"""
+
+from ansible_collections.corral.node.plugins.module_utils import _module
+
+
+def main() -> None:
+    """Module entry point."""
+    spec = {
+        "profile": {"type": "dict"},
+        "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "lock_timeout": {"type": "int", "default": 120},
+    }
+    _module.run(spec, _module.profile_task)
+
+
+if __name__ == "__main__":
+    main()
