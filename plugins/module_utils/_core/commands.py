@@ -57,7 +57,7 @@ def run(words: t.Sequence[str]) -> int:
     try:
         asked = parser().parse_args(list(words))
     except SystemExit as stop:
-        return agent.ERROR if stop.code else agent.IN_SYNC
+        return agent.IN_SYNC if stop.code in (None, 0) else agent.ERROR
     with tempfile.TemporaryDirectory(prefix="corral-") as folder:
         root = getattr(asked, "root", None) or "/"
         if root != "/" and not os.path.isdir(root):
