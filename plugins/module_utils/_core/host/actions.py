@@ -145,6 +145,8 @@ def set_property(host: Host, step: Step) -> None:
     """Set a property live, then read the kernel until it shows it."""
     assignment = step.value or ""
     name, dummy, value = assignment.partition("=")
+    if not value and not cgroup.exists(host, step.target):
+        return  # It would make a control group for a slice that does not run, and nothing would remove that.
     answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
     if answer.code:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")

@@ -266,8 +266,10 @@ def with_moves(
     for unit, cpus in moves:
         mine = steps.setdefault(unit, [])
         order += 10
-        if not seen.units[unit].exists and unit not in started:
-            started[systemd.dropin(unit, NAME)] = order
+        if unit in DESCRIPTIONS and unit not in started:
+            # A control group can be there without its slice: a property set on a slice that does not run makes one,
+            # and nothing more. Starting a slice that runs does nothing.
+            started[unit] = order
             mine.append(Step("unit", unit, "start", CPUS, order + 1))
         mine.append(Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, order + 2))
     # A requested set can differ while the effective one is right (a sibling's write narrowed neither): write it again.
@@ -283,11 +285,9 @@ def with_moves(
             if any(item.file == override for item in seen.units[change.subject].settings):
                 own = [*own, Step("file", override, None, CPUS, order + 20, reload=True)]
             change = change._replace(steps=(*change.steps, *own))
-        elif change.subject in started:
-            order_of_file = started[change.subject]
-            change = change._replace(
-                steps=tuple(step._replace(phase=CPUS, order=order_of_file) for step in change.steps)
-            )
+        for unit, at in started.items():
+            if change.subject == systemd.dropin(unit, NAME) and not seen.units[unit].exists:
+                change = change._replace(steps=tuple(step._replace(phase=CPUS, order=at) for step in change.steps))
         result.append(change)
     if steps and result:
         rest = [step for leftover in steps.values() for step in leftover]
