@@ -15,6 +15,7 @@ import typing as t
 
 from ..model.plan import Step
 from ..model.undo import Before
+from ..model.unitproperty import control_file
 from . import cgroup, mounts, systemd
 from .files import Host
 
@@ -44,7 +45,7 @@ def look(host: Host, step: Step) -> Before:
         return before._replace(value=(host.read(step.target) or "").strip())
     if step.kind == "property":
         name = (step.value or "").partition("=")[0]
-        control = systemd.control_file(step.target, name, runtime=True)
+        control = control_file(step.target, name, runtime=True)
         return before._replace(
             name=name,
             value=live_value(host, step.target, name),

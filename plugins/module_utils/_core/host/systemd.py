@@ -9,11 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.unitproperty import ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
 from .files import Host
 
-ETC = "/etc/systemd/system"
-RUNTIME_CONTROL = "/run/systemd/system.control"
-PERSISTENT_CONTROL = "/etc/systemd/system.control"
 # systemd.unit(5), "Unit File Load Path": the first directory that has a file of a name wins.
 LOAD_PATH = (
     PERSISTENT_CONTROL,
@@ -35,13 +33,6 @@ SYSTEM_CONF_PATH = (
 )
 
 
-class Setting(t.NamedTuple):
-    """One assignment: the file that makes it and its value (empty: a reset)."""
-
-    file: str
-    value: str
-
-
 def runs(host: Host) -> bool:
     """Whether systemd is PID 1 (sd_booted(3))."""
     return host.is_dir("/run/systemd/system")
@@ -51,16 +42,6 @@ def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
     """Which of the units are active; one call for all. Units without processes leave no trace to read."""
     answer = host.run("systemctl", "is-active", "--", *units)
     return frozenset(unit for unit, state in zip(units, answer.out.split("\n")) if state.strip() == "active")
-
-
-def dropin(unit: str, owner: str) -> str:
-    """Corral's drop-in for a unit. It sorts before the 50-… files that systemd itself writes for set-property."""
-    return f"{ETC}/{unit}.d/10-corral-{owner}.conf"
-
-
-def control_file(unit: str, name: str, *, runtime: bool) -> str:
-    """The file that ``systemctl set-property`` writes for a property."""
-    return f"{RUNTIME_CONTROL if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
 
 
 def unit_settings(host: Host, unit: str, name: str) -> list[Setting]:

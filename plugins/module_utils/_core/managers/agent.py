@@ -17,6 +17,7 @@ from ..model import agent_units
 from ..model.agent_units import FOLDER, Options
 from ..model.plan import FILES, RELOAD, START, Change, Part, Step
 from ..model.unitfile import file_change
+from ..model.unitproperty import ETC
 
 NAME = "agent"
 
@@ -59,7 +60,7 @@ def plan(
 
 def wanted_files(options: Options, program: t.Optional[t.Mapping[str, str]]) -> dict[str, tuple[str, int]]:
     """Text and mode of each file, by path: units first, then the program."""
-    files = {f"{systemd.ETC}/{unit}": (text, 0o644) for unit, text in agent_units.units(options).items()}
+    files = {f"{ETC}/{unit}": (text, 0o644) for unit, text in agent_units.units(options).items()}
     if program is not None:
         files.update({f"{FOLDER}/{name}": (text, 0o644) for name, text in program.items()})
         files[agent_units.LAUNCHER] = (agent_units.launcher(options), 0o755)
@@ -69,7 +70,7 @@ def wanted_files(options: Options, program: t.Optional[t.Mapping[str, str]]) -> 
 
 def wanted_links() -> dict[str, str]:
     """The links that enable the units, and the command in the path."""
-    return {f"{systemd.ETC}/{target}.wants/{unit}": f"../{unit}" for unit, target in agent_units.WANTED_BY.items()}
+    return {f"{ETC}/{target}.wants/{unit}": f"../{unit}" for unit, target in agent_units.WANTED_BY.items()}
 
 
 def observe(
@@ -133,7 +134,7 @@ def decide(
     seen: Observation,
 ) -> Part:
     """The changes that bring the installation to what is wanted."""
-    units = [f"{systemd.ETC}/{unit}" for unit in agent_units.units(options)]
+    units = [f"{ETC}/{unit}" for unit in agent_units.units(options)]
     changes = [program_change(options, wanted, seen)] if program is not None else []
     for path in units:
         change = file_change(NAME, path, seen.texts[path], wanted[path][0], reason="the agent's unit")
@@ -150,7 +151,7 @@ def decide(
 
 def program_change(options: Options, wanted: t.Mapping[str, tuple[str, int]], seen: Observation) -> t.Optional[Change]:
     """The change of the program as a whole: one item, however many files differ."""
-    program = {path: item for path, item in wanted.items() if not path.startswith(f"{systemd.ETC}/")}
+    program = {path: item for path, item in wanted.items() if not path.startswith(f"{ETC}/")}
     differing = [path for path, item in program.items() if seen.texts[path] != item[0]]
     command = seen.links[agent_units.COMMAND] != agent_units.LAUNCHER
     if not differing and not seen.stale and not command and seen.compiled:

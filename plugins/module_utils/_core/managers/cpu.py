@@ -14,13 +14,14 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model import cpuset, handover
+from ..model import cpuset, handover, unitproperty
 from ..model.context import Context
 from ..model.handover import Home
 from ..model.plan import CPUS, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.pools import Pools, workload_cpus
 from ..model.profile import Cpu
 from ..model.unitfile import file_change, section_of, unit_text
+from ..model.unitproperty import Setting, control_file, dropin
 
 NAME = "cpu"
 TOP = "corral.slice"
@@ -40,7 +41,7 @@ class UnitState(t.NamedTuple):
     exists: bool
     cpus: cgroup.Cpus
     dropin: t.Optional[str]
-    settings: tuple[systemd.Setting, ...]
+    settings: tuple[Setting, ...]
     processes: int
 
 
@@ -86,14 +87,14 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
         units[unit] = UnitState(
             cgroup.exists(host, unit),
             cgroup.cpus(host, unit),
-            host.read(systemd.dropin(unit, NAME)),
+            host.read(dropin(unit, NAME)),
             tuple(systemd.unit_settings(host, unit, "AllowedCPUs")),
             cgroup.own_processes(host, path) if unit == TOP else 0,
         )
     strangers = tuple(
         name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, f"{cgroup.ROOT}/{name}")
     )
-    return Observation(None, units, strangers, host.read(systemd.dropin(TARGET, NAME)))
+    return Observation(None, units, strangers, host.read(dropin(TARGET, NAME)))
 
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
@@ -154,14 +155,14 @@ def live_change(
             "the kernel does not have in force what was asked for", f"{cgroup.path_of(unit)}/cpuset.cpus.effective",
         )  # fmt: skip
     shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
-    return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(state, cpus), place)
+    return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), place)
 
 
-def reason_of(state: UnitState, cpus: frozenset[int]) -> str:
+def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
     """Who else asks for other CPUs, as far as files tell."""
-    foreign = [item for item in state.settings if item.file.startswith("/etc/systemd/system.control/")]
-    if foreign and merged(state.settings) != cpus:
-        return f"{foreign[-1].file} sets {foreign[-1].value or 'nothing'} (systemctl set-property)"
+    by_hand = unitproperty.set_by_hand(unit, "AllowedCPUs", state.settings)
+    if by_hand is not None and merged(state.settings) != cpus:
+        return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
     return "the pool's CPUs are not what runs"
 
 
@@ -173,39 +174,22 @@ def dropin_text(unit: str, cpus: frozenset[int]) -> str:
 
 def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
     """The change of the drop-in that keeps the CPUs over a reboot."""
-    path = systemd.dropin(unit, NAME)
+    path = dropin(unit, NAME)
     return file_change(
         NAME, path, seen.units[unit].dropin, dropin_text(unit, cpus), reason=f"keeps {unit}'s CPUs over a reboot"
     )
 
 
 def override_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
-    """A file of somebody else that sorts after ours and wins at the next reload or boot."""
+    """A file of somebody else that wins at the next reload; while the CPUs differ now the live item names it."""
     state = seen.units[unit]
-    persistent = [item for item in state.settings if not item.file.startswith(systemd.RUNTIME_CONTROL)]
-    ours = systemd.dropin(unit, NAME)
-    later = [item for item in persistent[last_index(persistent, ours) + 1 :] if item.file != ours]
-    if state.dropin != dropin_text(unit, cpus) or not later or merged(persistent) == cpus:
+    if state.dropin != dropin_text(unit, cpus) or (state.exists and state.cpus.requested != cpus):
         return None
-    culprit = later[-1].file
-    result = cpuset.format(merged(persistent) or ())
-    own = culprit == systemd.control_file(unit, "AllowedCPUs", runtime=False)
-    if own and state.exists and state.cpus.requested != cpus:
-        return None  # The live item names it and removes it.
-    return Change(
-        NAME, unit, "AllowedCPUs at the next reload", result, cpuset.format(cpus),
-        f"{culprit} sorts after {ours}" + ("" if own else ": remove it, or declare its CPUs in the profile"),
-        culprit, (Step("file", culprit, None, CPUS, reload=True),) if own else (),
-        verdict="drift" if own else UNCHANGEABLE,
-    )  # fmt: skip
+    result = cpuset.format(merged(unitproperty.persistent(state.settings)) or ())
+    return unitproperty.later_change(NAME, unit, "AllowedCPUs", state.settings, result, cpuset.format(cpus))
 
 
-def last_index(settings: t.Sequence[systemd.Setting], file: str) -> int:
-    """Where the file's last assignment stands, -1 when it has none."""
-    return max((index for index, item in enumerate(settings) if item.file == file), default=-1)
-
-
-def merged(settings: t.Iterable[systemd.Setting]) -> t.Optional[frozenset[int]]:
+def merged(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
     """The CPUs that systemd makes of all assignments: they add up, an empty one resets; None for garbage."""
     total: frozenset[int] = frozenset()
     for item in settings:
@@ -222,7 +206,7 @@ def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> 
     slices = [unit for unit in wanted if unit in DESCRIPTIONS]
     return file_change(
         NAME,
-        systemd.dropin(TARGET, NAME),
+        dropin(TARGET, NAME),
         seen.target,
         unit_text(("Unit", [f"Wants={' '.join(slices)}"])),
         reason="starts the pools' slices at boot",
@@ -281,12 +265,10 @@ def with_moves(
     for change in changes:
         if change.property in ("AllowedCPUs", "cpuset.cpus.effective"):
             own = steps.pop(change.subject, [])
-            override = systemd.control_file(change.subject, "AllowedCPUs", runtime=False)
-            if any(item.file == override for item in seen.units[change.subject].settings):
-                own = [*own, Step("file", override, None, CPUS, order + 20, reload=True)]
-            change = change._replace(steps=(*change.steps, *own))
+            by_hand = unitproperty.removal(change.subject, "AllowedCPUs", seen.units[change.subject].settings)
+            change = change._replace(steps=(*change.steps, *own, *by_hand))
         for unit, at in started.items():
-            if change.subject == systemd.dropin(unit, NAME) and not seen.units[unit].exists:
+            if change.subject == dropin(unit, NAME) and not seen.units[unit].exists:
                 change = change._replace(steps=tuple(step._replace(phase=CPUS, order=at) for step in change.steps))
         result.append(change)
     if steps and result:
@@ -298,12 +280,12 @@ def with_moves(
 
 def held_by(wanted: t.Mapping[str, frozenset[int]]) -> frozenset[str]:
     """The keys of all that this manager holds for the profile."""
-    held = {f"file:{systemd.dropin(TARGET, NAME)}"}
+    held = {f"file:{dropin(TARGET, NAME)}"}
     for unit in wanted:
         held |= {
-            f"file:{systemd.dropin(unit, NAME)}",
+            f"file:{dropin(unit, NAME)}",
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
-            f"file:{systemd.control_file(unit, 'AllowedCPUs', runtime=False)}",
+            f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}",
         }
     return frozenset(held)

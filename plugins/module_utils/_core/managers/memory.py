@@ -20,6 +20,7 @@ from ..model.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Ste
 from ..model.profile import Hugepages, Mount
 from ..model.schema_types import page_text
 from ..model.unitfile import escaped_path, file_change, unit_text
+from ..model.unitproperty import ETC
 
 NAME = "memory"
 RETRY_SECONDS = 600.0
@@ -69,7 +70,7 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
     stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
     return MountState(
         found,
-        host.read(f"{systemd.ETC}/{unit_of(wanted)}"),
+        host.read(f"{ETC}/{unit_of(wanted)}"),
         tuple(mounts.holders(host, found)) if stale and found else (),
         uid,
         gid,
@@ -82,9 +83,7 @@ def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount]) -> t.Op
     unit = unit_of(wanted)
     if found is not None and found.fstype != "hugetlbfs":
         return f"{found.fstype} is mounted there"
-    foreign = next(
-        (base for base in systemd.LOAD_PATH[1:] if base != systemd.ETC and host.exists(f"{base}/{unit}")), None
-    )
+    foreign = next((base for base in systemd.LOAD_PATH[1:] if base != ETC and host.exists(f"{base}/{unit}")), None)
     if foreign:
         return f"{foreign}/{unit} mounts there"
     if found is not None:
@@ -120,7 +119,7 @@ def decide(context: Context, seen: Observation) -> Part:
         changes.append(Change(NAME, "mounts", "mounted", None, None, seen.unknown, mounts.TABLE, (), UNKNOWN))
     for mount, state in zip(context.profile.memory.mounts, seen.mounts):
         unit = unit_of(mount)
-        held |= {f"mount:{unit}", f"file:{systemd.ETC}/{unit}"}
+        held |= {f"mount:{unit}", f"file:{ETC}/{unit}"}
         changes += filter(None, [unit_change(mount, state)])
         changes += filter(None, [None if seen.unknown else mount_change(mount, state)])
     return Part(tuple(changes), frozenset(held), problems=tuple(problems(context, seen)))
@@ -195,7 +194,7 @@ def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
         # % starts a specifier in a unit file (systemd.unit(5)); quotes keep blanks together.
         ("Mount", ["What=hugetlbfs", f"Where={quoted(mount.path)}", "Type=hugetlbfs", f"Options={options}"]),
     )
-    path = f"{systemd.ETC}/{unit_of(mount)}"
+    path = f"{ETC}/{unit_of(mount)}"
     return file_change(NAME, path, state.unit_text, text, reason=f"mounts {mount.path}")
 
 

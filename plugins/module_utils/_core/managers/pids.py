@@ -15,11 +15,13 @@ import typing as t
 
 from ..host import cgroup, sysctl, systemd
 from ..host.files import Host
+from ..model import unitproperty
 from ..model.context import Context
 from ..model.errors import Problem
 from ..model.plan import FILES, LIVE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile import Pids
 from ..model.unitfile import HEADER, file_change, section_of, unit_text
+from ..model.unitproperty import Setting, control_file, dropin
 
 NAME = "pids"
 PID_MAX = "kernel.pid_max"
@@ -33,7 +35,7 @@ class SliceState(t.NamedTuple):
 
     limit: t.Optional[str]
     dropin: t.Optional[str]
-    settings: tuple[systemd.Setting, ...]
+    settings: tuple[Setting, ...]
 
 
 class Observation(t.NamedTuple):
@@ -45,7 +47,7 @@ class Observation(t.NamedTuple):
     running: t.Optional[int]
     slices: dict[str, SliceState]
     manager_conf: t.Optional[str]
-    default_settings: tuple[systemd.Setting, ...]
+    default_settings: tuple[Setting, ...]
     systemd_runs: bool
 
 
@@ -72,7 +74,7 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
         {
             unit: SliceState(
                 cgroup.pids_max(host, unit),
-                host.read(systemd.dropin(unit, NAME)),
+                host.read(dropin(unit, NAME)),
                 tuple(systemd.unit_settings(host, unit, "TasksMax")),
             )
             for unit in slices
@@ -147,8 +149,13 @@ def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
         )
     elif limits:
         for unit, limit in limits.items():
-            held |= {f"file:{systemd.dropin(unit, NAME)}", f"property:{unit}:TasksMax"}
-            changes += [live_change(unit, limit, seen), dropin_change(unit, limit, seen)]
+            held |= {f"file:{dropin(unit, NAME)}", f"property:{unit}:TasksMax"}
+            held.add(f"file:{control_file(unit, 'TasksMax', runtime=False)}")
+            changes += [
+                live_change(unit, limit, seen),
+                dropin_change(unit, limit, seen),
+                later_limit(unit, limit, seen),
+            ]
     if pids.default_tasks_max is not None and seen.systemd_runs:
         held.add(f"file:{MANAGER_CONF}")
         text = unit_text(("Manager", [f"DefaultTasksMax={pids.default_tasks_max}"]))
@@ -184,14 +191,29 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     actual = seen.slices[unit].limit
     if actual is None or actual == str(limit):
         return None
-    step = Step("property", unit, f"TasksMax={limit}", LIVE)
-    place = f"{cgroup.path_of(unit)}/pids.max"
-    return Change(NAME, unit, "TasksMax", actual, str(limit), "the slice's limit is another", place, (step,))
+    by_hand = unitproperty.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
+    said = (
+        f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit is another"
+    )
+    steps = (
+        Step("property", unit, f"TasksMax={limit}", LIVE),
+        *unitproperty.removal(unit, "TasksMax", seen.slices[unit].settings),
+    )
+    return Change(NAME, unit, "TasksMax", actual, str(limit), said, f"{cgroup.path_of(unit)}/pids.max", steps)
+
+
+def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
+    """A file of somebody else that wins at the next reload; while the limit differs now the live item names it."""
+    state = seen.slices[unit]
+    lasting = unitproperty.persistent(state.settings)
+    if not lasting or state.limit not in (None, str(limit)):
+        return None
+    return unitproperty.later_change(NAME, unit, "TasksMax", state.settings, lasting[-1].value, str(limit))
 
 
 def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     """The change of the drop-in that keeps the limit over a reboot."""
-    path = systemd.dropin(unit, NAME)
+    path = dropin(unit, NAME)
     text = unit_text((section_of(unit), [f"TasksMax={limit}"]))
     # A slice that the hand-over of CPUs is about to start finds its limit there.
     phase = FILES if seen.slices[unit].limit is not None else VALUES

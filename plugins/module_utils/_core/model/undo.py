@@ -14,8 +14,8 @@ from __future__ import annotations
 import typing as t
 
 from .plan import CPUS, FILES, LIVE, RELEASE, STOP, VALUES, Step
+from .unitproperty import control_file
 
-RUNTIME_CONTROL = "/run/systemd/system.control"
 SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 
 
@@ -85,7 +85,7 @@ def folders(before: Before, phase: int = FILES) -> list[Step]:
 def restore_property(before: Before, online: str) -> list[Step]:
     """Back to the live value, and to systemd's own file or none."""
     unit, name = before.target, before.name
-    control = f"{RUNTIME_CONTROL}/{unit}.d/50-{name}.conf"
+    control = control_file(unit, name, runtime=True)
     if before.runtime is not None:
         values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
         return [Step("property", unit, f"{name}={values[-1] if values else ''}", RELEASE)]

@@ -55,11 +55,12 @@ def file_change(
     """The change that makes a file's text what is wanted, None when it is."""
     if actual == wanted:
         return None
+    shown = None if actual is None else settings(actual)
     return Change(
         manager,
         path,
         "content",
-        None if actual is None else settings(actual),
+        "the same settings, other comments or blanks" if shown == settings(wanted) else shown,
         settings(wanted),
         reason if actual is None else f"{reason}: was changed by hand or belongs to an earlier profile",
         path,

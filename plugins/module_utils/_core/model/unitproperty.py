@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A unit's property over time: our drop-in, systemd's own files for set-property, and whoever sorts after us."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .plan import DRIFT, FILES, UNCHANGEABLE, Change, Step
+
+ETC = "/etc/systemd/system"
+RUNTIME_CONTROL = "/run/systemd/system.control"
+PERSISTENT_CONTROL = "/etc/systemd/system.control"
+
+
+class Setting(t.NamedTuple):
+    """One assignment: the file that makes it and its value (empty: a reset)."""
+
+    file: str
+    value: str
+
+
+def dropin(unit: str, owner: str) -> str:
+    """Corral's drop-in for a unit. It sorts before the 50-… files that systemd itself writes for set-property."""
+    return f"{ETC}/{unit}.d/10-corral-{owner}.conf"
+
+
+def control_file(unit: str, name: str, *, runtime: bool) -> str:
+    """The file that ``systemctl set-property`` writes for a property."""
+    return f"{RUNTIME_CONTROL if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
+
+
+def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
+    """The assignments that are still there after a reboot."""
+    return [item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/")]
+
+
+def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Optional[Setting]:
+    """What a persistent ``systemctl set-property`` left; it would win over our drop-in."""
+    file = control_file(unit, name, runtime=False)
+    return next((item for item in reversed(list(settings)) if item.file == file), None)
+
+
+def removal(
+    unit: str, name: str, settings: t.Iterable[Setting], phase: int = FILES, order: int = 0
+) -> tuple[Step, ...]:
+    """The step that removes what a persistent set-property left, if it left anything."""
+    found = set_by_hand(unit, name, settings)
+    return (Step("file", found.file, None, phase, order, reload=True),) if found else ()
+
+
+def later_change(
+    manager: str, unit: str, name: str, settings: t.Sequence[Setting], result: str, wanted: str
+) -> t.Optional[Change]:
+    """A file of somebody else that sorts after our drop-in and makes ``result`` of the property at the next reload.
+
+    What set-property left is removed; any other file is its author's, and is named.
+    """
+    ours = dropin(unit, manager)
+    lasting = persistent(settings)
+    last = max((index for index, item in enumerate(lasting) if item.file == ours), default=None)
+    later = lasting[last + 1 :] if last is not None else []
+    if not later or result == wanted:
+        return None
+    culprit = later[-1].file
+    steps = removal(unit, name, later)
+    reason = f"{culprit} sorts after {ours}"
+    if not steps:
+        reason += f": remove it, or declare its {name} in the profile"
+    verdict = DRIFT if steps else UNCHANGEABLE
+    return Change(manager, unit, f"{name} at the next reload", result, wanted, reason, culprit, steps, verdict)
