@@ -21,7 +21,7 @@ from ._core.managers import agent as agent_manager
 from ._core.model import pools, profile, topology
 from ._core.model.agent_units import Options
 from ._core.model.errors import CorralError, refusal
-from ._core.model.plan import UNKNOWN, change_to_dict
+from ._core.model.plan import change_to_dict
 from ._core.model.profile import Profile
 from ._core.reconcile import Outcome, Plan
 
@@ -36,6 +36,8 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
         for problem in problems:
             problem["value"] = None if problem["value"] is None else str(problem["value"])
         module.fail_json(msg=str(error), problems=problems)
+    except OSError as error:
+        module.fail_json(msg=f"{error.filename or 'the node'}: {error.strerror or error}", problems=[])
     if result.pop("failed", False):
         module.fail_json(**result)
     module.exit_json(**result)
@@ -61,13 +63,12 @@ def only_planned(plan: Plan) -> Outcome:
 def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
     """What every changing module returns."""
     shown = outcome.plan.changes if module.check_mode else outcome.applied
-    acted = [change for change in shown if change.verdict != UNKNOWN]
     result: dict[str, t.Any] = {
-        "changed": bool(outcome.applied) or (module.check_mode and bool(acted)),
+        "changed": bool(outcome.applied) or (module.check_mode and any(change.steps for change in shown)),
         "changes": [change_to_dict(change) for change in shown],
         "drift": [change_to_dict(change) for change in outcome.remaining],
         "in_sync": not outcome.remaining and not outcome.error,
-        "report": report.lines(shown, done=not module.check_mode),
+        "report": report.lines(shown) if module.check_mode else report.outcome_lines(outcome),
     }
     if module._diff:
         result["diff"] = report.diff(shown)

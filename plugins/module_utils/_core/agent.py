@@ -47,6 +47,9 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
         return ERROR
     except BrokenPipeError:
         return ERROR
+    except OSError as error:
+        sys.stderr.write(f"corral: {error.filename or 'the node'}: {error.strerror or error}\n")
+        return ERROR
 
 
 # The timer's tick

@@ -22,7 +22,7 @@ from .model import pools, profile, topology
 from .model.errors import CorralError, refusal
 from .model.plan import change_to_dict
 from .model.profile import Profile
-from .reconcile import Outcome, Plan
+from .reconcile import Plan
 
 
 def parser() -> argparse.ArgumentParser:
@@ -149,29 +149,8 @@ def applied(host: Host, asked: argparse.Namespace, declared: Profile) -> int:
         outcome = reconcile.declare(host, declared)
     finally:
         lock.release()
-    show(asked, outcome_data(outcome), outcome_lines(outcome))
+    show(asked, report.outcome_data(outcome), report.outcome_lines(outcome))
     return agent.ERROR if outcome.error else agent.DIFFERS if outcome.applied or outcome.remaining else agent.IN_SYNC
-
-
-def outcome_data(outcome: Outcome) -> dict[str, t.Any]:
-    """An outcome as JSON."""
-    return {
-        "changed": [change_to_dict(change) for change in outcome.applied],
-        "drift": [change_to_dict(change) for change in outcome.remaining],
-        "error": outcome.error or None,
-        "undone": list(outcome.undone),
-        "leftovers": list(outcome.leftovers),
-    }
-
-
-def outcome_lines(outcome: Outcome) -> list[str]:
-    """An outcome as a person reads it."""
-    lines = report.lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
-    if outcome.remaining:
-        lines += ["what still differs:", *report.lines(outcome.remaining)]
-    if outcome.error:
-        lines += [f"refused: {outcome.error}", f"undone: {len(outcome.undone)} steps, in reverse order"]
-    return lines + [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
 
 
 def do_rollback(host: Host, asked: argparse.Namespace) -> int:

@@ -19,7 +19,7 @@ from .managers import cpu, memory, pids
 from .model import fit, pools, profile, undo, validate
 from .model.agent_units import Options
 from .model.context import Attempt, Context
-from .model.errors import CorralError, Problem
+from .model.errors import CorralError, Problem, refusal
 from .model.handover import Stuck
 from .model.plan import DECLARE, Change, Part, Step, steps_in_order
 from .model.profile import Profile
@@ -79,7 +79,7 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
     problems = [problem for part in parts for problem in part.problems]
-    if declare and problems and not applied_already(host, context.profile):
+    if problems and not applied_already(host, context.profile):
         raise CorralError(*problems)
     if declare:
         parts.append(declaration(host, context.profile))
@@ -214,17 +214,36 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     kept, dummy = state.records(host)
     new = new_records(host, plan, kept)
     if new:
-        state.save_records(host, [*kept, *new])
+        keep_records(host, [*kept, *new])
     error, undone, leftovers = execute(host, steps, online, forgiving)
     if error:
         if not leftovers and new:
-            state.save_records(host, kept)
+            forget_records(host, kept)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
     save_attempts(host, steps)
     if plan.obsolete and not leftovers:
         state.save_records(host, [record for record in (*kept, *new) if record.before.key not in plan.obsolete])
     applied = tuple(change for change in plan.changes if change.steps)
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+
+
+def keep_records(host: Host, records: t.Sequence[Record]) -> None:
+    """Keep the before-values; without them nothing is begun."""
+    try:
+        state.save_records(host, records)
+    except OSError as error:
+        message = (
+            f"the before-values cannot be kept ({error.strerror}), so nothing was changed: make room, then try again"
+        )
+        raise refusal(message, path=state.BEFORE) from None
+
+
+def forget_records(host: Host, kept: t.Sequence[Record]) -> None:
+    """After an undo: keep what was kept before; on a node that Corral has not changed, nothing at all."""
+    if kept:
+        state.save_records(host, kept)
+    else:
+        state.forget(host)
 
 
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:

@@ -64,6 +64,27 @@ def lines(changes: t.Sequence[Change], *, done: bool = False) -> list[str]:
     return [*(line(change) for change in changes), recap(changes, done=done)]
 
 
+def outcome_data(outcome: Outcome) -> dict[str, t.Any]:
+    """An outcome as JSON."""
+    return {
+        "changed": [change_to_dict(change) for change in outcome.applied],
+        "drift": [change_to_dict(change) for change in outcome.remaining],
+        "error": outcome.error or None,
+        "undone": list(outcome.undone),
+        "leftovers": list(outcome.leftovers),
+    }
+
+
+def outcome_lines(outcome: Outcome) -> list[str]:
+    """An outcome as a person reads it."""
+    shown = lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
+    if outcome.remaining:
+        shown += ["what still differs:", *lines(outcome.remaining)]
+    if outcome.error:
+        shown += [f"refused: {outcome.error}", f"undone: {len(outcome.undone)} steps, in reverse order"]
+    return shown + [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
+
+
 def diff(changes: t.Sequence[Change]) -> dict[str, str]:
     """Ansible's diff: the same lines before and after, one per property that differs."""
 

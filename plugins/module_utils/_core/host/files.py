@@ -177,7 +177,7 @@ class Host:
         self.writes.append(path)
         target = self.at(path)
         folder = os.path.dirname(target)
-        os.makedirs(folder, mode=0o755, exist_ok=True)
+        make_folders(folder)
         temporary = f"{folder}/.{os.path.basename(target)}.corral"
         try:
             os.unlink(temporary)  # Left by a writer that was killed; O_EXCL keeps us from following a planted link.
@@ -203,7 +203,7 @@ class Host:
         """Make a symbolic link, replacing a link that points elsewhere."""
         self.writes.append(path)
         target = self.at(path)
-        os.makedirs(os.path.dirname(target), mode=0o755, exist_ok=True)
+        make_folders(os.path.dirname(target))
         if os.path.islink(target):
             os.unlink(target)
         os.symlink(text, target)
@@ -220,7 +220,8 @@ class Host:
         """Make a directory with exactly this mode; one that is there keeps its own."""
         if not os.path.isdir(self.at(path)):
             self.writes.append(path)
-            os.makedirs(self.at(path), exist_ok=True)
+            make_folders(os.path.dirname(self.at(path)))
+            os.mkdir(self.at(path))
             os.chmod(self.at(path), mode)
 
     def remove_dir(self, path: str) -> None:
@@ -238,6 +239,14 @@ class Host:
         """Run a command of the machine, never through a shell."""
         self.commands.append(argv)
         return self._run(argv, timeout)
+
+
+def make_folders(folder: str) -> None:
+    """Make a folder and those above it, readable for all whatever the umask is (the agent's is 077)."""
+    if not os.path.isdir(folder):
+        make_folders(os.path.dirname(folder))
+        os.mkdir(folder)
+        os.chmod(folder, 0o755)  # noqa: S103 - configuration is for all to read
 
 
 def sync_folder(folder: str) -> None:

@@ -137,20 +137,22 @@ class Lock:
         import fcntl
         import time
 
-        self.host.make_dir(RUN, 0o755)
-        self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
         deadline = time.monotonic() + wait
         while True:
+            self.host.make_dir(RUN, 0o755)
+            self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                return True
+                # A removal may have taken the file away while we waited: a lock on that keeps nobody out.
+                if os.fstat(self.file).st_nlink:
+                    return True
             except OSError as error:
                 if error.errno not in (errno.EAGAIN, errno.EACCES):
                     raise
-                if time.monotonic() >= deadline:
-                    self.release()
-                    return False
-                time.sleep(0.1)
+            self.release()
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.1)
 
     def release(self) -> None:
         """Let others in."""

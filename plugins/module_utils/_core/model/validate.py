@@ -22,13 +22,11 @@ from .topology import Topology
 # Where Corral writes, and nowhere else, whatever a profile or a unit's name says.
 PLACES = (
     r"/etc/systemd/system(\.conf\.d)?/([^/]+\.(d|wants)/)?[^/]+",
-    r"/(etc|run)/systemd/system\.control/[^/]+\.d(/50-(AllowedCPUs|TasksMax)\.conf)?",
+    r"/(etc|run)/systemd/system\.control/[^/]+\.d/50-(AllowedCPUs|TasksMax)\.conf",
     r"/etc/sysctl\.d/90-corral\.conf",
-    r"/etc/corral(/[^/]+)?",
-    r"/var/lib/corral(/.*)?",
+    r"/etc/corral/[^/]+",
     r"/usr/libexec/corral(/.*)?",
     r"/usr/local/bin/corral",
-    r"/usr/libexec|/usr/local/bin|/etc/(sysctl\.d|systemd/system\.conf\.d|systemd/system/[^/]+\.(d|wants))",
     r"/proc/sys/kernel/(pid_max|threads-max)",
     r"/sys/devices/system/node/node\d+/hugepages/hugepages-\d+kB/nr_hugepages",
     r"/sys/kernel/mm/hugepages/hugepages-\d+kB/nr_hugepages",
@@ -47,11 +45,11 @@ def problems(steps: t.Sequence[Step], homes: t.Sequence[Home], topology: t.Optio
 
 def place_problems(step: Step) -> list[Problem]:
     """A step that writes outside Corral's own places, or names no unit."""
-    if step.kind in ("file", "link", "folder", "value", "pool", "compile"):
-        if step.kind == "folder" and step.phase and step.value is None and step.target.count("/") > 0:
-            allowed = ".." not in step.target.split("/")
-        else:
-            allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")
+    if step.kind == "folder":
+        # Only an empty folder can go, and a mount's may be anywhere.
+        allowed = step.target.startswith("/") and ".." not in step.target.split("/")
+    elif step.kind in ("file", "link", "value", "pool", "compile"):
+        allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")
     elif step.target:
         allowed = UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
     else:
