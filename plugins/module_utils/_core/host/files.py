@@ -209,12 +209,14 @@ class Host:
         os.symlink(text, target)
 
     def remove(self, path: str) -> None:
-        """Remove a file or link; nothing there is fine."""
+        """Remove a file or link; nothing there is fine. What a killed writer left beside it goes as well."""
         self.writes.append(path)
-        try:
-            os.unlink(self.at(path))
-        except FileNotFoundError:
-            pass
+        folder, dummy, name = self.at(path).rpartition("/")
+        for target in (f"{folder}/{name}", f"{folder}/.{name}.corral"):
+            try:
+                os.unlink(target)
+            except FileNotFoundError:
+                pass
 
     def make_dir(self, path: str, mode: int = 0o755) -> None:
         """Make a directory with exactly this mode; one that is there keeps its own."""
