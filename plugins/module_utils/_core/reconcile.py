@@ -21,7 +21,7 @@ from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
 from .model.handover import Stuck
-from .model.plan import DECLARE, Change, Part, Step, steps_in_order
+from .model.plan import DECLARE, START, Change, Part, Step, steps_in_order
 from .model.profile import Profile
 
 MANAGERS = (cpu, memory, pids)
@@ -222,7 +222,10 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
     save_attempts(host, steps)
     if plan.obsolete and not leftovers:
-        state.save_records(host, [record for record in (*kept, *new) if record.before.key not in plan.obsolete])
+        gone = [record.before for record in kept if record.before.key in plan.obsolete]
+        rest = [record for record in (*kept, *new) if record.before.key not in plan.obsolete]
+        heirs = undo.handed_down([record.before for record in rest], gone)
+        state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
     applied = tuple(change for change in plan.changes if change.steps)
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
 
@@ -293,17 +296,17 @@ def undo_steps(
     host: Host, done: t.Sequence[tuple[undo.Before, Step]], online: str
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
-    undone, leftovers = [], []
-    reload = any(step.reload or step.value == "daemon-reload" for dummy, step in done)
+    undone, leftovers, late = [], [], []
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
-        failed = [said for said in (attempt(host, back) for back in inverse) if said]
+        late += [back for back in inverse if back.phase == START]
+        failed = [said for said in (attempt(host, back) for back in inverse if back.phase != START) if said]
         leftovers += failed
         if inverse and not failed:
             undone.append(f"{step.kind} {step.target}")
-    if reload:
-        said = attempt(host, Step("unit", "", "daemon-reload", 0))
-        leftovers += [said] if said else []
+    if any(step.reload or step.value == "daemon-reload" for dummy, step in done):
+        late.insert(0, Step("unit", "", "daemon-reload", 0))
+    leftovers += [said for said in (attempt(host, back) for back in late) if said]
     return tuple(undone), tuple(leftovers)
 
 

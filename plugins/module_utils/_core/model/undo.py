@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .plan import CPUS, FILES, LIVE, RELEASE, STOP, VALUES, Step
+from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 from .unitproperty import control_file
 
 SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
@@ -36,6 +36,13 @@ class Before(t.NamedTuple):
     runtime: t.Optional[str] = None
     active: bool = False
     made: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The path for which ``made`` names the folders, "" for what needs none."""
+        if self.kind == "property":
+            return control_file(self.target, self.name, runtime=True)
+        return {"file": self.target, "link": self.target, "mount": f"{self.name}/."}.get(self.kind, "")
 
     @property
     def key(self) -> str:
@@ -103,8 +110,28 @@ def restore_property(before: Before, online: str) -> list[Step]:
     ]
 
 
+def handed_down(kept: t.Sequence[Before], gone: t.Iterable[Before]) -> list[Before]:
+    """``kept`` with the folders that were made for others that are gone: whoever lives in or beside one removes it."""
+    made = [set(before.made) for before in kept]
+    for folder in sorted({path for before in gone for path in before.made}):
+        inside = [index for index, before in enumerate(kept) if before.place.startswith(f"{folder}/")]
+        beside = [index for index, paths in enumerate(made) if folder.rpartition("/")[0] in paths]
+        for index in (inside or beside)[:1]:
+            made[index].add(folder)
+    return [before._replace(made=tuple(sorted(paths))) for before, paths in zip(kept, made)]
+
+
 def inverse(before: Before, step: Step, online: str) -> list[Step]:
-    """The steps that undo one step that has just been done, to run at once and in this order."""
+    """The steps that undo one step that has just been done, to run at once and in this order.
+
+    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them.
+    """
+    if step.kind == "unit" and not step.target:
+        return []
+    if step.kind in ("unit", "mount") and before.active and step.value == "stop":
+        return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, where=step.where)]
+    if step.kind == "mount" and before.active and step.value == "restart":
+        return [Step("mount", step.target, "restart", START, where=step.where)]
     if step.kind == "property" and step.phase in (CPUS, LIVE):
         if before.value:
             # The hand-over passes through several values: each goes back to the one before it, live first.
