@@ -1,0 +1,106 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab's commands."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import shutil
+import signal
+import sys
+import typing as t
+
+import lab_base
+import lab_image
+import lab_machine
+import lab_nodes
+import lab_packages
+from lab_base import LabError
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="lab", description="Virtual nodes with NUMA, SMT, systemd and cgroup v2.")
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, text: str) -> argparse.ArgumentParser:
+        return commands.add_parser(name, help=text, description=text)
+
+    command("packages", "install the Debian packages that the lab runs on, or name them")
+    image = command("image", "make the image of a node")
+    image.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
+    start = command("up", "start a node and wait until it answers")
+    start.add_argument("name")
+    start.add_argument("--topology", default="two-nodes-smt", help=f"one of {', '.join(lab_machine.names())}")
+    start.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
+    start.add_argument("--fresh", action="store_true", help="boot it, rather than restore a saved state")
+    stop = command("down", "end nodes and remove all of them")
+    stop.add_argument("names", nargs="*", metavar="name")
+    stop.add_argument("--all", action="store_true")
+    command("list", "the nodes that run").add_argument("--json", action="store_true")
+    reach = command("ssh", "a shell on a node, or a command there")
+    reach.add_argument("name")
+    reach.add_argument("words", nargs=argparse.REMAINDER, metavar="command")
+    hosts = command("inventory", "Ansible's inventory of nodes, as YAML that is JSON")
+    hosts.add_argument("names", nargs="*", metavar="name")
+    hosts.add_argument("--running", action="store_true", help="leave out those that do not run")
+    command("console", "the end of a node's console").add_argument("name")
+    command("prune", "remove what dead nodes left, and all images and saved states")
+    return top
+
+
+def chosen(names: t.Sequence[str], *, only_running: bool = False) -> list[lab_nodes.Node]:
+    """The nodes of these names, which run."""
+    found = [lab_nodes.node(name) for name in names]
+    for one in found:
+        if not one.ready() and not only_running:
+            raise LabError(f"{one.name}: does not run: lab up {one.name} starts it")
+    return [one for one in found if one.ready()]
+
+
+def do(asked: argparse.Namespace) -> int:
+    """Run one command."""
+    if asked.command == "packages":
+        lab_packages.ensure()
+    elif asked.command == "image":
+        print(lab_image.ensure(asked.release).folder)
+    elif asked.command == "up":
+        one = lab_nodes.up(asked.name, asked.topology, asked.release, fresh=asked.fresh)
+        lab_base.say(f"{one.name} answers; reach it with: lab/lab ssh {one.name}")
+    elif asked.command == "down":
+        for one in lab_nodes.nodes() if asked.all else [lab_nodes.node(name) for name in asked.names]:
+            lab_nodes.end(one)
+    elif asked.command == "list":
+        rows = [{"name": one.name, "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()]
+        print(json.dumps(rows) if asked.json else "\n".join(f"{row['name']:<24} port {row['port']}" for row in rows))
+    elif asked.command == "ssh":
+        one = chosen([asked.name])[0]
+        words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
+        options = lab_nodes.ssh_words(one)
+        os.execvp("ssh", ["ssh", *options, "-p", str(one.port()), "root@127.0.0.1", *words])  # noqa: S606
+    elif asked.command == "inventory":
+        print(json.dumps(lab_nodes.inventory(chosen(asked.names, only_running=asked.running)), indent=2))
+    elif asked.command == "console":
+        print(lab_nodes.tail(chosen([asked.name])[0].folder / "console.log", 40))
+    elif asked.command == "prune":
+        lab_nodes.nodes()
+        for folder in ("images", "states"):
+            shutil.rmtree(lab_base.cache() / folder, ignore_errors=True)
+    return 0
+
+
+def main() -> int:
+    """Entry point; a signal ends the lab by way of its clean-up."""
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    asked = parser().parse_args()
+    try:
+        return do(asked)
+    except LabError as error:
+        print(f"lab: {error}", file=sys.stderr)
+        return 1
+    except KeyboardInterrupt:
+        return 130

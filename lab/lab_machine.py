@@ -1,0 +1,113 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a node's machine is, as QEMU's command line."""
+
+from __future__ import annotations
+
+import json
+import pathlib
+import typing as t
+
+import lab_base
+from lab_base import LabError
+
+FOLDER = lab_base.HERE / "topologies"
+# Nehalem has SMT, an L3 per socket and, with pdpe1gb, pages of 1 GiB; without AVX an SSH handshake stays quick.
+CPU = "Nehalem,+pdpe1gb"
+KERNEL_ARGUMENTS = (
+    "root=/dev/vda rw console=ttyS0 mitigations=off nokaslr audit=0 apparmor=0 "
+    "systemd.show_status=0 cryptomgr.notests net.ifnames=0"
+)
+
+
+class Node(t.NamedTuple):
+    """A NUMA node of the machine."""
+
+    cpus: str
+    memory_mib: int
+
+
+class Topology(t.NamedTuple):
+    """What a topology file says: sockets × cores × threads, NUMA nodes, distances, PCI devices on nodes."""
+
+    name: str
+    description: str
+    sockets: int
+    cores: int
+    threads: int
+    nodes: tuple[Node, ...]
+    distances: tuple[tuple[int, ...], ...]
+    devices: tuple[int, ...]
+
+    @property
+    def cpus(self) -> int:
+        return self.sockets * self.cores * self.threads
+
+    @property
+    def memory_mib(self) -> int:
+        return sum(node.memory_mib for node in self.nodes)
+
+
+def names() -> list[str]:
+    """The topologies there are."""
+    return sorted(path.stem for path in FOLDER.glob("*.json"))
+
+
+def load(name: str) -> Topology:
+    """A topology by its name."""
+    if name not in names():
+        raise LabError(f"{name}: no such topology: there are {', '.join(names())}")
+    data = json.loads((FOLDER / f"{name}.json").read_text())
+    return Topology(
+        name,
+        data["description"],
+        data["sockets"],
+        data["cores"],
+        data["threads"],
+        tuple(Node(node["cpus"], node["memory_mib"]) for node in data["nodes"]),
+        tuple(tuple(row) for row in data["distances"]),
+        tuple(device["node"] for device in data["devices"]),
+    )
+
+
+def command(
+    topology: Topology,
+    *,
+    accelerator: str,
+    kernel: pathlib.Path,
+    initrd: pathlib.Path,
+    overlay: pathlib.Path,
+    folder: pathlib.Path,
+    port: int,
+) -> list[str]:
+    """QEMU's command line. A saved state fits only the very same one: nothing but ``folder`` and ``port`` may vary."""
+    # fmt: off
+    words = [
+        "qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none",
+        "-accel", accelerator,
+        "-cpu", "host" if accelerator.startswith("kvm") else CPU,
+        "-m", str(topology.memory_mib),
+        "-smp", f"{topology.cpus},sockets={topology.sockets},cores={topology.cores},threads={topology.threads}",
+    ]
+    for index, node in enumerate(topology.nodes):
+        words += ["-object", f"memory-backend-ram,id=ram{index},size={node.memory_mib}M",
+                  "-numa", f"node,nodeid={index},cpus={node.cpus},memdev=ram{index}"]
+    for source, row in enumerate(topology.distances):
+        words += [word for target, value in enumerate(row) if source < target
+                  for word in ("-numa", f"dist,src={source},dst={target},val={value}")]
+    for index, node_id in enumerate(topology.devices):
+        words += ["-device", f"pxb-pcie,id=bridge{index},bus=pcie.0,bus_nr={64 + 16 * index},numa_node={node_id}",
+                  "-device", f"pcie-root-port,id=port{index},bus=bridge{index},slot={index + 1},chassis={index + 1}",
+                  "-device", f"virtio-rng-pci,bus=port{index}"]
+    return [
+        *words,
+        "-kernel", str(kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS,
+        "-drive", f"if=none,id=disk,file={overlay},format=qcow2,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
+        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net,bus=pcie.0",
+        "-serial", f"file:{folder / 'console.log'}",
+        "-qmp", f"unix:{folder / 'qmp'},server=on,wait=off",
+        "-pidfile", str(folder / "pid"),
+    ]
+    # fmt: on

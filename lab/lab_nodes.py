@@ -1,0 +1,324 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Nodes: start, restore, save, reach and end them; nothing of a node is left when it is gone."""
+
+from __future__ import annotations
+
+import contextlib
+import hashlib
+import os
+import pathlib
+import re
+import shutil
+import signal
+import socket
+import subprocess
+import time
+import typing as t
+import uuid
+
+import lab_base
+import lab_image
+import lab_machine
+import lab_qmp
+from lab_base import LabError
+from lab_image import Image
+from lab_machine import Topology
+
+NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+BOOT_SECONDS = 300.0
+KVM_SECONDS = 20.0
+PORT_TRIES = 3
+
+
+class Node(t.NamedTuple):
+    """A node's folder. It runs while QEMU does; it is ready once it answered."""
+
+    name: str
+    folder: pathlib.Path
+
+    def pid(self) -> int:
+        """QEMU's process, 0 when it does not run. Another process that has got the number is not taken for it."""
+        try:
+            pid = int((self.folder / "pid").read_text())
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except (OSError, ValueError):
+            return 0
+        return pid if str(self.folder / "pid").encode() in words else 0
+
+    def port(self) -> int:
+        return int((self.folder / "port").read_text())
+
+    def ready(self) -> bool:
+        return self.pid() != 0 and (self.folder / "ready").exists()
+
+    def abandoned(self) -> bool:
+        """Whether its launcher died before it was ready, or QEMU did."""
+        if self.ready():
+            return False
+        try:
+            launcher = int((self.folder / "launcher").read_text())
+            os.kill(launcher, 0)
+        except (OSError, ValueError):
+            return True
+        return b"lab" not in pathlib.Path(f"/proc/{launcher}/cmdline").read_bytes()
+
+
+def node(name: str) -> Node:
+    """A node by its name."""
+    if not NAME.fullmatch(name):
+        raise LabError(f"{name!r}: a node's name has lower-case letters, digits and dashes, at most 40")
+    return Node(name, lab_base.running() / name)
+
+
+def nodes() -> list[Node]:
+    """All nodes that run; what a dead one left is removed on the way."""
+    found = []
+    for folder in sorted(path for path in lab_base.running().iterdir() if path.is_dir()):
+        one = Node(folder.name, folder)
+        if one.abandoned():
+            end(one)
+        elif one.ready():
+            found.append(one)
+    return found
+
+
+# Reaching a node
+
+
+def ssh_words(one: Node) -> list[str]:
+    """The options by which a node is reached. Its host key is every clone's, so it is not kept."""
+    return ["-i", str(lab_image.key()), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
+            "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]  # fmt: skip
+
+
+def ssh(one: Node, command: str, timeout: float = 60.0) -> str:
+    """Run a command on a node."""
+    return lab_base.run("ssh", *ssh_words(one), "-p", str(one.port()), "root@127.0.0.1", command, timeout=timeout)
+
+
+def wait_for_ssh(one: Node, limit: float) -> None:
+    """Wait until a node answers."""
+    deadline = time.monotonic() + limit
+    while True:
+        if not one.pid():
+            raise LabError(f"{one.name}: the machine ended while it booted: {tail(one.folder / 'qemu.log')}")
+        with contextlib.suppress(LabError, subprocess.TimeoutExpired):
+            ssh(one, "true", timeout=15)
+            return
+        if time.monotonic() > deadline:
+            raise LabError(f"{one.name}: no answer within {limit:.0f} s: {tail(one.folder / 'console.log')}")
+        time.sleep(0.2)
+
+
+def tail(path: pathlib.Path, lines: int = 5) -> str:
+    """The end of a log."""
+    try:
+        return "\n".join(path.read_text(errors="replace").splitlines()[-lines:]) or "(an empty log)"
+    except OSError:
+        return "(no log)"
+
+
+def inventory(chosen: t.Sequence[Node]) -> dict[str, t.Any]:
+    """Ansible's inventory of nodes."""
+    hosts = {
+        one.name: {
+            "ansible_host": "127.0.0.1",
+            "ansible_port": one.port(),
+            "ansible_user": "root",
+            "ansible_ssh_private_key_file": str(lab_image.key()),
+            "ansible_ssh_common_args": " ".join(ssh_words(one)[2:8]),
+            "ansible_python_interpreter": "/usr/bin/python3",
+        }
+        for one in chosen
+    }
+    return {"all": {"hosts": hosts}}
+
+
+# Starting
+
+
+def up(name: str, topology_name: str, release: str, *, fresh: bool) -> Node:
+    """Start a node, from its saved state where there is one, and wait until it answers."""
+    one = node(name)
+    topology = lab_machine.load(topology_name)
+    with lab_base.locked(lab_base.running() / f"{name}.lock"):
+        if one.ready():
+            wait_for_ssh(one, 30)
+            lab_base.say(f"{name} runs already (127.0.0.1 port {one.port()})")
+            return one
+        end(one)
+        image = lab_image.ensure(release)
+        accelerator = chosen_accelerator(image)
+        one.folder.mkdir(mode=0o700)
+        try:
+            (one.folder / "launcher").write_text(str(os.getpid()))
+            state = saved_state(image, topology, accelerator)
+            with contextlib.nullcontext() if fresh else lab_base.locked(state.with_suffix(".lock")):
+                stored = state.exists() and not fresh
+                if not stored:
+                    boot(one, image, topology, accelerator)
+                    if not fresh:
+                        save(one, state)
+            if stored:
+                restore(one, image, topology, accelerator, state)
+            personalise(one)
+            (one.folder / "ready").touch()
+        except BaseException:
+            end(one)
+            raise
+    return one
+
+
+def saved_state(image: Image, topology: Topology, accelerator: str) -> pathlib.Path:
+    """Where the booted state of such a machine is kept: its name changes with all that it depends on."""
+    nowhere = pathlib.Path("/")
+    words = lab_machine.command(
+        topology, accelerator=accelerator, kernel=image.kernel, initrd=image.initrd,
+        overlay=nowhere, folder=nowhere, port=0,
+    )  # fmt: skip
+    version = lab_base.run("qemu-system-x86_64", "--version").splitlines()[0]
+    mark = hashlib.sha256("\0".join([image.name, version, *words]).encode()).hexdigest()[:12]
+    return lab_base.cache() / "states" / f"{topology.name}-{mark}"
+
+
+def launch(one: Node, image: Image, topology: Topology, accelerator: str, *more: str) -> None:
+    """Start QEMU, detached from us: a terminal or a pipe of ours must not keep it or be kept by it."""
+    for attempt in range(PORT_TRIES):
+        port = free_port()
+        (one.folder / "port").write_text(str(port))
+        (one.folder / "pid").unlink(missing_ok=True)
+        words = lab_machine.command(
+            topology, accelerator=accelerator, kernel=image.kernel, initrd=image.initrd,
+            overlay=one.folder / "overlay", folder=one.folder, port=port,
+        )  # fmt: skip
+        with (one.folder / "qemu.log").open("w") as log:
+            process = subprocess.Popen(
+                [*words, *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+            )
+        deadline = time.monotonic() + 20
+        while process.poll() is None and not one.pid() and time.monotonic() < deadline:
+            time.sleep(0.02)
+        if one.pid():
+            return
+        process.kill()
+        process.wait()
+        if attempt + 1 == PORT_TRIES or "hostfwd" not in tail(one.folder / "qemu.log"):
+            break
+    raise LabError(f"{one.name}: QEMU did not start: {tail(one.folder / 'qemu.log')}")
+
+
+def free_port() -> int:
+    """A port on 127.0.0.1 that nobody has now."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def boot(one: Node, image: Image, topology: Topology, accelerator: str) -> None:
+    """Boot from the image, on an overlay of its own."""
+    with lab_base.timed(f"booting {one.name} ({topology.name}, {accelerator.partition(',')[0]})"):
+        overlay(image.disk, "raw", one.folder / "overlay")
+        launch(one, image, topology, accelerator)
+        wait_for_ssh(one, BOOT_SECONDS)
+        ssh(one, "systemctl is-system-running --wait >/dev/null; true", timeout=120)
+
+
+def overlay(backing: pathlib.Path, form: str, file: pathlib.Path) -> None:
+    """A disk that holds only what differs from another."""
+    lab_base.run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(backing), "-F", form, str(file))
+
+
+def save(one: Node, state: pathlib.Path) -> None:
+    """Keep the booted state, so that the next node like it is there in seconds; the node goes on."""
+    work = state.with_suffix(".making")
+    shutil.rmtree(work, ignore_errors=True)
+    work.mkdir(parents=True)
+    try:
+        with lab_base.timed("saving the booted state"):
+            ssh(one, "sync; echo 3 >/proc/sys/vm/drop_caches")
+            monitor = lab_qmp.Monitor(one.folder / "qmp")
+            monitor.ask("stop")
+            monitor.ask("migrate", uri=f"exec:cat > '{work / 'memory'}'")
+            monitor.migrated()
+            shutil.copyfile(one.folder / "overlay", work / "overlay")
+            monitor.ask("cont")
+            monitor.close()
+            for old in state.parent.glob(f"{state.name.rpartition('-')[0]}-*"):
+                if old.is_dir() and old != work:
+                    shutil.rmtree(old, ignore_errors=True)
+            work.rename(state)
+    finally:
+        shutil.rmtree(work, ignore_errors=True)
+
+
+def restore(one: Node, image: Image, topology: Topology, accelerator: str, state: pathlib.Path) -> None:
+    """Go on from a saved state."""
+    with lab_base.timed(f"restoring {one.name} ({topology.name})"):
+        overlay(state / "overlay", "qcow2", one.folder / "overlay")
+        launch(one, image, topology, accelerator, "-incoming", f"exec:cat '{state / 'memory'}'")
+        monitor = lab_qmp.Monitor(one.folder / "qmp")
+        monitor.migrated()
+        monitor.ask("cont")
+        monitor.close()
+        wait_for_ssh(one, 60)
+
+
+def personalise(one: Node) -> None:
+    """A clone has its state's clock, name and machine id: give it its own."""
+    identity = uuid.uuid4().hex
+    ssh(
+        one,
+        f"date --set=@{time.time():.0f} >/dev/null; hostname {one.name}; echo {one.name} >/etc/hostname; "
+        f"sed -i 's/^127.0.1.1.*/127.0.1.1 {one.name}/' /etc/hosts; echo {identity} >/etc/machine-id; "
+        f"echo {identity} >/dev/urandom",
+    )
+
+
+def chosen_accelerator(image: Image) -> str:
+    """KVM where a guest really runs on it, emulation elsewhere. Looked at once for each boot of this machine."""
+    emulated = "tcg,thread=multi"
+    if not os.access("/dev/kvm", os.R_OK | os.W_OK):
+        return emulated
+    boot_id = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()
+    verdict = lab_base.cache() / f"kvm-{boot_id}"
+    with lab_base.locked(lab_base.cache() / "kvm.lock"):
+        if not verdict.exists():
+            for old in lab_base.cache().glob("kvm-*"):
+                old.unlink()
+            verdict.write_text("yes" if kvm_works(image) else "no")
+    return "kvm" if verdict.read_text() == "yes" else emulated
+
+
+def kvm_works(image: Image) -> bool:
+    """Whether a kernel boots on KVM: it panics for want of a disk and QEMU ends, which is the answer hoped for."""
+    # fmt: off
+    words = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none",
+             "-no-reboot", "-serial", "stdio", "-kernel", str(image.kernel), "-append", "console=ttyS0 panic=-1"]
+    # fmt: on
+    try:
+        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=KVM_SECONDS, check=False)
+    except subprocess.TimeoutExpired:
+        return False
+    return b"Linux version" in done.stdout
+
+
+# Ending
+
+
+def end(one: Node) -> None:
+    """End a node and remove all of it: first asked by its monitor, then by its process id."""
+    pid = one.pid()
+    if pid:
+        with contextlib.suppress(LabError, OSError):
+            monitor = lab_qmp.Monitor(one.folder / "qmp", wait=1.0)
+            monitor.ask("quit")
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            deadline = time.monotonic() + 5
+            while one.pid() and time.monotonic() < deadline:
+                time.sleep(0.05)
+            if one.pid():
+                os.kill(pid, number)
+    shutil.rmtree(one.folder, ignore_errors=True)

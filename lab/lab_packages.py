@@ -1,0 +1,52 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The Debian packages that the lab runs on."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+
+import lab_base
+from lab_base import LabError
+
+# A program that the package brings → the package.
+NEEDED = {
+    "qemu-system-x86_64": "qemu-system-x86",
+    "qemu-img": "qemu-utils",
+    "mmdebstrap": "mmdebstrap",
+    "mkfs.ext4": "e2fsprogs",
+    "ssh": "openssh-client",
+    "dpkg-deb": "dpkg",
+    "make": "make",
+}
+SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
+
+
+def missing() -> list[str]:
+    """The packages whose program is not there."""
+    path = f"{os.environ.get('PATH', '')}:{SBIN}"
+    return sorted({package for program, package in NEEDED.items() if shutil.which(program, path=path) is None})
+
+
+def ensure() -> None:
+    """Install what is missing, as root or by sudo without a password; else print the one line to run."""
+    packages = missing()
+    if not packages:
+        return
+    line = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
+    update = ["apt-get", "update"]
+    if os.geteuid() != 0:
+        if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode != 0:
+            raise LabError(f"Debian packages are missing: {', '.join(packages)}. Run: sudo {' '.join(line)}")
+        line, update = ["sudo", "-n", *line], ["sudo", "-n", *update]
+    with lab_base.timed(f"installing Debian packages: {', '.join(packages)}"):
+        environment = {**os.environ, "DEBIAN_FRONTEND": "noninteractive"}
+        for command in (update, line):
+            done = subprocess.run(command, env=environment, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+            if done.returncode != 0:
+                said = done.stderr.decode(errors="replace").strip().splitlines()[-5:]
+                raise LabError(f"{' '.join(command)} ended with {done.returncode}:\n" + "\n".join(said))

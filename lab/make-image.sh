@@ -1,0 +1,75 @@
+#!/bin/sh
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+#
+# Makes disk, kernel and initrd of a node in $WORK from Debian's packages: no partition table, no boot loader.
+# Needs root: file owners in the disk are real. $WORK/key.pub is the only way in.
+set -eu
+release=$1
+cd "$WORK"
+
+packages=systemd,systemd-sysv,udev,dbus,openssh-server,python3,python3-psutil,python3-yaml,iproute2,procps,kmod
+packages=$packages,util-linux,busybox-static,podman,crun
+mkdir tree kernel debs initrd
+# The kernel is unpacked, never installed: its scripts would make an initrd of 15 MB. mmdebstrap lends its apt for it.
+# shellcheck disable=SC2016 # the hook's shell is to expand these
+mmdebstrap --quiet --variant=minbase --include="$packages" --customize-hook='
+    cd "$WORK/debs" && export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
+    kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n "s/.*Depends: \(linux-image-[0-9][^ ]*\)/\1/p" | head -n 1)
+    apt-get --quiet --quiet -o APT::Sandbox::User=root download "$kernel"
+    ' "$release" root.tar ${MIRROR:+"$MIRROR"}
+tar xf root.tar -C tree --exclude='./dev/*'
+rm root.tar
+dpkg-deb -x debs/linux-image-*.deb kernel
+version=$(ls kernel/lib/modules)
+mkdir -p tree/usr/lib/modules
+cp -a "kernel/lib/modules/$version" tree/usr/lib/modules/
+chroot tree /sbin/depmod "$version"
+cp kernel/boot/vmlinuz-* vmlinuz
+
+# virtio_ring comes before virtio: insmod does not look for what a module needs.
+mkdir -p initrd/bin initrd/modules
+cp tree/bin/busybox initrd/bin/
+for module in virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk; do
+    find kernel/lib/modules -name "$module.ko*" -exec cp {} initrd/modules/ \;
+done
+cat >initrd/init <<'INIT'
+#!/bin/busybox sh
+/bin/busybox mkdir -p /dev /new
+/bin/busybox mount -t devtmpfs dev /dev
+for module in virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk; do
+    [ -f /modules/$module.ko ] && /bin/busybox insmod /modules/$module.ko
+done
+/bin/busybox mount -t ext4 /dev/vda /new
+/bin/busybox mount --move /dev /new/dev
+exec /bin/busybox switch_root /new /sbin/init
+INIT
+chmod 755 initrd/init
+(cd initrd && find . | ../tree/bin/busybox cpio -o -H newc 2>/dev/null | gzip -1 >../initrd.gz)
+
+mkdir -p tree/root/.ssh tree/etc/systemd/network tree/etc/systemd/journald.conf.d
+cp key.pub tree/root/.ssh/authorized_keys
+chmod 700 tree/root/.ssh
+chmod 600 tree/root/.ssh/authorized_keys
+echo corral-node >tree/etc/hostname
+printf '127.0.0.1 localhost\n127.0.1.1 corral-node\n' >tree/etc/hosts
+: >tree/etc/resolv.conf
+printf 'PermitRootLogin prohibit-password\nUseDNS no\nPasswordAuthentication no\n' >>tree/etc/ssh/sshd_config
+printf '[Journal]\nStorage=volatile\n' >tree/etc/systemd/journald.conf.d/lab.conf
+printf '[Match]\nName=eth0\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n' >tree/etc/systemd/network/10-eth0.network
+mkdir -p tree/etc/systemd/system/multi-user.target.wants
+ln -sf /lib/systemd/system/systemd-networkd.service tree/etc/systemd/system/multi-user.target.wants/
+# What a node that lives for minutes never needs.
+for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer e2scrub_all.timer \
+    e2scrub_reap.service systemd-networkd-wait-online.service systemd-timesyncd.service systemd-pstore.service \
+    getty@tty1.service serial-getty@ttyS0.service podman.service podman.socket podman-auto-update.timer \
+    podman-auto-update.service podman-restart.service systemd-hwdb-update.service systemd-tmpfiles-clean.timer; do
+    ln -sf /dev/null "tree/etc/systemd/system/$unit"
+done
+rm -rf tree/var/cache/apt/archives/*.deb tree/var/lib/apt/lists/* tree/usr/share/doc tree/usr/share/man tree/usr/share/locale
+
+truncate -s 3G disk
+PATH=$PATH:/usr/sbin:/sbin mkfs.ext4 -q -F -d tree disk
+rm -rf tree kernel debs initrd
+chmod 644 disk vmlinuz initrd.gz
