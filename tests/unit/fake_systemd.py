@@ -1,0 +1,332 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""systemd and the cgroup v2 kernel as far as Corral relies on them, in a folder.
+
+What it does was tried on real systemd 252 and 257: a set-property on a slice that does not run makes an empty control
+group, CPUs that do not exist are accepted and ignored, clearing AllowedCPUs= leaves the kernel's value, cpuset files are
+there only while some unit of the level has AllowedCPUs=, and a child outside its parent silently gets the parent's CPUs.
+"""
+
+from __future__ import annotations
+
+import shutil
+import typing as t
+from pathlib import Path
+
+from _core.host.files import Command
+from _core.model import cpuset
+from _core.model.unitfile import escaped_path
+
+Cpus = frozenset[int]
+Options = dict[str, str]
+
+CGROUP = "sys/fs/cgroup"
+RUNTIME = "run/systemd/system.control"
+PERSISTENT = "etc/systemd/system.control"
+# Their order is systemd's load path: the first file of a name wins.
+BASES = (PERSISTENT, RUNTIME, "etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system")
+DONE = Command(0, "", "")
+
+
+class Cgroup:
+    """One control group: cpuset.cpus as requested (None: nothing), pids.max, and how many processes are in it."""
+
+    def __init__(self) -> None:
+        self.requested: Cpus | None = None
+        self.pids = "max"
+        self.procs = 0
+
+
+class Unit:
+    """A slice or scope as systemd has it in memory: its properties, and whether it runs."""
+
+    def __init__(self) -> None:
+        self.cpus: Cpus | None = None
+        self.tasks = "max"
+        self.running = False
+
+
+class FakeSystemd:
+    """PID 1 of the tree ``root``. ``watch`` is called after every single change of a control group.
+
+    ``reload_applies``: a daemon-reload changes running units at once (252); 257 leaves all but init.scope alone.
+    """
+
+    def __init__(self, root: Path, online: Cpus, *, reload_applies: bool = True) -> None:
+        self.root = root
+        self.online = online
+        self.reload_applies = reload_applies
+        self.units: dict[str, Unit] = {}
+        self.cgroups: dict[str, Cgroup] = {"": Cgroup()}
+        self.active: set[str] = set()
+        self.folders: set[str] = set()
+        self.mounts: list[tuple[str, str, Options]] = []
+        self.busy: set[str] = set()
+        self.loaded: dict[str, str] = {}
+        self.shown: dict[str, str] = {}
+        self.watch: t.Callable[[], None] = lambda: None
+        (root / "run/systemd/system").mkdir(parents=True)
+        self.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids")
+        for unit in ("init.scope", "system.slice", "user.slice"):
+            self.run_slice(unit)
+            self.cgroups[unit].procs = 3
+        self.sync()
+
+    # Files
+
+    def write(self, path: str, text: str) -> None:
+        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
+        (self.root / path).write_text(text + "\n")
+
+    def show(self, path: str, text: str) -> None:
+        """Write a kernel file, if its text is new."""
+        if self.shown.get(path) != text:
+            self.shown[path] = text
+            self.write(path, text)
+
+    def sync(self) -> None:
+        """Show control groups and mounts as files."""
+        self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(self.online))
+        for path in [path for path in self.folders if path not in self.cgroups]:
+            self.folders.discard(path)
+            self.shown = {file: text for file, text in self.shown.items() if not file.startswith(f"{CGROUP}/{path}/")}
+            shutil.rmtree(self.root / CGROUP / path, ignore_errors=True)
+        for path, group in self.cgroups.items():
+            if path:
+                self.folders.add(path)
+                self.show_group(path, group)
+        lines = ["22 1 0:20 / /sys rw,nosuid - sysfs sysfs rw"]
+        for number, (path, fstype, options) in enumerate(self.mounts):
+            shown = ",".join(f"{key}={value}" if value else key for key, value in options.items())
+            escaped = path.replace("\\", "\\134").replace(" ", "\\040")
+            lines.append(
+                f"{30 + number} 1 0:{40 + number} / {escaped} rw,relatime shared:9 - {fstype} {fstype} {shown}"
+            )
+        self.show("proc/1/mountinfo", "\n".join(lines))
+        self.watch()
+
+    def show_group(self, path: str, group: Cgroup) -> None:
+        folder = f"{CGROUP}/{path}"
+        inside = [other for name, other in self.cgroups.items() if f"{name}/".startswith(f"{path}/")]
+        self.show(f"{folder}/pids.max", group.pids)
+        self.show(f"{folder}/cgroup.procs", "\n".join(str(pid) for pid in range(group.procs)))
+        self.show(f"{folder}/cgroup.events", f"populated {int(any(one.procs for one in inside))}\nfrozen 0")
+        if self.has_cpuset(path):
+            self.show(f"{folder}/cpuset.cpus", cpuset.format(group.requested or ()))
+            self.show(f"{folder}/cpuset.cpus.effective", cpuset.format(self.effective(path)))
+            return
+        group.requested = None
+        for name in ("cpuset.cpus", "cpuset.cpus.effective"):
+            if self.shown.pop(f"{folder}/{name}", None) is not None:
+                (self.root / folder / name).unlink()
+
+    # Control groups
+
+    @staticmethod
+    def place(unit: str) -> str:
+        """The control group of a unit: dashes nest slices."""
+        if not unit.endswith(".slice"):
+            return unit
+        parts = unit[: -len(".slice")].split("-")
+        return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
+
+    def has_cpuset(self, path: str) -> bool:
+        parent = path.rpartition("/")[0]
+        return any(
+            unit.running and unit.cpus is not None and (not parent or self.place(name).startswith(f"{parent}/"))
+            for name, unit in self.units.items()
+        )
+
+    def effective(self, path: str) -> Cpus:
+        """What the kernel has in force."""
+        if not path:
+            return self.online
+        above = self.effective(path.rpartition("/")[0])
+        return (self.cgroups[path].requested or frozenset()) & above or above
+
+    def effective_of(self, unit: str) -> Cpus:
+        return self.effective(self.place(unit))
+
+    def tamper(self, unit: str, cpus: str) -> None:
+        """Write cpuset.cpus directly, behind systemd's back."""
+        self.cgroups[self.place(unit)].requested = cpuset.parse(cpus)
+        self.sync()
+
+    def realise(self, name: str) -> None:
+        unit, group = self.units[name], self.cgroups[self.place(name)]
+        if unit.cpus is not None and unit.cpus <= self.online:
+            group.requested = unit.cpus
+        group.pids = unit.tasks
+        self.sync()
+
+    # Units
+
+    def settings(self, unit: str, name: str) -> list[str]:
+        """All assignments in the order in which systemd applies them."""
+        files: dict[str, Path] = {}
+        for base in BASES:
+            for file in sorted((self.root / base / f"{unit}.d").glob("*.conf")):
+                files.setdefault(file.name, file)
+        lines = [line for key in sorted(files) for line in files[key].read_text().splitlines()]
+        return [line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == name]
+
+    def load(self, name: str) -> Unit:
+        unit = self.units.setdefault(name, Unit())
+        unit.cpus, unit.tasks = None, "max"
+        for value in self.settings(name, "AllowedCPUs"):
+            unit.cpus = (unit.cpus or frozenset()) | cpuset.parse(value) if value else None
+        for value in self.settings(name, "TasksMax"):
+            unit.tasks = (value or "max").replace("infinity", "max")
+        return unit
+
+    def run_slice(self, name: str) -> None:
+        path = self.place(name)
+        if "/" in path:
+            self.run_slice(path.split("/")[-2])
+        if name not in self.units or not self.units[name].running:
+            self.load(name).running = True
+            self.cgroups.setdefault(path, Cgroup())
+            self.realise(name)
+
+    def stop_slice(self, name: str) -> bool:
+        path = self.place(name)
+        if name not in self.units or not self.units[name].running:
+            return False
+        for inner in [other for other in self.units if self.place(other).startswith(f"{path}/")]:
+            self.units[inner].running = False
+        self.units[name].running = False
+        for inner in [other for other in self.cgroups if f"{other}/".startswith(f"{path}/")]:
+            del self.cgroups[inner]
+        self.sync()
+        return True
+
+    def set_property(self, name: str, assignment: str, runtime: bool) -> Command:
+        key, dummy, value = assignment.partition("=")
+        if not name.endswith(".slice") and name not in self.units:
+            return Command(1, "", f"Failed to set unit properties on {name}: Unit {name} not found.")
+        if key == "AllowedCPUs":
+            try:
+                cpus = cpuset.parse(value)
+            except ValueError:
+                return Command(1, "", "Failed to parse AllowedCPUs")
+        unit = self.units[name] if name in self.units and self.units[name].running else self.load(name)
+        if runtime or name != "init.scope":
+            text = f"# This is a drop-in unit file extension, created via systemctl set-property.\n[{name}]\n"
+            text += (f"{key}=\n" if value and key == "AllowedCPUs" else "") + f"{key}={value}"
+            self.write(f"{RUNTIME if runtime else PERSISTENT}/{name}.d/50-{key}.conf", text)
+        if key == "AllowedCPUs":
+            unit.cpus = cpus if value else None
+        else:
+            unit.tasks = (value or "max").replace("infinity", "max")
+        if unit.running:
+            self.realise(name)
+        else:
+            self.cgroups.setdefault(self.place(name), Cgroup())
+            self.sync()
+        return DONE
+
+    def daemon_reload(self) -> Command:
+        self.loaded.clear()
+        for name, unit in self.units.items():
+            self.load(name)
+            if unit.running and (self.reload_applies or name == "init.scope"):
+                self.realise(name)
+        return DONE
+
+    # Mounts
+
+    def mount(self, path: str, fstype: str, **options: str) -> None:
+        """Mount by hand."""
+        (self.root / path.lstrip("/")).mkdir(parents=True, exist_ok=True)
+        self.mounts.append((path, fstype, {"rw": "", **options}))
+        self.sync()
+
+    def unmount(self, path: str) -> bool:
+        found = [row for row in self.mounts if row[0] == path]
+        if not found or path in self.busy:
+            return False
+        self.mounts.remove(found[-1])
+        self.sync()
+        return True
+
+    def path_of(self, unit: str) -> str | None:
+        """Where a mount unit mounts: by its file, or by what is mounted there."""
+        known = [path for path, *dummy in self.mounts if f"{escaped_path(path)}.mount" == unit]
+        text = self.text_of(unit)
+        lines = [line for line in (text or "").splitlines() if line.startswith("Where=")]
+        return lines[0].partition("=")[2].replace("%%", "%") if lines else known[0] if known else None
+
+    def text_of(self, unit: str) -> str | None:
+        """A unit's file as systemd read it last."""
+        if unit not in self.loaded:
+            for base in BASES:
+                if (self.root / base / unit).is_file():
+                    self.loaded[unit] = (self.root / base / unit).read_text()
+                    break
+        return self.loaded.get(unit)
+
+    def start_mount(self, unit: str) -> Command:
+        path, text = self.path_of(unit), self.text_of(unit)
+        if path is None or text is None:
+            return Command(5, "", f"Failed to start {unit}: Unit {unit} not found.")
+        if any(row[0] == path for row in self.mounts):
+            return DONE
+        line = next(line for line in text.splitlines() if line.startswith("Options="))
+        asked = dict(option.partition("=")[::2] for option in line.partition("=")[2].split(","))
+        self.mount(path, "hugetlbfs", **kernel_options(asked))
+        return DONE
+
+    # systemctl
+
+    def systemctl(self, *words: str) -> Command:
+        verb, *rest = words
+        runtime = "--runtime" in rest
+        rest = [word for word in rest if word not in ("--runtime", "--now", "--")]
+        if verb == "daemon-reload":
+            return self.daemon_reload()
+        if verb == "is-active":
+            states = ["active" if unit in self.active else "inactive" for unit in rest]
+            return Command(0 if "active" in states else 3, "\n".join(states) + "\n", "")
+        if verb == "set-property":
+            return self.set_property(rest[0], rest[1], runtime)
+        if not rest:
+            return Command(1, "", "Too few arguments.")
+        if verb == "restart":
+            self.control("stop", rest[0])
+            verb = "start"
+        return self.control(verb, rest[0])
+
+    def control(self, verb: str, unit: str) -> Command:
+        kind = unit.rpartition(".")[2]
+        if kind == "slice":
+            if verb == "start":
+                self.run_slice(unit)
+                return DONE
+            return DONE if self.stop_slice(unit) else Command(5, "", f"Unit {unit} not loaded.")
+        if kind == "mount" and verb == "start":
+            return self.start_mount(unit)
+        if kind == "mount":
+            path = self.path_of(unit)
+            if path is None:
+                return Command(5, "", f"Failed to stop {unit}: Unit {unit} not loaded.")
+            there = any(row[0] == path for row in self.mounts)
+            return DONE if not there or self.unmount(path) else Command(1, "", f"Job for {unit} failed.")
+        if self.text_of(unit) is None and (verb == "start" or unit not in self.active):
+            return Command(5, "", f"Failed to {verb} {unit}: Unit {unit} not found.")
+        (self.active.add if verb == "start" else self.active.discard)(unit)
+        return DONE
+
+
+def kernel_options(asked: Options) -> Options:
+    """Mount options as hugetlbfs shows them: sizes in whole pages, defaults left out."""
+    units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
+    page = int(asked["pagesize"][:-1]) * units[asked["pagesize"][-1]]
+    shown = {key: asked[key] for key in ("uid", "gid") if asked.get(key, "0") != "0"}
+    if asked.get("mode", "755") != "755":
+        shown["mode"] = asked["mode"]
+    shown["pagesize"] = f"{page >> 10}K" if page < 1 << 20 else f"{page >> 20}M"
+    for key in ("size", "min_size"):
+        if key in asked:
+            shown[key] = str(int(asked[key]) // page * page)
+    return shown

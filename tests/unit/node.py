@@ -1,0 +1,276 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A node in a folder: kernel files, systemd, /etc, and a host that can refuse or die at any write or command."""
+
+from __future__ import annotations
+
+import copy
+import errno
+import functools
+import hashlib
+import os
+import shutil
+import stat
+import sys
+import typing as t
+from pathlib import Path
+
+import trees
+import yaml
+from _core.host.files import Command, Host
+from _core.model import profile
+from fake_systemd import FakeSystemd
+
+EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
+ISOLATED = "corral-isolated.slice"
+# The lab's machine: 8 CPUs, 2 NUMA nodes, SMT; siblings are 0,4 1,5 (node 0) and 2,6 3,7 (node 1).
+MACHINE = trees.Machine(sockets=2, cores=2, threads=2)
+RESERVED, SHARED, ISOLATED_CPUS = frozenset({0, 4, 2, 6}), frozenset({1, 5}), frozenset({3, 7})
+STATE = ("run/corral", "var/lib/corral")
+RUNTIME_CONTROL = "run/systemd/system.control"
+TREES = ("dev", "etc", "proc/1", "proc/sys", "run", "sys/fs", "sys/devices/system/node", "sys/kernel", "usr", "var")
+
+
+class Killed(BaseException):
+    """The process ends here, as by kill -9 or a power cut."""
+
+
+class NodeHost(Host):
+    """A host on the node's folder. Its ``fail_at``-th write or command fails as ``fail`` says.
+
+    ``fail``: "error" (ENOSPC, or exit code 1), "full" (as error, and so does every later write of a file), "torn"
+    (killed in the middle of it), "killed" (killed right after it). ``acts`` names every write and command.
+    """
+
+    def __init__(self, node: Node, fail: str = "", fail_at: int = 0) -> None:
+        super().__init__(str(node.root), run=self._answer, clock=lambda: node.time)
+        self.node = node
+        self.fail, self.fail_at = fail, fail_at
+        self.acts: list[str] = []
+
+    def _act(self, name: str, path: str, do: t.Callable[[], t.Any], torn: t.Callable[[], None] | None = None) -> t.Any:
+        self.acts.append(f"{name} {path}")
+        now = len(self.acts) == self.fail_at
+        if (now and self.fail == "error") or (len(self.acts) >= self.fail_at > 0 and self.fail == "full"):
+            if name != "run" and (now or name == "write_file"):
+                raise OSError(errno.ENOSPC, "No space left on device", path)
+            if now:
+                return Command(1, "", "Failed to do anything: made to fail")
+        if now and self.fail == "torn":
+            if torn:
+                torn()
+            raise Killed
+        result = do()
+        if now and self.fail == "killed":
+            raise Killed
+        return result
+
+    def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
+        def torn() -> None:
+            folder, dummy, name = self.at(path).rpartition("/")
+            os.makedirs(folder, exist_ok=True)
+            Path(folder, f".{name}.corral").write_text(text[: len(text) // 2])
+
+        self._act("write_file", path, lambda: super(NodeHost, self).write_file(path, text, mode), torn)
+
+    def write_value(self, path: str, text: str) -> None:
+        self.writes.append(path)
+        self._act("write_value", path, lambda: self.node.kernel_write(path, text))
+
+    def write_link(self, path: str, text: str) -> None:
+        self._act("write_link", path, lambda: super(NodeHost, self).write_link(path, text))
+
+    def remove(self, path: str) -> None:
+        self._act("remove", path, lambda: super(NodeHost, self).remove(path))
+
+    def make_dir(self, path: str, mode: int = 0o755) -> None:
+        if not self.is_dir(path):
+            self._act("make_dir", path, lambda: super(NodeHost, self).make_dir(path, mode))
+
+    def remove_dir(self, path: str) -> None:
+        self._act("remove_dir", path, lambda: super(NodeHost, self).remove_dir(path))
+
+    def _answer(self, argv: t.Sequence[str], dummy_timeout: float) -> Command:
+        if argv[:2] == ("systemctl", "is-active"):
+            return self.node.run(*argv)  # A question, not an act.
+        return t.cast("Command", self._act("run", " ".join(argv), lambda: self.node.run(*argv)))
+
+
+class Node:
+    """The folder and what lives in it. ``room`` is how many hugepages of a size each NUMA node can give."""
+
+    def __init__(self, root: Path, template: Path, *, reload_applies: bool = True) -> None:
+        self.root = root
+        self.time = 1_700_000_000.0
+        self.room: dict[tuple[int, int], int] = {}
+        self.in_use: dict[tuple[int, int], int] = {}
+        self.compactions = 0
+        devices = root / "sys/devices/system"
+        devices.mkdir(parents=True)
+        shutil.copytree(template / "sys/devices/system/node", devices / "node")
+        shutil.copytree(template / "sys/kernel", root / "sys/kernel")
+        # Nothing of Corral writes there: one copy serves all nodes.
+        (devices / "cpu").symlink_to(template / "sys/devices/system/cpu")
+        for node in devices.glob("node/node*"):
+            (node / "compact").touch()
+        for folder in (
+            "dev",
+            "etc/systemd/system",
+            "etc/sysctl.d",
+            "run",
+            "usr/lib/systemd/system",
+            "var/lib",
+            "usr/local/bin",
+        ):
+            (root / folder).mkdir(parents=True)
+        self.put("/proc/meminfo", (template / "proc/meminfo").read_text())
+        self.put("/proc/loadavg", "0.00 0.01 0.05 1/180 4242\n")
+        self.put("/proc/sys/kernel/pid_max", "4194304\n")
+        self.put("/proc/sys/kernel/threads-max", "15631\n")
+        self.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
+        self.put("/etc/group", "root:x:0:\nhugetlb:x:996:\n")
+        self.systemd = FakeSystemd(root, frozenset(range(8)), reload_applies=reload_applies)
+        self.guard = False
+        self.overlaps: list[str] = []
+        self.systemd.watch = self.watch
+
+    def clone(self, root: Path) -> Node:
+        """Another node in the same state."""
+        shutil.copytree(self.root, root, symlinks=True)
+        self.systemd.watch = lambda: None
+        twin = copy.deepcopy(self)
+        twin.root = twin.systemd.root = root
+        twin.systemd.watch = twin.watch
+        self.systemd.watch = self.watch
+        return twin
+
+    def host(self, fail: str = "", fail_at: int = 0) -> NodeHost:
+        return NodeHost(self, fail, fail_at)
+
+    # Files
+
+    def put(self, path: str, text: str) -> None:
+        file = self.root / path.lstrip("/")
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def get(self, path: str) -> str:
+        return (self.root / path.lstrip("/")).read_text()
+
+    def has(self, path: str) -> bool:
+        return os.path.lexists(self.root / path.lstrip("/"))
+
+    def drop(self, path: str) -> None:
+        (self.root / path.lstrip("/")).unlink()
+
+    def kernel_write(self, path: str, text: str) -> None:
+        """What the kernel makes of a write."""
+        file = self.root / path.lstrip("/")
+        if not file.exists():
+            raise OSError(errno.ENOENT, "No such file or directory", path)
+        if path.endswith("/compact"):
+            self.compactions += 1
+        elif path.endswith("/nr_hugepages"):
+            self.set_pool(file, int(text))
+        else:
+            file.write_text(text + "\n")
+
+    def set_pool(self, file: Path, asked: int) -> None:
+        size = int(file.parent.name[len("hugepages-") : -len("kB")])
+        number = int(file.parts[-4][len("node") :])
+        given = max(min(asked, self.room.get((number, size), asked)), self.in_use.get((number, size), 0))
+        file.write_text(f"{given}\n")
+        (file.parent / "free_hugepages").write_text(f"{given}\n")
+        nodes = self.root.glob(f"sys/devices/system/node/node*/hugepages/{file.parent.name}/nr_hugepages")
+        total = sum(int(one.read_text()) for one in nodes)
+        (self.root / "sys/kernel/mm/hugepages" / file.parent.name / "nr_hugepages").write_text(f"{total}\n")
+
+    def pool(self, node: int, size: int = 2048) -> int:
+        return int(self.get(pool_file(node, size)))
+
+    # Commands
+
+    def run(self, *argv: str) -> Command:
+        if argv[0] == "systemctl":
+            return self.systemd.systemctl(*argv[1:])
+        if argv[1:4] == ("-I", "-m", "compileall"):
+            for source in Path(argv[5]).rglob("*.py"):
+                folder = source.parent / "__pycache__"
+                folder.mkdir(exist_ok=True)
+                (folder / f"{source.stem}.{sys.implementation.cache_tag}.pyc").write_text("compiled")
+            return Command(0, "", "")
+        return Command(127, "", f"{argv[0]}: not installed")
+
+    def systemctl(self, *words: str) -> None:
+        """A hand at the node's shell."""
+        answer = self.systemd.systemctl(*words)
+        assert answer.code == 0, answer
+
+    # What is seen of it
+
+    def cpus(self, unit: str) -> frozenset[int]:
+        """The CPUs in force for a slice."""
+        return self.systemd.effective_of(unit)
+
+    def __deepcopy__(self, memo: dict[int, t.Any]) -> Node:
+        twin = copy.copy(self)
+        twin.systemd = copy.deepcopy(self.systemd, memo)
+        twin.room, twin.in_use, twin.overlaps = dict(self.room), dict(self.in_use), []
+        return twin
+
+    def watch(self) -> None:
+        """Called after every change of a control group: whoever shares an isolated CPU now is noted."""
+        if self.guard and ISOLATED in self.systemd.units and self.systemd.units[ISOLATED].running:
+            own = self.systemd.effective_of(ISOLATED)
+            for unit, state in self.systemd.units.items():
+                if state.running and unit not in (ISOLATED, "corral.slice") and own & self.systemd.effective_of(unit):
+                    self.overlaps.append(f"{unit} {sorted(self.systemd.effective_of(unit))} and isolated {sorted(own)}")
+
+    def fingerprint(self, *without: str) -> dict[str, str]:
+        """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts."""
+        found = {f"active {unit}": "yes" for unit in self.systemd.active}
+        running = [unit for unit, state in self.systemd.units.items() if state.running]
+        found.update({f"running {unit}": "yes" for unit in running})
+        for tree in TREES:
+            for folder, folders, names in os.walk(self.root / tree):
+                for path in (folder, *(f"{folder}/{name}" for name in (*names, *folders))):
+                    short = os.path.relpath(path, self.root)
+                    if not any(f"{short}/".startswith(f"{left}/") for left in without):
+                        found[short] = shown(path)
+        return found
+
+
+def shown(path: str) -> str:
+    """One file on one line."""
+    state = os.lstat(path)
+    if stat.S_ISLNK(state.st_mode):
+        return f"link {os.readlink(path)}"
+    if stat.S_ISREG(state.st_mode):
+        return f"{stat.S_IMODE(state.st_mode):o} {hashlib.md5(Path(path).read_bytes()).hexdigest()}"
+    return f"folder {stat.S_IMODE(state.st_mode):o}"
+
+
+def different(before: dict[str, str], after: dict[str, str]) -> list[str]:
+    """What two fingerprints do not share, for an assertion that a person reads."""
+    keys = sorted({*before, *after})
+    return [f"{key}: {before.get(key)} -> {after.get(key)}" for key in keys if before.get(key) != after.get(key)]
+
+
+def pool_file(node: int, size: int = 2048) -> str:
+    return f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size}kB/nr_hugepages"
+
+
+def edge(**sections: t.Any) -> dict[str, t.Any]:
+    """The example profile as data; a section given replaces it, None takes it out."""
+    data = {**example(), **sections}
+    return {key: value for key, value in data.items() if value is not None}
+
+
+@functools.cache
+def example() -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", yaml.safe_load(EDGE.read_text()))
+
+
+def parsed(**sections: t.Any) -> profile.Profile:
+    return profile.parse(edge(**sections))

@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Fake nodes for the tests of the pipeline."""
+
+from __future__ import annotations
+
+import itertools
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+import node
+import pytest
+import trees
+from _core.host import actions
+
+Make = t.Callable[..., node.Node]
+
+
+@pytest.fixture(scope="session")
+def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The kernel files of the machine that all fake nodes are."""
+    root = tmp_path_factory.mktemp("machine")
+    trees.build(root, node.MACHINE)
+    return root
+
+
+@pytest.fixture
+def folder() -> t.Iterator[Path]:
+    """A folder for nodes, in memory where that can be had: hundreds of them come and go in some tests."""
+    memory = "/dev/shm"
+    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+        yield Path(name)
+
+
+@pytest.fixture
+def make(template: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
+    """Makes fresh nodes. Nothing here has to outlive a power cut or to wait for a kernel."""
+    monkeypatch.setattr(os, "fsync", lambda dummy: None)
+    monkeypatch.setattr(actions, "READ_BACK_SECONDS", 0.0)
+    monkeypatch.setattr(actions.time, "sleep", lambda dummy: None)
+    numbers = itertools.count()
+    return lambda **options: node.Node(folder / f"node{next(numbers)}", template, **options)
+
+
+@pytest.fixture
+def fake(make: Make) -> node.Node:
+    """One fresh node."""
+    return make()

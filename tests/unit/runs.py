@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the modules and the timer do with a node, as the tests call it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import typing as t
+from unittest import mock
+
+import node
+from _core import agent, reconcile
+from _core.host import state
+from _core.host.files import Host
+from _core.managers import agent as agent_manager
+from _core.model.agent_units import TIMER, Options
+from _core.model.plan import Change
+from _core.reconcile import Outcome
+
+OPTIONS = Options(10, "/usr/bin/python3")
+# The real program has some forty files; how many does not matter here.
+PROGRAM = {"_core/agent.py": "main = 0\n", "_core/model/errors.py": "errors = ()\n"}
+NEWER = {"_core/agent.py": "main = 1\n", "_core/report.py": "report = ()\n"}
+ALL_MANAGERS = (*reconcile.PROFILE_MANAGERS, agent_manager.NAME)
+
+
+def declare(host: Host, **sections: t.Any) -> Outcome:
+    """Roll the example profile out, sections of it replaced (module profile, state present)."""
+    return reconcile.declare(host, node.parsed(**sections))
+
+
+def install(host: Host, program: dict[str, str] | None = None, options: Options = OPTIONS) -> Outcome:
+    """Install the agent (module agent)."""
+
+    def plan() -> reconcile.Plan:
+        files = PROGRAM if program is None else program
+        return reconcile.plan_agent(host, options, files, tag=sys.implementation.cache_tag)
+
+    return reconcile.apply(host, plan(), plan)
+
+
+def remove(host: Host, managers: t.Sequence[str] = ALL_MANAGERS) -> Outcome:
+    """Bring back what was there (both modules, state absent)."""
+    outcome = reconcile.remove(host, managers)
+    if not outcome.error and not state.records(host)[0]:
+        state.forget(host)
+    return outcome
+
+
+def plan(host: Host) -> tuple[Change, ...]:
+    """The drift report: declared profile and agent (``corral drift``)."""
+    declared = reconcile.read_declared(host)
+    assert declared is not None
+    context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
+    return agent.plan_node(host, context, with_agent=True).changes
+
+
+def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:
+    """One run of corral-reconcile.service."""
+    environment = {"TRIGGER_UNIT": TIMER if by_timer else "corral-reconcile.path"}
+    with mock.patch.dict(os.environ, environment):
+        return agent.tick(host, at_boot=at_boot)
+
+
+def converged(fake: node.Node, *, with_agent: bool = False) -> node.Node:
+    """The node after a rollout."""
+    if with_agent:
+        assert not install(fake.host()).error
+    outcome = declare(fake.host())
+    assert not outcome.error
+    assert not outcome.remaining
+    return fake
