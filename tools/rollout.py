@@ -29,9 +29,9 @@ def run(*command: str, check: bool = True) -> int:
     return code
 
 
-def playbook(name: str, profile: pathlib.Path, inventory: list[str], *options: str) -> None:
+def playbook(name: str, profile: pathlib.Path | None, inventory: list[str], *options: str) -> None:
     command = [str(setup.VENV / "bin" / "ansible-playbook"), f"corral.node.{name}", *inventory, *options]
-    run(*command, "--extra-vars", json.dumps({"corral_profile_file": str(profile)}))
+    run(*command, *(["--extra-vars", json.dumps({"corral_profile_file": str(profile)})] if profile else []))
 
 
 def embedded_node() -> pathlib.Path:
@@ -48,7 +48,8 @@ def embedded_node() -> pathlib.Path:
     return file
 
 
-def rollout(profile: pathlib.Path, inventory: pathlib.Path | None) -> None:
+def rollout(profile: pathlib.Path | None, inventory: pathlib.Path | None) -> None:
+    profile = profile or setup.CHECKOUT / "examples" / "edge.yml"
     nodes = inventory or embedded_node()
     setup.say(f"rolling {profile.name} out")
     playbook("rollout", profile, ["--inventory", str(nodes)], "--diff")
@@ -60,15 +61,17 @@ def rollout(profile: pathlib.Path, inventory: pathlib.Path | None) -> None:
         setup.say(f"to reach the node: make lab-ssh NAME={DEMO}; to remove it: make lab-down NAME={DEMO}")
 
 
-def drift(profile: pathlib.Path, inventory: pathlib.Path | None) -> None:
+def drift(profile: pathlib.Path | None, inventory: pathlib.Path | None) -> None:
+    """Against PROFILE, else against what each node has declared; this machine, if it has not, against a first look."""
     if inventory:
-        return playbook("drift", profile, ["--inventory", str(inventory)], "--check", "--diff")
+        return playbook("drift", profile, ["--inventory", str(inventory)], "--check")
+    if profile is None and not pathlib.Path("/etc/corral/profile.json").exists():
+        profile = setup.CHECKOUT / "examples" / "audit.yml"
+        setup.say(f"this machine has no declared profile: compared with {profile.relative_to(setup.CHECKOUT)}")
     here: dict[str, object] = {"ansible_connection": "local", "ansible_python_interpreter": sys.executable}
     if os.geteuid() != 0:
         here["ansible_become"] = False  # what only root can see is reported as unknown
-    return playbook(
-        "drift", profile, ["--inventory", "localhost,"], "--check", "--diff", "--extra-vars", json.dumps(here)
-    )
+    return playbook("drift", profile, ["--inventory", "localhost,"], "--check", "--extra-vars", json.dumps(here))
 
 
 def existing(text: str) -> pathlib.Path | None:
@@ -87,10 +90,9 @@ def main() -> None:
     parser.add_argument(
         "--inventory", type=existing, help="your own nodes; without it the embedded node, or this machine"
     )
-    parser.add_argument("--profile", type=existing, help="the profile (default: examples/edge.yml)")
+    parser.add_argument("--profile", type=existing, help="the profile (rollout: default examples/edge.yml)")
     arguments = parser.parse_args()
-    profile = arguments.profile or setup.CHECKOUT / "examples" / "edge.yml"
-    {"rollout": rollout, "drift": drift}[arguments.action](profile, arguments.inventory)
+    {"rollout": rollout, "drift": drift}[arguments.action](arguments.profile, arguments.inventory)
 
 
 if __name__ == "__main__":

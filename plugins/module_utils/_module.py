@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import tempfile
 import typing as t
@@ -24,6 +25,8 @@ from ._core.model.errors import CorralError, refusal
 from ._core.model.plan import change_to_dict
 from ._core.model.profile import Profile
 from ._core.reconcile import Outcome, Plan
+
+DEFAULT_INTERVAL = 10
 
 
 def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]]) -> t.NoReturn:
@@ -139,7 +142,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module agent."""
     if module.params["state"] == "absent":
         return removal(module, host, (agent_manager.NAME,))
-    options = Options(module.params["interval"], module.params["python"] or sys.executable)
+    options = agent_options(module, host)
     source = program()
     tag = sys.implementation.cache_tag if options.python == sys.executable else None
 
@@ -149,6 +152,20 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if module.check_mode:
         return result_of(module, only_planned(plan()))
     return result_of(module, locked(module, host, lambda: reconcile.apply(host, plan(), plan)))
+
+
+def agent_options(module: AnsibleModule, host: Host) -> Options:
+    """How to install the agent: as asked, else as it is installed, else as is usual."""
+    now = agent_manager.installed(host)
+    if now is None or not host.exists(now.python):
+        now = Options(DEFAULT_INTERVAL, sys.executable)
+    interval, python = module.params["interval"], module.params["python"]
+    options = Options(now.interval if interval is None else interval, python or now.python)
+    if not 1 <= options.interval <= 86400:
+        raise refusal("seconds from 1 to 86400", path="interval", value=options.interval)
+    if not host.exists(options.python) or not re.fullmatch(r"/[A-Za-z0-9/._+-]+", options.python):
+        raise refusal("an absolute path of a Python on this node, without blanks", path="python", value=options.python)
+    return options
 
 
 def program() -> dict[str, str]:

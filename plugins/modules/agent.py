@@ -34,12 +34,11 @@ attributes:
 options:
   interval:
     description:
-      - Seconds between two looks at the node. The kubelet's reconcile period is 10 s, too.
+      - Seconds between two looks at the node. Without it as the agent is installed, else 10, as the kubelet has it.
     type: int
-    default: 10
   python:
     description:
-      - The Python that runs the agent. By default the one that runs this module.
+      - The Python that runs the agent. Without it as the agent is installed, else the one that runs this module.
     type: path
   state:
     description:
@@ -124,7 +123,7 @@ from ansible_collections.corral.node.plugins.module_utils import _module
 def main() -> None:
     """Module entry point."""
     spec = {
-        "interval": {"type": "int", "default": 10},
+        "interval": {"type": "int"},
         "python": {"type": "path"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "lock_timeout": {"type": "int", "default": 120},

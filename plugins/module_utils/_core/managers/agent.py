@@ -146,7 +146,15 @@ def decide(
     held = {f"file:{path}" for path in wanted} | {f"link:{path}" for path in (*wanted_links(), agent_units.COMMAND)}
     held |= {f"file:{path}" for path in seen.stale}
     held |= {f"unit:{unit}" for unit in agent_units.STARTED} | {f"compile:{FOLDER}"}
-    return Part(tuple(filter(None, changes)), frozenset(held))
+    return Part(whole(tuple(filter(None, changes)), seen), frozenset(held))
+
+
+def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
+    """Where nothing of the agent is there, its installation is one item rather than one for each file and unit."""
+    if not changes or any(text is not None for text in seen.texts.values()):
+        return changes
+    steps = tuple(step for change in changes for step in change.steps)
+    return (changes[0]._replace(reason="not installed", steps=steps),)
 
 
 def program_change(options: Options, wanted: t.Mapping[str, tuple[str, int]], seen: Observation) -> t.Optional[Change]:

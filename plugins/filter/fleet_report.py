@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import typing as t
+
+DOCUMENTATION = r"""
+name: fleet_report
+short_description: Put the drift reports of many nodes into one
+version_added: 0.1.0
+author:
+  - Corral contributors (@corral-project)
+description:
+  - Takes what M(corral.node.profile) and M(corral.node.agent) returned in check mode on each host, and gives a verdict for
+    each and a recap for all. The playbook P(corral.node.drift#playbook) shows and writes it.
+positional: _agents
+options:
+  _input:
+    description: Host to the registered result of M(corral.node.profile).
+    type: dict
+    required: true
+  _agents:
+    description: Host to the registered result of M(corral.node.agent).
+    type: dict
+    required: true
+"""
+
+EXAMPLES = r"""
+- name: Put the reports together
+  ansible.builtin.set_fact:
+    fleet: "{{ {inventory_hostname: profile_result} | corral.node.fleet_report({inventory_hostname: agent_result}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused) or V(unreachable)), its drift
+      C(items), C(problems), C(message), and the profile's C(name), C(mode) and C(pools).
+    - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads.
+  type: dict
+"""
+
+VERDICTS = ("in_sync", "drift", "unknown", "refused", "unreachable")
+ITEM_KEYS = ("manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption")
+
+
+def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """One host's verdict and items. What could not be looked at is never in sync."""
+    found: list[dict[str, t.Any]] = [
+        {key: item.get(key) for key in ITEM_KEYS} for result in (profile, agent) for item in result.get("drift") or ()
+    ]
+    failed = next((result for result in (profile, agent) if result.get("failed")), None)
+    if profile.get("unreachable") or agent.get("unreachable"):
+        verdict = "unreachable"
+    elif failed is not None:
+        verdict = "refused"
+    elif any(item["verdict"] != "unknown" for item in found):
+        verdict = "drift"
+    else:
+        verdict = "unknown" if found else "in_sync"
+    said = failed if failed is not None else profile if verdict == "unreachable" else {}
+    return {
+        "verdict": verdict,
+        "items": found,
+        "problems": list(said.get("problems") or ()),
+        "message": said.get("msg"),
+        "name": profile.get("name"),
+        "mode": profile.get("mode"),
+        "pools": profile.get("pools"),
+    }
+
+
+def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
+    """A host's block of the recap."""
+    lines = [
+        f"{name}: {host['verdict'].replace('_', ' ')}" + (f" ({host['name']}, {host['mode']})" if host["name"] else "")
+    ]
+    lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
+    for item in host["items"]:
+        what = f"{item['manager']} {item['subject']} {item['property']}"
+        if item["verdict"] == "unknown":
+            lines.append(f"  ? {what}: unknown: {item['reason']}")
+        else:
+            mark = "!" if item["verdict"] == "unchangeable" else "~"
+            values = f"{shortened(item['actual'])} -> {shortened(item['wanted'])}"
+            lines.append(f"  {mark} {what}: {values} ({item['reason']}) [{item['place']}]")
+    return lines
+
+
+def shortened(value: t.Any, limit: int = 100) -> str:
+    """A value that fits on a line."""
+    text = "absent" if value is None else str(value)
+    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+
+
+def fleet_report(
+    profiles: t.Mapping[str, t.Mapping[str, t.Any]], agents: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, t.Any]:
+    """The fleet's report: hosts, summary and lines."""
+    hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles)}
+    summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
+    lines = [line for name, host in hosts.items() for line in host_lines(name, host)]
+    counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
+    return {"hosts": hosts, "summary": summary, "lines": [*lines, f"{len(hosts)} hosts: {counted}"]}
+
+
+class FilterModule:
+    """The collection's filters."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filter name to function."""
+        return {"fleet_report": fleet_report}
