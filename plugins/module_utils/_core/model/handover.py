@@ -35,8 +35,11 @@ def order(
     """The writes (unit, CPUs) that bring every home and frame to what is wanted.
 
     ``frames`` maps a frame to its CPUs (now, wanted). ``refuge`` is where an unguarded home may wait when homes swap
-    their CPUs in a circle: the reserved pool, on which shared workloads do no harm. Raises Stuck when there is no way.
+    their CPUs in a circle: the reserved pool, on which shared workloads do no harm; where a guarded home is still on
+    it, any CPUs that no guarded home has or gets. Raises Stuck when there is no such way.
     """
+    guarded_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if home.guarded))
+    open_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if not home.guarded)) - guarded_cpus
     now = {home.unit: home.now for home in homes}
     guarded = {home.unit for home in homes if home.guarded}
     moves: list[tuple[str, frozenset[int]]] = []
@@ -71,16 +74,17 @@ def order(
             continue
         parked = next(
             (
-                home
+                (home, cpus)
+                for cpus in (refuge, open_cpus)
                 for home in pending
-                if home.unit not in guarded and home.unit not in waiting and refuge and free_for(home, refuge)
+                if home.unit not in guarded and home.unit not in waiting and cpus and free_for(home, cpus)
             ),
             None,
         )
         if parked is None:
             raise Stuck(", ".join(home.unit for home in pending))
-        waiting.add(parked.unit)
-        put(parked, refuge)
+        waiting.add(parked[0].unit)
+        put(*parked)
     for frame, (dummy, wanted) in frames.items():
         if spans[frame] != wanted:
             moves.append((frame, wanted))
