@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..model.plan import Step
+from ..model.plan import RELEASE, Step
 from ..model.undo import Before
 from ..model.unitproperty import control_file
 from . import cgroup, mounts, systemd
@@ -146,7 +146,7 @@ def set_property(host: Host, step: Step) -> None:
     """Set a property live, then read the kernel until it shows it."""
     assignment = step.value or ""
     name, dummy, value = assignment.partition("=")
-    if not value and not cgroup.exists(host, step.target):
+    if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
         return  # It would make a control group for a slice that does not run, and nothing would remove that.
     answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
     if answer.code:

@@ -95,7 +95,11 @@ def restore_property(before: Before, online: str) -> list[Step]:
     control = control_file(unit, name, runtime=True)
     if before.runtime is not None:
         values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
-        return [Step("property", unit, f"{name}={values[-1] if values else ''}", RELEASE)]
+        # The file as well: a slice that has stopped since then has no live value to set.
+        return [
+            Step("property", unit, f"{name}={values[-1] if values else ''}", RELEASE),
+            Step("file", control, before.runtime, RELEASE, 10, reload=True),
+        ]
     if name == "AllowedCPUs":
         # A slice that was not there stops, or keeps its CPUs with the processes that somebody has put there.
         assignments = [before.value or online, ""] if before.active else [""]
