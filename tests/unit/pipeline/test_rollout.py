@@ -1,0 +1,331 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The example profile on a fake node: what it makes of it, that a second run has nothing to do, and the way back."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+from _core import reconcile
+from _core.host import state
+from _core.model import profile
+from _core.model.errors import CorralError
+
+Make = t.Callable[..., node.Node]
+SYSTEM = "/etc/systemd/system"
+MOUNT = "/dev/hugepages-2Mi"
+OTHER_CORE = {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 1, "numa": 0}, "whole_cores": True}
+NO_ISOLATED = {"reserved": {"cores_per_numa": 1}, "whole_cores": True}
+# Reserved and isolated change places; then all three pools do, and a slice goes from one to another.
+SWAPPED = {"reserved": {"cpus": "3,7"}, "isolated": {"cpus": "0,4,2,6"}}
+CIRCLE = {
+    "reserved": {"cpus": "3,7", "slices": ["system.slice", "init.scope"]},
+    "isolated": {"cpus": "1,5"},
+    "shared": {"slices": ["machine.slice", "user.slice"]},
+}
+
+
+def settings(fake: node.Node, path: str) -> list[str]:
+    return [line for line in fake.get(path).splitlines() if line and not line.startswith("#")]
+
+
+def test_the_example_profile_becomes_the_node(fake: node.Node) -> None:
+    fake.guard = True
+    outcome = runs.declare(fake.host())
+    assert (outcome.error, outcome.remaining, fake.overlaps) == ("", (), [])
+    for unit in ("system.slice", "user.slice", "init.scope"):
+        assert fake.cpus(unit) == node.RESERVED
+        section = unit.rpartition(".")[2].capitalize()
+        assert settings(fake, f"{SYSTEM}/{unit}.d/10-corral-cpu.conf") == [f"[{section}]", "AllowedCPUs=", "AllowedCPUs=0,2,4,6"]  # fmt: skip
+    assert fake.cpus("corral.slice") == node.SHARED | node.ISOLATED_CPUS
+    assert fake.cpus("corral-shared.slice") == node.SHARED
+    assert fake.cpus("corral-isolated.slice") == node.ISOLATED_CPUS
+    assert fake.get("/sys/fs/cgroup/corral.slice/pids.max") == "4096\n"
+    assert not fake.has("/sys/fs/cgroup/machine.slice"), "a slice that does not run stays so"
+    fake.systemctl("start", "machine.slice")
+    assert fake.cpus("machine.slice") == node.SHARED
+    assert (fake.pool(0), fake.pool(1)) == (32, 32)
+    assert fake.systemd.mounts == [
+        (MOUNT, "hugetlbfs", {"rw": "", "mode": "770", "pagesize": "2M", "size": "67108864"})
+    ]
+    assert settings(fake, "/etc/sysctl.d/90-corral.conf") == ["kernel.pid_max = 65536", "kernel.threads-max = 16384"]
+    assert fake.get("/proc/sys/kernel/pid_max") == "65536\n"
+    assert json.loads(fake.get("/etc/corral/profile.json")) == profile.to_data(node.parsed())
+    assert settings(fake, f"{SYSTEM}/slices.target.d/10-corral-cpu.conf")[1].startswith("Wants=corral.slice ")
+
+
+def test_a_second_run_writes_nothing_and_asks_nobody(fake: node.Node) -> None:
+    runs.converged(fake)
+    before, host = fake.fingerprint(), fake.host()
+    outcome = runs.declare(host)
+    assert (outcome.applied, outcome.remaining, host.writes, host.commands) == ((), (), [], [])
+    assert fake.fingerprint() == before
+
+
+def test_check_mode_writes_nothing_and_foretells_the_run(fake: node.Node) -> None:
+    before, host = fake.fingerprint(), fake.host()
+    context = reconcile.compile_profile(host, node.parsed(), fresh=True)
+    plan = reconcile.plan_profile(host, context, declare=True)
+    assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
+    applied = runs.declare(fake.host()).applied
+    assert plan.changes == applied
+
+
+def test_a_converged_tick_writes_its_status_alone_and_starts_no_process(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    runs.tick(fake.host())
+    before, host = fake.fingerprint("run/corral"), fake.host()
+    assert runs.tick(host) == 0
+    assert (host.writes, host.commands) == (["/run/corral/status.json"], [])
+    assert fake.fingerprint("run/corral") == before
+    status = json.loads(fake.get("/run/corral/status.json"))
+    assert status["in_sync"] is True
+    assert status["pools"]["isolated"] == "3,7"
+
+
+def test_the_values_come_back_after_a_reload_and_a_reboot(make: Make) -> None:
+    for reload_applies in (True, False):
+        fake = runs.converged(make(reload_applies=reload_applies))
+        fake.guard = True
+        fake.systemctl("daemon-reload")
+        assert runs.plan(fake.host()) == ()
+        assert fake.overlaps == []
+
+
+def test_removal_restores_a_fresh_node(fake: node.Node) -> None:
+    before = fake.fingerprint()
+    runs.converged(fake, with_agent=True)
+    runs.tick(fake.host())
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def lived_in(fake: node.Node) -> None:
+    """A node whose owner has set things before."""
+    fake.put("/etc/sysctl.d/90-corral.conf", "# mine\nkernel.pid_max = 100000\n")
+    fake.put(f"{SYSTEM}/system.slice.d/10-corral-cpu.conf", "[Slice]\nAllowedCPUs=0-5\n")
+    fake.put(f"{SYSTEM}/user.slice.d/20-mine.conf", "[Slice]\nCPUWeight=50\n")
+    fake.put("/proc/sys/kernel/pid_max", "100000\n")
+    fake.kernel_write(node.pool_file(1), "7")
+    fake.systemctl("daemon-reload")
+    fake.systemctl("set-property", "--runtime", "user.slice", "AllowedCPUs=0-3")
+    fake.systemctl("start", "machine.slice")
+
+
+def test_removal_restores_a_node_that_was_set_up_by_hand(fake: node.Node) -> None:
+    lived_in(fake)
+    before = fake.fingerprint()
+    runs.converged(fake, with_agent=True)
+    assert fake.cpus("user.slice") == node.RESERVED
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers) == ("", ())
+    # While user.slice keeps its cpuset, systemd has no way to unset another's: all CPUs mean the same.
+    unset = [f"sys/fs/cgroup/{unit}/cpuset.cpus:" for unit in ("init.scope", "machine.slice", "corral.slice")]
+    assert [line for line in node.different(before, fake.fingerprint()) if not line.startswith(tuple(unset))] == []
+    assert {fake.cpus(unit) for unit in ("init.scope", "machine.slice")} == {frozenset(range(8))}
+
+
+def test_removal_leaves_a_slice_that_holds_processes_and_says_so(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.systemd.cgroups["corral.slice/corral-shared.slice"].procs = 2
+    fake.systemd.sync()
+    outcome = runs.remove(fake.host())
+    assert any("corral-shared.slice: still holds processes" in left for left in outcome.leftovers)
+    assert fake.systemd.units["corral-shared.slice"].running
+    fake.systemd.cgroups["corral.slice/corral-shared.slice"].procs = 0
+    fake.systemd.sync()
+    assert runs.remove(fake.host()).leftovers == ()
+    assert not fake.systemd.units["corral-shared.slice"].running
+
+
+# A change of the profile
+
+
+@pytest.mark.parametrize("cpu", [OTHER_CORE, NO_ISOLATED, SWAPPED, CIRCLE])
+@pytest.mark.parametrize("reload_applies", [True, False])
+def test_no_instant_of_a_change_overlaps(cpu: dict[str, t.Any], reload_applies: bool, make: Make) -> None:
+    fake = make(reload_applies=reload_applies)
+    before = fake.fingerprint()
+    fake.systemctl("start", "machine.slice")
+    runs.converged(fake)
+    fake.guard = "isolated" in cpu
+    for sections in ({"cpu": cpu}, {}):
+        outcome = runs.declare(fake.host(), **sections)
+        assert (outcome.error, outcome.remaining) == ("", ())
+        computed = reconcile.compile_profile(fake.host(), node.parsed(**sections)).pools
+        assert fake.cpus("corral-shared.slice") == computed.shared
+        assert fake.cpus("machine.slice") == computed.shared
+        assert fake.cpus("system.slice") == computed.reserved
+        if computed.isolated:
+            assert fake.cpus("corral-isolated.slice") == computed.isolated
+        else:
+            assert not fake.systemd.units["corral-isolated.slice"].running
+    assert fake.overlaps == []
+    host = fake.host()
+    assert runs.declare(host).applied == ()
+    fake.systemctl("stop", "machine.slice")
+    runs.remove(fake.host())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_what_is_no_longer_declared_goes_back_to_what_was_before(fake: node.Node) -> None:
+    fake.kernel_write(node.pool_file(1), "7")
+    runs.converged(fake)
+    outcome = runs.declare(fake.host(), memory=None, pids={"threads_max": 16000})
+    assert (outcome.error, outcome.remaining) == ("", ())
+    assert (fake.pool(0), fake.pool(1), fake.systemd.mounts) == (0, 7, [])
+    assert not fake.has(MOUNT)
+    assert not fake.has(f"{SYSTEM}/dev-hugepages\\x2d2Mi.mount")
+    assert fake.get("/proc/sys/kernel/pid_max") == "4194304\n"
+    assert fake.get("/proc/sys/kernel/threads-max") == "16000\n"
+    assert settings(fake, "/etc/sysctl.d/90-corral.conf") == ["kernel.threads-max = 16000"]
+    assert not fake.has(f"{SYSTEM}/machine.slice.d/10-corral-pids.conf")
+
+
+def test_folders_go_with_the_last_file_whatever_profile_made_them(fake: node.Node) -> None:
+    before = fake.fingerprint()
+    runs.converged(fake)
+    for sections in (
+        {"cpu": None, "pids": {"slices": {"system.slice": 3000}}},
+        {"cpu": None, "memory": None, "pids": {"slices": {"system.slice": 2000}, "default_tasks_max": 500}},
+        {},
+        {"cpu": None, "memory": None, "pids": None},
+    ):
+        assert not runs.declare(fake.host(), **sections).error
+    runs.remove(fake.host())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_a_new_size_is_a_new_mount(fake: node.Node) -> None:
+    runs.converged(fake)
+    memory = {"mounts": [{"path": MOUNT, "pagesize": "2Mi", "size": "10Mi", "min_size": "4Mi", "group": "hugetlb"}],
+              "hugepages": [{"size": "2Mi", "count": 8, "node": 0}]}  # fmt: skip
+    outcome = runs.declare(fake.host(), memory=memory)
+    assert (outcome.error, outcome.remaining) == ("", ())
+    shown = {"rw": "", "gid": "996", "pagesize": "2M", "size": "10485760", "min_size": "4194304", "mode": "755"}
+    assert fake.systemd.mounts[0][2] == {key: value for key, value in shown.items() if value != "755"}
+
+
+# Hugepages: the kernel gives what it has
+
+
+def test_a_partly_filled_pool_is_drift_and_is_asked_for_again_after_ten_minutes(fake: node.Node) -> None:
+    fake.room[1, 2048] = 20
+    outcome = runs.declare(fake.host())
+    assert outcome.error == ""
+    assert fake.compactions == 1
+    (item,) = outcome.remaining
+    assert (item.subject, item.actual, item.wanted, item.verdict) == (
+        "hugepages-2Mi node 1",
+        "20",
+        "32",
+        "unchangeable",
+    )
+    assert "the kernel gave 20 of 32" in item.reason
+    fake.time += 300
+    host = fake.host()
+    assert runs.tick(host) == 2
+    assert host.writes.count(node.pool_file(1)) == 0
+    fake.time += 301
+    runs.tick(fake.host())
+    assert fake.compactions == 2
+    fake.room[1, 2048] = 500
+    fake.time += 601
+    assert runs.tick(fake.host()) == 2
+    assert runs.tick(fake.host()) == 0
+    assert fake.pool(1) == 32
+
+
+def test_a_smaller_profile_is_asked_for_at_once(fake: node.Node) -> None:
+    fake.room[1, 2048] = 20
+    runs.declare(fake.host())
+    memory = {"hugepages": [{"size": "2Mi", "count": 20, "node": 1}]}
+    assert runs.declare(fake.host(), memory=memory).remaining == ()
+
+
+# Going back, and what a careless hand or a crash does to Corral's own files
+
+
+def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
+    runs.converged(fake)
+    assert not runs.declare(fake.host(), cpu=OTHER_CORE, name="second").error
+    assert fake.cpus("corral-isolated.slice") == {1, 5}
+    past = state.checked(fake.host(), state.HISTORY)
+    assert [row["name"] for row in past] == ["edge"]
+    assert not reconcile.declare(fake.host(), profile.parse(past[0])).error
+    assert fake.cpus("corral-isolated.slice") == node.ISOLATED_CPUS
+
+
+@pytest.mark.parametrize("garbage", ["", "{", "[]", '{"name": 5}', "\x00\xff", "null", '{"name": "x", "cpus": {}}'])
+def test_garbage_in_the_declared_profile_leaves_the_last_good_one_in_force(fake: node.Node, garbage: str) -> None:
+    runs.converged(fake)
+    fake.put("/etc/corral/profile.json", garbage)
+    fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
+    assert runs.tick(fake.host()) == 2
+    assert fake.get("/proc/sys/kernel/pid_max") == "65536\n"
+    status = json.loads(fake.get("/run/corral/status.json"))
+    assert [(item["subject"], item["property"]) for item in status["items"]] == [
+        ("/etc/corral/profile.json", "content")
+    ]
+    assert "the profile applied last stays in force" in status["items"][0]["reason"]
+    assert fake.get("/etc/corral/profile.json") == garbage, "what a person wrote is not written over"
+
+
+def test_garbage_and_no_good_profile_is_an_error_said_once(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    fake.put("/etc/corral/profile.json", "{")
+    assert runs.tick(fake.host()) == 1
+    assert "not reconciled" in capsys.readouterr().err
+    assert runs.tick(fake.host()) == 1
+    assert capsys.readouterr().err == ""
+
+
+def test_a_node_without_a_profile_is_in_sync(fake: node.Node) -> None:
+    assert runs.tick(fake.host()) == 0
+
+
+@pytest.mark.parametrize("damage", ["", "{", '{"version": 1, "checksum": "0", "data": []}', '{"version": 2}'])
+def test_damaged_before_values_fall_back_to_the_version_before(fake: node.Node, damage: str) -> None:
+    before = fake.fingerprint()
+    runs.converged(fake, with_agent=True)
+    # A second version of the same content: nothing is lost with the first.
+    state.save_records(fake.host(), state.records(fake.host())[0])
+    fake.put(state.BEFORE, damage)
+    plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    assert any("the version before it is used" in note for note in plan.notes)
+    runs.remove(fake.host())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_before_values_lost_twice_are_said(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.put(state.BEFORE, "{")
+    fake.put(f"{state.BEFORE}.previous", "{")
+    plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    assert any("removal cannot restore" in note for note in plan.notes)
+
+
+def test_boot_brings_the_last_applied_profile_back_in_audit_mode_too(make: Make) -> None:
+    fake = make()
+    assert not runs.declare(fake.host(), mode="audit").error
+    for number in (0, 1):
+        fake.kernel_write(node.pool_file(number), "0")
+    fake.systemd.unmount(MOUNT)
+    (fake.root / "run/corral/attempts.json").unlink()
+    assert runs.tick(fake.host()) == 2
+    assert fake.pool(0) == 0, "audit only reports"
+    assert runs.tick(fake.host(), at_boot=True) == 2
+    assert (fake.pool(0), fake.pool(1)) == (32, 32)
+
+
+def test_a_refused_profile_changes_nothing_and_the_old_one_stays(fake: node.Node) -> None:
+    runs.converged(fake)
+    before, host = fake.fingerprint(), fake.host()
+    with pytest.raises(CorralError):
+        runs.declare(host, pids={"pid_max": 100})
+    assert (host.writes, fake.fingerprint()) == ([], before)
