@@ -16,12 +16,12 @@ from .host.files import Host
 from .host.state import Record
 from .managers import agent as agent_manager
 from .managers import cpu, memory, pids
-from .model import fit, pools, profile, undo, validate
+from .model import fit, pools, profile, undo, unitproperty, validate
 from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
 from .model.handover import Stuck
-from .model.plan import DECLARE, START, Change, Part, Step, steps_in_order
+from .model.plan import DECLARE, RELEASE, START, Change, Part, Step, steps_in_order
 from .model.profile import Profile
 
 MANAGERS = (cpu, memory, pids)
@@ -255,12 +255,18 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
     known = set(held)
     found = []
     for change in (change for part in plan.parts for change in part.changes):
-        for step in change.steps:
-            if step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
+        for step in (looked for written in change.steps for looked in (written, *taken_with(written))):
+            if step.kind == "folder" or step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
                 continue
             known.add(step.key)
             found.append(Record(change.manager, change.subject, actions.look(host, step)))
     return found
+
+
+def taken_with(step: Step) -> tuple[Step, ...]:
+    """A drop-in takes the unit's live property as well: what somebody sets there later was not there before."""
+    found = unitproperty.property_of(step.target) if step.kind == "file" else None
+    return (Step("property", found[0], f"{found[1]}=", RELEASE),) if found else ()
 
 
 def is_tampering(step: Step, held: t.Container[str]) -> bool:

@@ -101,8 +101,9 @@ def restore_property(before: Before, online: str) -> list[Step]:
             Step("file", control, before.runtime, RELEASE, 10, reload=True),
         ]
     if name == "AllowedCPUs":
-        # A slice that was not there stops, or keeps its CPUs with the processes that somebody has put there.
-        assignments = [before.value or online, ""] if before.active else [""]
+        # A pool's slice stops, or keeps its CPUs with the processes that somebody has put there.
+        ours = unit.startswith(("corral.", "corral-")) and not before.active
+        assignments = [""] if ours else [before.value or online, ""]
     else:
         assignments = [(before.value or "max").replace("max", "infinity")]
     steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]

@@ -28,6 +28,16 @@ def dropin(unit: str, owner: str) -> str:
     return f"{ETC}/{unit}.d/10-corral-{owner}.conf"
 
 
+def property_of(path: str) -> t.Optional[tuple[str, str]]:
+    """The (unit, property) that a drop-in of Corral's sets; None for any other file."""
+    folder, dummy, file = path.rpartition("/")
+    name = {"10-corral-cpu.conf": "AllowedCPUs", "10-corral-pids.conf": "TasksMax"}.get(file)
+    unit = folder[len(ETC) + 1 : -len(".d")]
+    if name is None or not folder.startswith(f"{ETC}/") or not unit.endswith((".slice", ".scope")):
+        return None
+    return unit, name
+
+
 def control_file(unit: str, name: str, *, runtime: bool) -> str:
     """The file that ``systemctl set-property`` writes for a property."""
     return f"{RUNTIME_CONTROL if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
@@ -47,9 +57,16 @@ def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Option
 def removal(
     unit: str, name: str, settings: t.Iterable[Setting], phase: int = FILES, order: int = 0
 ) -> tuple[Step, ...]:
-    """The step that removes what a persistent set-property left, if it left anything."""
+    """The steps that remove what a persistent set-property left, if it left anything."""
     found = set_by_hand(unit, name, settings)
-    return (Step("file", found.file, None, phase, order, reload=True),) if found else ()
+    if found is None:
+        return ()
+    folder = found.file.rpartition("/")[0]
+    return (
+        Step("file", found.file, None, phase, order, reload=True),
+        Step("folder", folder, None, phase, order + 1),
+        Step("folder", PERSISTENT_CONTROL, None, phase, order + 2),
+    )
 
 
 def later_change(
