@@ -144,6 +144,18 @@ def test_removal_leaves_a_slice_that_holds_processes_and_says_so(fake: node.Node
     assert not fake.systemd.units["corral-shared.slice"].running
 
 
+def test_removal_frees_a_slice_that_started_since(fake: node.Node) -> None:
+    fake.put(f"{SYSTEM}/mine.slice.d/20-mine.conf", "[Slice]\nAllowedCPUs=0-6\n")
+    fake.systemctl("start", "mine.slice")  # It keeps the controller on.
+    runs.converged(fake)
+    fake.systemctl("start", "machine.slice")
+    assert fake.cpus("machine.slice") == node.SHARED
+    assert fake.get("/sys/fs/cgroup/machine.slice/pids.max") == "4096\n"
+    assert runs.remove(fake.host()).leftovers == ()
+    assert fake.cpus("machine.slice") == frozenset(range(8))
+    assert fake.get("/sys/fs/cgroup/machine.slice/pids.max") == "max\n"
+
+
 # A change of the profile
 
 
