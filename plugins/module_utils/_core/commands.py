@@ -92,7 +92,7 @@ def the_profile(host: Host, path: t.Optional[str]) -> Profile:
         raise refusal(f"cannot be read: {error}", path=path) from None
     try:
         return profile.parse(json.loads(text))
-    except ValueError:
+    except (ValueError, RecursionError):
         pass
     try:
         import yaml

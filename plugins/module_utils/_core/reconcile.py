@@ -170,7 +170,7 @@ def read_declared(host: Host) -> t.Optional[Profile]:
         return None
     try:
         data = json.loads(text)
-    except ValueError as error:
+    except (ValueError, RecursionError) as error:
         raise CorralError(Problem(state.DECLARED, None, f"no JSON ({error}): apply the profile again")) from None
     return profile.parse(data)
 

@@ -45,7 +45,7 @@ def read_json(host: Host, path: str) -> t.Any:
     """The JSON value in a file; None when it is absent or no JSON."""
     try:
         return json.loads(host.read(path) or "null")
-    except ValueError:
+    except (ValueError, RecursionError):
         return None
 
 

@@ -41,6 +41,8 @@ def node_near(name: str, topology: Topology) -> int:
 
 def no_such_node(node: int, topology: Topology) -> str:
     """Why no CPUs can be taken from a node, and which nodes have some."""
+    if not _nodes_with_cpus(topology):
+        return "no NUMA node shows its CPUs: leave the node out"
     if node not in topology.numa:
         return numa_nodes(_nodes_with_cpus(topology), "with CPUs")
     nearest = _nearest_with_cpus(node, topology)

@@ -58,6 +58,8 @@ def compute(profile: Profile, topology: Topology) -> Pools:
     if cpu is None:
         found.notes.append("the profile has no cpu section: all CPUs are shared, and Corral leaves them alone")
         return _pools(topology, cpuset.EMPTY, cpuset.EMPTY, found.notes, strict=True)
+    if not topology.online:
+        raise CorralError(Problem("cpu", None, "no CPU can be seen here: name a root that has sys/devices/system/cpu"))
     reserved = _reserved(cpu, topology, found)
     isolated = _isolated(cpu, topology, reserved, found)
     if not found.problems and reserved | isolated == topology.online:
