@@ -1,0 +1,227 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Bad input and trouble: a clear error, exit code 1, nothing changed."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import typing as t
+from pathlib import Path
+
+import node
+import pytest
+import runs
+from _core import agent, commands
+from _core.host import state
+from _core.host.files import Host
+from _core.model.errors import CorralError
+
+CPU: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}}
+
+
+def mount(path: str) -> dict[str, t.Any]:
+    return {"mounts": [{"path": path, "pagesize": "2Mi"}]}
+
+
+def pages(count: int, size: str = "2Mi", at: int = 0) -> dict[str, t.Any]:
+    return {"hugepages": [{"size": size, "count": count, "node": at}]}
+
+
+REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
+    "pid_max below what runs": ({"pids": {"pid_max": 150}}, "pids.pid_max"),
+    "threads_max below what runs": ({"pids": {"threads_max": 180}}, "pids.threads_max"),
+    "reserve over the budget": ({"pids": {"pid_max": 10000, "reserved": 9000, "slices": {"machine.slice": 2000}}}, "pids.slices: 2000"),
+    "reserve takes all CPUs": ({"cpu": {"reserved": {"cpus": "0-7"}}}, "cpu.reserved"),
+    "CPUs that do not exist": ({"cpu": {"reserved": {"cpus": "9-15"}}}, "cpu.reserved.cpus: 9-15"),
+    "more hugepages than memory": ({"memory": pages(4096)}, "memory.hugepages[0].count: 4096"),
+    "a page size the node lacks": ({"memory": pages(1, "16Mi")}, "memory.hugepages[0].size: 16Mi"),
+    "a NUMA node that is not there": ({"memory": pages(1, at=7)}, "memory.hugepages[0].node: 7"),
+    "a tmpfs at the mount's path": ({"memory": mount("/dev/taken")}, "tmpfs is mounted there"),
+    "a file at the mount's path": ({"memory": mount("/dev/file")}, "a file is there"),
+    "files below the mount's path": ({"memory": mount("/dev/full")}, "its directory holds files"),
+    "systemd's own mount": ({"memory": mount("/dev/hugepages")}, "/usr/lib/systemd/system/dev-hugepages.mount"),
+    "an unknown group": ({"memory": {"mounts": [{"path": "/dev/x", "pagesize": "2Mi", "group": "nobodys"}]}}, "nobodys"),
+    "dots in a path": ({"memory": mount("/dev/../etc/x")}, "memory.mounts[0].path"),
+    "a newline in a path": ({"memory": mount("/dev/x\nOptions=exec")}, "memory.mounts[0].path"),
+    "a newline in a slice": ({"pids": {"slices": {"a\n[Service].slice": 5}}}, "pids.slices"),
+    "a slash in a slice": ({"cpu": {**CPU, "shared": {"slices": ["../../tmp/x.slice"]}}}, "cpu.shared.slices"),
+    "an option as a slice": ({"cpu": {**CPU, "shared": {"slices": ["--force.slice"]}}}, "cpu.shared.slices"),
+    "a newline in the name": ({"name": "a\nb"}, "name"),
+    "a newer version": ({"version": 99}, "newer version"),
+    "a later manager's key": ({"kubelet": {}}, "not in this version"),
+    "an unknown key": ({"cpus": {}}, "did you mean cpu"),
+}  # fmt: skip
+
+
+@pytest.fixture
+def odd(fake: node.Node) -> node.Node:
+    fake.systemd.mount("/dev/taken", "tmpfs")
+    fake.put("/dev/file", "")
+    fake.put("/dev/full/file", "")
+    fake.put("/usr/lib/systemd/system/dev-hugepages.mount", "[Mount]\nWhat=hugetlbfs\nWhere=/dev/hugepages\n")
+    return fake
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_refusal_names_the_place_and_nothing_is_changed(name: str, odd: node.Node) -> None:
+    sections, said = REFUSED[name]
+    before, host = odd.fingerprint(), odd.host()
+    with pytest.raises(CorralError) as refused:
+        runs.declare(host, **sections)
+    assert said in str(refused.value)
+    assert "\n" not in str(refused.value) or len(refused.value.problems) > 1
+    assert (host.writes, host.commands, odd.fingerprint()) == ([], [], before)
+
+
+def test_all_problems_are_told_at_once(odd: node.Node) -> None:
+    with pytest.raises(CorralError) as refused:
+        runs.declare(odd.host(), memory=pages(4096, at=7), cpu={"reserved": {"cpus": "9"}})
+    assert len(refused.value.problems) == 2
+
+
+def test_without_systemd_nothing_is_written(fake: node.Node) -> None:
+    shutil.rmtree(fake.root / "run/systemd")
+    before, host = fake.fingerprint(), fake.host()
+    with pytest.raises(CorralError, match="systemd is not the init"):
+        runs.declare(host)
+    assert (host.writes, fake.fingerprint()) == ([], before)
+
+
+@pytest.mark.parametrize("tree", ["/sys", "/proc"])
+def test_a_read_only_kernel_tree_is_told_before_the_first_write(fake: node.Node, tree: str) -> None:
+    host = fake.host()
+    host.read_only = lambda path: path == tree  # type: ignore[method-assign]
+    with pytest.raises(CorralError, match=f"{tree}: mounted read-only"):
+        runs.declare(host)
+    assert host.writes == []
+
+
+def test_changing_a_live_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: 1000)
+    with pytest.raises(CorralError, match="needs root"):
+        state.preflight(Host(), ())
+
+
+def test_cgroup_v1_is_unknown_and_never_in_sync(fake: node.Node) -> None:
+    (fake.root / "sys/fs/cgroup/cgroup.controllers").unlink()
+    outcome = runs.declare(fake.host())
+    assert [(item.subject, item.verdict) for item in outcome.remaining] == [("slices", "unknown")]
+    assert "v1 is not in this version" in outcome.remaining[0].reason
+
+
+def test_a_cpu_that_systemd_takes_and_the_kernel_does_not_is_undone(fake: node.Node) -> None:
+    before = fake.fingerprint(*node.STATE)
+    fake.systemd.online = frozenset(range(7))  # CPU 7 goes between the look and the write.
+    outcome = runs.declare(fake.host())
+    assert "the kernel shows" in outcome.error
+    fake.systemd.online = frozenset(range(8))
+    fake.systemd.sync()
+    assert node.different(before, fake.fingerprint(*node.STATE)) == []
+
+
+def test_a_tick_while_another_runs_does_nothing(fake: node.Node) -> None:
+    runs.converged(fake)
+    lock = state.Lock(fake.host())
+    assert lock.take()
+    try:
+        fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
+        host = fake.host()
+        assert runs.tick(host) == 0
+        assert (host.writes, host.commands) == ([], [])
+    finally:
+        lock.release()
+    assert runs.tick(fake.host()) == 2
+
+
+# The command line
+
+
+@pytest.fixture
+def tree(fake: node.Node) -> str:
+    return str(fake.root)
+
+
+@pytest.mark.parametrize("words", [[], ["nonsense"], ["pools", "--nonsense"], ["plan", "--profile"], ["reconcile", "--tick", "x"]])  # fmt: skip
+def test_wrong_usage_is_exit_code_1(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent.main(words) == 1
+    assert "usage: corral" in capsys.readouterr().err
+
+
+def test_help_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent.main(["--help"]) == 0
+    assert "rollback" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize("command", ["plan", "drift", "pools", "topology"])
+def test_json_is_json_and_a_tree_is_only_read(
+    command: str, fake: node.Node, tree: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = fake.fingerprint()
+    options = [] if command == "topology" else ["--profile", str(node.EDGE)]
+    code = agent.main([command, "--root", tree, "--json", *options])
+    assert code == (2 if command in ("plan", "drift") else 0)
+    assert json.loads(capsys.readouterr().out)
+    assert agent.main([command, "--root", tree, *options]) == code
+    assert capsys.readouterr().out
+    assert fake.fingerprint() == before
+
+
+def test_in_sync_is_exit_code_0(fake: node.Node, tree: str, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.converged(fake)
+    assert agent.main(["drift", "--root", tree]) == 0
+    assert "in sync" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [
+        ("{", "no YAML"), ("a: [", "no YAML"), ("\x00", "no YAML"), ("- 1", "mapping"), ("", "mapping"), ("name: [", "no YAML"),
+        ("!!python/object/apply:os.system ['true']", "no YAML"), ("name: x\ncpu: {reserved: {cpus: 99}}", "cpu.reserved.cpus"),
+        ("[" * 5000, "no YAML"), ('{"name": "x", "version": 99}', "newer version"),
+    ],
+)  # fmt: skip
+def test_a_bad_profile_is_told_without_a_traceback(
+    text: str, said: str, tmp_path: Path, tree: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    file = tmp_path / "profile.yml"
+    file.write_text(text)
+    assert agent.main(["pools", "--root", tree, "--profile", str(file)]) == 1
+    err = capsys.readouterr().err
+    assert said in err
+    assert all(line.startswith("corral: ") for line in err.splitlines())
+
+
+def test_files_that_are_not_there_are_told(tree: str, capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent.main(["pools", "--root", tree, "--profile", "/no/such/file"]) == 1
+    assert "/no/such/file" in capsys.readouterr().err
+    assert agent.main(["topology", "--root", "/no/such/tree"]) == 1
+    assert "no readable snapshot" in capsys.readouterr().err
+    assert agent.main(["plan", "--root", tree]) == 1
+    assert "no profile is declared here" in capsys.readouterr().err
+
+
+def test_a_tree_without_a_cpu_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert agent.main(["pools", "--root", str(tmp_path), "--profile", str(node.EDGE)]) == 1
+    assert "cpu: no CPU can be seen here" in capsys.readouterr().err
+
+
+def test_a_snapshot_of_a_tree_replays_the_same_plan(
+    fake: node.Node, tree: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.converged(fake)
+    fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
+    cpus = fake.root / "sys/devices/system/cpu"
+    real = cpus.resolve()
+    cpus.unlink()
+    shutil.copytree(real, cpus)
+    file = str(tmp_path / "node.tar.gz")
+    assert agent.main(["snapshot", "--root", tree, "-o", file]) == 0
+    capsys.readouterr()
+    shown = []
+    for root in (tree, file):
+        assert commands.run(["drift", "--root", root, "--json"]) == 2
+        shown.append(json.loads(capsys.readouterr().out))
+    assert shown[0] == shown[1]
