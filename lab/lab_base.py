@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import signal
 import subprocess
 import sys
 import time
@@ -38,6 +39,12 @@ def running() -> pathlib.Path:
     return folder
 
 
+def leave() -> None:
+    """Remove the folder of running nodes when it is empty."""
+    with contextlib.suppress(OSError):
+        running().rmdir()
+
+
 def say(text: str) -> None:
     """Progress, for people."""
     print(f"lab: {text}", file=sys.stderr, flush=True)
@@ -53,21 +60,59 @@ def timed(text: str) -> t.Iterator[None]:
 
 
 @contextlib.contextmanager
-def locked(path: pathlib.Path) -> t.Iterator[None]:
-    """One at a time; the kernel frees the lock of a process that dies."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    with path.open("w") as file:
-        fcntl.flock(file, fcntl.LOCK_EX)
-        yield
+def locked(path: pathlib.Path, *, wait: bool = True) -> t.Iterator[bool]:
+    """One at a time; the kernel frees the lock of a process that dies. Yields False when others hold it and
+    ``wait`` is off. The file goes with the lock, so a lock on a file that is gone by then is taken anew."""
+    while True:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            file = path.open("w")
+        except FileNotFoundError:  # another lab has just removed the empty folder
+            continue
+        with file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+            except BlockingIOError:
+                yield False
+                return
+            try:
+                if not os.path.samestat(os.fstat(file.fileno()), path.stat()):
+                    continue
+            except FileNotFoundError:
+                continue
+            try:
+                yield True
+            finally:
+                path.unlink(missing_ok=True)
+            return
 
 
-def run(*words: str, cwd: pathlib.Path | None = None, input_text: str | None = None, timeout: float = 600.0) -> str:
+def deaf() -> None:
+    """From here on only SIGKILL ends this process: a clean-up is not left half-way."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
+
+
+def run(*words: str, timeout: float = 600.0) -> str:
     """Run a command and return what it printed; its own words are in the error."""
-    done = subprocess.run(
-        words, cwd=cwd, input=input_text, capture_output=True, text=True, timeout=timeout,
-        check=False, stdin=subprocess.DEVNULL if input_text is None else None,
-    )  # fmt: skip
-    if done.returncode != 0:
-        words_said = "\n".join((done.stderr or done.stdout).strip().splitlines()[-8:])
-        raise LabError(f"{' '.join(words[:6])} ended with {done.returncode}:\n{words_said}")
-    return done.stdout
+    # A session of its own: on every way out but success the whole family is ended, not the first process alone.
+    process = subprocess.Popen(
+        words,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        start_new_session=True,
+    )
+    try:
+        out, error = process.communicate(timeout=timeout)
+    except BaseException:
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            with contextlib.suppress(ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
+                os.killpg(process.pid, number)
+                process.communicate(timeout=10)
+        raise
+    if process.returncode != 0:
+        words_said = "\n".join((error or out).strip().splitlines()[-8:])
+        raise LabError(f"{' '.join(words[:6])} ended with {process.returncode}:\n{words_said}")
+    return out

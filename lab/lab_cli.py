@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import pathlib
 import shutil
 import signal
 import sys
@@ -47,7 +48,8 @@ def parser() -> argparse.ArgumentParser:
     reach.add_argument("words", nargs=argparse.REMAINDER, metavar="command")
     hosts = command("inventory", "Ansible's inventory of nodes, as YAML that is JSON")
     hosts.add_argument("names", nargs="*", metavar="name")
-    hosts.add_argument("--running", action="store_true", help="leave out those that do not run")
+    hosts.add_argument("--output", metavar="FILE", help="write it to a file (*.yml) rather than to stdout")
+    hosts.add_argument("--script", action="store_true", help="as an inventory script prints it, of those that run")
     command("console", "the end of a node's console").add_argument("name")
     command("prune", "remove what dead nodes left, and all images and saved states")
     return top
@@ -72,34 +74,52 @@ def do(asked: argparse.Namespace) -> int:
         one = lab_nodes.up(asked.name, asked.topology, asked.release, fresh=asked.fresh)
         lab_base.say(f"{one.name} answers; reach it with: lab/lab ssh {one.name}")
     elif asked.command == "down":
-        for one in lab_nodes.nodes() if asked.all else [lab_nodes.node(name) for name in asked.names]:
-            lab_nodes.end(one)
+        if not asked.names and not asked.all:
+            raise LabError("name the nodes to end, or say --all")
+        for one in lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names]:
+            lab_base.say(f"{one.name}: {'gone' if lab_nodes.down(one) else 'there is none'}")
+        lab_base.leave()
     elif asked.command == "list":
-        rows = [{"name": one.name, "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()]
-        print(json.dumps(rows) if asked.json else "\n".join(f"{row['name']:<24} port {row['port']}" for row in rows))
+        rows = [
+            {"name": one.name, "topology": one.topology(), "port": one.port(), "pid": one.pid()}
+            for one in lab_nodes.nodes()
+        ]
+        if asked.json:
+            print(json.dumps(rows))
+        for row in [] if asked.json else rows:
+            print(f"{row['name']:<24} {row['topology']:<20} port {row['port']}")
+        lab_base.leave()
     elif asked.command == "ssh":
         one = chosen([asked.name])[0]
         words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
         options = lab_nodes.ssh_words(one)
         os.execvp("ssh", ["ssh", *options, "-p", str(one.port()), "root@127.0.0.1", *words])  # noqa: S606
     elif asked.command == "inventory":
-        print(json.dumps(lab_nodes.inventory(chosen(asked.names, only_running=asked.running)), indent=2))
+        hosts = lab_nodes.host_variables(chosen(asked.names, only_running=asked.script))
+        script = {"all": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}}
+        text = json.dumps(script if asked.script else {"all": {"hosts": hosts}}, indent=2) + "\n"
+        if asked.output:
+            pathlib.Path(asked.output).write_text(text)
+        else:
+            sys.stdout.write(text)
     elif asked.command == "console":
-        print(lab_nodes.tail(chosen([asked.name])[0].folder / "console.log", 40))
+        print(lab_nodes.tail(lab_nodes.node(asked.name).folder / "console.log", 40))
     elif asked.command == "prune":
         lab_nodes.nodes()
         for folder in ("images", "states"):
             shutil.rmtree(lab_base.cache() / folder, ignore_errors=True)
+        lab_base.leave()
     return 0
 
 
 def main() -> int:
     """Entry point; a signal ends the lab by way of its clean-up."""
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda which, frame: sys.exit(128 + which))
     asked = parser().parse_args()
     try:
         return do(asked)
-    except LabError as error:
+    except (LabError, OSError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1
     except KeyboardInterrupt:

@@ -6,6 +6,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import hashlib
 import os
 import pathlib
@@ -63,13 +64,20 @@ def ensure(release: str) -> Image:
     return image
 
 
+def as_root() -> list[str]:
+    """What to put before a command that needs root."""
+    return [] if os.geteuid() == 0 else ["sudo", "-n"]
+
+
 def make(image: Image, release: str, public: str) -> None:
     """Make an image beside its place and move it there as a whole."""
-    work = image.folder.with_suffix(".making")
-    shutil.rmtree(work, ignore_errors=True)
-    work.mkdir(parents=True)
+    image.folder.parent.mkdir(parents=True, exist_ok=True)
+    for left in image.folder.parent.glob("*.making-*"):  # a killed maker's
+        lab_base.run(*as_root(), "rm", "--recursive", "--force", "--one-file-system", str(left))
+    work = image.folder.with_suffix(f".making-{os.getpid()}")
+    work.mkdir()
     (work / "key.pub").write_text(public)
-    root = [] if os.geteuid() == 0 else ["sudo", "-n"]
+    root = as_root()
     mirror = os.environ.get("CORRAL_LAB_MIRROR", "")
     try:
         with lab_base.timed(f"making the image {image.name} from Debian's packages (about a minute)"):
@@ -80,4 +88,5 @@ def make(image: Image, release: str, public: str) -> None:
     except LabError as error:
         raise LabError(f"{error}\nAn image is made by root, or by sudo without a password.") from None
     finally:
-        shutil.rmtree(work, ignore_errors=True)
+        with contextlib.suppress(LabError):
+            lab_base.run(*root, "rm", "--recursive", "--force", "--one-file-system", str(work))

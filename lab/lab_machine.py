@@ -72,6 +72,12 @@ def load(name: str) -> Topology:
     )
 
 
+def host_cpu() -> str:
+    """The host's own CPU for KVM. An AMD one shows its guests' threads only by topoext, which QEMU never turns on itself."""
+    amd = "AuthenticAMD" in pathlib.Path("/proc/cpuinfo").read_text()
+    return "host,+topoext" if amd else "host"
+
+
 def command(
     topology: Topology,
     *,
@@ -87,7 +93,7 @@ def command(
     words = [
         "qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none",
         "-accel", accelerator,
-        "-cpu", "host" if accelerator.startswith("kvm") else CPU,
+        "-cpu", host_cpu() if accelerator.startswith("kvm") else CPU,
         "-m", str(topology.memory_mib),
         "-smp", f"{topology.cpus},sockets={topology.sockets},cores={topology.cores},threads={topology.threads}",
     ]

@@ -28,6 +28,11 @@ from lab_image import Image
 from lab_machine import Topology
 
 NAME = re.compile(r"[a-z0-9]([a-z0-9-]{0,38}[a-z0-9])?")
+# The user's own configuration and keys are for other hosts; a node's host key is every clone's, so it is not kept.
+SSH_OPTIONS = (
+    "-F", "/dev/null", "-o", "IdentitiesOnly=yes", "-o", "StrictHostKeyChecking=no",
+    "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
+)  # fmt: skip
 BOOT_SECONDS = 300.0
 KVM_SECONDS = 20.0
 PORT_TRIES = 3
@@ -43,10 +48,21 @@ class Node(t.NamedTuple):
         """QEMU's process, 0 when it does not run. Another process that has got the number is not taken for it."""
         try:
             pid = int((self.folder / "pid").read_text())
-            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except (OSError, ValueError):
             return 0
-        return pid if str(self.folder / "pid").encode() in words else 0
+        return pid if self.owns(pid) else 0
+
+    def owns(self, pid: int) -> bool:
+        """Whether a process is this node's QEMU, by its command line."""
+        try:
+            words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
+        except OSError:
+            return False
+        return words[0].startswith(b"qemu-system-") and str(self.folder / "pid").encode() in words
+
+    def processes(self) -> list[int]:
+        """Its QEMU, even one that has not written its process id yet."""
+        return [int(path.name) for path in pathlib.Path("/proc").glob("[1-9]*") if self.owns(int(path.name))]
 
     def port(self) -> int:
         return int((self.folder / "port").read_text())
@@ -54,16 +70,12 @@ class Node(t.NamedTuple):
     def ready(self) -> bool:
         return self.pid() != 0 and (self.folder / "ready").exists()
 
-    def abandoned(self) -> bool:
-        """Whether its launcher died before it was ready, or QEMU did."""
-        if self.ready():
-            return False
-        try:
-            launcher = int((self.folder / "launcher").read_text())
-            os.kill(launcher, 0)
-        except (OSError, ValueError):
-            return True
-        return b"lab" not in pathlib.Path(f"/proc/{launcher}/cmdline").read_bytes()
+    def topology(self) -> str:
+        return (self.folder / "topology").read_text()
+
+    def lock(self) -> pathlib.Path:
+        """Held by whoever starts or ends the node."""
+        return self.folder.with_suffix(".lock")
 
 
 def node(name: str) -> Node:
@@ -74,24 +86,30 @@ def node(name: str) -> Node:
 
 
 def nodes() -> list[Node]:
-    """All nodes that run; what a dead one left is removed on the way."""
+    """All nodes that run. What a dead QEMU or a killed launcher left is removed on the way: not ready, and nobody
+    holds its lock."""
     found = []
-    for folder in sorted(path for path in lab_base.running().iterdir() if path.is_dir()):
-        one = Node(folder.name, folder)
-        if one.abandoned():
-            end(one)
-        elif one.ready():
+    for one in known():
+        if not one.ready():
+            with lab_base.locked(one.lock(), wait=False) as mine:
+                if mine and not one.ready():
+                    end(one)
+        if one.ready():
             found.append(one)
     return found
+
+
+def known() -> list[Node]:
+    """All nodes that have a folder."""
+    return [Node(path.name, path) for path in sorted(lab_base.running().iterdir()) if path.is_dir()]
 
 
 # Reaching a node
 
 
 def ssh_words(one: Node) -> list[str]:
-    """The options by which a node is reached. Its host key is every clone's, so it is not kept."""
-    return ["-i", str(lab_image.key()), "-o", "StrictHostKeyChecking=no", "-o", "UserKnownHostsFile=/dev/null",
-            "-o", "LogLevel=ERROR", "-o", "BatchMode=yes", "-o", "ConnectTimeout=10"]  # fmt: skip
+    """The options by which a node is reached."""
+    return ["-i", str(lab_image.key()), "-o", "ConnectTimeout=10", "-o", "BatchMode=yes", *SSH_OPTIONS]
 
 
 def ssh(one: Node, command: str, timeout: float = 60.0) -> str:
@@ -121,20 +139,19 @@ def tail(path: pathlib.Path, lines: int = 5) -> str:
         return "(no log)"
 
 
-def inventory(chosen: t.Sequence[Node]) -> dict[str, t.Any]:
-    """Ansible's inventory of nodes."""
-    hosts = {
+def host_variables(chosen: t.Sequence[Node]) -> dict[str, dict[str, t.Any]]:
+    """How Ansible reaches nodes: name to variables."""
+    return {
         one.name: {
             "ansible_host": "127.0.0.1",
             "ansible_port": one.port(),
             "ansible_user": "root",
             "ansible_ssh_private_key_file": str(lab_image.key()),
-            "ansible_ssh_common_args": " ".join(ssh_words(one)[2:8]),
+            "ansible_ssh_common_args": " ".join(SSH_OPTIONS),
             "ansible_python_interpreter": "/usr/bin/python3",
         }
         for one in chosen
     }
-    return {"all": {"hosts": hosts}}
 
 
 # Starting
@@ -144,32 +161,50 @@ def up(name: str, topology_name: str, release: str, *, fresh: bool) -> Node:
     """Start a node, from its saved state where there is one, and wait until it answers."""
     one = node(name)
     topology = lab_machine.load(topology_name)
-    with lab_base.locked(lab_base.running() / f"{name}.lock"):
+    nodes()
+    with lab_base.locked(one.lock()):
         if one.ready():
+            if one.topology() != topology_name:
+                raise LabError(f"{name} runs already, as {one.topology()}: end it first: lab/lab down {name}")
             wait_for_ssh(one, 30)
             lab_base.say(f"{name} runs already (127.0.0.1 port {one.port()})")
             return one
         end(one)
         image = lab_image.ensure(release)
         accelerator = chosen_accelerator(image)
-        one.folder.mkdir(mode=0o700)
         try:
-            (one.folder / "launcher").write_text(str(os.getpid()))
-            state = saved_state(image, topology, accelerator)
-            with contextlib.nullcontext() if fresh else lab_base.locked(state.with_suffix(".lock")):
-                stored = state.exists() and not fresh
-                if not stored:
-                    boot(one, image, topology, accelerator)
-                    if not fresh:
-                        save(one, state)
-            if stored:
-                restore(one, image, topology, accelerator, state)
+            one.folder.mkdir(mode=0o700)
+            (one.folder / "topology").write_text(topology_name)
+            if fresh:
+                boot(one, image, topology, accelerator)
+            else:
+                start(one, image, topology, accelerator)
             personalise(one)
             (one.folder / "ready").touch()
         except BaseException:
+            lab_base.deaf()
             end(one)
             raise
     return one
+
+
+def start(one: Node, image: Image, topology: Topology, accelerator: str) -> None:
+    """Restore the saved state. Where there is none, or it is of no use, boot and save: one does, others wait for it."""
+    state = saved_state(image, topology, accelerator)
+    with lab_base.locked(state.with_suffix(".lock")):
+        if not state.exists():
+            boot(one, image, topology, accelerator)
+            save(one, state)
+            return
+    try:
+        restore(one, image, topology, accelerator, state)
+    except LabError as error:
+        lab_base.say(f"the saved state is of no use, booting instead: {error}")
+        halt(one)
+        with lab_base.locked(state.with_suffix(".lock")):
+            shutil.rmtree(state, ignore_errors=True)
+            boot(one, image, topology, accelerator)
+            save(one, state)
 
 
 def saved_state(image: Image, topology: Topology, accelerator: str) -> pathlib.Path:
@@ -308,17 +343,35 @@ def kvm_works(image: Image) -> bool:
 # Ending
 
 
-def end(one: Node) -> None:
-    """End a node and remove all of it: first asked by its monitor, then by its process id."""
-    pid = one.pid()
-    if pid:
-        with contextlib.suppress(LabError, OSError):
-            monitor = lab_qmp.Monitor(one.folder / "qmp", wait=1.0)
-            monitor.ask("quit")
-        for number in (signal.SIGTERM, signal.SIGKILL):
-            deadline = time.monotonic() + 5
-            while one.pid() and time.monotonic() < deadline:
-                time.sleep(0.05)
-            if one.pid():
-                os.kill(pid, number)
+def down(one: Node) -> bool:
+    """End a node once nobody starts it any more; False when there was none."""
+    with lab_base.locked(one.lock(), wait=False) as mine:
+        if mine:
+            return end(one)
+    lab_base.say(f"{one.name}: waiting for another lab command that works on it")
+    with lab_base.locked(one.lock()):
+        return end(one)
+
+
+def end(one: Node) -> bool:
+    """End a node and remove all of it; False when there was none."""
+    was = one.folder.exists()
+    halt(one)
     shutil.rmtree(one.folder, ignore_errors=True)
+    return was
+
+
+def halt(one: Node) -> None:
+    """End a node's QEMU: first asked by its monitor, then by its process id."""
+    if not one.folder.exists():
+        return
+    with contextlib.suppress(LabError, OSError):
+        if one.pid():
+            lab_qmp.Monitor(one.folder / "qmp", wait=0.5, patience=2.0).ask("quit")
+    for number in (signal.SIGTERM, signal.SIGKILL, 0):
+        deadline = time.monotonic() + 3
+        while one.processes() and time.monotonic() < deadline:
+            time.sleep(0.05)
+        for pid in one.processes() if number else []:
+            with contextlib.suppress(ProcessLookupError):
+                os.kill(pid, number)

@@ -18,11 +18,11 @@ from lab_base import LabError
 class Monitor:
     """A connection to one machine's monitor."""
 
-    def __init__(self, path: pathlib.Path, wait: float = 10.0) -> None:
+    def __init__(self, path: pathlib.Path, wait: float = 10.0, patience: float = 120.0) -> None:
         deadline = time.monotonic() + wait
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(120)
+            self.socket.settimeout(patience)
             try:
                 self.socket.connect(str(path))
                 break
