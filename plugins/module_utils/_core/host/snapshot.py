@@ -70,14 +70,26 @@ def resolved(host: Host, path: str, links: dict[str, str]) -> t.Optional[str]:
     return real or "/"
 
 
+def leaves(member: tarfile.TarInfo, links: t.Container[str]) -> bool:
+    """Whether an entry names, or leads to, a place outside the folder it is unpacked in; through a link it might."""
+    name = os.path.normpath(member.name)
+    if name.startswith("/") or ".." in member.name.split("/"):
+        return True
+    parts = name.split("/")
+    if any("/".join(parts[:depth]) in links for depth in range(1, len(parts))):
+        return True
+    target = os.path.normpath(os.path.join(os.path.dirname(name), member.linkname)) if member.issym() else name
+    return target.startswith(("/", "../")) or target == ".."
+
+
 def unpack(source: str, folder: str) -> str:
     """Unpack a snapshot into ``folder`` and return the root in it; refuses what would leave the folder."""
     try:
         with tarfile.open(source) as archive:
             members = [member for member in archive if member.isdir() or member.isfile() or member.issym()]
+            links = {os.path.normpath(member.name) for member in members if member.issym()}
             for member in members:
-                inside = os.path.normpath(os.path.join("/", os.path.dirname(member.name), member.linkname or "."))
-                if member.name.startswith("/") or ".." in member.name.split("/") or not inside.startswith("/"):
+                if leaves(member, links):
                     raise refusal(
                         "an entry leaves the snapshot: not made by corral snapshot", path=source, value=member.name
                     )
