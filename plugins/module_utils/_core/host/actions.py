@@ -139,7 +139,7 @@ def fill_pool(host: Host, step: Step) -> None:
 def pages(host: Host, path: str) -> int:
     """The number in a kernel file, 0 when it cannot be read."""
     text = (host.read(path) or "").strip()
-    return int(text) if text.isdigit() else 0
+    return int(text) if text.isdecimal() else 0
 
 
 def set_property(host: Host, step: Step) -> None:

@@ -36,4 +36,4 @@ def pool(host: Host, size_kib: int, node: t.Optional[int]) -> Pool:
 def number(host: Host, path: str) -> t.Optional[int]:
     """The number in a kernel file."""
     text = (host.read(path) or "").strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None

@@ -60,7 +60,7 @@ def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
     prefix = mount.path + "/"
     found: list[str] = []
     for pid in host.names("/proc"):
-        if not pid.isdigit():
+        if not pid.isdecimal():
             continue
         used = any(line[-1:] and prefix in line for line in (host.read(f"/proc/{pid}/maps") or "").splitlines())
         for name in () if used else ("cwd", "root"):

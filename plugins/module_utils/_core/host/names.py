@@ -26,7 +26,7 @@ def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
     """The third field of the line of ``name`` (passwd(5), group(5)); on a live node other sources too (nsswitch.conf)."""
     for line in (host.read(path) or "").splitlines():
         fields = line.split(":")
-        if fields[0] == name and len(fields) > 2 and fields[2].isdigit():
+        if fields[0] == name and len(fields) > 2 and fields[2].isdecimal():
             return int(fields[2])
     if host.live:
         import grp

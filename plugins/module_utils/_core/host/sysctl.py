@@ -30,14 +30,14 @@ def path_of(key: str) -> str:
 def live(host: Host, key: str) -> t.Optional[int]:
     """The value in force, None when it cannot be read."""
     text = (host.read(path_of(key)) or "").strip()
-    return int(text) if text.isdigit() else None
+    return int(text) if text.isdecimal() else None
 
 
 def running_tasks(host: Host) -> t.Optional[int]:
     """How many tasks (processes and threads) there are: the fourth field of proc_loadavg(5)."""
     fields = (host.read("/proc/loadavg") or "").split()
     total = fields[3].rpartition("/")[2] if len(fields) > 3 else ""
-    return int(total) if total.isdigit() else None
+    return int(total) if total.isdecimal() else None
 
 
 def later_entries(host: Host, keys: t.Iterable[str]) -> dict[str, Entry]:

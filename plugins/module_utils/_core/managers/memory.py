@@ -264,4 +264,4 @@ def bytes_of(text: t.Optional[str]) -> t.Optional[int]:
         return None
     number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
     factors = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-    return int(number) * factors[unit] if number.isdigit() and unit in factors else None
+    return int(number) * factors[unit] if number.isdecimal() and unit in factors else None
