@@ -274,7 +274,9 @@ def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
     assert fake.cpus("corral-isolated.slice") == node.ISOLATED_CPUS
 
 
-@pytest.mark.parametrize("garbage", ["", "{", "[]", '{"name": 5}', "\x00\xff", "null", "[" * 9999, '{"name": "x", "cpus": {}}'])
+@pytest.mark.parametrize(
+    "garbage", ["", "{", "[]", '{"name": 5}', "\x00\xff", "null", "[" * 9999, '{"name": "x", "cpus": {}}']
+)
 def test_garbage_in_the_declared_profile_leaves_the_last_good_one_in_force(fake: node.Node, garbage: str) -> None:
     runs.converged(fake)
     fake.put("/etc/corral/profile.json", garbage)

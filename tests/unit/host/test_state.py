@@ -1,0 +1,183 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Corral's own files: checksums, the lock, snapshots, atomic writes."""
+
+from __future__ import annotations
+
+import io
+import json
+import os
+import subprocess
+import sys
+import tarfile
+from pathlib import Path
+
+import pytest
+from _core.host import snapshot, state
+from _core.host.files import Host
+from _core.model.errors import CorralError
+from hypothesis import given
+from hypothesis import strategies as st
+
+DATA = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(),
+    lambda inner: st.lists(inner) | st.dictionaries(st.text(), inner),
+    max_leaves=9,
+)
+FILE = "/var/lib/corral/x.json"
+
+
+@given(data=DATA, cut=st.integers(0, 200))
+def test_what_is_written_is_read_and_what_is_cut_is_not(
+    data: object, cut: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    host = Host(str(tmp_path_factory.getbasetemp() / "checked"))
+    state.write_checked(host, FILE, data)
+    assert state.checked(host, FILE) == data
+    text = Path(host.at(FILE)).read_text()
+    Path(host.at(FILE)).write_text(text[: min(cut, len(text) - 2)])
+    assert state.checked(host, FILE) is None
+
+
+FOREIGN = ["", "null", "[]", "5", "\xff", "[" * 9999, '{"version": 1}', '{"version": 2, "checksum": "0", "data": 1}']
+
+
+@pytest.mark.parametrize("text", [*FOREIGN, '{"version": 1, "checksum": "00000000", "data": 1}'])
+def test_foreign_and_newer_files_are_nothing(text: str, tmp_path: Path) -> None:
+    (tmp_path / "x").write_bytes(text.encode("latin-1"))
+    assert state.checked(Host(str(tmp_path)), "/x") is None
+
+
+def test_the_version_before_is_kept_and_closed_to_others(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    for data in (1, 2):
+        state.write_checked(host, FILE, data)
+    assert (state.checked(host, FILE), state.checked(host, f"{FILE}.previous")) == (2, 1)
+    assert [host.mode(path) for path in (FILE, f"{FILE}.previous", state.STATE)] == [0o600, 0o600, 0o700]
+    Path(host.at(FILE)).write_text("{")
+    state.write_checked(host, FILE, 3)
+    assert state.checked(host, f"{FILE}.previous") == 1, "a broken version does not push out a good one"
+
+
+def test_rows_that_are_none_are_left_out(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    good = {"manager": "cpu", "subject": "s", "before": {"kind": "value", "target": "/x", "later": 1}}
+    state.write_checked(host, state.BEFORE, [good, {}, 5, {"manager": "cpu", "subject": "s", "before": {}}])
+    assert [row.before.target for row in state.records(host)[0]] == ["/x"]
+
+
+HOLD = """
+import sys
+sys.path.insert(0, sys.argv[1])
+from _core.host import state
+from _core.host.files import Host
+lock = state.Lock(Host(sys.argv[2]))
+print(lock.take(), flush=True)
+sys.stdin.read()
+"""
+
+
+def test_one_writer_and_a_killed_one_lets_go(tmp_path: Path) -> None:
+    core = str(Path(state.__file__).parents[2])
+    with subprocess.Popen(
+        [sys.executable, "-c", HOLD, core, str(tmp_path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
+    ) as holder:
+        assert holder.stdout is not None
+        assert holder.stdout.readline() == "True\n"
+        lock = state.Lock(Host(str(tmp_path)))
+        assert lock.take() is False
+        holder.kill()
+        holder.wait()
+        assert lock.take(wait=5) is True
+        lock.release()
+
+
+def test_a_write_replaces_a_planted_link_and_a_left_temporary_file(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    (tmp_path / "precious").write_text("precious")
+    (tmp_path / "file").symlink_to("precious")
+    (tmp_path / ".file.corral").symlink_to("precious")
+    host.write_file("/file", "new", 0o640)
+    assert ((tmp_path / "precious").read_text(), (tmp_path / "file").read_text()) == ("precious", "new")
+    assert (host.mode("/file"), sorted(os.listdir(tmp_path))) == (0o640, ["file", "precious"])
+
+
+# Snapshots
+
+
+def test_a_snapshot_holds_what_was_read_and_nothing_else(tmp_path: Path) -> None:
+    tree = tmp_path / "tree"
+    for path, text in {"sys/a": "1\n", "sys/real/b": "2\n", "proc/secret": "x"}.items():
+        (tree / path).parent.mkdir(parents=True, exist_ok=True)
+        (tree / path).write_text(text)
+    (tree / "sys/link").symlink_to("real")
+    (tree / "sys/round").symlink_to("round")
+    host = Host(str(tree), record=True)
+    read = [host.read("/sys/a"), host.read("/sys/link/b"), host.read("/sys/round"), host.read("/none")]
+    snapshot.write(host, str(tmp_path / "s.tar.gz"))
+    (tmp_path / "out").mkdir()
+    replayed = Host(snapshot.unpack(str(tmp_path / "s.tar.gz"), str(tmp_path / "out")))
+    assert [
+        replayed.read("/sys/a"),
+        replayed.read("/sys/link/b"),
+        replayed.read("/sys/round"),
+        replayed.read("/none"),
+    ] == read
+    assert replayed.read("/proc/secret") is None
+
+
+def entry(name: str, kind: bytes = tarfile.REGTYPE, link: str = "") -> tarfile.TarInfo:
+    info = tarfile.TarInfo(name)
+    info.type, info.linkname = kind, link
+    return info
+
+
+HOSTILE = {
+    "dots": [entry("sys/../../x")],
+    "absolute": [entry("/x")],
+    "absolute link": [entry("sys/l", tarfile.SYMTYPE, "/etc")],
+    "link out": [entry("sys/l", tarfile.SYMTYPE, "../../..")],
+    "link out and a file through it": [entry("sys/l", tarfile.SYMTYPE, "../.."), entry("sys/l/x")],
+    "link to a link": [entry("sys/a", tarfile.SYMTYPE, "."), entry("sys/a/b", tarfile.SYMTYPE, "../.."), entry("sys/a/b/x")],
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_a_hostile_snapshot_leaves_nothing_outside(name: str, tmp_path: Path) -> None:
+    file, out = tmp_path / "s.tar", tmp_path / "in/out"
+    out.mkdir(parents=True)
+    with tarfile.open(file, "w") as archive:
+        for info in HOSTILE[name]:
+            info.size = 4 if info.isfile() else 0
+            archive.addfile(info, io.BytesIO(b"evil"))
+    with pytest.raises(CorralError):
+        snapshot.unpack(str(file), str(out))
+    assert sorted(os.listdir(tmp_path)) == ["in", "s.tar"]
+    assert os.listdir(tmp_path / "in") == ["out"]
+
+
+@pytest.mark.parametrize("data", [b"", b"garbage", b"\x1f\x8b\x08garbage"])
+def test_what_is_no_snapshot_is_told(data: bytes, tmp_path: Path) -> None:
+    (tmp_path / "s").write_bytes(data)
+    with pytest.raises(CorralError, match="no readable snapshot"):
+        snapshot.unpack(str(tmp_path / "s"), str(tmp_path))
+
+
+def test_devices_and_pipes_in_a_snapshot_are_left_out(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        archive.addfile(entry("sys/pipe", tarfile.FIFOTYPE))
+        archive.addfile(entry("sys/hard", tarfile.LNKTYPE, "/etc/passwd"))
+    out = tmp_path / "out"
+    out.mkdir()
+    snapshot.unpack(str(tmp_path / "s.tar"), str(out))
+    assert list(out.rglob("*")) == []
+
+
+def test_profiles_are_remembered_for_a_rollback(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    for number in range(14):
+        state.remember_profile(host, {"name": f"p{number}"})
+    state.remember_profile(host, {"name": "p13"})
+    assert json.loads(Path(host.at(state.APPLIED)).read_text()) == {"name": "p13"}
+    assert [row["name"] for row in state.checked(host, state.HISTORY)] == [f"p{number}" for number in range(12, 2, -1)]
