@@ -37,13 +37,19 @@ class Monitor:
 
     def ask(self, command: str, **arguments: t.Any) -> t.Any:
         """Run a command and return its answer; events in between are passed over."""
-        self.file.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
-        self.file.flush()
+        try:
+            self.file.write(json.dumps({"execute": command, "arguments": arguments}) + "\n")
+            self.file.flush()
+        except OSError as error:
+            raise LabError(f"the machine ended: {error}") from None
         return self._answer()
 
     def _answer(self) -> t.Any:
         while True:
-            line = self.file.readline()
+            try:
+                line = self.file.readline()
+            except OSError as error:
+                raise LabError(f"the machine's monitor does not answer: {error}") from None
             if not line:
                 raise LabError("the machine ended")
             answer = json.loads(line)

@@ -1,0 +1,286 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The lab's parts that need no virtual node: machines, locks, left-overs, the monitor."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import multiprocessing
+import signal
+import socket
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from pathlib import Path
+
+import lab_base
+import lab_cli
+import lab_image
+import lab_machine
+import lab_nodes
+import lab_packages
+import lab_qmp
+import pytest
+from lab_base import LabError
+
+
+def command(folder: str = "/f", port: int = 1, topology: str = "two-nodes-smt", accelerator: str = "tcg") -> list[str]:
+    return lab_machine.command(
+        lab_machine.load(topology), accelerator=accelerator, kernel=Path("/k"), initrd=Path("/i"),
+        overlay=Path(folder, "overlay"), folder=Path(folder), port=port,
+    )  # fmt: skip
+
+
+# Machines
+
+
+@pytest.mark.parametrize("name", lab_machine.names())
+def test_a_topology_is_one_whole(name: str) -> None:
+    topology = lab_machine.load(name)
+    count = len(topology.nodes)
+    spans = [[int(end) for end in node.cpus.split("-")] for node in topology.nodes]
+    assert sorted(cpu for first, last in spans for cpu in range(first, last + 1)) == list(range(topology.cpus))
+    assert [len(row) for row in topology.distances] == [count] * count
+    for here in range(count):
+        assert topology.distances[here][here] == 10
+        assert [row[here] for row in topology.distances] == list(topology.distances[here])
+    assert all(node < count for node in topology.devices)
+
+
+def test_a_restored_machine_has_the_command_line_of_the_saved_one() -> None:
+    here, there = command("/a", 1), command("/b", 2)
+    assert [word.replace("/a", "/b").replace(":1-:22", ":2-:22") for word in here] == there
+
+
+def test_a_device_hangs_on_a_bridge_of_its_node() -> None:
+    words = command(topology="four-nodes-smt")
+    assert any(word.startswith("pxb-pcie") and word.endswith("numa_node=1") for word in words)
+    assert "dist,src=0,dst=1,val=12" in words
+    assert "dist,src=1,dst=0,val=12" not in words  # QEMU mirrors it
+
+
+def test_a_node_reaches_no_network_and_listens_on_loopback_only() -> None:
+    network = next(word for word in command() if word.startswith("user,"))
+    assert network == "user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:1-:22"
+
+
+def test_kvm_shows_the_hosts_cpu() -> None:
+    words = command(accelerator="kvm")
+    assert words[words.index("-cpu") + 1].startswith("host")
+
+
+def test_an_unknown_topology_names_the_known_ones() -> None:
+    with pytest.raises(LabError, match="two-nodes-smt"):
+        lab_machine.load("../etc")
+
+
+# Names, places
+
+
+@pytest.mark.parametrize("name", ["", "-a", "a-", "A", "a b", "../a", "a/b", "a\n", "a" * 41, "a;b"])
+def test_a_name_that_is_no_name_is_refused(name: str) -> None:
+    with pytest.raises(LabError, match="lower-case"):
+        lab_nodes.node(name)
+
+
+def test_a_folder_open_to_others_is_refused() -> None:
+    lab_base.running().chmod(0o755)
+    with pytest.raises(LabError, match="CORRAL_RUN"):
+        lab_base.running()
+
+
+# Locks
+
+
+def test_a_lock_is_held_by_one_and_leaves_no_file(tmp_path: Path) -> None:
+    path = tmp_path / "deep" / "a.lock"
+    with lab_base.locked(path) as mine:
+        assert mine
+        with lab_base.locked(path, wait=False) as other:
+            assert not other
+        assert path.exists()
+    assert not path.exists()
+
+
+def count_up(lock: Path, number: Path) -> None:
+    for _ in range(50):
+        with lab_base.locked(lock):
+            value = int(number.read_text())
+            number.write_text(str(value + 1))
+
+
+def test_a_lock_whose_file_comes_and_goes_still_excludes(tmp_path: Path) -> None:
+    number = tmp_path / "number"
+    number.write_text("0")
+    makers = multiprocessing.get_context("fork")
+    workers = [makers.Process(target=count_up, args=(tmp_path / "l", number)) for _ in range(4)]
+    for worker in workers:
+        worker.start()
+    for worker in workers:
+        worker.join()
+    assert number.read_text() == "200"
+
+
+# Left-overs
+
+
+@pytest.fixture
+def qemu(tmp_path: Path) -> t.Iterator[t.Callable[[lab_nodes.Node], subprocess.Popen[bytes]]]:
+    """Starts what looks like a node's QEMU by its command line."""
+    started = []
+
+    def start(one: lab_nodes.Node) -> subprocess.Popen[bytes]:
+        one.folder.mkdir(exist_ok=True)
+        words = ["qemu-system-fake", "-c", "import time; time.sleep(60)", "-pidfile", str(one.folder / "pid")]
+        process = subprocess.Popen(words, executable=sys.executable)
+        started.append(process)
+        while not one.owns(process.pid):  # its command line shows a moment after it was started
+            time.sleep(0.01)
+        return process
+
+    yield start
+    for process in started:
+        process.kill()
+        process.wait()
+
+
+def test_a_dead_nodes_rest_is_removed_and_a_living_one_is_not(qemu: t.Any) -> None:
+    dead, lives = lab_nodes.node("dead"), lab_nodes.node("lives")
+    dead.folder.mkdir()
+    (dead.folder / "ready").touch()
+    (dead.folder / "pid").write_text("1")  # a number that another process has now
+    (lives.folder).mkdir()
+    (lives.folder / "pid").write_text(str(qemu(lives).pid))
+    (lives.folder / "ready").touch()
+    assert [one.name for one in lab_nodes.nodes()] == ["lives"]
+    assert not dead.folder.exists()
+
+
+def test_a_node_that_is_being_started_is_left_alone() -> None:
+    one = lab_nodes.node("n")
+    one.folder.mkdir()
+    with lab_base.locked(one.lock()):
+        assert lab_nodes.nodes() == []
+        assert one.folder.exists()
+    assert lab_nodes.nodes() == []
+    assert not one.folder.exists()
+
+
+def test_a_qemu_without_a_pid_file_is_ended_too(qemu: t.Any) -> None:
+    one = lab_nodes.node("n")
+    process = qemu(one)
+    begin = time.monotonic()
+    assert lab_nodes.down(one)
+    assert process.wait(timeout=10) == -signal.SIGTERM
+    assert time.monotonic() - begin < 10
+    assert not one.folder.exists()
+    assert not lab_nodes.down(one)
+
+
+def test_children_of_children_end_with_a_command(tmp_path: Path) -> None:
+    with pytest.raises(subprocess.TimeoutExpired):
+        lab_base.run("sh", "-c", f"sleep 61.5 & echo $! >{tmp_path}/child; wait", timeout=0.5)
+    state = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
+    assert not state.exists() or ") Z " in state.read_text()
+
+
+def test_an_error_has_the_commands_own_words() -> None:
+    with pytest.raises(LabError, match=r"ended with 3:\nbecause"):
+        lab_base.run("sh", "-c", "echo because >&2; exit 3")
+
+
+# Inventory, command line
+
+
+def test_the_inventory_script_is_empty_without_the_node(capsys: pytest.CaptureFixture[str]) -> None:
+    assert lab_cli.do(lab_cli.parser().parse_args(["inventory", "--script", "corral-none"])) == 0
+    assert json.loads(capsys.readouterr().out) == {"all": {"hosts": []}, "_meta": {"hostvars": {}}}
+
+
+def test_a_node_that_does_not_run_is_said_with_the_way_out() -> None:
+    with pytest.raises(LabError, match="lab up n1"):
+        lab_cli.do(lab_cli.parser().parse_args(["inventory", "n1"]))
+
+
+def test_down_without_names_ends_nothing() -> None:
+    with pytest.raises(LabError, match="--all"):
+        lab_cli.do(lab_cli.parser().parse_args(["down"]))
+
+
+def test_inventory_of_a_node(qemu: t.Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_image, "key", lambda: Path("/k/key"))
+    one = lab_nodes.node("n1")
+    process = qemu(one)
+    for name, text in (("pid", str(process.pid)), ("port", "2201"), ("ready", "")):
+        (one.folder / name).write_text(text)
+    file = tmp_path / "hosts.yml"
+    lab_cli.do(lab_cli.parser().parse_args(["inventory", "n1", "--output", str(file)]))
+    host = json.loads(file.read_text())["all"]["hosts"]["n1"]
+    assert (host["ansible_host"], host["ansible_port"]) == ("127.0.0.1", 2201)
+    assert "UserKnownHostsFile=/dev/null" in host["ansible_ssh_common_args"]
+
+
+# Packages
+
+
+def test_missing_packages_are_named_with_the_line_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(lab_packages.shutil, "which", lambda program, path: None if "qemu" in program else program)
+    monkeypatch.setattr(lab_packages.os, "geteuid", lambda: 1000)
+    refused = subprocess.CompletedProcess([], 1)
+    monkeypatch.setattr(lab_packages.subprocess, "run", lambda *words, **options: refused)
+    with pytest.raises(LabError, match=r"sudo apt-get install .*qemu-system-x86 qemu-utils$"):
+        lab_packages.ensure()
+
+
+# The monitor
+
+
+def monitor_that_says(path: Path, *lines: t.Any) -> threading.Thread:
+    """A monitor that greets, and answers each command with the next lines up to an answer."""
+    server = socket.socket(socket.AF_UNIX)
+    server.bind(str(path))
+    server.listen()
+
+    def serve() -> None:
+        connection, dummy_address = server.accept()
+        with server, connection, connection.makefile("rw") as file, contextlib.suppress(OSError):
+            for line in ({"QMP": {}}, {"return": {}}, *lines):
+                if "return" in line or "error" in line:
+                    file.readline()
+                file.write(json.dumps(line) + "\n")
+                file.flush()
+
+    thread = threading.Thread(target=serve)
+    thread.start()
+    return thread
+
+
+def test_events_between_answers_are_passed_over(tmp_path: Path) -> None:
+    event, active = {"event": "STOP"}, {"return": {"status": "active"}}
+    served = monitor_that_says(tmp_path / "q", event, active, event, {"return": {"status": "completed"}})
+    lab_qmp.Monitor(tmp_path / "q").migrated()
+    served.join()
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ({"error": {"desc": "no such thing"}}, "no such thing"),
+        ({"return": {"status": "failed"}}, "could not be moved: failed"),
+    ],
+)
+def test_a_refusal_is_an_error(tmp_path: Path, answer: t.Any, message: str) -> None:
+    served = monitor_that_says(tmp_path / "q", answer)
+    with pytest.raises(LabError, match=message):
+        lab_qmp.Monitor(tmp_path / "q").migrated()
+    served.join()
+
+
+def test_no_monitor_is_an_error(tmp_path: Path) -> None:
+    with pytest.raises(LabError, match="does not answer"):
+        lab_qmp.Monitor(tmp_path / "q", wait=0.1)
