@@ -6,7 +6,7 @@
 
 Runs on the node with any Python. Files with their content's hash, mode, owner and (with --times) mtime; kernel values;
 mounts; which units are active and enabled. What changes by itself (journal, random seed, Ansible's own files) is left
-out. With --keep-status the files that a converged tick may write are left out as well.
+out. With --without-status the one file that a converged tick writes is left out as well.
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ RESTLESS = (
     "/var/lib/systemd/coredump",
     "/etc/resolv.conf",
 )
-STATUS = ("/run/corral",)
+STATUS = ("/run/corral/status.json",)
 SLICES = ("", "/init.scope", "/system.slice", "/user.slice", "/machine.slice", "/corral.slice",
           "/corral.slice/corral-shared.slice", "/corral.slice/corral-isolated.slice")  # fmt: skip
 CGROUP_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "pids.max")
@@ -110,7 +110,7 @@ def main(words: list[str]) -> int:
     """Print the fingerprint."""
     mounts = open("/proc/1/mounts", encoding="utf-8").read().splitlines()  # noqa: SIM115 - a script of one pass
     state = {
-        **files("--times" in words, "--keep-status" not in words),
+        **files("--times" in words, "--without-status" not in words),
         **values(),
         **units(),
         **{f"mount {line.split()[1]}": line for line in mounts if "/run/user/" not in line},

@@ -1,0 +1,90 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on the lab's node after a rollout of examples/edge.yml: is the node what the profile declares?
+
+By the node's own files and by processes' own masks, with nothing of Corral's. The arguments are the CPU lists of the
+pools: RESERVED SHARED ISOLATED. Prints what is not so and exits 1, or counts what was looked at.
+"""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+failures: list[str] = []
+looked = 0
+
+
+def expect(what: str, got: object, wanted: object) -> None:
+    global looked  # noqa: PLW0603 - a script of one pass
+    looked += 1
+    if got != wanted:
+        failures.append(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def read(path: str) -> str:
+    try:
+        with open(path, encoding="utf-8") as file:
+            return file.read().strip()
+    except OSError as error:
+        return f"error {error.errno}"
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+
+
+def mask(pid: str) -> str:
+    """The CPUs on which a process may run, in its own words."""
+    return next(line.split()[1] for line in read(f"/proc/{pid}/status").splitlines() if "Cpus_allowed_list" in line)
+
+
+def mask_in(unit_slice: str) -> str:
+    """The mask of a process that starts in a slice."""
+    words = ["systemd-run", "--quiet", "--pipe", "--wait", f"--slice={unit_slice}", "grep", "Cpus_allowed_list"]
+    return run(*words, "/proc/self/status").split()[-1]
+
+
+def main(reserved: str, shared: str, isolated: str) -> int:
+    cgroup = "/sys/fs/cgroup"
+    for unit, cpus in (
+        ("system.slice", reserved),
+        ("user.slice", reserved),
+        ("init.scope", reserved),
+        ("corral.slice/corral-shared.slice", shared),
+        ("corral.slice/corral-isolated.slice", isolated),
+    ):
+        expect(f"{unit} cpuset.cpus", read(f"{cgroup}/{unit}/cpuset.cpus"), cpus)
+        expect(f"{unit} effective", read(f"{cgroup}/{unit}/cpuset.cpus.effective"), cpus)
+    expect("PID 1 runs on", mask("1"), reserved)
+    expect("sshd runs on", mask(run("systemctl", "show", "--property=MainPID", "--value", "ssh.service")), reserved)
+    expect("this process runs on", mask("self"), reserved)
+    expect("a unit in system.slice", mask_in("system.slice"), reserved)
+    expect("a unit in corral-shared.slice", mask_in("corral-shared.slice"), shared)
+    expect("a unit in corral-isolated.slice", mask_in("corral-isolated.slice"), isolated)
+    expect("a unit in machine.slice", mask_in("machine.slice"), shared)
+    for node in ("node0", "node1"):
+        pool = f"/sys/devices/system/node/{node}/hugepages/hugepages-2048kB/nr_hugepages"
+        expect(f"{node} hugepages", read(pool), "32")
+    mounts = [line.split() for line in read("/proc/mounts").splitlines()]
+    options = next((set(line[3].split(",")) for line in mounts if line[1] == "/dev/hugepages-2Mi"), set())
+    wanted = {"pagesize=2M", "size=67108864", "mode=770"}
+    expect("hugetlbfs on /dev/hugepages-2Mi", options & wanted, wanted)
+    expect("kernel.pid_max", read("/proc/sys/kernel/pid_max"), "65536")
+    expect("kernel.threads-max", read("/proc/sys/kernel/threads-max"), "16384")
+    expect("corral.slice pids.max", read(f"{cgroup}/corral.slice/pids.max"), "4096")
+    expect(
+        "machine.slice TasksMax", run("systemctl", "show", "--property=TasksMax", "--value", "machine.slice"), "4096"
+    )
+    for unit in ("corral-reconcile.timer", "corral-reconcile.path"):
+        expect(unit, (run("systemctl", "is-active", unit), run("systemctl", "is-enabled", unit)), ("active", "enabled"))
+    expect("corral-boot.service", run("systemctl", "is-enabled", "corral-boot.service"), "enabled")
+    expect("failed units", run("systemctl", "list-units", "--failed", "--no-legend", "--plain"), "")
+    print("\n".join(failures) or f"{looked} facts are as declared")
+    return 1 if failures else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(*sys.argv[1:4]))

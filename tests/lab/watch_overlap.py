@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
+
+Samples cpuset.cpus.effective of every home until STOP appears, then prints "SAMPLES samples, OVERLAPS overlaps".
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+ROOT = "/sys/fs/cgroup"
+ISOLATED = f"{ROOT}/corral.slice/corral-isolated.slice"
+HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
+HOMES.append(f"{ROOT}/corral.slice/corral-shared.slice")
+
+
+def effective(path: str) -> set[int]:
+    try:
+        with open(f"{path}/cpuset.cpus.effective", encoding="ascii") as file:
+            text = file.read().strip()
+    except OSError:
+        return set()
+    found: set[int] = set()
+    for part in text.split(",") if text else []:
+        first, dash, last = part.partition("-")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return found
+
+
+def main(stop: str, limit: float = 120.0) -> int:
+    samples, overlaps, seen = 0, 0, set()
+    deadline = time.monotonic() + limit
+    while not os.path.exists(stop) and time.monotonic() < deadline:
+        # The isolated set is read on both sides: a home that was read in between is compared with what held all along.
+        before = effective(ISOLATED)
+        others = [effective(home) for home in HOMES]
+        steady = before & effective(ISOLATED)
+        samples += 1
+        seen.add(tuple(sorted(before)))
+        overlaps += any(steady & other for other in others)
+    print(f"{samples} samples, {overlaps} overlaps, isolated sets seen: {sorted(seen)}")
+    return 1 if overlaps or samples < 10 else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1]))
