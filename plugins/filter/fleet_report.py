@@ -36,47 +36,63 @@ EXAMPLES = r"""
 RETURN = r"""
 _value:
   description:
-    - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused) or V(unreachable)), its drift
-      C(items), C(problems), C(message), and the profile's C(name), C(mode) and C(pools).
+    - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
+      V(unreachable)), its drift C(items), C(problems), C(message), and the profile's C(name), C(mode) and C(pools).
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads.
   type: dict
 """
 
-VERDICTS = ("in_sync", "drift", "unknown", "refused", "unreachable")
+VERDICTS = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
 ITEM_KEYS = ("manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption")
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
-    """One host's verdict and items. What could not be looked at is never in sync."""
+    """One host's verdict and items. What could not be looked at is never in sync.
+
+    A result without drift is that of a module that could not do its work, unless its task was skipped.
+    """
+    results = (profile, agent)
     found: list[dict[str, t.Any]] = [
-        {key: item.get(key) for key in ITEM_KEYS} for result in (profile, agent) for item in result.get("drift") or ()
+        {key: item.get(key) for key in ITEM_KEYS} for result in results for item in result.get("drift") or ()
     ]
-    failed = next((result for result in (profile, agent) if result.get("failed")), None)
-    if profile.get("unreachable") or agent.get("unreachable"):
+    lost = [result for result in results if result.get("unreachable")]
+    failed = [result for result in results if "drift" not in result and not result.get("skipped")]
+    if lost:
         verdict = "unreachable"
-    elif failed is not None:
-        verdict = "refused"
+    elif failed:
+        verdict = "refused" if all(result.get("problems") for result in failed) else "failed"
     elif any(item["verdict"] != "unknown" for item in found):
         verdict = "drift"
     else:
         verdict = "unknown" if found else "in_sync"
-    said = failed if failed is not None else profile if verdict == "unreachable" else {}
+    said = [] if verdict == "unreachable" else failed
+    messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
         "verdict": verdict,
         "items": found,
-        "problems": list(said.get("problems") or ()),
-        "message": said.get("msg"),
+        "problems": [problem for result in said for problem in result.get("problems") or ()],
+        "message": "\n".join(messages) or None,
         "name": profile.get("name"),
         "mode": profile.get("mode"),
         "pools": profile.get("pools"),
     }
 
 
+def message(result: t.Mapping[str, t.Any]) -> str:
+    """What a failed task said; of a module that could not even begin, what the node said."""
+    lines = [str(result.get("msg") or "the task failed without a word")]
+    heard = str(result.get("module_stderr") or "").strip().splitlines()
+    if heard:
+        lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
+    return "\n".join(lines)
+
+
 def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
     """A host's block of the recap."""
-    lines = [
-        f"{name}: {host['verdict'].replace('_', ' ')}" + (f" ({host['name']}, {host['mode']})" if host["name"] else "")
-    ]
+    count = len(host["items"])
+    head = f"{name}: {host['verdict'].replace('_', ' ')}"
+    head += f", {count} item{'s'[: count != 1]}" if count else ""
+    lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
     for item in host["items"]:
         what = f"{item['manager']} {item['subject']} {item['property']}"
@@ -85,7 +101,8 @@ def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
         else:
             mark = "!" if item["verdict"] == "unchangeable" else "~"
             values = f"{shortened(item['actual'])} -> {shortened(item['wanted'])}"
-            lines.append(f"  {mark} {what}: {values} ({item['reason']}) [{item['place']}]")
+            place = f" [{item['place']}]" if item["place"] not in ("", None, item["subject"]) else ""
+            lines.append(f"  {mark} {what}: {values} ({item['reason']}){place}")
     return lines
 
 
@@ -103,7 +120,11 @@ def fleet_report(
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
     lines = [line for name, host in hosts.items() for line in host_lines(name, host)]
     counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
-    return {"hosts": hosts, "summary": summary, "lines": [*lines, f"{len(hosts)} hosts: {counted}"]}
+    return {
+        "hosts": hosts,
+        "summary": summary,
+        "lines": [*lines, f"{len(hosts)} host{'s'[: len(hosts) != 1]}: {counted}"],
+    }
 
 
 class FilterModule:

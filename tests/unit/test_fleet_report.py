@@ -1,0 +1,104 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The fleet's report: every way a host can answer has its verdict, and what nobody looked at is never in sync."""
+
+from __future__ import annotations
+
+import importlib.util
+import typing as t
+from pathlib import Path
+
+import pytest
+
+FILE = Path(__file__).resolve().parents[2] / "plugins" / "filter" / "fleet_report.py"
+
+
+def load() -> t.Any:
+    spec = importlib.util.spec_from_file_location("fleet_report", FILE)
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+fleet_report = load().fleet_report
+
+
+def item(verdict: str) -> dict[str, t.Any]:
+    return {
+        "manager": "cpu",
+        "subject": "system.slice",
+        "property": "AllowedCPUs",
+        "actual": None,
+        "wanted": "0-1",
+        "reason": "why",
+        "place": "/p",
+        "verdict": verdict,
+        "when": "now",
+        "disruption": "none",
+        "steps": ["not for the report"],
+    }
+
+
+IN_SYNC = {"drift": [], "name": "edge", "mode": "enforce", "pools": {"reserved": "0-1"}}
+DRIFT = {**IN_SYNC, "drift": [item("unknown"), item("drift")]}
+STUCK = {**IN_SYNC, "drift": [item("unchangeable")]}
+UNKNOWN = {**IN_SYNC, "drift": [item("unknown")]}
+REFUSED = {"msg": "cpu: no", "problems": [{"path": "cpu", "value": None, "message": "no"}]}
+FAILED = {"msg": "no result", "module_stderr": "Traceback (most recent call last):\n  File x\nOSError: gone\n"}
+NO_PYTHON = {"msg": "no result", "module_stderr": "sh: python3: not found\nmore\n"}
+UNREACHABLE = {"unreachable": True, "msg": "Connection refused"}
+SKIPPED = {"skipped": True}
+AGENT = {"drift": []}
+
+
+@pytest.mark.parametrize(
+    ("profile", "agent", "verdict", "lines"),
+    [
+        (IN_SYNC, AGENT, "in_sync", ["n: in sync (profile edge, mode enforce)"]),
+        (IN_SYNC, SKIPPED, "in_sync", ["n: in sync (profile edge, mode enforce)"]),
+        (IN_SYNC, {}, "failed", None),
+        ({}, {}, "failed", ["n: failed", "  the task failed without a word"]),
+        (DRIFT, AGENT, "drift", None),
+        (STUCK, AGENT, "drift", None),
+        (IN_SYNC, {"drift": [item("drift")]}, "drift", None),
+        (
+            UNKNOWN,
+            AGENT,
+            "unknown",
+            ["n: unknown, 1 item (profile edge, mode enforce)", "  ? cpu system.slice AllowedCPUs: unknown: why"],
+        ),
+        (REFUSED, AGENT, "refused", ["n: refused", "  cpu: no"]),
+        (REFUSED, REFUSED, "refused", ["n: refused", "  cpu: no"]),
+        (DRIFT, REFUSED, "refused", None),
+        (REFUSED, FAILED, "failed", ["n: failed", "  cpu: no", "  no result", "  OSError: gone"]),
+        (NO_PYTHON, NO_PYTHON, "failed", ["n: failed", "  no result", "  sh: python3: not found"]),
+        (UNREACHABLE, SKIPPED, "unreachable", ["n: unreachable", "  Connection refused"]),
+        (IN_SYNC, UNREACHABLE, "unreachable", None),
+    ],
+)
+def test_a_host_has_the_verdict_of_what_it_answered(
+    profile: dict[str, t.Any], agent: dict[str, t.Any], verdict: str, lines: list[str] | None
+) -> None:
+    report = fleet_report({"n": profile}, {"n": agent})
+    assert report["hosts"]["n"]["verdict"] == verdict
+    assert report["summary"][verdict] == 1
+    assert sum(report["summary"].values()) == 1
+    if lines is not None:
+        assert report["lines"] == [*lines, f"1 host: 1 {verdict.replace('_', ' ')}"]
+
+
+def test_every_item_is_in_the_file_and_on_a_line() -> None:
+    report = fleet_report({"b": DRIFT, "a": IN_SYNC}, {"b": AGENT, "a": AGENT})
+    assert list(report["hosts"]) == ["a", "b"]
+    assert [one["verdict"] for one in report["hosts"]["b"]["items"]] == ["unknown", "drift"]
+    assert "steps" not in report["hosts"]["b"]["items"][0]
+    assert report["lines"] == [
+        "a: in sync (profile edge, mode enforce)",
+        "b: drift, 2 items (profile edge, mode enforce)",
+        "  ? cpu system.slice AllowedCPUs: unknown: why",
+        "  ~ cpu system.slice AllowedCPUs: absent -> 0-1 (why) [/p]",
+        "2 hosts: 1 in sync, 1 drift",
+    ]
