@@ -21,13 +21,14 @@ from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
 from .model.handover import Stuck
-from .model.plan import DECLARE, RELEASE, START, Change, Part, Step, steps_in_order
+from .model.plan import DECLARE, RELEASE, START, VALUES, Change, Part, Step, steps_in_order
 from .model.profile import Profile
 
 MANAGERS = (cpu, memory, pids)
 PROFILE = "profile"  # the manager of the declaration itself
 PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
 NEVER_RECORDED = ("daemon-reload", "restart")
+VALUE_KEYS = ("value:", "pool:")
 
 
 class Plan(t.NamedTuple):
@@ -123,9 +124,14 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     dropped = [record for record in records if record.manager in managers and record.before.key not in held]
     changes = [change for part in parts for change in part.changes]
-    changes += [restoring(record, online) for record in reversed(dropped)]
+    changes += [restoring(record, online) for record in reversed(dropped) if not is_as_before(host, record.before)]
     obsolete = frozenset(record.before.key for record in dropped)
     return Plan(context, tuple(changes), tuple(parts), obsolete, (warning,) if warning else ())
+
+
+def is_as_before(host: Host, before: undo.Before) -> bool:
+    """Whether a kernel value needs no bringing back."""
+    return before.kind in ("value", "pool") and (host.read(before.target) or "").strip() == before.value
 
 
 def restoring(record: Record, online: str) -> Change:
@@ -203,7 +209,7 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
     """
     steps = steps_in_order(plan.changes)
-    if not steps:
+    if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
     state.preflight(host, steps)
     homes = [home for part in plan.parts for home in part.homes]
@@ -260,6 +266,11 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 continue
             known.add(step.key)
             found.append(Record(change.manager, change.subject, actions.look(host, step)))
+    # A kernel value that is right already: what somebody sets there later was not there before.
+    for part in plan.parts:
+        for kind, target in (key.split(":", 1) for key in sorted(part.held - known) if key.startswith(VALUE_KEYS)):
+            if part.manager:
+                found.append(Record(part.manager, target, actions.look(host, Step(kind, target, None, VALUES))))
     return found
 
 

@@ -13,7 +13,7 @@ import pytest
 import runs
 from _core import reconcile
 from _core.host import state
-from _core.model import profile
+from _core.model import cpuset, profile
 from _core.model.errors import CorralError
 
 Make = t.Callable[..., node.Node]
@@ -343,3 +343,45 @@ def test_a_refused_profile_changes_nothing_and_the_old_one_stays(fake: node.Node
     with pytest.raises(CorralError):
         runs.declare(host, pids={"pid_max": 100})
     assert (host.writes, fake.fingerprint()) == ([], before)
+
+
+def test_removal_brings_back_a_value_that_was_right_at_rollout(fake: node.Node) -> None:
+    fake.put("/proc/sys/kernel/pid_max", "65536\n")
+    fake.kernel_write(node.pool_file(0), "32")
+    before = fake.fingerprint()
+    assert runs.declare(fake.host()).error == ""
+    fake.put("/proc/sys/kernel/pid_max", "70000\n")
+    fake.kernel_write(node.pool_file(0), "7")
+    assert runs.declare(fake.host()).remaining == ()
+    assert runs.remove(fake.host()).error == ""
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_removal_counts_only_what_it_brings_back(fake: node.Node) -> None:
+    fake.put("/proc/sys/kernel/pid_max", "65536\n")
+    runs.declare(fake.host())
+    changed = [change.subject for change in runs.remove(fake.host()).applied]
+    assert "/proc/sys/kernel/threads-max" in changed
+    assert "/proc/sys/kernel/pid_max" not in changed
+
+
+def test_a_slice_that_starts_in_the_middle_of_a_change_keeps_off_isolated_cpus(fake: node.Node) -> None:
+    runs.declare(fake.host())
+    host = fake.host()
+    context = reconcile.compile_profile(host, node.parsed(cpu=OTHER_CORE), fresh=True)
+    plan = reconcile.plan_profile(host, context, declare=True)
+    path = f"{SYSTEM}/machine.slice.d/10-corral-cpu.conf"
+    steps = [step for change in plan.changes for step in change.steps]
+    texts = [
+        step.value or "" for step in sorted(steps, key=lambda step: (step.phase, step.order)) if step.target == path
+    ]
+    first_move = min((step.phase, step.order) for step in steps if step.kind == "property")
+    early = next(step for step in steps if step.target == path)
+    assert (early.phase, early.order) < first_move
+    assert node_cpus(texts[0])
+    assert not node_cpus(texts[0]) & (node.ISOLATED_CPUS | context.pools.isolated)
+    assert node_cpus(texts[-1]) == context.pools.shared
+
+
+def node_cpus(dropin: str) -> frozenset[int]:
+    return cpuset.parse(dropin.rstrip().rpartition("=")[2])

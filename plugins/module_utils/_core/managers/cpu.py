@@ -111,7 +111,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
         changes += filter(None, [override_change(unit, cpus, seen)])
     changes += filter(None, [target_change(wanted, seen)])
     changes += stray_changes(seen)
-    return Part(with_moves(changes, moves, seen, wanted), held_by(wanted), tuple(homes))
+    return Part(with_moves(changes, moves, seen, wanted, pools.reserved), held_by(wanted), tuple(homes))
 
 
 def homes_of(
@@ -239,6 +239,7 @@ def with_moves(
     moves: t.Sequence[tuple[str, frozenset[int]]],
     seen: Observation,
     wanted: t.Mapping[str, frozenset[int]],
+    refuge: frozenset[int],
 ) -> tuple[Change, ...]:
     """The changes with the hand-over's steps. A new slice gets its drop-in first, so that it starts on its CPUs.
 
@@ -267,15 +268,40 @@ def with_moves(
             own = steps.pop(change.subject, [])
             by_hand = unitproperty.removal(change.subject, "AllowedCPUs", seen.units[change.subject].settings)
             change = change._replace(steps=(*change.steps, *own, *by_hand))
-        for unit, at in started.items():
-            if change.subject == dropin(unit, NAME) and not seen.units[unit].exists:
-                change = change._replace(steps=tuple(step._replace(phase=CPUS, order=at) for step in change.steps))
-        result.append(change)
+        result.append(with_early_file(change, started, seen, wanted, refuge))
     if steps and result:
         rest = [step for leftover in steps.values() for step in leftover]
         first = next((index for index, change in enumerate(result) if change.steps), 0)
         result[first] = result[first]._replace(steps=(*result[first].steps, *rest))
     return tuple(result)
+
+
+def with_early_file(
+    change: Change,
+    started: t.Mapping[str, int],
+    seen: Observation,
+    wanted: t.Mapping[str, frozenset[int]],
+    refuge: frozenset[int],
+) -> Change:
+    """The change with its drop-in written before the unit can start on it.
+
+    A pool's new slice finds it when the hand-over starts it. Any other slice that does not run may be started by
+    somebody in the middle: its old drop-in must not give it CPUs that are about to be isolated, nor the new one those
+    that still are.
+    """
+    unit = next((unit for unit in wanted if change.subject == dropin(unit, NAME)), None)
+    if unit is None or seen.units[unit].exists or not change.steps:
+        return change
+    if unit in started:
+        return change._replace(steps=tuple(step._replace(phase=CPUS, order=started[unit]) for step in change.steps))
+    isolated = seen.units[ISOLATED]
+    guarded = (isolated.cpus.effective or frozenset()) if isolated.exists else frozenset()
+    # As in the hand-over itself, shared workloads may wait on the reserved pool.
+    safe = (wanted[unit] - guarded) or (refuge - guarded)
+    early = change.steps[0]._replace(phase=CPUS, order=0, value=dropin_text(unit, safe))
+    if safe == wanted[unit]:
+        return change._replace(steps=(early,))
+    return change._replace(steps=(early, *change.steps)) if safe else change
 
 
 def held_by(wanted: t.Mapping[str, frozenset[int]]) -> frozenset[str]:

@@ -122,7 +122,7 @@ def decide(context: Context, seen: Observation) -> Part:
         held |= {f"mount:{unit}", f"file:{ETC}/{unit}"}
         changes += filter(None, [unit_change(mount, state)])
         changes += filter(None, [None if seen.unknown else mount_change(mount, state)])
-    return Part(tuple(changes), frozenset(held), problems=tuple(problems(context, seen)))
+    return Part(tuple(changes), frozenset(held), problems=tuple(problems(context, seen)), manager=NAME)
 
 
 # Pools
@@ -243,13 +243,21 @@ def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.
     }
     actual = {
         "pagesize": bytes_of(found.options.get("pagesize")),
-        "mode": int(found.options.get("mode", "755"), 8),
-        "uid": int(found.options.get("uid", "0")),
-        "gid": int(found.options.get("gid", "0")),
+        "mode": number(found.options.get("mode", "755"), 8),
+        "uid": number(found.options.get("uid", "0")),
+        "gid": number(found.options.get("gid", "0")),
         "size": bytes_of(found.options.get("size")),
         "min_size": bytes_of(found.options.get("min_size")),
     }
     return [key for key, value in wanted.items() if actual[key] != value]
+
+
+def number(text: str, base: int = 10) -> t.Optional[int]:
+    """A number as the kernel writes it; None for what is none."""
+    try:
+        return int(text, base)
+    except ValueError:
+        return None
 
 
 def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:

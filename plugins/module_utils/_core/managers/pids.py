@@ -161,7 +161,9 @@ def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
         text = unit_text(("Manager", [f"DefaultTasksMax={pids.default_tasks_max}"]))
         changes.append(file_change(NAME, MANAGER_CONF, seen.manager_conf, text, reason="the default of all units"))
         changes.append(default_override(pids.default_tasks_max, seen, text))
-    return Part(tuple(filter(None, changes)), frozenset(held), problems=tuple(problems(pids, homes, seen)))
+    return Part(
+        tuple(filter(None, changes)), frozenset(held), problems=tuple(problems(pids, homes, seen)), manager=NAME
+    )
 
 
 def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:

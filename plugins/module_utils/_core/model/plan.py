@@ -93,13 +93,15 @@ class Part(t.NamedTuple):
     """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
 
     What was once changed and is held by nobody any more goes back to what was there before. ``homes`` is what the
-    validator replays the CPU steps against; ``problems`` are reasons not to begin with this profile on this node.
+    validator replays the CPU steps against; ``problems`` are reasons not to begin with this profile on this node;
+    ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already.
     """
 
     changes: tuple[Change, ...]
     held: frozenset[str]
     homes: tuple[Home, ...] = ()
     problems: tuple[Problem, ...] = ()
+    manager: str = ""
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
