@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 NAME ?= n1
-TOPOLOGY ?= two-nodes-smt
+TOPOLOGY ?=
 
 .PHONY: lab-packages lab-image lab-up lab-down lab-list lab-ssh
 
@@ -13,8 +13,8 @@ lab-packages: ## install the Debian packages that virtual nodes need, or name th
 lab-image: lab-packages ## make the image of a virtual node
 	@lab/lab image
 
-lab-up: lab-packages ## start the virtual node NAME=n1 TOPOLOGY=two-nodes-smt
-	@lab/lab up $(NAME) --topology $(TOPOLOGY)
+lab-up: lab-packages ## start the virtual node NAME=n1, like TOPOLOGY=two-nodes-smt or four-nodes-smt
+	@lab/lab up $(NAME) $(if $(TOPOLOGY),--topology $(TOPOLOGY))
 
 lab-down: ## end the virtual node NAME=n1
 	@lab/lab down $(NAME)

@@ -36,7 +36,7 @@ def parser() -> argparse.ArgumentParser:
     image.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
     start = command("up", "start a node and wait until it answers")
     start.add_argument("name")
-    start.add_argument("--topology", default="two-nodes-smt", help=f"one of {', '.join(lab_machine.names())}")
+    start.add_argument("--topology", help=f"one of {', '.join(lab_machine.names())} (default: {lab_machine.DEFAULT})")
     start.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
     start.add_argument("--fresh", action="store_true", help="boot it, rather than restore a saved state")
     stop = command("down", "end nodes and remove all of them")

@@ -14,6 +14,7 @@ import lab_base
 from lab_base import LabError
 
 FOLDER = lab_base.HERE / "topologies"
+DEFAULT = "two-nodes-smt"
 # Nehalem has SMT, an L3 per socket and, with pdpe1gb, pages of 1 GiB; without AVX an SSH handshake stays quick.
 CPU = "Nehalem,+pdpe1gb"
 KERNEL_ARGUMENTS = (

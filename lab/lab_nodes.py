@@ -157,14 +157,14 @@ def host_variables(chosen: t.Sequence[Node]) -> dict[str, dict[str, t.Any]]:
 # Starting
 
 
-def up(name: str, topology_name: str, release: str, *, fresh: bool) -> Node:
+def up(name: str, topology_name: str | None, release: str, *, fresh: bool) -> Node:
     """Start a node, from its saved state where there is one, and wait until it answers."""
     one = node(name)
-    topology = lab_machine.load(topology_name)
+    topology = lab_machine.load(topology_name or lab_machine.DEFAULT)
     nodes()
     with lab_base.locked(one.lock()):
         if one.ready():
-            if one.topology() != topology_name:
+            if topology_name and one.topology() != topology_name:
                 raise LabError(f"{name} runs already, as {one.topology()}: end it first: lab/lab down {name}")
             wait_for_ssh(one, 30)
             lab_base.say(f"{name} runs already (127.0.0.1 port {one.port()})")
@@ -172,20 +172,33 @@ def up(name: str, topology_name: str, release: str, *, fresh: bool) -> Node:
         end(one)
         image = lab_image.ensure(release)
         accelerator = chosen_accelerator(image)
-        try:
-            one.folder.mkdir(mode=0o700)
-            (one.folder / "topology").write_text(topology_name)
-            if fresh:
-                boot(one, image, topology, accelerator)
-            else:
-                start(one, image, topology, accelerator)
-            personalise(one)
-            (one.folder / "ready").touch()
-        except BaseException:
-            lab_base.deaf()
-            end(one)
-            raise
+        with guarded():
+            try:
+                one.folder.mkdir(mode=0o700)
+                (one.folder / "topology").write_text(topology.name)
+                if fresh:
+                    boot(one, image, topology, accelerator)
+                else:
+                    start(one, image, topology, accelerator)
+                personalise(one)
+                (one.folder / "ready").touch()
+            except BaseException:
+                lab_base.deaf()
+                end(one)
+                raise
     return one
+
+
+@contextlib.contextmanager
+def guarded() -> t.Iterator[None]:
+    """Should this process be killed in between, a shell sees its pipe close and removes what was begun."""
+    words = ["sh", "-c", 'read -r answer || exec "$0" list', str(lab_base.HERE / "lab")]
+    quiet = subprocess.DEVNULL
+    guard = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        yield
+    finally:
+        guard.communicate(b"over\n")
 
 
 def start(one: Node, image: Image, topology: Topology, accelerator: str) -> None:
