@@ -14,7 +14,7 @@ author:
   - Corral contributors (@corral-project)
 description:
   - Takes what M(corral.node.profile) and M(corral.node.agent) returned in check mode on each host, and gives a verdict for
-    each and a recap for all. The playbook P(corral.node.drift#playbook) shows and writes it.
+    each and a recap for all. The playbook C(corral.node.drift) shows and writes it.
 positional: _agents
 options:
   _input:
