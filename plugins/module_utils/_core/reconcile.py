@@ -65,7 +65,9 @@ def compile_profile(host: Host, declared: Profile, *, fresh: bool = False) -> Co
     if problems:
         raise CorralError(*problems)
     computed = pools.compute(declared, topology)
-    return Context(declared, topology, computed, host.now(), load_attempts(host), fresh)
+    befores = [record.before for record in state.records(host)[0]]
+    before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
+    return Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
 
 
 def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan:

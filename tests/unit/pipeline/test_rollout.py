@@ -383,5 +383,14 @@ def test_a_slice_that_starts_in_the_middle_of_a_change_keeps_off_isolated_cpus(f
     assert node_cpus(texts[-1]) == context.pools.shared
 
 
+def test_a_limit_that_goes_back_counts_for_the_budget_at_once(fake: node.Node) -> None:
+    fake.put("/proc/sys/kernel/threads-max", "15771\n")
+    runs.declare(fake.host(), pids={"threads_max": 16384, "reserved": 1000})
+    assert fake.get("/sys/fs/cgroup/corral.slice/pids.max") == "7692\n"
+    outcome = runs.declare(fake.host(), pids={"reserved": 1000})
+    assert (outcome.error, outcome.remaining) == ("", ())
+    assert fake.get("/sys/fs/cgroup/corral.slice/pids.max") == "7385\n"
+
+
 def node_cpus(dropin: str) -> frozenset[int]:
     return cpuset.parse(dropin.rstrip().rpartition("=")[2])

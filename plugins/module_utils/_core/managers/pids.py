@@ -54,7 +54,12 @@ class Observation(t.NamedTuple):
 def plan(host: Host, context: Context) -> Part:
     """The pids manager's part of the plan; a profile without ``pids`` has none."""
     pids = context.profile.pids
-    return decide(pids, homes_of(context), observe(host, pids, homes_of(context)))
+    seen = observe(host, pids, homes_of(context))
+    declared = {PID_MAX: pids.pid_max, THREADS_MAX: pids.threads_max}
+    # A limit that is declared no longer goes back in this very plan: the budget counts with what it will be.
+    undeclared = {key: context.before.get(sysctl.path_of(key)) for key, value in declared.items() if value is None}
+    coming = {key: int(value) for key, value in undeclared.items() if value and value.isdecimal()}
+    return decide(pids, homes_of(context), seen._replace(sysctls={**seen.sysctls, **coming}))
 
 
 def homes_of(context: Context) -> tuple[str, ...]:

@@ -23,7 +23,11 @@ class Attempt(t.NamedTuple):
 
 
 class Context(t.NamedTuple):
-    """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once."""
+    """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once.
+
+    ``before`` has the kernel values that Corral has changed, by file, as they were: what a profile no longer declares
+    goes back to them, and the rest of the plan must count with that.
+    """
 
     profile: Profile
     topology: Topology
@@ -31,3 +35,4 @@ class Context(t.NamedTuple):
     now: float
     attempts: t.Mapping[str, Attempt] = {}
     fresh: bool = False
+    before: t.Mapping[str, str] = {}
