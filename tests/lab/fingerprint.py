@@ -106,6 +106,21 @@ def units() -> dict[str, str]:
     return found
 
 
+def masks() -> str:
+    """The CPU lists on which processes may run, each once. Kernel threads have no command line, and masks of their own."""
+    found = set()
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        try:
+            with open(f"/proc/{pid}/cmdline", "rb") as file:
+                if not file.read(1):
+                    continue
+            with open(f"/proc/{pid}/status", encoding="ascii", errors="replace") as file:
+                found.update(line.split()[1] for line in file if line.startswith("Cpus_allowed_list"))
+        except OSError:  # it ended meanwhile
+            continue
+    return " ".join(sorted(found))
+
+
 def main(words: list[str]) -> int:
     """Print the fingerprint."""
     mounts = open("/proc/1/mounts", encoding="utf-8").read().splitlines()  # noqa: SIM115 - a script of one pass
@@ -113,6 +128,7 @@ def main(words: list[str]) -> int:
         **files("--times" in words, "--without-status" not in words),
         **values(),
         **units(),
+        "CPUs of processes": masks(),
         **{f"mount {line.split()[1]}": line for line in mounts if "/run/user/" not in line},
     }
     json.dump(state, sys.stdout, indent=1, sort_keys=True)

@@ -5,7 +5,7 @@
 """Runs on a node with examples/edge.yml in mode enforce: tampers, looks, and lets one tick mend.
 
 For each tampering the report must hold exactly one item, with what is, what was wanted and where; after one tick the
-node is in sync again and the value is back. The lock keeps the timer's own ticks out while we look.
+node is in sync again, and the journal has one line more. The lock keeps the timer's own ticks out while we look.
 """
 
 from __future__ import annotations
@@ -64,8 +64,15 @@ def drift() -> tuple[int, list[dict[str, t.Any]]]:
     return done.returncode, json.loads(done.stdout)
 
 
+def journal(*words: str) -> list[str]:
+    """What the agent told the journal."""
+    command = ["journalctl", "--unit=corral-reconcile.service", "--output=cat", "--quiet", "--no-pager", *words]
+    return subprocess.run(command, capture_output=True, text=True, check=False, timeout=60).stdout.splitlines()
+
+
 def tamper(one: Tampering) -> list[str]:
     """Tamper, look, mend; what was not as it must be."""
+    told = len(journal())
     with open("/run/corral/lock", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         subprocess.run(["sh", "-c", one.command], check=True, capture_output=True, timeout=60)
@@ -74,7 +81,13 @@ def tamper(one: Tampering) -> list[str]:
     wrong = [] if (code, found) == (2, [tuple(one[1:])]) else [f"{one.command}: exit {code}, items {found}"]
     subprocess.run(["systemctl", "start", "corral-reconcile.service"], check=False, timeout=120)
     code, items = drift()
-    return wrong + ([] if (code, items) == (0, []) else [f"{one.command}: after one tick exit {code}: {items}"])
+    if (code, items) != (0, []):
+        wrong.append(f"{one.command}: after one tick exit {code}: {items}")
+    subprocess.run(["journalctl", "--sync"], check=False, timeout=60)
+    lines = journal()[told:]
+    if len(lines) != 1 or not lines[0].startswith("changed ") or f" {one.subject} {one.property}: " not in lines[0]:
+        wrong.append(f"{one.command}: the journal has {lines}")
+    return wrong
 
 
 def main() -> int:

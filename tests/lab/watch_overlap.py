@@ -4,7 +4,8 @@
 
 """Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
 
-Samples cpuset.cpus.effective of every home until STOP appears, then prints "SAMPLES samples, OVERLAPS overlaps".
+Samples cpuset.cpus.effective of every home until STOP appears, then prints "SAMPLES samples, OVERLAPS overlaps". Exits 1
+after an overlap, and when it has not seen the isolated pool move.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def main(stop: str, limit: float = 120.0) -> int:
         seen.add(tuple(sorted(before)))
         overlaps += any(steady & other for other in others)
     print(f"{samples} samples, {overlaps} overlaps, isolated sets seen: {sorted(seen)}")
-    return 1 if overlaps or samples < 10 else 0
+    return 1 if overlaps or samples < 10 or len(seen) < 2 else 0
 
 
 if __name__ == "__main__":

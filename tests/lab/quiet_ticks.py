@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node whose agent is in sync: reload systemd, wait for three ticks of the timer, and read the journal.
+
+Exits 1 when the ticks do not come, find something or tell the journal something.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import time
+import typing as t
+
+TICKS = 3
+
+
+def run(*words: str) -> str:
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
+
+
+def status() -> dict[str, t.Any]:
+    with open("/run/corral/status.json", encoding="utf-8") as file:
+        return json.load(file)
+
+
+def journal() -> list[str]:
+    run("journalctl", "--sync")
+    return run("journalctl", "--unit=corral-reconcile.service", "--quiet", "--no-pager").splitlines()
+
+
+def main(limit: float = 90.0) -> int:
+    before = journal()
+    run("systemctl", "daemon-reload")
+    begin, last, looks = time.monotonic(), status()["time"], []
+    while len(looks) < TICKS and time.monotonic() - begin < limit:
+        time.sleep(0.2)
+        now = status()
+        if now["time"] != last:
+            last = now["time"]
+            looks.append(now["in_sync"])
+    lines = journal()[len(before) :]
+    print(f"{len(looks)} ticks in {time.monotonic() - begin:.0f} s, in sync: {looks}, journal: {lines}")
+    return 0 if looks == [True] * TICKS and not lines else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
