@@ -22,6 +22,8 @@ import lab_nodes
 import lab_packages
 from lab_base import LabError
 
+NOBODY = {"ansible_host": "127.0.0.1", "ansible_port": 1}  # nothing listens there
+
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
@@ -49,7 +51,7 @@ def parser() -> argparse.ArgumentParser:
     hosts = command("inventory", "Ansible's inventory of nodes, as YAML that is JSON")
     hosts.add_argument("names", nargs="*", metavar="name")
     hosts.add_argument("--output", metavar="FILE", help="write it to a file (*.yml) rather than to stdout")
-    hosts.add_argument("--script", action="store_true", help="as an inventory script prints it, of those that run")
+    hosts.add_argument("--script", action="store_true", help="as an inventory script prints it")
     command("console", "the end of a node's console").add_argument("name")
     command("prune", "remove what dead nodes left, and all images and saved states")
     return top
@@ -96,6 +98,8 @@ def do(asked: argparse.Namespace) -> int:
         os.execvp("ssh", ["ssh", *options, "-p", str(one.port()), "root@127.0.0.1", *words])  # noqa: S606
     elif asked.command == "inventory":
         hosts = lab_nodes.host_variables(chosen(asked.names, only_running=asked.script))
+        if asked.script:  # on no host at all every play would end well
+            hosts = {**{name: dict(NOBODY) for name in asked.names}, **hosts}
         script = {"all": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}}
         text = json.dumps(script if asked.script else {"all": {"hosts": hosts}}, indent=2) + "\n"
         if asked.output:

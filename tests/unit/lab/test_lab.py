@@ -201,9 +201,13 @@ def test_an_error_has_the_commands_own_words() -> None:
 # Inventory, command line
 
 
-def test_the_inventory_script_is_empty_without_the_node(capsys: pytest.CaptureFixture[str]) -> None:
+def test_in_the_inventory_script_a_node_that_does_not_run_cannot_be_reached(capsys: pytest.CaptureFixture[str]) -> None:
     assert lab_cli.do(lab_cli.parser().parse_args(["inventory", "--script", "corral-none"])) == 0
-    assert json.loads(capsys.readouterr().out) == {"all": {"hosts": []}, "_meta": {"hostvars": {}}}
+    nobody = {"ansible_host": "127.0.0.1", "ansible_port": 1}
+    assert json.loads(capsys.readouterr().out) == {
+        "all": {"hosts": ["corral-none"]},
+        "_meta": {"hostvars": {"corral-none": nobody}},
+    }
 
 
 def test_a_node_that_does_not_run_is_said_with_the_way_out() -> None:
