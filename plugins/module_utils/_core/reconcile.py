@@ -161,7 +161,8 @@ def declaration(host: Host, declared: Profile) -> Part:
     actual = host.read(path)
     if actual == text:
         return Part((), held)
-    step = Step("file", path, text, DECLARE, mode=state.PRIVATE)
+    # Readable for all: what a node is meant to be is no secret, and who is not root may ask how far it is from it.
+    step = Step("file", path, text, DECLARE)
     shown = None if actual is None else "another profile"
     return Part((Change(PROFILE, path, "content", shown, declared.name, "the declared profile", path, (step,)),), held)
 

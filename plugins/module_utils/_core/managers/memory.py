@@ -98,7 +98,7 @@ def problems(context: Context, seen: Observation) -> list[Problem]:
     found = []
     for index, (mount, state) in enumerate(zip(context.profile.memory.mounts, seen.mounts)):
         path = f"memory.mounts[{index}]"
-        if state.in_the_way:
+        if state.in_the_way and not seen.unknown:
             message = f"{state.in_the_way}: declare a path of its own, for example /dev/hugepages-corral"
             found.append(Problem(f"{path}.path", mount.path, message))
         for key, name, number in (("user", mount.user, state.uid), ("group", mount.group, state.gid)):
