@@ -86,7 +86,8 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
         raise CorralError(*problems)
     if declare:
         parts.append(declaration(host, context.profile))
-    return finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
+    plan = finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
+    return plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
 
 
 def plan_agent(

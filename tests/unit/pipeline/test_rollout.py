@@ -383,6 +383,15 @@ def test_a_slice_that_starts_in_the_middle_of_a_change_keeps_off_isolated_cpus(f
     assert node_cpus(texts[-1]) == context.pools.shared
 
 
+def test_what_could_not_be_checked_is_a_note_of_the_plan(fake: node.Node) -> None:
+    memory = {
+        "mounts": [{"path": MOUNT, "pagesize": "2Mi", "size": "128Mi"}],
+        "hugepages": [{"size": "2Mi", "count": 8}],
+    }
+    context = reconcile.compile_profile(fake.host(), node.parsed(memory=memory))
+    assert [note for note in reconcile.plan_profile(fake.host(), context).notes if MOUNT in note]
+
+
 def test_a_limit_that_goes_back_counts_for_the_budget_at_once(fake: node.Node) -> None:
     fake.put("/proc/sys/kernel/threads-max", "15771\n")
     runs.declare(fake.host(), pids={"threads_max": 16384, "reserved": 1000})
