@@ -3,7 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 NAME ?= n1
-TOPOLOGY ?=
+TOPOLOGY ?= two-nodes-smt
+RELEASE ?= bookworm
+CGROUP ?= v2
 
 .PHONY: lab-packages lab-image lab-up lab-down lab-list lab-ssh
 
@@ -11,10 +13,10 @@ lab-packages: ## install the Debian packages that virtual nodes need, or name th
 	@lab/lab packages
 
 lab-image: lab-packages ## make the image of a virtual node
-	@lab/lab image
+	@lab/lab image --release $(RELEASE)
 
-lab-up: lab-packages ## start the virtual node NAME=n1, like TOPOLOGY=two-nodes-smt or four-nodes-smt
-	@lab/lab up $(NAME) $(if $(TOPOLOGY),--topology $(TOPOLOGY))
+lab-up: lab-packages ## start the virtual node NAME=n1; TOPOLOGY=four-nodes-smt RELEASE=trixie CGROUP=v1 for others
+	@lab/lab up $(NAME) --topology $(TOPOLOGY) --release $(RELEASE) --cgroup $(CGROUP)
 
 lab-down: ## end the virtual node NAME=n1
 	@lab/lab down $(NAME)

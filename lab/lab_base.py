@@ -10,6 +10,7 @@ import contextlib
 import fcntl
 import os
 import pathlib
+import shutil
 import signal
 import subprocess
 import sys
@@ -28,12 +29,22 @@ def cache() -> pathlib.Path:
     return pathlib.Path(os.environ.get("CORRAL_CACHE") or pathlib.Path.home() / ".cache" / "corral") / "lab"
 
 
-def running() -> pathlib.Path:
-    """One folder for each node that runs; it must be short, for the sockets in it."""
+def place() -> pathlib.Path:
+    """Where the folders of running nodes are; it must be short, for the sockets in them."""
     base = os.environ.get("CORRAL_RUN") or os.environ.get("XDG_RUNTIME_DIR") or "/tmp"  # noqa: S108 - mode 0700 below
-    folder = pathlib.Path(base) / f"corral-lab-{os.getuid()}"
-    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    state = folder.stat()
+    return pathlib.Path(base) / f"corral-lab-{os.getuid()}"
+
+
+def running() -> pathlib.Path:
+    """The same, made, and nobody else's."""
+    folder = place()
+    while True:
+        folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            state = folder.stat()
+            break
+        except FileNotFoundError:  # another lab has just removed the empty folder
+            continue
     if state.st_uid != os.getuid() or state.st_mode & 0o077:
         raise LabError(f"{folder}: belongs to somebody else or is open to others: set CORRAL_RUN to a folder of yours")
     return folder
@@ -42,7 +53,7 @@ def running() -> pathlib.Path:
 def leave() -> None:
     """Remove the folder of running nodes when it is empty."""
     with contextlib.suppress(OSError):
-        running().rmdir()
+        place().rmdir()
 
 
 def say(text: str) -> None:
@@ -87,14 +98,47 @@ def locked(path: pathlib.Path, *, wait: bool = True) -> t.Iterator[bool]:
             return
 
 
+def keep_latest(folder: pathlib.Path, name: str, count: int = 2) -> None:
+    """Remove what was made for other recipes: the last ones used stay, for two checkouts that take turns."""
+    made = sorted((one.stat().st_mtime, one) for one in folder.glob(f"{name}-{'[0-9a-f]' * 12}") if one.is_dir())
+    for dummy_time, old in made[:-count]:
+        shutil.rmtree(old, ignore_errors=True)
+
+
 def deaf() -> None:
     """From here on only SIGKILL ends this process: a clean-up is not left half-way."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
 
-def run(*words: str, timeout: float = 600.0) -> str:
-    """Run a command and return what it printed; its own words are in the error."""
+@contextlib.contextmanager
+def guarded(*words: str) -> t.Iterator[None]:
+    """Should this process be killed in between, a shell sees its pipe close and runs the words."""
+    quiet = subprocess.DEVNULL
+    script = ["sh", "-c", 'read -r answer || exec "$@"', "sh", *words]
+    guard = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
+    try:
+        yield
+    finally:
+        guard.communicate(b"over\n")
+
+
+def signal_group(group: int, number: int) -> None:
+    """Signal a process group, also one that sudo started."""
+    try:
+        os.killpg(group, number)
+    except ProcessLookupError:
+        return
+    except PermissionError:
+        words = ["sudo", "-n", "kill", f"-{number}", "--", f"-{group}"]
+        subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, check=False)
+
+
+def run(*words: str, timeout: float = 600.0, orphaned: t.Sequence[str] = ()) -> str:
+    """Run a command and return what it printed; its own words are in the error.
+
+    Should the lab be killed meanwhile, ``orphaned`` is run with the number of the command's process group.
+    """
     # A session of its own: on every way out but success the whole family is ended, not the first process alone.
     process = subprocess.Popen(
         words,
@@ -102,15 +146,22 @@ def run(*words: str, timeout: float = 600.0) -> str:
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         text=True,
+        errors="replace",
         start_new_session=True,
     )
     try:
-        out, error = process.communicate(timeout=timeout)
-    except BaseException:
+        with guarded(*orphaned, str(process.pid)) if orphaned else contextlib.nullcontext():
+            out, error = process.communicate(timeout=timeout)
+    except BaseException as early:
+        late = isinstance(early, subprocess.TimeoutExpired)
+        if not late:  # the lab ends: a second Ctrl-C must not stop it here
+            deaf()
         for number in (signal.SIGTERM, signal.SIGKILL):
-            with contextlib.suppress(ProcessLookupError, PermissionError, subprocess.TimeoutExpired):
-                os.killpg(process.pid, number)
+            signal_group(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
                 process.communicate(timeout=10)
+        if late:
+            raise LabError(f"{' '.join(words[:6])} did not end within {timeout:.0f} s") from None
         raise
     if process.returncode != 0:
         words_said = "\n".join((error or out).strip().splitlines()[-8:])

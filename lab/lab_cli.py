@@ -10,7 +10,6 @@ import argparse
 import json
 import os
 import pathlib
-import shutil
 import signal
 import sys
 import typing as t
@@ -27,7 +26,7 @@ NOBODY = {"ansible_host": "127.0.0.1", "ansible_port": 1}  # nothing listens the
 
 def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
-    top = argparse.ArgumentParser(prog="lab", description="Virtual nodes with NUMA, SMT, systemd and cgroup v2.")
+    top = argparse.ArgumentParser(prog="lab", description="Virtual nodes with NUMA, SMT, systemd and cgroups.")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, text: str) -> argparse.ArgumentParser:
@@ -38,8 +37,9 @@ def parser() -> argparse.ArgumentParser:
     image.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
     start = command("up", "start a node and wait until it answers")
     start.add_argument("name")
-    start.add_argument("--topology", help=f"one of {', '.join(lab_machine.names())} (default: {lab_machine.DEFAULT})")
+    start.add_argument("--topology", default=lab_machine.DEFAULT, help=f"one of {', '.join(lab_machine.names())}")
     start.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
+    start.add_argument("--cgroup", default="v2", choices=lab_machine.HIERARCHIES, help="v1 is the legacy hierarchy")
     start.add_argument("--fresh", action="store_true", help="boot it, rather than restore a saved state")
     stop = command("down", "end nodes and remove all of them")
     stop.add_argument("names", nargs="*", metavar="name")
@@ -73,24 +73,21 @@ def do(asked: argparse.Namespace) -> int:
     elif asked.command == "image":
         print(lab_image.ensure(asked.release).folder)
     elif asked.command == "up":
-        one = lab_nodes.up(asked.name, asked.topology, asked.release, fresh=asked.fresh)
+        one = lab_nodes.up(asked.name, asked.topology, asked.release, asked.cgroup, fresh=asked.fresh)
         lab_base.say(f"{one.name} answers; reach it with: lab/lab ssh {one.name}")
     elif asked.command == "down":
         if not asked.names and not asked.all:
             raise LabError("name the nodes to end, or say --all")
         for one in lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names]:
             lab_base.say(f"{one.name}: {'gone' if lab_nodes.down(one) else 'there is none'}")
-        lab_base.leave()
     elif asked.command == "list":
         rows = [
-            {"name": one.name, "topology": one.topology(), "port": one.port(), "pid": one.pid()}
-            for one in lab_nodes.nodes()
+            {"name": one.name, "kind": one.kind(), "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()
         ]
         if asked.json:
             print(json.dumps(rows))
         for row in [] if asked.json else rows:
-            print(f"{row['name']:<24} {row['topology']:<20} port {row['port']}")
-        lab_base.leave()
+            print(f"{row['name']:<24} {row['kind']:<28} port {row['port']}")
     elif asked.command == "ssh":
         one = chosen([asked.name])[0]
         words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
@@ -107,12 +104,14 @@ def do(asked: argparse.Namespace) -> int:
         else:
             sys.stdout.write(text)
     elif asked.command == "console":
-        print(lab_nodes.tail(lab_nodes.node(asked.name).folder / "console.log", 40))
+        one = lab_nodes.node(asked.name)
+        if not one.folder.exists():
+            raise LabError(f"{one.name}: does not run")
+        print(lab_nodes.tail(one.folder / "console.log", 40))
     elif asked.command == "prune":
         lab_nodes.nodes()
-        for folder in ("images", "states"):
-            shutil.rmtree(lab_base.cache() / folder, ignore_errors=True)
-        lab_base.leave()
+        lab_nodes.prune()
+        lab_image.prune()
     return 0
 
 
@@ -128,3 +127,5 @@ def main() -> int:
         return 1
     except KeyboardInterrupt:
         return 130
+    finally:
+        lab_base.leave()

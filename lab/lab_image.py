@@ -17,7 +17,11 @@ import lab_base
 from lab_base import LabError
 
 RECIPE = lab_base.HERE / "make-image.sh"
-RELEASES = ("bookworm",)
+RELEASES = ("bookworm", "trixie")
+WITH_V1 = ("bookworm",)
+KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
+# The maker's process group is ended, then its folder ($0) removed.
+ORPHANED = 'kill -TERM -- "-$1"; sleep 3; kill -KILL -- "-$1"; exec rm --recursive --force --one-file-system "$0"'
 
 
 class Image(t.NamedTuple):
@@ -58,30 +62,69 @@ def ensure(release: str) -> Image:
     with lab_base.locked(lab_base.cache() / f"{release}.lock"):
         if not image.folder.exists():
             make(image, release, public)
-            for old in image.folder.parent.glob(f"{release}-*"):
-                if old != image.folder:
-                    shutil.rmtree(old, ignore_errors=True)
+            lab_base.keep_latest(image.folder.parent, release)
+        os.utime(image.folder)
     return image
+
+
+def prune() -> None:
+    """Remove all images, once nobody makes one."""
+    for release in RELEASES:
+        with lab_base.locked(lab_base.cache() / f"{release}.lock"):
+            remove_unfinished()
+            for image in (lab_base.cache() / "images").glob(f"{release}-*"):
+                shutil.rmtree(image)
+
+
+def remove_unfinished() -> None:
+    """What a killed maker left is root's."""
+    for left in (lab_base.cache() / "images").glob("*.making-*"):
+        lab_base.run(*as_root(), "rm", "--recursive", "--force", "--one-file-system", str(left))
+
+
+def sources(release: str) -> str:
+    """Where this machine's own apt finds the release, as lines of a sources.list; none: mmdebstrap's default."""
+    wanted = [release, f"{release}-updates", f"{release}-security"]
+    form = "$(REPO_URI) $(CODENAME) $(COMPONENT) $(ORIGIN)"
+    try:
+        targets = lab_base.run("apt-get", "indextargets", "--format", form, "Created-By: Packages").splitlines()
+    except (LabError, OSError):
+        return ""
+    found: dict[str, str] = {}
+    for uri, suite, component, origin in (line.split() for line in targets if line.count(" ") == 3):
+        if uri.startswith(("http:", "https:")) and suite in wanted and (component, origin) == ("main", "Debian"):
+            found.setdefault(suite, uri)
+    signed = f" [signed-by={KEYRING}]" if KEYRING.exists() else ""
+    return "".join(f"deb{signed} {found[suite]} {suite} main\n" for suite in wanted if suite in found) * (
+        release in found
+    )
 
 
 def as_root() -> list[str]:
     """What to put before a command that needs root."""
+    if os.geteuid() != 0 and shutil.which("sudo") is None:
+        raise LabError("An image is made by root, or by sudo without a password: there is no sudo here.")
     return [] if os.geteuid() == 0 else ["sudo", "-n"]
 
 
 def make(image: Image, release: str, public: str) -> None:
     """Make an image beside its place and move it there as a whole."""
     image.folder.parent.mkdir(parents=True, exist_ok=True)
-    for left in image.folder.parent.glob("*.making-*"):  # a killed maker's
-        lab_base.run(*as_root(), "rm", "--recursive", "--force", "--one-file-system", str(left))
+    remove_unfinished()
+    root = as_root()
     work = image.folder.with_suffix(f".making-{os.getpid()}")
     work.mkdir()
+    (work / "tmp").mkdir()  # mmdebstrap's, so that it goes with the rest
     (work / "key.pub").write_text(public)
-    root = as_root()
     mirror = os.environ.get("CORRAL_LAB_MIRROR", "")
+    if not mirror and (lines := sources(release)):
+        mirror = "sources.list"
+        (work / mirror).write_text(lines)
     try:
         with lab_base.timed(f"making the image {image.name} from Debian's packages (about a minute)"):
-            lab_base.run(*root, "env", f"WORK={work}", f"MIRROR={mirror}", str(RECIPE), release, timeout=1800)
+            settings = [f"WORK={work}", f"TMPDIR={work / 'tmp'}", f"MIRROR={mirror}"]
+            orphaned = [*root, "sh", "-c", ORPHANED, str(work)]
+            lab_base.run(*root, "env", *settings, str(RECIPE), release, timeout=1800, orphaned=orphaned)
             if root:
                 lab_base.run(*root, "chown", "--recursive", str(os.getuid()), str(work))
         work.rename(image.folder)

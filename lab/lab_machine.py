@@ -21,6 +21,8 @@ KERNEL_ARGUMENTS = (
     "root=/dev/vda rw console=ttyS0 mitigations=off nokaslr audit=0 apparmor=0 "
     "systemd.show_status=0 cryptomgr.notests net.ifnames=0"
 )
+# The control group hierarchies. Debian 13's kernel has no cpuset in the legacy one.
+HIERARCHIES = {"v2": "", "v1": " systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller"}
 
 
 class Node(t.NamedTuple):
@@ -79,10 +81,17 @@ def host_cpu() -> str:
     return "host,+topoext" if amd else "host"
 
 
+def host_cpu_marks() -> str:
+    """What tells this host's CPU from another's: a cache may be shared by several hosts."""
+    lines = pathlib.Path("/proc/cpuinfo").read_text().splitlines()
+    return "\n".join(next((line for line in lines if line.startswith(key)), "") for key in ("model name", "flags"))
+
+
 def command(
     topology: Topology,
     *,
     accelerator: str,
+    cgroup: str = "v2",
     kernel: pathlib.Path,
     initrd: pathlib.Path,
     overlay: pathlib.Path,
@@ -110,7 +119,7 @@ def command(
                   "-device", f"virtio-rng-pci,bus=port{index}"]
     return [
         *words,
-        "-kernel", str(kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS,
+        "-kernel", str(kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS + HIERARCHIES[cgroup],
         "-drive", f"if=none,id=disk,file={overlay},format=qcow2,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
         "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net,bus=pcie.0",
         "-serial", f"file:{folder / 'console.log'}",

@@ -70,12 +70,38 @@ class Node(t.NamedTuple):
     def ready(self) -> bool:
         return self.pid() != 0 and (self.folder / "ready").exists()
 
-    def topology(self) -> str:
-        return (self.folder / "topology").read_text()
+    def kind(self) -> str:
+        return (self.folder / "kind").read_text()
 
     def lock(self) -> pathlib.Path:
         """Held by whoever starts or ends the node."""
         return self.folder.with_suffix(".lock")
+
+
+def kind(topology: Topology, release: str, cgroup: str) -> str:
+    """What a machine is called that somebody asks for."""
+    return f"{topology.name}-{release}-{cgroup}"
+
+
+class Machine(t.NamedTuple):
+    """What a node is made of."""
+
+    image: Image
+    topology: Topology
+    release: str
+    cgroup: str
+    accelerator: str
+
+    @property
+    def kind(self) -> str:
+        return kind(self.topology, self.release, self.cgroup)
+
+    def command(self, folder: pathlib.Path, port: int) -> list[str]:
+        """QEMU's command line for a node in this folder."""
+        return lab_machine.command(
+            self.topology, accelerator=self.accelerator, cgroup=self.cgroup, kernel=self.image.kernel,
+            initrd=self.image.initrd, overlay=folder / "overlay", folder=folder, port=port,
+        )  # fmt: skip
 
 
 def node(name: str) -> Node:
@@ -96,12 +122,15 @@ def nodes() -> list[Node]:
                     end(one)
         if one.ready():
             found.append(one)
+    for lock in lab_base.place().glob("*.lock"):
+        with lab_base.locked(lock, wait=False):
+            pass  # a killed lab's: nobody holds it, and it goes with being let go
     return found
 
 
 def known() -> list[Node]:
     """All nodes that have a folder."""
-    return [Node(path.name, path) for path in sorted(lab_base.running().iterdir()) if path.is_dir()]
+    return [Node(path.name, path) for path in sorted(lab_base.running().glob("*")) if path.is_dir()]
 
 
 # Reaching a node
@@ -123,7 +152,7 @@ def wait_for_ssh(one: Node, limit: float) -> None:
     while True:
         if not one.pid():
             raise LabError(f"{one.name}: the machine ended while it booted: {tail(one.folder / 'qemu.log')}")
-        with contextlib.suppress(LabError, subprocess.TimeoutExpired):
+        with contextlib.suppress(LabError):
             ssh(one, "true", timeout=15)
             return
         if time.monotonic() > deadline:
@@ -157,29 +186,31 @@ def host_variables(chosen: t.Sequence[Node]) -> dict[str, dict[str, t.Any]]:
 # Starting
 
 
-def up(name: str, topology_name: str | None, release: str, *, fresh: bool) -> Node:
+def up(name: str, topology_name: str, release: str, cgroup: str, *, fresh: bool) -> Node:
     """Start a node, from its saved state where there is one, and wait until it answers."""
     one = node(name)
-    topology = lab_machine.load(topology_name or lab_machine.DEFAULT)
+    topology = lab_machine.load(topology_name)
+    if cgroup == "v1" and release not in lab_image.WITH_V1:
+        raise LabError(f"{release}: its kernel has no cpuset in cgroup v1: take {' or '.join(lab_image.WITH_V1)}")
     nodes()
     with lab_base.locked(one.lock()):
         if one.ready():
-            if topology_name and one.topology() != topology_name:
-                raise LabError(f"{name} runs already, as {one.topology()}: end it first: lab/lab down {name}")
+            if one.kind() != kind(topology, release, cgroup):
+                raise LabError(f"{name} runs already, as {one.kind()}: end it first: lab/lab down {name}")
             wait_for_ssh(one, 30)
             lab_base.say(f"{name} runs already (127.0.0.1 port {one.port()})")
             return one
         end(one)
         image = lab_image.ensure(release)
-        accelerator = chosen_accelerator(image)
-        with guarded():
+        machine = Machine(image, topology, release, cgroup, chosen_accelerator(image))
+        with lab_base.guarded(str(lab_base.HERE / "lab"), "list"):  # it removes what was begun
             try:
                 one.folder.mkdir(mode=0o700)
-                (one.folder / "topology").write_text(topology.name)
+                (one.folder / "kind").write_text(machine.kind)
                 if fresh:
-                    boot(one, image, topology, accelerator)
+                    boot(one, machine)
                 else:
-                    start(one, image, topology, accelerator)
+                    start(one, machine)
                 personalise(one)
                 (one.folder / "ready").touch()
             except BaseException:
@@ -189,59 +220,44 @@ def up(name: str, topology_name: str | None, release: str, *, fresh: bool) -> No
     return one
 
 
-@contextlib.contextmanager
-def guarded() -> t.Iterator[None]:
-    """Should this process be killed in between, a shell sees its pipe close and removes what was begun."""
-    words = ["sh", "-c", 'read -r answer || exec "$0" list', str(lab_base.HERE / "lab")]
-    quiet = subprocess.DEVNULL
-    guard = subprocess.Popen(words, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)
-    try:
-        yield
-    finally:
-        guard.communicate(b"over\n")
-
-
-def start(one: Node, image: Image, topology: Topology, accelerator: str) -> None:
+def start(one: Node, machine: Machine) -> None:
     """Restore the saved state. Where there is none, or it is of no use, boot and save: one does, others wait for it."""
-    state = saved_state(image, topology, accelerator)
+    state = saved_state(machine)
     with lab_base.locked(state.with_suffix(".lock")):
         if not state.exists():
-            boot(one, image, topology, accelerator)
+            boot(one, machine)
             save(one, state)
             return
     try:
-        restore(one, image, topology, accelerator, state)
+        restore(one, machine, state)
     except LabError as error:
         lab_base.say(f"the saved state is of no use, booting instead: {error}")
         halt(one)
         with lab_base.locked(state.with_suffix(".lock")):
             shutil.rmtree(state, ignore_errors=True)
-            boot(one, image, topology, accelerator)
+            boot(one, machine)
             save(one, state)
 
 
-def saved_state(image: Image, topology: Topology, accelerator: str) -> pathlib.Path:
+def saved_state(machine: Machine) -> pathlib.Path:
     """Where the booted state of such a machine is kept: its name changes with all that it depends on."""
     nowhere = pathlib.Path("/")
-    words = lab_machine.command(
-        topology, accelerator=accelerator, kernel=image.kernel, initrd=image.initrd,
-        overlay=nowhere, folder=nowhere, port=0,
-    )  # fmt: skip
+    words = machine.command(nowhere, 0)
     version = lab_base.run("qemu-system-x86_64", "--version").splitlines()[0]
-    mark = hashlib.sha256("\0".join([image.name, version, *words]).encode()).hexdigest()[:12]
-    return lab_base.cache() / "states" / f"{topology.name}-{mark}"
+    # Its overlay lies on this very disk, not on one that the same recipe made later; with KVM the CPU is the host's.
+    disk = str(machine.image.disk.stat().st_mtime_ns)
+    cpu = lab_machine.host_cpu_marks() if machine.accelerator == "kvm" else ""
+    mark = hashlib.sha256("\0".join([machine.image.name, disk, cpu, version, *words]).encode()).hexdigest()[:12]
+    return lab_base.cache() / "states" / f"{machine.kind}-{mark}"
 
 
-def launch(one: Node, image: Image, topology: Topology, accelerator: str, *more: str) -> None:
+def launch(one: Node, machine: Machine, *more: str) -> None:
     """Start QEMU, detached from us: a terminal or a pipe of ours must not keep it or be kept by it."""
     for attempt in range(PORT_TRIES):
         port = free_port()
         (one.folder / "port").write_text(str(port))
         (one.folder / "pid").unlink(missing_ok=True)
-        words = lab_machine.command(
-            topology, accelerator=accelerator, kernel=image.kernel, initrd=image.initrd,
-            overlay=one.folder / "overlay", folder=one.folder, port=port,
-        )  # fmt: skip
+        words = machine.command(one.folder, port)
         with (one.folder / "qemu.log").open("w") as log:
             process = subprocess.Popen(
                 [*words, *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -265,11 +281,11 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def boot(one: Node, image: Image, topology: Topology, accelerator: str) -> None:
+def boot(one: Node, machine: Machine) -> None:
     """Boot from the image, on an overlay of its own."""
-    with lab_base.timed(f"booting {one.name} ({topology.name}, {accelerator.partition(',')[0]})"):
-        overlay(image.disk, "raw", one.folder / "overlay")
-        launch(one, image, topology, accelerator)
+    with lab_base.timed(f"booting {one.name} ({machine.kind}, {machine.accelerator.partition(',')[0]})"):
+        overlay(machine.image.disk, "raw", one.folder / "overlay")
+        launch(one, machine)
         wait_for_ssh(one, BOOT_SECONDS)
         ssh(one, "systemctl is-system-running --wait >/dev/null; true", timeout=120)
 
@@ -294,19 +310,27 @@ def save(one: Node, state: pathlib.Path) -> None:
             shutil.copyfile(one.folder / "overlay", work / "overlay")
             monitor.ask("cont")
             monitor.close()
-            for old in state.parent.glob(f"{state.name.rpartition('-')[0]}-*"):
-                if old.is_dir() and old != work:
-                    shutil.rmtree(old, ignore_errors=True)
             work.rename(state)
+            lab_base.keep_latest(state.parent, state.name.rpartition("-")[0])
     finally:
         shutil.rmtree(work, ignore_errors=True)
 
 
-def restore(one: Node, image: Image, topology: Topology, accelerator: str, state: pathlib.Path) -> None:
+def prune() -> None:
+    """Remove all saved states, once nobody makes them."""
+    states = lab_base.cache() / "states"
+    for name in {path.stem for path in states.glob("*-*")}:
+        with lab_base.locked(states / f"{name}.lock"):
+            for path in (states / name, states / f"{name}.making"):
+                shutil.rmtree(path, ignore_errors=True)
+
+
+def restore(one: Node, machine: Machine, state: pathlib.Path) -> None:
     """Go on from a saved state."""
-    with lab_base.timed(f"restoring {one.name} ({topology.name})"):
+    with lab_base.timed(f"restoring {one.name} ({machine.kind})"):
         overlay(state / "overlay", "qcow2", one.folder / "overlay")
-        launch(one, image, topology, accelerator, "-incoming", f"exec:cat '{state / 'memory'}'")
+        os.utime(state)
+        launch(one, machine, "-incoming", f"exec:cat '{state / 'memory'}'")
         monitor = lab_qmp.Monitor(one.folder / "qmp")
         monitor.migrated()
         monitor.ask("cont")
@@ -346,11 +370,10 @@ def kvm_works(image: Image) -> bool:
     words = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none",
              "-no-reboot", "-serial", "stdio", "-kernel", str(image.kernel), "-append", "console=ttyS0 panic=-1"]
     # fmt: on
-    try:
-        done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, timeout=KVM_SECONDS, check=False)
-    except subprocess.TimeoutExpired:
+    try:  # ended by a program of its own, for the case that the lab is killed
+        return "Linux version" in lab_base.run("timeout", "--signal=KILL", str(KVM_SECONDS), *words)
+    except LabError:
         return False
-    return b"Linux version" in done.stdout
 
 
 # Ending
@@ -368,7 +391,7 @@ def down(one: Node) -> bool:
 
 def end(one: Node) -> bool:
     """End a node and remove all of it; False when there was none."""
-    was = one.folder.exists()
+    was = one.folder.exists() or bool(one.processes())
     halt(one)
     shutil.rmtree(one.folder, ignore_errors=True)
     return was
@@ -376,8 +399,6 @@ def end(one: Node) -> bool:
 
 def halt(one: Node) -> None:
     """End a node's QEMU: first asked by its monitor, then by its process id."""
-    if not one.folder.exists():
-        return
     with contextlib.suppress(LabError, OSError):
         if one.pid():
             lab_qmp.Monitor(one.folder / "qmp", wait=0.5, patience=2.0).ask("quit")

@@ -26,10 +26,14 @@ NEEDED = {
 SBIN = "/usr/sbin:/sbin:/usr/local/sbin"
 
 
+def there(program: str) -> bool:
+    """Whether a program is installed, root's ones too."""
+    return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SBIN}") is not None
+
+
 def missing() -> list[str]:
     """The packages whose program is not there."""
-    path = f"{os.environ.get('PATH', '')}:{SBIN}"
-    return sorted({package for program, package in NEEDED.items() if shutil.which(program, path=path) is None})
+    return sorted({package for program, package in NEEDED.items() if not there(program)})
 
 
 def ensure() -> None:
@@ -39,8 +43,13 @@ def ensure() -> None:
         return
     line = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
     update = ["apt-get", "update"]
+    if not there("apt-get"):
+        raise LabError(f"Please install what Debian calls {', '.join(packages)}, then run this again")
     if os.geteuid() != 0:
-        if subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode != 0:
+        if (
+            not there("sudo")
+            or subprocess.run(["sudo", "-n", "true"], capture_output=True, check=False).returncode != 0
+        ):
             raise LabError(f"Debian packages are missing: {', '.join(packages)}. Run: sudo {' '.join(line)}")
         line, update = ["sudo", "-n", *line], ["sudo", "-n", *update]
     with lab_base.timed(f"installing Debian packages: {', '.join(packages)}"):

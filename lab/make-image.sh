@@ -22,9 +22,11 @@ mmdebstrap --quiet --variant=minbase --include="$packages" --customize-hook='
 tar xf root.tar -C tree --exclude='./dev/*'
 rm root.tar
 dpkg-deb -x debs/linux-image-*.deb kernel
-version=$(ls kernel/lib/modules)
+# Debian 12 has them in /lib, Debian 13 in /usr/lib.
+modules=$(find kernel -path '*lib/modules' -type d)
+version=$(ls "$modules")
 mkdir -p tree/usr/lib/modules
-cp -a "kernel/lib/modules/$version" tree/usr/lib/modules/
+cp -a "$modules/$version" tree/usr/lib/modules/
 chroot tree /sbin/depmod "$version"
 cp kernel/boot/vmlinuz-* vmlinuz
 
@@ -32,7 +34,7 @@ cp kernel/boot/vmlinuz-* vmlinuz
 mkdir -p initrd/bin initrd/modules
 cp tree/bin/busybox initrd/bin/
 for module in virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk; do
-    find kernel/lib/modules -name "$module.ko*" -exec cp {} initrd/modules/ \;
+    find "$modules" -name "$module.ko*" -exec cp {} initrd/modules/ \;
 done
 cat >initrd/init <<'INIT'
 #!/bin/busybox sh

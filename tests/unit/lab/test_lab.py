@@ -183,7 +183,7 @@ def test_a_qemu_without_a_pid_file_is_ended_too(qemu: t.Any) -> None:
 
 
 def test_children_of_children_end_with_a_command(tmp_path: Path) -> None:
-    with pytest.raises(subprocess.TimeoutExpired):
+    with pytest.raises(LabError, match="did not end within"):
         lab_base.run("sh", "-c", f"sleep 61.5 & echo $! >{tmp_path}/child; wait", timeout=0.5)
     state = Path("/proc", (tmp_path / "child").read_text().strip(), "stat")
     # It was killed; until the kernel is done with it, it may still be seen.
