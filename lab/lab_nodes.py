@@ -155,6 +155,8 @@ def wait_for_ssh(one: Node, limit: float) -> None:
         with contextlib.suppress(LabError):
             ssh(one, "true", timeout=15)
             return
+        if "Kernel panic" in (said := tail(one.folder / "console.log", 60)):
+            raise LabError(f"{one.name}: its kernel panicked: {said}")
         if time.monotonic() > deadline:
             raise LabError(f"{one.name}: no answer within {limit:.0f} s: {tail(one.folder / 'console.log')}")
         time.sleep(0.2)

@@ -36,6 +36,7 @@ cp tree/bin/busybox initrd/bin/
 for module in virtio_ring virtio virtio_pci_legacy_dev virtio_pci_modern_dev virtio_pci virtio_blk; do
     find "$modules" -name "$module.ko*" -exec cp {} initrd/modules/ \;
 done
+find initrd/modules -name '*.xz' -exec tree/bin/busybox unxz {} +
 cat >initrd/init <<'INIT'
 #!/bin/busybox sh
 /bin/busybox mkdir -p /dev /new
