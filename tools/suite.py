@@ -13,8 +13,10 @@ import os
 import signal
 import subprocess
 import sys
+import threading
 import time
 import typing as t
+from concurrent import futures
 from xml.etree import ElementTree
 
 import sanity
@@ -22,13 +24,19 @@ import setup
 from tally import Tally
 
 DOCS_REFERENCES = "--validate-collection-refs=all"  # also what the texts say about other modules exists
-SCENARIO_LIMIT = 15 * 60  # s; a hung VM must not hold a CI for ever
+SCENARIO_LIMIT = 25 * 60  # s; a hung VM must not hold a CI for ever
 DESTROY_LIMIT = 2 * 60  # s
+# An emulated node keeps a core busy half of the time: two scenarios at once take two cores two thirds of the time.
+AT_ONCE = max(1, min(4, os.cpu_count() or 1))
+
+
+stopping = threading.Event()
 
 
 class Step(t.NamedTuple):
     name: str
     run: t.Callable[[], Tally]
+    beside_others: bool = False
 
 
 def tool(name: str) -> str:
@@ -74,35 +82,48 @@ def unit_tests() -> Tally:
 
 
 def scenario(name: str) -> Step:
-    """One molecule scenario on VMs; it has a time limit, and its VMs go on every way out."""
+    """One molecule scenario on VMs; it has a time limit, and its VMs go on every way out. Only a failing one is shown."""
 
     def run() -> Tally:
-        code = molecule_command("test", name, SCENARIO_LIMIT)
-        return Tally(passed=1) if code == 0 else Tally(failed=1)
+        log = setup.CHECKOUT / ".cache" / f"molecule-{name}.log"
+        with log.open("w") as file:
+            passed = scenario_passes(name, file)
+        if not passed:
+            print(log.read_text(errors="replace"), flush=True)
+        return Tally(passed=1) if passed else Tally(failed=1)
 
-    return Step(f"molecule {name}", run)
+    return Step(f"molecule {name}", run, beside_others=True)
 
 
-def molecule_command(action: str, name: str, limit: float) -> int:
-    """Run molecule in a process group of its own; ended early, by the limit or by Ctrl-C, it still destroys."""
-    with subprocess.Popen(
+def scenario_passes(name: str, log: t.TextIO) -> bool:
+    """Run a scenario; ended early, by its limit or because all of this is to stop, it still destroys."""
+    with molecule_process("test", name, log) as process:
+        deadline = time.monotonic() + SCENARIO_LIMIT
+        while process.poll() is None and time.monotonic() < deadline and not stopping.is_set():
+            time.sleep(0.2)
+        if process.poll() is not None:
+            return process.returncode == 0
+        log.write(f"ERROR: molecule test {name}: ended early\n")
+        os.killpg(process.pid, signal.SIGTERM)
+    with molecule_process("destroy", name, log) as process:
+        try:
+            process.wait(DESTROY_LIMIT)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+    return False
+
+
+def molecule_process(action: str, name: str, log: t.TextIO) -> subprocess.Popen[bytes]:
+    """molecule, in a process group of its own."""
+    return subprocess.Popen(
         [tool("molecule"), action, "--scenario-name", name],
         cwd=setup.CHECKOUT,
         env=setup.environment(),
         stdin=subprocess.DEVNULL,
+        stdout=log,
+        stderr=subprocess.STDOUT,
         start_new_session=True,
-    ) as process:
-        try:
-            return process.wait(timeout=limit)
-        except BaseException as early:
-            print(f"ERROR: molecule {action} {name}: ended early ({type(early).__name__})", flush=True)
-            os.killpg(process.pid, signal.SIGTERM)
-            process.wait()
-            if action != "destroy":
-                molecule_command("destroy", name, DESTROY_LIMIT)
-            if not isinstance(early, subprocess.TimeoutExpired):
-                raise
-            return 1
+    )
 
 
 def check() -> list[Step]:
@@ -152,15 +173,37 @@ def main(arguments: list[str]) -> int:
         raise SystemExit(f"usage: suite.py PART...; the parts are {', '.join(PARTS)}")
     (setup.CHECKOUT / ".cache").mkdir(exist_ok=True)
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))  # so that VMs go then, too
-    table, total = [], Tally()
-    for step in (step for part in arguments for step in PARTS[part]()):
-        print(f"==> {step.name}", flush=True)
-        begin = time.monotonic()
-        tally = step.run()
-        table.append(f"  {step.name:<24} {time.monotonic() - begin:6.1f} s  {tally.line()}")
+    steps = [step for part in arguments for step in PARTS[part]()]
+    ended = [timed(step) for step in steps if not step.beside_others] + together(
+        [step for step in steps if step.beside_others]
+    )
+    total = Tally()
+    for dummy, tally in ended:
         total = total.plus(tally)
-    print("\n" + "\n".join(table) + "\n\n" + total.line(), flush=True)
+    print("\n" + "\n".join(line for line, dummy in ended) + "\n\n" + total.line(), flush=True)
     return 1 if total.failed or not total.passed else 0
+
+
+def timed(step: Step) -> tuple[str, Tally]:
+    """Run a step, and say when it begins and how it ended."""
+    print(f"==> {step.name}", flush=True)
+    begin = time.monotonic()
+    tally = step.run()
+    line = f"  {step.name:<24} {time.monotonic() - begin:6.1f} s  {tally.line()}"
+    if step.beside_others:
+        print(line, flush=True)
+    return line, tally
+
+
+def together(steps: list[Step]) -> list[tuple[str, Tally]]:
+    """Run steps AT_ONCE at a time; when this is ended early they all end their way."""
+    with futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        try:
+            return list(pool.map(timed, steps))
+        except BaseException:
+            stopping.set()
+            pool.shutdown(cancel_futures=True)
+            raise
 
 
 if __name__ == "__main__":
