@@ -81,7 +81,7 @@ class Archive(Host):
                 return self._real(rest if target.startswith("/") else f"{real}/{rest}", links - 1)
         return real or "/"
 
-    def read_bytes(self, path: str) -> bytes | None:
+    def read_bytes(self, path: str, *, follow: bool = True) -> bytes | None:
         if self.seen is not None:
             self.seen.add(path)
         return self._files.get(self._real(path))
@@ -108,8 +108,8 @@ class Overlay(Archive):
         self.__dict__.update(_loaded(archive).__dict__)
         self.overlay = files
 
-    def read_bytes(self, path: str) -> bytes | None:
-        return self.overlay[path] if path in self.overlay else super().read_bytes(path)
+    def read_bytes(self, path: str, *, follow: bool = True) -> bytes | None:
+        return self.overlay[path] if path in self.overlay else super().read_bytes(path, follow=follow)
 
 
 _loaded = functools.cache(Archive)

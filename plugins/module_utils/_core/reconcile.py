@@ -369,5 +369,5 @@ def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
         attempts = load_attempts(host)
         for step in asked:
             attempts[step.target] = Attempt(int(step.value or 0), actions.pages(host, step.target), host.now())
-        host.make_dir(state.RUN)
+        state.own_folder(host, state.RUN, 0o755)
         host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

@@ -207,7 +207,7 @@ def status(
 
 def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> None:
     """Write status.json, and the pools' files when they changed."""
-    host.make_dir(state.RUN, 0o755)
+    state.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
     if context is None:
         return

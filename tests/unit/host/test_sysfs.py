@@ -121,8 +121,8 @@ class Broken(Host):
         self.files = files
         self.folders = folders
 
-    def read_bytes(self, path: str) -> bytes | None:
-        return self.files[path] if path in self.files else super().read_bytes(path)
+    def read_bytes(self, path: str, *, follow: bool = True) -> bytes | None:
+        return self.files[path] if path in self.files else super().read_bytes(path, follow=follow)
 
     def names(self, path: str) -> list[str]:
         return self.folders[path] if path in self.folders else super().names(path)

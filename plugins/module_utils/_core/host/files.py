@@ -85,18 +85,22 @@ class Host:
 
     # Reading
 
-    def read(self, path: str) -> t.Optional[str]:
-        """The file's text, undecodable bytes replaced; None when it is absent or cannot be read (see ``errors``)."""
-        data = self.read_bytes(path)
+    def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
+        """The file's text, undecodable bytes replaced; None when it is absent or cannot be read (see ``errors``).
+
+        Without ``follow`` a link cannot be read.
+        """
+        data = self.read_bytes(path, follow=follow)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def read_bytes(self, path: str) -> t.Optional[bytes]:
+    def read_bytes(self, path: str, *, follow: bool = True) -> t.Optional[bytes]:
         """The file's bytes, at most READ_LIMIT of them; None when it is absent or cannot be read."""
         if self.seen is not None:
             self.seen.add(path)
         try:
             # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
-            file = os.open(self.at(path), os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK)
+            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+            file = os.open(self.at(path), flags if follow else flags | os.O_NOFOLLOW)
         except (OSError, ValueError) as error:
             self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
             return None

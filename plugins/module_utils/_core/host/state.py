@@ -10,6 +10,7 @@ from __future__ import annotations
 import errno
 import json
 import os
+import stat
 import typing as t
 import zlib
 
@@ -42,9 +43,9 @@ class Record(t.NamedTuple):
 
 
 def read_json(host: Host, path: str) -> t.Any:
-    """The JSON value in a file; None when it is absent or no JSON."""
+    """The JSON value in a file of Corral's own; None when it is absent, a link, or no JSON."""
     try:
-        return json.loads(host.read(path) or "null")
+        return json.loads(host.read(path, follow=False) or "null")
     except (ValueError, RecursionError):
         return None
 
@@ -65,18 +66,33 @@ def checksum(data: t.Any) -> str:
 def write_checked(host: Host, path: str, data: t.Any) -> None:
     """Write a checksummed file, keeping the version before it beside it."""
     text = json.dumps({"version": 1, "checksum": checksum(data), "data": data}, sort_keys=True) + "\n"
+    state_folder(host, os.path.dirname(path))
     held = host.read(path)
     if held is not None and checked(host, path) is not None:
         host.write_file(f"{path}.previous", held, PRIVATE)
-    secure_folder(host, os.path.dirname(path))
     host.write_file(path, text, PRIVATE)
 
 
-def secure_folder(host: Host, path: str) -> None:
-    """Make Corral's state folder, closed to everybody but root."""
-    for folder in (STATE, path):
-        if folder.startswith(STATE):
-            host.make_dir(folder, 0o700)
+def state_folder(host: Host, path: str) -> None:
+    """Make the state folder and ``path`` in it, closed to everybody but root."""
+    for folder in (STATE, path) if path.startswith(STATE) else ():
+        own_folder(host, folder, 0o700)
+
+
+def own_folder(host: Host, path: str, mode: int) -> None:
+    """Make a folder of Corral's own, or see that it is: no link to elsewhere, ours, and open no wider than ``mode``.
+
+    Raises CorralError: what somebody else put there is not written into.
+    """
+    if host.link(path) is not None:
+        raise refusal("is a link, and Corral keeps its files in a folder of its own: remove it", path=path)
+    host.make_dir(path, mode)
+    found = os.lstat(host.at(path))
+    if found.st_uid != os.geteuid():
+        raise refusal(f"belongs to user {found.st_uid}: remove it, or give it to root", path=path)
+    if stat.S_IMODE(found.st_mode) & ~mode:
+        host.writes.append(path)
+        os.chmod(host.at(path), mode)
 
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
@@ -111,7 +127,7 @@ def remember_profile(host: Host, profile: t.Any) -> None:
     past = past if isinstance(past, list) else []
     if last is not None:
         write_checked(host, HISTORY, ([last, *past])[:HISTORY_LENGTH])
-    secure_folder(host, STATE)
+    state_folder(host, STATE)
     host.write_file(APPLIED, json.dumps(profile, sort_keys=True) + "\n", PRIVATE)
 
 
@@ -139,7 +155,7 @@ class Lock:
 
         deadline = time.monotonic() + wait
         while True:
-            self.host.make_dir(RUN, 0o755)
+            own_folder(self.host, RUN, 0o755)
             self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -88,6 +88,10 @@ def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount]) -> t.Op
         return f"{foreign}/{unit} mounts there"
     if found is not None:
         return None
+    parts = wanted.path.split("/")
+    for depth in range(2, len(parts) + 1):
+        if host.link("/".join(parts[:depth])) is not None:
+            return f"{'/'.join(parts[:depth])} is a link, which may lead elsewhere tomorrow"
     if host.exists(wanted.path) and not host.is_dir(wanted.path):
         return "a file is there"
     return "its directory holds files, which a mount would hide" if host.names(wanted.path) else None
