@@ -32,24 +32,23 @@ LOCK_SECONDS = 120.0
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
     """Run one command; never ends in a traceback for a bad profile or node."""
     words = list(sys.argv[1:] if argv is None else argv)
+    by_systemd = words in (["reconcile", "--tick"], ["reconcile", "--boot"])
     try:
         # The tick comes every few seconds: it does not pay for a parser.
-        if words == ["reconcile", "--tick"]:
-            return tick(Host())
-        if words == ["reconcile", "--boot"]:
-            return boot(Host())
+        if by_systemd:
+            return tick(Host(), at_boot=words[1] == "--boot")
         from . import commands
 
         return commands.run(words)
     except CorralError as error:
-        for line in str(error).splitlines():
-            sys.stderr.write(f"corral: {line}\n")
-        return ERROR
+        said = str(error)
     except BrokenPipeError:
         return ERROR
     except OSError as error:
-        sys.stderr.write(f"corral: {error.filename or 'the node'}: {error.strerror or error}\n")
-        return ERROR
+        said = f"{error.filename or 'the node'}: {error.strerror or error}"
+    for line in said.splitlines():
+        sys.stderr.write(f"<3>{line}\n" if by_systemd else f"corral: {line}\n")
+    return ERROR
 
 
 # The timer's tick
@@ -96,8 +95,8 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], p
     if not outcome.error and broken is None and declared.mode == "enforce":
         state.remember_profile(host, profile.to_data(declared))
     told = report.status(host, context, outcome, previous)
-    report.publish(host, told, context)
     log(outcome, previous, told)
+    report.publish(host, told, context)
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
@@ -169,20 +168,3 @@ def log(outcome: Outcome, previous: t.Any, told: dict[str, t.Any]) -> None:
 def notice(text: str, priority: int = 5) -> None:
     """One line for the journal (sd-daemon(3): the priority in angle brackets; 3 error, 4 warning, 5 notice)."""
     sys.stderr.write(f"<{priority}>{text}\n")
-
-
-def boot(host: Host) -> int:
-    """Bring back the last applied profile before workloads start; compile the agent anew when Python changed."""
-    options = agent_manager.installed(host)
-    if options is not None:
-        from .host import actions
-        from .model.agent_units import FOLDER
-        from .model.plan import START, Step
-
-        tag = sys.implementation.cache_tag
-        if not host.exists(agent_manager.compiled_path(f"{FOLDER}/_core/agent.py", tag)):
-            try:
-                actions.perform(host, Step("compile", FOLDER, options.python, START))
-            except (actions.StepFailed, OSError) as error:
-                notice(str(error), priority=4)
-    return tick(host, at_boot=True)

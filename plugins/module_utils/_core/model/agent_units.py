@@ -100,7 +100,8 @@ RuntimeDirectory=corral
 RuntimeDirectoryPreserve=yes
 UMask=0077
 ProtectSystem=strict
-ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral
+# The last one: a Python that is new compiles the program once, by itself.
+ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral
 ProtectHome=yes
 PrivateTmp=yes
 PrivateNetwork=yes
