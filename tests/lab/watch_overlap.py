@@ -4,8 +4,9 @@
 
 """Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
 
-Samples cpuset.cpus.effective of every home until STOP appears, then prints "SAMPLES samples, OVERLAPS overlaps". Exits 1
-after an overlap, and when it has not seen the isolated pool move.
+Samples cpuset.cpus.effective of every home until the file STOP appears or LIMIT seconds are over, with a PAUSE (seconds)
+after each look where one is given, then prints "SAMPLES samples, OVERLAPS overlaps". Exits 1 after an overlap, and when
+it has not seen the isolated pool move.
 """
 
 from __future__ import annotations
@@ -33,7 +34,7 @@ def effective(path: str) -> set[int]:
     return found
 
 
-def main(stop: str, limit: float = 120.0) -> int:
+def main(stop: str, limit: float = 120.0, pause: float = 0.0) -> int:
     samples, overlaps, seen = 0, 0, set()
     deadline = time.monotonic() + limit
     while not os.path.exists(stop) and time.monotonic() < deadline:
@@ -44,9 +45,10 @@ def main(stop: str, limit: float = 120.0) -> int:
         samples += 1
         seen.add(tuple(sorted(before)))
         overlaps += any(steady & other for other in others)
+        time.sleep(pause)
     print(f"{samples} samples, {overlaps} overlaps, isolated sets seen: {sorted(seen)}")
     return 1 if overlaps or samples < 10 or len(seen) < 2 else 0
 
 
 if __name__ == "__main__":
-    raise SystemExit(main(sys.argv[1]))
+    raise SystemExit(main(sys.argv[1], *map(float, sys.argv[2:])))

@@ -1,0 +1,297 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node whose agent is in sync: what happens to a node in its life, and what the next tick makes of it.
+
+Each trouble is caused, looked at and ended; after that one tick must find the node in sync, or mend it. The timer is
+slowed down meanwhile (see quiet), so that no other tick is taken for ours; with a command as argument that command is
+run in such a time, and nothing else.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import fcntl
+import glob
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+
+SERVICE = "corral-reconcile.service"
+CGROUP = "/sys/fs/cgroup"
+PID_MAX = "/proc/sys/kernel/pid_max"
+POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
+
+
+# Timer and path unit are active, as they must be, and do nothing.
+QUIET = {
+    "corral-reconcile.timer": "[Timer]\nOnBootSec=\nOnUnitInactiveSec=\nOnActiveSec=1d\n",
+    "corral-reconcile.path": "[Path]\nPathChanged=\nPathChanged=/run/corral-quiet\n",
+}
+
+
+def run(*words: str, code: t.Optional[int] = 0, timeout: float = 180) -> str:
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{' '.join(words)}: exit {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def expect(what: str, got: object, wanted: object) -> None:
+    if got != wanted:
+        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def tick() -> dict[str, t.Any]:
+    """One real tick, and what it said."""
+    run("systemctl", "start", SERVICE, code=None)
+    return json.loads(read("/run/corral/status.json"))
+
+
+def in_sync() -> None:
+    """The node is in sync after one tick, by a second look as well."""
+    said = tick()
+    if not said["in_sync"]:
+        raise AssertionError(f"after one tick: {json.dumps(said)[:2000]}")
+    run("corral", "drift")
+
+
+@contextlib.contextmanager
+def quiet() -> t.Iterator[None]:
+    """No tick but ours."""
+
+    def renew() -> None:
+        run("systemctl", "daemon-reload")
+        run("systemctl", "restart", *QUIET)
+
+    for unit, text in QUIET.items():
+        os.makedirs(f"/run/systemd/system/{unit}.d")
+        write(f"/run/systemd/system/{unit}.d/quiet.conf", text)
+    renew()
+    try:
+        yield
+    finally:
+        for unit in QUIET:
+            os.remove(f"/run/systemd/system/{unit}.d/quiet.conf")
+            os.rmdir(f"/run/systemd/system/{unit}.d")
+        renew()
+
+
+# CPUs
+
+
+def effective(unit: str) -> set[int]:
+    parts = (part.partition("-") for part in read(f"{CGROUP}/{unit}/cpuset.cpus.effective").split(","))
+    return {cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1)}
+
+
+def cpus_offline_and_online() -> None:
+    """An isolated and a shared CPU go and come back: nobody gets their CPUs meanwhile, and all is as it was."""
+    homes = ("system.slice", "corral.slice/corral-shared.slice", "corral.slice/corral-isolated.slice")
+    before = [effective(home) for home in homes]
+    for cpu in (7, 3):
+        write(f"/sys/devices/system/cpu/cpu{cpu}/online", "0")
+        said = tick()
+        if any(cpu in effective(home) for home in homes):
+            raise AssertionError(f"CPU {cpu} is offline and in use")
+        print(f"  CPU {cpu} offline: {said['error'] or [item['reason'] for item in said['items']] or 'in sync'}")
+        write(f"/sys/devices/system/cpu/cpu{cpu}/online", "1")
+        in_sync()
+        expect(f"after CPU {cpu} came back", [effective(home) for home in homes], before)
+
+
+# Python
+
+
+def python_upgraded() -> None:
+    """The compiled files of a new Python are not there: the next tick makes them, once."""
+    folder = "/usr/libexec/corral"
+
+    def compiled() -> dict[str, int]:
+        found = glob.glob(f"{folder}/**/*.{sys.implementation.cache_tag}.pyc", recursive=True)
+        return {path: os.stat(path).st_mtime_ns for path in found}
+
+    needed = set()
+    for path in compiled():
+        os.rename(path, path.replace(sys.implementation.cache_tag or "", "cpython-00"))
+        needed.add(path)
+    in_sync()
+    made = compiled()
+    if not made or not set(made) <= needed:
+        raise AssertionError(f"made {sorted(made)}")
+    in_sync()
+    tick()
+    expect("compiled again", {path: compiled()[path] for path in made}, made)
+    run("systemctl", "restart", "corral-boot.service")
+    in_sync()
+    for path in glob.glob(f"{folder}/**/*.cpython-00.pyc", recursive=True):
+        os.rename(path, path.replace("cpython-00", sys.implementation.cache_tag or ""))
+
+
+# Time
+
+
+def clock() -> None:
+    """The clock jumps forth by ten years and back by eleven: drift is mended at once."""
+    begin, monotonic = time.time(), time.monotonic()
+    try:
+        for jump in (10 * 365 * 86400, -365 * 86400):
+            time.clock_settime(time.CLOCK_REALTIME, begin + jump)
+            in_sync()
+            write(PID_MAX, "100000")
+            write(POOL, "5")
+            tick()
+            expect("pid_max", read(PID_MAX), "65536")
+            expect("hugepages", read(POOL), "32")
+            said = json.loads(read("/run/corral/status.json"))
+            if abs(said["time"] - time.time()) > 100:
+                raise AssertionError(f"status.json is of {said['time']}, now it is {time.time()}")
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, begin + time.monotonic() - monotonic)
+
+
+# Full disks
+
+
+@contextlib.contextmanager
+def full(folder: str) -> t.Iterator[None]:
+    """A file system without a free block."""
+    filler = f"{folder}/filler"
+    try:
+        state = os.statvfs(folder)
+        with contextlib.suppress(OSError), open(filler, "wb") as file:
+            os.posix_fallocate(file.fileno(), 0, state.f_frsize * (state.f_bavail or 1))
+        with contextlib.suppress(OSError), open(filler, "ab") as file:
+            while True:
+                file.write(b"\0" * 4096)
+                file.flush()
+        with contextlib.suppress(OSError), open(f"{filler}2", "wb", buffering=0) as file:
+            while True:
+                file.write(b"\0")
+        yield
+    finally:
+        for path in (filler, f"{filler}2"):
+            with contextlib.suppress(FileNotFoundError):
+                os.remove(path)
+
+
+def disk_full() -> None:
+    """No room on the root file system (with /var and /etc), then in /run: what is tampered with is mended when there is."""
+    dropin = "/etc/systemd/system/user.slice.d/10-corral-cpu.conf"
+    for folder in ("/var", "/run"):
+        text = read(dropin)
+        os.remove(dropin)
+        with full(folder):
+            write(PID_MAX, "100000")
+            run("systemctl", "start", SERVICE, code=None)
+            told = run("journalctl", "--unit", SERVICE, "--output=cat", "--quiet", "--no-pager", "--lines=6")
+            if "No space left on device" not in told:
+                raise AssertionError(f"{folder} full: the journal says {told!r}")
+        in_sync()
+        expect(f"{dropin} after {folder} was full", read(dropin), text)
+        expect("pid_max", read(PID_MAX), "65536")
+        left = [path for tree in ("/etc/systemd", "/etc/corral", "/var/lib/corral", "/run/corral", "/run/systemd/system.control")
+                for path in glob.glob(f"{tree}/**/.*.corral", recursive=True)]  # fmt: skip
+        expect("left behind", left, [])
+
+
+# One writer
+
+
+def lock_of_a_killed_holder() -> None:
+    """Who holds the lock is killed: the next tick does not wait for it."""
+    holder = subprocess.Popen(
+        [sys.executable, "-c", "import fcntl,time; f=open('/run/corral/lock'); fcntl.flock(f,2); print(1,flush=True); time.sleep(600)"],
+        stdout=subprocess.PIPE,
+    )  # fmt: skip
+    (holder.stdout or sys.stdin).readline()
+    write(PID_MAX, "100000")
+    run("systemctl", "start", SERVICE, code=None)
+    expect("pid_max while somebody else holds the lock", read(PID_MAX), "100000")
+    holder.send_signal(signal.SIGKILL)
+    holder.wait()
+    in_sync()
+    expect("pid_max once the holder was killed", read(PID_MAX), "65536")
+
+
+def two_at_once() -> None:
+    """Two ticks and a reconcile by hand begin in one instant: one works, others wait or yield, none fails."""
+    with open("/run/corral/lock", encoding="ascii") as gate:
+        fcntl.flock(gate, fcntl.LOCK_EX)
+        write(PID_MAX, "100000")
+        ticking = ["/usr/bin/python3", "-I", "-S", "/usr/libexec/corral/corral", "reconcile"]
+        waiting = [subprocess.Popen(["corral", "reconcile"], stdout=subprocess.DEVNULL) for dummy in range(2)]
+        yielding = [subprocess.Popen([*ticking, "--tick"]) for dummy in range(2)]
+        expect("ticks that find the lock taken", [one.wait(60) for one in yielding], [0, 0])
+        expect("pid_max while the lock is taken", read(PID_MAX), "100000")
+    codes = sorted(one.wait(120) for one in waiting)
+    expect("two by hand: one mends (2), one finds it mended (0)", codes, [0, 2])
+    in_sync()
+
+
+def reexec() -> None:
+    """systemd starts itself anew: every value holds without a tick."""
+    values = [f"{CGROUP}/{unit}/{name}" for unit in ("system.slice", "init.scope", "corral.slice/corral-isolated.slice")
+              for name in ("cpuset.cpus.effective", "pids.max")]  # fmt: skip
+    before = [read(path) for path in values]
+    for verb in ("daemon-reload", "daemon-reexec"):
+        run("systemctl", verb)
+        expect(f"after {verb}", [read(path) for path in values], before)
+        run("corral", "drift")
+
+
+def timer_after_a_jump() -> None:
+    """The timer, as it is installed, goes on to tick while the clock jumps."""
+    begin, monotonic = time.time(), time.monotonic()
+    try:
+        for jump in (86400, -86400):
+            time.clock_settime(time.CLOCK_REALTIME, begin + jump)
+            last, until = json.loads(read("/run/corral/status.json"))["time"], time.monotonic() + 60
+            while json.loads(read("/run/corral/status.json"))["time"] == last:
+                if time.monotonic() > until:
+                    raise AssertionError(f"no tick in a minute after a jump by {jump} s")
+                time.sleep(0.2)
+    finally:
+        time.clock_settime(time.CLOCK_REALTIME, begin + time.monotonic() - monotonic)
+
+
+TROUBLES = (reexec, cpus_offline_and_online, python_upgraded, clock, disk_full, lock_of_a_killed_holder, two_at_once)
+
+
+def passes(trouble: t.Callable[[], None]) -> bool:
+    begin = time.monotonic()
+    try:
+        trouble()
+    except (AssertionError, OSError, subprocess.SubprocessError) as error:
+        print(f"{trouble.__name__}: FAILED: {error}", flush=True)
+        return False
+    print(f"{trouble.__name__}: passed in {time.monotonic() - begin:.0f} s", flush=True)
+    return True
+
+
+def main(command: t.Sequence[str]) -> int:
+    with quiet():
+        if command:
+            return subprocess.run(command, check=False).returncode
+        passed = [passes(trouble) for trouble in TROUBLES]
+    passed.append(passes(timer_after_a_jump))
+    return 0 if all(passed) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

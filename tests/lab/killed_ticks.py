@@ -1,0 +1,113 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node whose agent is in sync: kills the agent at POINTS places of a change, each time anew.
+
+The profile goes forth and back between the declared one and another. Each time a tick of its own is killed with
+SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command. Python's audit hooks
+(PEP 578) see those whatever the core says, and right before an act is right after the one before it. Then the real
+service runs once, and the node must be in sync. Meanwhile somebody else watches for overlaps (watch_overlap.py), and
+no other tick may run (endure.py).
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import typing as t
+
+DECLARED = "/etc/corral/profile.json"
+SERVICE = "corral-reconcile.service"
+ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.chmod", "subprocess.Popen"}
+WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
+
+
+def one_tick(last: int) -> int:
+    """A tick that is killed before its act number ``last``; 0 lets it live. Tells how many acts there were."""
+    sys.path.insert(0, "/usr/libexec/corral")
+    sys.dont_write_bytecode = True
+    from _core import agent
+    from _core.host.files import Host
+
+    count = 0
+
+    def hook(event: str, words: tuple[t.Any, ...]) -> None:
+        nonlocal count
+        opened = event == "open" and not isinstance(words[0], int) and words[2] & WRITING
+        if opened or event in ACTS:
+            count += 1
+            if count == last:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(hook)
+    code = agent.tick(Host())
+    print(count)
+    return code
+
+
+def tick(last: int) -> subprocess.CompletedProcess[str]:
+    words = [sys.executable, "-I", os.path.abspath(__file__), "--tick", str(last)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+
+
+def write(profile: dict[str, t.Any]) -> None:
+    with open(DECLARED, "w", encoding="utf-8") as file:
+        json.dump(profile, file, indent=2, sort_keys=True)
+        file.write("\n")
+
+
+def drift() -> tuple[int, str]:
+    done = subprocess.run(["corral", "drift"], capture_output=True, text=True, check=False, timeout=60)
+    return done.returncode, done.stdout + done.stderr
+
+
+def other(profile: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A profile that moves the isolated core and changes pools, limits and the mount."""
+    changed = json.loads(json.dumps(profile))
+    changed["cpu"]["isolated"] = {"cpus": "2-3"}
+    changed["memory"]["hugepages"][0]["count"] = 16
+    changed["memory"]["mounts"][0]["size"] = "32Mi"
+    changed["pids"].update(pid_max=50000, reserved=4000)
+    return changed
+
+
+def main(points: int) -> int:
+    with open(DECLARED, encoding="utf-8") as file:
+        text = file.read()
+    profiles = [json.loads(text), other(json.loads(text))]
+    wrong, acts = [], []
+    for profile in (profiles[1], profiles[0]):
+        write(profile)
+        done = tick(0)
+        acts.append(int(done.stdout.split()[-1]))
+        wrong += [] if drift()[0] == 0 else [f"a whole tick: {done.stdout}{done.stderr}{drift()[1]}"]
+    killed = 0
+    for number in range(points):
+        way = (number + 1) % 2
+        # The acts of this way, from the first to the last, in even steps; the last ones are the tick's own status.
+        last = 1 + number * acts[1 - way] // points
+        write(profiles[way])
+        died = tick(last)
+        killed += died.returncode == -signal.SIGKILL
+        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180)
+        code, said = drift()
+        if code:
+            wrong.append(f"killed before act {last} of {acts[1 - way]}: after the next tick {said}")
+    if points % 2:
+        write(profiles[0])
+        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180)
+    with open(DECLARED, "w", encoding="utf-8") as file:
+        file.write(text)
+    wrong += [] if killed == points else [f"{killed} of {points} ticks were killed"]
+    print(
+        "\n".join(wrong) or f"{killed} ticks killed, of {acts} acts forth and back: the next tick converged each time"
+    )
+    return 1 if wrong else 0
+
+
+if __name__ == "__main__":
+    sys.exit(one_tick(int(sys.argv[2])) if sys.argv[1] == "--tick" else main(int(sys.argv[1])))
