@@ -274,7 +274,12 @@ class FakeSystemd:
             return DONE
         line = next(line for line in text.splitlines() if line.startswith("Options="))
         asked = dict(option.partition("=")[::2] for option in line.partition("=")[2].split(","))
-        self.mount(path, "hugetlbfs", **kernel_options(asked))
+        shown = kernel_options(asked)
+        page = int(shown["pagesize"][:-1]) << (10 if shown["pagesize"].endswith("K") else 20)
+        free = self.root / f"sys/kernel/mm/hugepages/hugepages-{page >> 10}kB/free_hugepages"
+        if int(shown.get("min_size", 0)) > int(free.read_text()) * page:
+            return Command(1, "", f"Job for {unit} failed.")  # ENOMEM
+        self.mount(path, "hugetlbfs", **shown)
         return DONE
 
     # systemctl

@@ -184,7 +184,9 @@ class Node:
         (file.parent / "free_hugepages").write_text(f"{given}\n")
         nodes = self.root.glob(f"sys/devices/system/node/node*/hugepages/{file.parent.name}/nr_hugepages")
         total = sum(int(one.read_text()) for one in nodes)
-        (self.root / "sys/kernel/mm/hugepages" / file.parent.name / "nr_hugepages").write_text(f"{total}\n")
+        whole = self.root / "sys/kernel/mm/hugepages" / file.parent.name
+        for name, count in (("nr", total), ("free", total), ("resv", 0)):
+            (whole / f"{name}_hugepages").write_text(f"{count}\n")
 
     def pool(self, node: int, size: int = 2048) -> int:
         return int(self.get(pool_file(node, size)))

@@ -70,7 +70,8 @@ def build(root: Path, machine: Machine) -> Topology:
         _write_nodes(tree, machine, topology)
     pages = topology.global_hugepages or {}
     for size, count in pages.items():
-        tree.text(f"sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages", count)
+        for name, value in (("nr", count), ("free", count), ("resv", 0)):
+            tree.text(f"sys/kernel/mm/hugepages/hugepages-{size}kB/{name}_hugepages", value)
     tree.text("proc/meminfo", f"MemTotal:       {topology.machine_memory_kib} kB\nMemFree:         1024 kB")
     _write_devices(tree, machine, topology)
     return topology

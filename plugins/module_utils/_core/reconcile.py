@@ -304,6 +304,8 @@ def execute(
         try:
             actions.perform(host, step)
         except (StepFailed, OSError) as error:
+            if step.optional:
+                continue
             said = sentence(step, error)
             if forgiving:
                 leftovers.append(said)

@@ -227,6 +227,29 @@ def test_a_new_size_is_a_new_mount(fake: node.Node) -> None:
 # Hugepages: the kernel gives what it has
 
 
+def test_a_mount_waits_for_the_pages_that_it_sets_aside(fake: node.Node) -> None:
+    """The kernel finds none of them now: the rest of the profile is applied, and the mount comes with the pages."""
+    fake.room[0, 2048] = 0
+    memory = {
+        "hugepages": [{"size": "2Mi", "count": 8, "node": 0}],
+        "mounts": [{"path": "/dev/pages", "pagesize": "2Mi", "min_size": "8Mi"}],
+    }
+    outcome = runs.declare(fake.host(), memory=memory)
+    assert not outcome.error
+    assert {(change.subject, change.verdict) for change in outcome.remaining} == {
+        ("hugepages-2Mi node 0", "unchangeable"),
+        ("/dev/pages", "unchangeable"),
+    }
+    assert "4 pages aside, and 0 are free" in next(c.reason for c in outcome.remaining if c.subject == "/dev/pages")
+    assert fake.cpus("system.slice") == node.RESERVED
+    del fake.room[0, 2048]
+    fake.time += 601
+    host = fake.host()
+    runs.tick(host)
+    assert runs.plan(fake.host()) == ()
+    assert "/dev/pages" in fake.get("/proc/1/mountinfo")
+
+
 def test_a_partly_filled_pool_is_drift_and_is_asked_for_again_after_ten_minutes(fake: node.Node) -> None:
     fake.room[1, 2048] = 20
     outcome = runs.declare(fake.host())

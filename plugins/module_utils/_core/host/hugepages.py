@@ -33,6 +33,13 @@ def pool(host: Host, size_kib: int, node: t.Optional[int]) -> Pool:
     return Pool(*(number(host, f"{place}/{name}_hugepages") for name in ("nr", "free", "surplus")))
 
 
+def available(host: Host, size_kib: int) -> t.Optional[int]:
+    """The pages of a size that a new mount can set aside for itself: free, and promised to nobody."""
+    place = folder(size_kib, None)
+    free, promised = (number(host, f"{place}/{name}_hugepages") for name in ("free", "resv"))
+    return None if free is None else max(free - (promised or 0), 0)
+
+
 def number(host: Host, path: str) -> t.Optional[int]:
     """The number in a kernel file."""
     text = (host.read(path) or "").strip()

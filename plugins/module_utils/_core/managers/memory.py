@@ -27,7 +27,8 @@ RETRY_SECONDS = 600.0
 
 
 class MountState(t.NamedTuple):
-    """What is seen of one declared mount: the mount at its path, its unit's file, who uses it, its owners' ids."""
+    """What is seen of one declared mount: the mount at its path, its unit's file, who uses it, its owners' ids, what is
+    in its way, and how many pages it could set aside."""
 
     mount: t.Optional[mounts.Mount]
     unit_text: t.Optional[str]
@@ -35,6 +36,7 @@ class MountState(t.NamedTuple):
     uid: t.Optional[int]
     gid: t.Optional[int]
     in_the_way: t.Optional[str]
+    available: t.Optional[int] = None
 
 
 class Observation(t.NamedTuple):
@@ -75,6 +77,7 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
         uid,
         gid,
         obstacle(host, wanted, found),
+        hugepages.available(host, wanted.pagesize_kib) if wanted.min_size and found is None else None,
     )
 
 
@@ -116,16 +119,20 @@ def decide(context: Context, seen: Observation) -> Part:
     """The changes that bring pools and mounts to what is wanted."""
     changes: list[Change] = []
     held: set[str] = set()
+    asked: set[int] = set()
     for pages, pool in zip(context.profile.memory.hugepages, seen.pools):
         held.add(f"pool:{pool_file(pages)}")
-        changes += filter(None, [pool_change(context, pages, pool)])
+        change = pool_change(context, pages, pool)
+        if change is not None:
+            changes.append(change)
+            asked |= {pages.size_kib} if change.steps else set()
     if seen.unknown:
         changes.append(Change(NAME, "mounts", "mounted", None, None, seen.unknown, mounts.TABLE, (), UNKNOWN))
     for mount, state in zip(context.profile.memory.mounts, seen.mounts):
         unit = unit_of(mount)
         held |= {f"mount:{unit}", f"file:{ETC}/{unit}"}
         changes += filter(None, [unit_change(mount, state)])
-        changes += filter(None, [None if seen.unknown else mount_change(mount, state)])
+        changes += filter(None, [None if seen.unknown else mount_change(mount, state, mount.pagesize_kib in asked)])
     return Part(tuple(changes), frozenset(held), problems=tuple(problems(context, seen)), manager=NAME)
 
 
@@ -207,14 +214,22 @@ def quoted(path: str) -> str:
     return path.replace("%", "%%")
 
 
-def mount_change(mount: Mount, state: MountState) -> t.Optional[Change]:
-    """The change of the mount itself. A new option needs a new mount: remount returns 0 and is ignored."""
+def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Optional[Change]:
+    """The change of the mount itself. A new option needs a new mount: remount returns 0 and is ignored.
+
+    ``pages_asked``: pools of its pages are asked for before; whether they come is not known yet.
+    """
     wanted = wanted_options(mount, state.uid, state.gid)
     shown = ",".join(f"{key}={value}" for key, value in wanted.items())
     unit = unit_of(mount)
     change = Change(NAME, mount.path, "mounted", None, shown, "it is not mounted", mount.path)
     if state.mount is None:
-        return change._replace(steps=(Step("mount", unit, "start", START, where=mount.path),))
+        needed = -(-(mount.min_size or 0) // (mount.pagesize_kib << 10))
+        lacks = state.available is not None and state.available < needed
+        if lacks and not pages_asked:
+            reason = f"it sets {needed} pages aside, and {state.available} are free: it is mounted once they are"
+            return change._replace(reason=reason, verdict=UNCHANGEABLE)
+        return change._replace(steps=(Step("mount", unit, "start", START, where=mount.path, optional=lacks),))
     found = state.mount
     if found.fstype != "hugetlbfs":
         reason = f"{found.fstype} is mounted there: unmount it, or declare another path"

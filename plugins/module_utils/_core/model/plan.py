@@ -45,7 +45,8 @@ class Step(t.NamedTuple):
       unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
       mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
       compile   ``target`` folder of Python files
-    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES.
+    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
+    ``optional`` step needs what the kernel may not have (pages): its failure is drift, seen by the next look.
     """
 
     kind: str
@@ -56,6 +57,7 @@ class Step(t.NamedTuple):
     mode: int = 0o644
     where: str = ""
     reload: bool = False
+    optional: bool = False
 
     @property
     def key(self) -> str:
