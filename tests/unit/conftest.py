@@ -9,9 +9,14 @@ import sys
 import typing as t
 from pathlib import Path
 
+from hypothesis import settings
+
 HERE = Path(__file__).resolve().parent
 
 sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE)]
+
+settings.register_profile("corral", deadline=None)  # nothing is decided by time: a busy machine is no failure
+settings.load_profile("corral")
 
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:

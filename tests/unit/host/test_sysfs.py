@@ -67,7 +67,7 @@ MACHINES = st.fixed_dictionaries(
 FILES = st.sampled_from([(True, True, True), (True, False, True), (False, True, False), (True, False, False)])
 
 
-@settings(max_examples=25, deadline=None)
+@settings(max_examples=25)
 @given(facts=MACHINES, files=FILES, data=st.data())
 def test_made_up_machine_is_found(facts: dict[str, t.Any], files: tuple[bool, bool, bool], data: st.DataObject) -> None:
     machine = Machine(**facts)
@@ -140,7 +140,7 @@ def edge_tree(tmp_path_factory: pytest.TempPathFactory) -> tuple[str, list[str]]
     return str(root), sorted(host.seen or ())
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 @given(data=st.data())
 def test_garbage_is_a_value(edge_tree: tuple[str, list[str]], data: st.DataObject) -> None:
     root, paths = edge_tree

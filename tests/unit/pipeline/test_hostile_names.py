@@ -83,7 +83,7 @@ def test_hostile_names_stay_in_corrals_places(place: str, make: Make) -> None:
         runs.remove(fake.host())
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture], deadline=None)
+@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(PLACES), name=st.text(max_size=30), end=st.sampled_from(["", ".slice", ".scope", ".conf"]))
 def test_any_name_stays_in_corrals_places(place: str, name: str, end: str, make: Make) -> None:
     fake = make()
