@@ -83,7 +83,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], p
         if declared.mode == "enforce" or at_boot:
 
             def again() -> Plan:
-                return plan_node(host, fresh_context(host, context), with_agent=not at_boot)
+                return plan_node(host, reconcile.looked_again(host, context), with_agent=not at_boot)
 
             outcome = reconcile.apply(host, plan, again)
             if broken is not None:
@@ -105,11 +105,6 @@ def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = 
     plan = reconcile.plan_profile(host, context)
     options = agent_manager.installed(host) if with_agent else None
     return plan if options is None else reconcile.joined(plan, reconcile.plan_agent(host, options, trigger=trigger))
-
-
-def fresh_context(host: Host, context: Context) -> Context:
-    """The context for the second look: what the kernel gave is known now."""
-    return context._replace(now=host.now(), attempts=reconcile.load_attempts(host), fresh=False)
 
 
 def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:

@@ -193,12 +193,17 @@ def declare(host: Host, declared: Profile) -> Outcome:
     context = compile_profile(host, declared, fresh=not applied_already(host, declared))
 
     def again() -> Plan:
-        return plan_profile(host, context._replace(attempts=load_attempts(host), fresh=False), declare=True)
+        return plan_profile(host, looked_again(host, context), declare=True)
 
     outcome = apply(host, plan_profile(host, context, declare=True), again)
     if not outcome.error:
         state.remember_profile(host, profile.to_data(declared))
     return outcome
+
+
+def looked_again(host: Host, context: Context) -> Context:
+    """The context for the look after an apply: what the kernel gave is known now."""
+    return context._replace(now=host.now(), attempts=load_attempts(host), fresh=False)
 
 
 def remove(host: Host, managers: t.Sequence[str]) -> Outcome:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import typing as t
 
@@ -230,11 +231,14 @@ def test_a_new_size_is_a_new_mount(fake: node.Node) -> None:
 def test_a_mount_waits_for_the_pages_that_it_sets_aside(fake: node.Node) -> None:
     """The kernel finds none of them now: the rest of the profile is applied, and the mount comes with the pages."""
     fake.room[0, 2048] = 0
+    clock = itertools.count(fake.time, 0.5)
     memory = {
         "hugepages": [{"size": "2Mi", "count": 8, "node": 0}],
         "mounts": [{"path": "/dev/pages", "pagesize": "2Mi", "min_size": "8Mi"}],
     }
-    outcome = runs.declare(fake.host(), memory=memory)
+    host = fake.host()
+    host._clock = lambda: next(clock)  # time goes on while a profile is applied
+    outcome = runs.declare(host, memory=memory)
     assert not outcome.error
     assert {(change.subject, change.verdict) for change in outcome.remaining} == {
         ("hugepages-2Mi node 0", "unchangeable"),
