@@ -12,14 +12,6 @@ import typing as t
 from .files import Host
 
 
-class Pool(t.NamedTuple):
-    """One pool: the pages it has, those of them that are free, and those over its size (surplus)."""
-
-    total: t.Optional[int]
-    free: t.Optional[int]
-    surplus: t.Optional[int]
-
-
 def folder(size_kib: int, node: t.Optional[int]) -> str:
     """Where a pool is: of one NUMA node, or of the whole machine."""
     if node is None:
@@ -27,10 +19,9 @@ def folder(size_kib: int, node: t.Optional[int]) -> str:
     return f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_kib}kB"
 
 
-def pool(host: Host, size_kib: int, node: t.Optional[int]) -> Pool:
-    """The state of one pool; None where a file is absent or holds no number."""
-    place = folder(size_kib, node)
-    return Pool(*(number(host, f"{place}/{name}_hugepages") for name in ("nr", "free", "surplus")))
+def pool(host: Host, size_kib: int, node: t.Optional[int]) -> t.Optional[int]:
+    """The pages of one pool; None where its file is absent or holds no number."""
+    return number(host, f"{folder(size_kib, node)}/nr_hugepages")
 
 
 def available(host: Host, size_kib: int) -> t.Optional[int]:

@@ -42,7 +42,7 @@ class MountState(t.NamedTuple):
 class Observation(t.NamedTuple):
     """Pools in the order of the profile, mounts in the order of the profile; ``unknown`` says what could not be seen."""
 
-    pools: tuple[hugepages.Pool, ...]
+    pools: tuple[t.Optional[int], ...]
     mounts: tuple[MountState, ...]
     unknown: t.Optional[str]
 
@@ -144,25 +144,25 @@ def pool_file(pages: Hugepages) -> str:
     return f"{hugepages.folder(pages.size_kib, pages.node)}/nr_hugepages"
 
 
-def pool_change(context: Context, pages: Hugepages, pool: hugepages.Pool) -> t.Optional[Change]:
+def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Change]:
     """The change of one pool; without steps while the kernel's last answer is younger than ten minutes."""
     place = pool_file(pages)
     subject = f"hugepages-{page_text(pages.size_kib)}" + ("" if pages.node is None else f" node {pages.node}")
-    if pool.total is None:
+    if pool is None:
         reason = f"{place} cannot be read"
         return Change(NAME, subject, "nr_hugepages", None, str(pages.pages), reason, place, (), UNKNOWN)
-    if pool.total == pages.pages:
+    if pool == pages.pages:
         return None
     step = Step("pool", place, str(pages.pages), VALUES)
     change = Change(
-        NAME, subject, "nr_hugepages", str(pool.total), str(pages.pages), "the pool has another size", place, (step,)
+        NAME, subject, "nr_hugepages", str(pool), str(pages.pages), "the pool has another size", place, (step,)
     )
     attempt = context.attempts.get(place)
     if attempt is None or context.fresh or not same_answer(attempt, pages, pool):
         return change
     wait = attempt.time + RETRY_SECONDS - context.now
-    short = pool.total < pages.pages
-    said = f"the kernel gave {pool.total} of {pages.pages}" if short else f"{pool.total - pages.pages} more are in use"
+    short = pool < pages.pages
+    said = f"the kernel gave {pool} of {pages.pages}" if short else f"{pool - pages.pages} more are in use"
     hint = "memory is fragmented or in use: free it, or declare fewer" if short else "they go when they are freed"
     if 0 < wait <= RETRY_SECONDS:
         reason = f"{said}; {hint}; asked again in {int(wait // 60) + 1} min"
@@ -170,9 +170,9 @@ def pool_change(context: Context, pages: Hugepages, pool: hugepages.Pool) -> t.O
     return change._replace(reason=f"{said}; {hint}")
 
 
-def same_answer(attempt: Attempt, pages: Hugepages, pool: hugepages.Pool) -> bool:
+def same_answer(attempt: Attempt, pages: Hugepages, pool: t.Optional[int]) -> bool:
     """Whether the pool still is what the kernel gave when it was last asked for as many."""
-    return attempt.wanted == pages.pages and attempt.got == pool.total
+    return attempt.wanted == pages.pages and attempt.got == pool
 
 
 # Mounts
