@@ -18,6 +18,7 @@ from ansible.module_utils.basic import AnsibleModule
 from ._core import agent, reconcile, report
 from ._core.host import snapshot, state, sysfs
 from ._core.host.files import Host
+from ._core.host.lock import LOCK, Lock
 from ._core.managers import agent as agent_manager
 from ._core.model import pools, profile, topology
 from ._core.model.agent_units import Options
@@ -49,9 +50,9 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
 def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
     """Do the work as the only writer of the node."""
     state.preflight(host, ())
-    lock = state.Lock(host)
+    lock = Lock(host)
     if not lock.take(module.params["lock_timeout"]):
-        raise refusal(f"another run of Corral holds {state.LOCK}: try again, or raise lock_timeout")
+        raise refusal(f"another run of Corral holds {LOCK}: try again, or raise lock_timeout")
     try:
         return work()
     finally:

@@ -14,7 +14,7 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from _core.host.files import Command
+from _core.host.command import Command
 from _core.model import cpuset
 from _core.model.unitfile import escaped_path
 

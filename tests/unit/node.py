@@ -18,7 +18,8 @@ from pathlib import Path
 
 import trees
 import yaml
-from _core.host.files import Command, Host
+from _core.host.command import Command
+from _core.host.files import Host
 from _core.model import profile
 from fake_systemd import FakeSystemd
 

@@ -82,9 +82,7 @@ class Archive(Host):
         return real or "/"
 
     def read_bytes(self, path: str, *, follow: bool = True) -> bytes | None:
-        if self.seen is not None:
-            self.seen.add(path)
-        return self._files.get(self._real(path))
+        return self.tell(self._files.get(self._real(path)), "read_bytes", path, follow)
 
     def names(self, path: str) -> list[str]:
         return sorted(self._folders.get(self._real(path), ()))

@@ -11,7 +11,7 @@ import typing as t
 from unittest import mock
 
 import node
-from _core import agent, reconcile
+from _core import agent, look, reconcile
 from _core.host import state
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
@@ -54,7 +54,7 @@ def plan(host: Host) -> tuple[Change, ...]:
     declared = reconcile.read_declared(host)
     assert declared is not None
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
-    return agent.plan_node(host, context, with_agent=True).changes
+    return look.plan_node(host, context, with_agent=True).changes
 
 
 def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:

@@ -87,3 +87,20 @@ def test_action_group_is_all_modules() -> None:
     assert modules
     assert sorted(modules) == sorted(group)
     assert [name for name, text in modules.items() if "corral.node._attributes.action_group" not in text] == []
+
+
+# The tick asks Host's questions again to know that nothing changed: what is read beside Host, it would miss.
+BESIDE_HOST = {"commands.py", "host/command.py", "host/files.py", "host/inputs.py", "host/lock.py", "host/snapshot.py"}
+NOT_THE_MACHINE = {"os.environ", "os.environ.get", "os.geteuid", "os.path", "os.path.dirname"}
+
+
+@pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(CORE)))
+def test_the_machine_is_read_through_host_alone(source: Path) -> None:
+    if str(source.relative_to(CORE)) in BESIDE_HOST:
+        return
+    tree = ast.parse(source.read_text(encoding="utf-8"))
+    used = {ast.unparse(part) for part in ast.walk(tree) if isinstance(part, ast.Attribute)}
+    used |= {part.func.id for part in ast.walk(tree) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
+    assert {name for name in used if name.startswith("os.") or name == "open"} <= NOT_THE_MACHINE
+    modules = {name.split(".")[0] for level, name in imports(source) if level == 0}
+    assert not modules & {"glob", "grp", "io", "pathlib", "pwd", "shutil", "socket", "subprocess"}

@@ -15,9 +15,10 @@ import tempfile
 import time
 import typing as t
 
-from . import agent, reconcile, report
+from . import agent, look, reconcile, report
 from .host import snapshot, state, sysfs
 from .host.files import Host
+from .host.lock import LOCK, Lock
 from .model import pools, profile, topology
 from .model.errors import CorralError, refusal
 from .model.plan import change_to_dict
@@ -123,7 +124,7 @@ def planned(host: Host, asked: argparse.Namespace) -> Plan:
     """The plan of a profile on this host, of the agent's units as well where it is installed."""
     declared = the_profile(host, asked.profile)
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
-    return agent.plan_node(host, context, with_agent=True)
+    return look.plan_node(host, context, with_agent=True)
 
 
 def do_plan(host: Host, asked: argparse.Namespace) -> int:
@@ -141,10 +142,10 @@ def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
 
 def applied(host: Host, asked: argparse.Namespace, declared: Profile) -> int:
     """Apply a profile now, as the module does, and say what came of it."""
-    lock = state.Lock(host)
+    lock = Lock(host)
     state.preflight(host, ())
     if not lock.take(agent.LOCK_SECONDS):
-        raise refusal(f"another run holds {state.LOCK}: try again")
+        raise refusal(f"another run holds {LOCK}: try again")
     try:
         outcome = reconcile.declare(host, declared)
     finally:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import actions, state, sysfs
+from .host import actions, lock, state, sysfs
 from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
@@ -60,7 +60,7 @@ class Outcome(t.NamedTuple):
 
 def compile_profile(host: Host, declared: Profile, *, fresh: bool = False) -> Context:
     """The profile on this machine: topology, pools. Raises CorralError with every problem at once."""
-    topology = sysfs.discover(host)
+    topology = sysfs.watched(host)
     problems = fit.check_node(declared, topology)
     if problems:
         raise CorralError(*problems)
@@ -376,5 +376,5 @@ def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
         attempts = load_attempts(host)
         for step in asked:
             attempts[step.target] = Attempt(int(step.value or 0), actions.pages(host, step.target), host.now())
-        state.own_folder(host, state.RUN, 0o755)
+        lock.own_folder(host, state.RUN, 0o755)
         host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import state
+from .host import lock, state
 from .host.files import Host
 from .model import cpuset, pools
 from .model.context import Context
@@ -176,6 +176,8 @@ def topology_lines(topology: Topology) -> list[str]:
 
 # Published files
 
+PUBLISHED = (state.STATUS, f"{state.RUN}/pools.json", f"{state.RUN}/pools.env")
+
 
 def status(
     host: Host, context: t.Optional[Context], outcome: Outcome, previous: t.Any, *, error: str = ""
@@ -207,14 +209,14 @@ def status(
 
 def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> None:
     """Write status.json, and the pools' files when they changed."""
-    state.own_folder(host, state.RUN, 0o755)
+    lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
     if context is None:
         return
     shown = pools.to_dict(context.pools)
     for path, text in (
-        (f"{state.RUN}/pools.json", json.dumps(shown, sort_keys=True) + "\n"),
-        (f"{state.RUN}/pools.env", pools.to_env(context.pools)),
+        (PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
+        (PUBLISHED[2], pools.to_env(context.pools)),
     ):
         if host.read(path) != text:
             host.write_file(path, text)

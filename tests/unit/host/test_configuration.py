@@ -98,11 +98,11 @@ def test_the_table_of_mounts(tmp_path: Path) -> None:
         "garbage", "", "1 2 3 4 5 6 7 8", "25 1 0:22 / /y rw - hugetlbfs", "\xff\xfe - - -",
     ]  # fmt: skip
     host = put(tmp_path, {"/proc/1/mountinfo": "\n".join(lines)})
-    assert [mount.path for mount in mounts.table(host)] == ["/with blank\\and\ttab", "/x", "/x"]
+    assert [mount.path for mount in mounts.table(host.read(mounts.TABLE))] == ["/with blank\\and\ttab", "/x", "/x"]
     top = mounts.at(host, "/x")
     assert top is not None
     assert top.fstype == "hugetlbfs"
-    assert mounts.table(host)[0].options == {"rw": "", "pagesize": "2M", "size": "4M"}
+    assert mounts.table(host.read(mounts.TABLE))[0].options == {"rw": "", "pagesize": "2M", "size": "4M"}
     assert mounts.at(host, "/z") is None
 
 
@@ -110,4 +110,4 @@ def test_the_table_of_mounts(tmp_path: Path) -> None:
 def test_octal_escapes_are_read_once(text: str, tmp_path: Path) -> None:
     wanted = {r"/a\134040b": "/a\\040b", r"/a\0400b": "/a 0b", r"/\134134": "/\\134"}[text]
     host = put(tmp_path, {"/proc/1/mountinfo": f"22 1 0:20 / {text} rw - tmpfs t rw"})
-    assert mounts.table(host)[0].path == wanted
+    assert mounts.table(host.read(mounts.TABLE))[0].path == wanted

@@ -16,6 +16,7 @@ from pathlib import Path
 import pytest
 from _core.host import snapshot, state
 from _core.host.files import Host
+from _core.host.lock import Lock
 from _core.model.errors import CorralError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -70,9 +71,9 @@ def test_rows_that_are_none_are_left_out(tmp_path: Path) -> None:
 HOLD = """
 import sys
 sys.path.insert(0, sys.argv[1])
-from _core.host import state
+from _core.host.lock import Lock
 from _core.host.files import Host
-lock = state.Lock(Host(sys.argv[2]))
+lock = Lock(Host(sys.argv[2]))
 print(lock.take(), flush=True)
 sys.stdin.read()
 """
@@ -85,7 +86,7 @@ def test_one_writer_and_a_killed_one_lets_go(tmp_path: Path) -> None:
     ) as holder:
         assert holder.stdout is not None
         assert holder.stdout.readline() == "True\n"
-        lock = state.Lock(Host(str(tmp_path)))
+        lock = Lock(Host(str(tmp_path)))
         assert lock.take() is False
         holder.kill()
         holder.wait()

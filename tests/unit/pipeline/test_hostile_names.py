@@ -15,6 +15,7 @@ import pytest
 import runs
 from _core import reconcile
 from _core.host import state
+from _core.host.lock import Lock
 from _core.model import profile
 from _core.model.errors import CorralError
 from hypothesis import HealthCheck, given, settings
@@ -105,7 +106,7 @@ def test_a_planted_link_in_place_of_a_folder_is_refused_by_name(path: str, make:
     link.symlink_to(fake.root / PRECIOUS[1:])
     host = fake.host()
     with pytest.raises(CorralError, match=path):
-        lock = state.Lock(host)
+        lock = Lock(host)
         lock.take()
         runs.declare(host)
     assert list((fake.root / PRECIOUS[1:]).iterdir()) == []
@@ -116,7 +117,7 @@ def test_a_planted_link_in_place_of_a_file_is_replaced_and_not_read(path: str, m
     fake = make()
     fake.put(PRECIOUS, "[]")
     host = fake.host()
-    lock = state.Lock(host)
+    lock = Lock(host)
     assert lock.take()
     lock.release()
     state.state_folder(host, f"{state.STATE}/journal")

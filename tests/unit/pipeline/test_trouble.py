@@ -17,6 +17,7 @@ import runs
 from _core import agent, commands
 from _core.host import state
 from _core.host.files import Host
+from _core.host.lock import Lock
 from _core.model.errors import CorralError
 
 CPU: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}}
@@ -124,7 +125,7 @@ def test_a_cpu_that_systemd_takes_and_the_kernel_does_not_is_undone(fake: node.N
 
 def test_a_tick_while_another_runs_does_nothing(fake: node.Node) -> None:
     runs.converged(fake)
-    lock = state.Lock(fake.host())
+    lock = Lock(fake.host())
     assert lock.take()
     try:
         fake.kernel_write("/proc/sys/kernel/pid_max", "40000")

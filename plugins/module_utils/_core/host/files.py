@@ -15,56 +15,37 @@ import errno
 import os
 import stat
 import time
-import typing as t
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:  # The tick reads through this file and does not pay for typing.
+    import typing as t
+
+    from .command import Command
+
+    Answer = t.TypeVar("Answer")
 
 READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
-
-
-class Command(t.NamedTuple):
-    """What a command answered: exit code (127: not there, 124: timed out) and its two outputs as text."""
-
-    code: int
-    out: str
-    err: str
-
-
-def run_command(argv: t.Sequence[str], timeout: float) -> Command:
-    """Run ``argv`` without a shell, in the C locale, with no standard input; never raises."""
-    import subprocess  # The converged tick starts no process and does not pay for the import.
-
-    environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
-    try:
-        done = subprocess.run(  # pylint: disable=ansible-bad-function  # the agent has no AnsibleModule
-            list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment, check=False
-        )
-    except FileNotFoundError:
-        return Command(127, "", f"{argv[0]}: not installed")
-    except subprocess.TimeoutExpired:
-        return Command(124, "", f"{argv[0]}: no answer within {timeout:g} s")
-    except OSError as error:
-        return Command(126, "", f"{argv[0]}: {error.strerror}")
-    return Command(done.returncode, done.stdout.decode(errors="replace"), done.stderr.decode(errors="replace"))
 
 
 class Host:
     """A machine under ``root``. Reads never raise; writes raise OSError.
 
-    ``errors`` maps each path that could not be read to its errno; ``seen`` (when ``record`` is set) is what was read,
-    which is what a snapshot holds; ``writes`` and ``commands`` count, so that a test can show that a converged run
-    does neither.
+    ``errors`` maps each path that could not be read to its errno; ``told`` (a dict while recording) has each question
+    (method and its words) with the first answer to it; ``writes`` and ``commands`` count, so that a test can show that
+    a converged run does neither.
     """
 
     def __init__(
         self,
         root: str = "/",
         *,
-        run: t.Callable[[t.Sequence[str], float], Command] = run_command,
+        run: t.Optional[t.Callable[[t.Sequence[str], float], Command]] = None,
         clock: t.Callable[[], float] = time.time,
         record: bool = False,
     ) -> None:
         self.root = os.path.abspath(root).rstrip("/")
         self.errors: dict[str, int] = {}
-        self.seen: t.Optional[set[str]] = set() if record else None
+        self.told: t.Optional[dict[tuple[t.Any, ...], t.Any]] = {} if record else None
         self.writes: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         self._run = run
@@ -85,6 +66,25 @@ class Host:
 
     # Reading
 
+    @property
+    def seen(self) -> set[str]:
+        """The paths that were asked about while recording: what a snapshot holds."""
+        return {question[1] for question in self.told or ()}
+
+    def tell(self, answer: Answer, *question: t.Any) -> Answer:
+        """The answer, kept with its question while recording."""
+        if self.told is not None:
+            self.told.setdefault(question, answer)
+        return answer
+
+    def unrecorded(self, ask: t.Callable[[], Answer]) -> Answer:
+        """The answer to questions that are not kept."""
+        told, self.told = self.told, None
+        try:
+            return ask()
+        finally:
+            self.told = told
+
     def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
         """The file's text, undecodable bytes replaced; None when it is absent or cannot be read (see ``errors``).
 
@@ -93,10 +93,18 @@ class Host:
         data = self.read_bytes(path, follow=follow)
         return None if data is None else data.decode("utf-8", "replace")
 
-    def read_bytes(self, path: str, *, follow: bool = True) -> t.Optional[bytes]:
+    def read_bytes(self, path: str, follow: bool = True) -> t.Optional[bytes]:
         """The file's bytes, at most READ_LIMIT of them; None when it is absent or cannot be read."""
-        if self.seen is not None:
-            self.seen.add(path)
+        return self.tell(self._read(path, follow), "read_bytes", path, follow)
+
+    def lines(self, path: str, word: str) -> t.Optional[str]:
+        """The lines of a file that hold ``word``, where the rest is no business of ours; None as in read()."""
+        text = self.unrecorded(lambda: self.read(path))
+        if text is not None:
+            text = "".join(line for line in text.splitlines(keepends=True) if word in line)
+        return self.tell(text, "lines", path, word)
+
+    def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:
             # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
             flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
@@ -119,48 +127,60 @@ class Host:
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when it is absent or cannot be read."""
-        if self.seen is not None:
-            self.seen.add(path)
         try:
-            return sorted(os.listdir(self.at(path)))
+            found = sorted(os.listdir(self.at(path)))
         except (OSError, ValueError) as error:
             self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
-            return []
+            found = []
+        return self.tell(found, "names", path)
 
     def exists(self, path: str) -> bool:
         """Whether something is there, links followed."""
-        if self.seen is not None:
-            self.seen.add(path)
-        return os.path.exists(self.at(path))
+        return self.tell(os.path.exists(self.at(path)), "exists", path)
 
     def is_dir(self, path: str) -> bool:
         """Whether a directory is there, links followed."""
-        if self.seen is not None:
-            self.seen.add(path)
-        return os.path.isdir(self.at(path))
+        return self.tell(os.path.isdir(self.at(path)), "is_dir", path)
 
     def link(self, path: str) -> t.Optional[str]:
         """The text of a symbolic link, None when ``path`` is none."""
-        if self.seen is not None:
-            self.seen.add(path)
         try:
-            return os.readlink(self.at(path))
+            text = os.readlink(self.at(path))
         except (OSError, ValueError):
-            return None
+            text = None
+        return self.tell(text, "link", path)
+
+    def account(self, database: str, name: str) -> t.Optional[int]:
+        """The id of an account of a live node whose name is not in ``database`` (/etc/passwd, /etc/group) itself.
+
+        The sources are those of nsswitch.conf(5); None for a name that none of them knows.
+        """
+        number = None
+        if self.live:
+            import grp
+            import pwd
+
+            try:
+                number = pwd.getpwnam(name).pw_uid if database == "/etc/passwd" else grp.getgrnam(name).gr_gid
+            except KeyError:
+                pass
+        return self.tell(number, "account", database, name)
 
     def mode(self, path: str) -> t.Optional[int]:
         """The permission bits of what is there (0o644), None when nothing is."""
         try:
-            return stat.S_IMODE(os.lstat(self.at(path)).st_mode)
+            mode = stat.S_IMODE(os.lstat(self.at(path)).st_mode)
         except (OSError, ValueError):
-            return None
+            mode = None
+        return self.tell(mode, "mode", path)
 
     def read_only(self, path: str) -> bool:
         """Whether the file system that holds ``path`` is mounted read-only."""
         try:
-            return bool(os.statvfs(self.at(path)).f_flag & os.ST_RDONLY)
+            answer = bool(os.statvfs(self.at(path)).f_flag & os.ST_RDONLY)
         except OSError:
-            return False
+            answer = False
+        return self.tell(answer, "read_only", path)
 
     # Writing
 
@@ -244,6 +264,10 @@ class Host:
     def run(self, *argv: str, timeout: float = 60.0) -> Command:
         """Run a command of the machine, never through a shell."""
         self.commands.append(argv)
+        if self._run is None:
+            from .command import run_command
+
+            return run_command(argv, timeout)
         return self._run(argv, timeout)
 
 

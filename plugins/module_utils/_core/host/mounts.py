@@ -26,13 +26,13 @@ class Mount(t.NamedTuple):
 
 def readable(host: Host) -> bool:
     """Whether the table can be read (root only)."""
-    return host.read(TABLE) is not None
+    return host.lines(TABLE, " / / ") is not None
 
 
-def table(host: Host) -> list[Mount]:
-    """All mounts, in the order in which they were made."""
+def table(text: t.Optional[str]) -> list[Mount]:
+    """The mounts of some lines of the table, in the order in which they were made."""
     found = []
-    for line in (host.read(TABLE) or "").splitlines():
+    for line in (text or "").splitlines():
         fields = line.split(" ")
         try:
             dash = fields.index("-", 6)
@@ -44,8 +44,9 @@ def table(host: Host) -> list[Mount]:
 
 
 def at(host: Host, path: str) -> t.Optional[Mount]:
-    """The topmost mount at exactly ``path``."""
-    return next((mount for mount in reversed(table(host)) if mount.path == path), None)
+    """The topmost mount at exactly ``path``, which has no blank and no backslash. Containers' mounts come and go."""
+    mounts = table(host.lines(TABLE, f" {path} "))
+    return next((mount for mount in reversed(mounts) if mount.path == path), None)
 
 
 def unescaped(text: str) -> str:

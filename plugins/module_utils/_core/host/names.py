@@ -28,12 +28,4 @@ def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
         fields = line.split(":")
         if fields[0] == name and len(fields) > 2 and fields[2].isdecimal():
             return int(fields[2])
-    if host.live:
-        import grp
-        import pwd
-
-        try:
-            return pwd.getpwnam(name).pw_uid if path == "/etc/passwd" else grp.getgrnam(name).gr_gid
-        except KeyError:
-            return None
-    return None
+    return host.account(path, name)

@@ -40,9 +40,9 @@ class Reader:
         left = len(notes) - NOTE_LIMIT
         return [*notes[:NOTE_LIMIT], f"and {left} more of the kind"] if left > 0 else notes
 
-    def value(self, path: str, parse: t.Callable[[str], T | None], what: str) -> T | None:
-        """``parse`` of the file's text; None when it is absent, and with a note when it is not ``what``."""
-        text = self.host.read(path)
+    def value(self, path: str, parse: t.Callable[[str], T | None], what: str, word: str = "") -> T | None:
+        """``parse`` of the file's text, or of its lines with ``word``; None when it is absent, noted when not ``what``."""
+        text = self.host.lines(path, word) if word else self.host.read(path)
         if text is None:
             return None
         value = parse(text)

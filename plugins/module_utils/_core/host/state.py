@@ -7,10 +7,8 @@
 
 from __future__ import annotations
 
-import errno
 import json
 import os
-import stat
 import typing as t
 import zlib
 
@@ -18,6 +16,7 @@ from ..model import undo
 from ..model.errors import refusal
 from ..model.plan import Step
 from ..model.undo import Before
+from . import lock
 from .files import Host
 
 DECLARED = "/etc/corral/profile.json"
@@ -26,8 +25,7 @@ STATE = "/var/lib/corral"
 BEFORE = f"{STATE}/journal/before.json"
 APPLIED = f"{STATE}/applied.json"
 HISTORY = f"{STATE}/journal/profiles.json"
-RUN = "/run/corral"
-LOCK = f"{RUN}/lock"
+RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
 ATTEMPTS = f"{RUN}/attempts.json"
 HISTORY_LENGTH = 10
@@ -76,23 +74,7 @@ def write_checked(host: Host, path: str, data: t.Any) -> None:
 def state_folder(host: Host, path: str) -> None:
     """Make the state folder and ``path`` in it, closed to everybody but root."""
     for folder in (STATE, path) if path.startswith(STATE) else ():
-        own_folder(host, folder, 0o700)
-
-
-def own_folder(host: Host, path: str, mode: int) -> None:
-    """Make a folder of Corral's own, or see that it is: no link to elsewhere, ours, and open no wider than ``mode``.
-
-    Raises CorralError: what somebody else put there is not written into.
-    """
-    if host.link(path) is not None:
-        raise refusal("is a link, and Corral keeps its files in a folder of its own: remove it", path=path)
-    host.make_dir(path, mode)
-    found = os.lstat(host.at(path))
-    if found.st_uid != os.geteuid():
-        raise refusal(f"belongs to user {found.st_uid}: remove it, or give it to root", path=path)
-    if stat.S_IMODE(found.st_mode) & ~mode:
-        host.writes.append(path)
-        os.chmod(host.at(path), mode)
+        lock.own_folder(host, folder, 0o700)
 
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
@@ -139,42 +121,6 @@ def forget(host: Host) -> None:
                 host.remove(f"{folder}/{name}")
         host.remove_dir(folder)
     host.remove_dir(os.path.dirname(DECLARED))
-
-
-class Lock:
-    """The one writer of a node (flock(2): the kernel frees it when the holder dies)."""
-
-    def __init__(self, host: Host) -> None:
-        self.host = host
-        self.file = -1
-
-    def take(self, wait: float = 0.0) -> bool:
-        """Take the lock, waiting at most ``wait`` seconds; False when somebody else has it."""
-        import fcntl
-        import time
-
-        deadline = time.monotonic() + wait
-        while True:
-            own_folder(self.host, RUN, 0o755)
-            self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
-            try:
-                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A removal may have taken the file away while we waited: a lock on that keeps nobody out.
-                if os.fstat(self.file).st_nlink:
-                    return True
-            except OSError as error:
-                if error.errno not in (errno.EAGAIN, errno.EACCES):
-                    raise
-            self.release()
-            if time.monotonic() >= deadline:
-                return False
-            time.sleep(0.1)
-
-    def release(self) -> None:
-        """Let others in."""
-        if self.file >= 0:
-            os.close(self.file)
-            self.file = -1
 
 
 def preflight(host: Host, steps: t.Iterable[Step]) -> None:

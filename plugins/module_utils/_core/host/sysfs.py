@@ -50,7 +50,7 @@ def discover(host: Host, *, with_devices: bool = True) -> Topology:
         numa=nodes,
         distances=distances,
         distance_nodes=None if distances is None else tuple(nodes),
-        machine_memory_kib=reader.value("/proc/meminfo", kernel_text.mem_total, "a meminfo"),
+        machine_memory_kib=reader.value("/proc/meminfo", kernel_text.mem_total, "a meminfo", "MemTotal"),
         global_hugepages=_hugepages(reader, HUGEPAGES) if host.is_dir(HUGEPAGES) else None,
         pci=devices.pci(reader) if with_devices else {},
         net=devices.net(reader) if with_devices else {},
@@ -65,9 +65,15 @@ def online_cpus(host: Host) -> CpuSet:
 
 
 def signature(host: Host) -> tuple[str | None, ...]:
-    """Five reads that differ as soon as CPUs or nodes came, went or changed since the topology was discovered."""
+    """Six reads that differ as soon as CPUs, nodes or memory came, went or changed since the topology was discovered."""
     paths = ("/proc/sys/kernel/random/boot_id", f"{CPU}/online", f"{CPU}/present", f"{CPU}/isolated", f"{NODE}/online")
-    return tuple(host.read(path) for path in paths)
+    return (*(host.read(path) for path in paths), host.lines("/proc/meminfo", "MemTotal"))
+
+
+def watched(host: Host) -> Topology:
+    """The machine behind ``host``, of which a recording keeps the signature: the rest is thousands of files."""
+    signature(host)
+    return host.unrecorded(lambda: discover(host))
 
 
 def _nodes(reader: Reader, online: CpuSet) -> dict[int, NumaNode]:
@@ -81,7 +87,7 @@ def _nodes(reader: Reader, online: CpuSet) -> dict[int, NumaNode]:
         cpus &= online
         if not cpus.isdisjoint(taken):
             reader.note(f"{folder}: CPUs {cpuset.format(cpus & taken)} are in a lower node as well; counted there")
-        memory = reader.value(f"{folder}/meminfo", kernel_text.mem_total, "a node's meminfo")
+        memory = reader.value(f"{folder}/meminfo", kernel_text.mem_total, "a node's meminfo", "MemTotal")
         nodes[node] = NumaNode(node, cpus - taken, memory, _hugepages(reader, f"{folder}/hugepages"))
         taken |= cpus
     return nodes

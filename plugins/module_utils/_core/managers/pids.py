@@ -55,6 +55,8 @@ def plan(host: Host, context: Context) -> Part:
     """The pids manager's part of the plan; a profile without ``pids`` has none."""
     pids = context.profile.pids
     seen = observe(host, pids, homes_of(context))
+    if context.fresh:  # It matters where a profile begins, and changes all the time.
+        seen = seen._replace(running=sysctl.running_tasks(host))
     declared = {PID_MAX: pids.pid_max, THREADS_MAX: pids.threads_max}
     # A limit that is declared no longer goes back in this very plan: the budget counts with what it will be.
     undeclared = {key: context.before.get(sysctl.path_of(key)) for key, value in declared.items() if value is None}
@@ -75,7 +77,7 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
         {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)},
         host.read(sysctl.OURS),
         sysctl.later_entries(host, (PID_MAX, THREADS_MAX)),
-        sysctl.running_tasks(host),
+        None,
         {
             unit: SliceState(
                 cgroup.pids_max(host, unit),

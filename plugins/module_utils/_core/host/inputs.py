@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a look that found the node in sync had read: as long as all of it reads the same, the node is in sync.
+
+A look is a function of the answers that Host gave it, of the program and of the clock. The next tick asks the same
+questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
+new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+import zlib
+
+from .lock import RUN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    from .files import Host
+
+# Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
+# reads it.
+KEPT = f"{RUN}/inputs"
+# Bounds what rests on the things that are not asked again: the clock, and most of the topology (sysfs.watched).
+FULL_LOOK_SECONDS = 600
+MARSHAL_VERSION = 2  # The same data give the same bytes.
+
+
+def keep(host: Host, published: t.Sequence[str], now: int) -> None:
+    """Keep what this look has been told since the host records; it found the node in sync, and changed nothing.
+
+    ``published`` are the files that tell of it: those with the time ``now`` in one place are written anew each tick.
+    """
+    told, host.told = host.told, None
+    if told is None or host.commands:
+        return
+    asked = [(*question, answer) for question, answer in told.items()]
+    texts = []
+    for path in published:
+        head, found, tail = (host.read(path, follow=False) or "").partition(str(now))
+        if str(now) in tail:
+            return
+        if found:
+            texts.append((path, head, tail))
+        else:
+            asked.append(("read_bytes", path, False, head.encode()))
+    data = marshal.dumps((conditions(), program(), asked, texts), MARSHAL_VERSION)
+    text = f"{zlib.crc32(data):08x}{data.hex()}"
+    if host.read(KEPT, follow=False) != text:
+        host.write_file(KEPT, text, 0o600)
+
+
+def same(host: Host) -> bool:
+    """Whether all is as it was kept; then the status is published with the new time."""
+    try:
+        kept = host.read(KEPT, follow=False) or ""
+        data = bytes.fromhex(kept[8:])
+        if kept[:8] != f"{zlib.crc32(data):08x}":
+            return False
+        known, files, asked, texts = marshal.loads(data)  # noqa: S302 - no other than keep() wrote it
+        if known != conditions() or [stamp(file) for file, *dummy in files] != files:
+            return False
+        now = int(host.now())
+        for path, head, tail in texts:
+            text = host.read(path, follow=False) or ""
+            before = text[len(head) : len(text) - len(tail)]
+            if text != head + before + tail or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
+                return False
+        if any(getattr(host, method)(*words) != answer for method, *words, answer in asked):
+            return False
+        for path, head, tail in texts:
+            host.write_file(path, f"{head}{now}{tail}")
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def conditions() -> list[str]:
+    """What a look depends on beside files: this Python, and which unit started it."""
+    return [sys.version, os.environ.get("TRIGGER_UNIT", "")]
+
+
+def program() -> list[tuple[str, int, int]]:
+    """The files of the program that looked."""
+    package = __name__.rpartition("host.")[0]
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(package)]
+    return [stamp(file) for file in files if file]
+
+
+def stamp(file: str) -> tuple[str, int, int]:
+    """A file, and what changes when it is written."""
+    status = os.stat(file)
+    return file, status.st_mtime_ns, status.st_size

@@ -1,0 +1,79 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The lock of a node: whoever changes it, or writes what was seen of it, holds this. And the folder it lies in."""
+
+from __future__ import annotations
+
+import errno
+import fcntl
+import os
+import stat
+import time
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    from .files import Host
+
+RUN = "/run/corral"
+LOCK = f"{RUN}/lock"
+
+
+class Lock:
+    """The one writer of a node (flock(2): the kernel frees it when the holder dies)."""
+
+    def __init__(self, host: Host) -> None:
+        self.host = host
+        self.file = -1
+
+    def take(self, wait: float = 0.0) -> bool:
+        """Take the lock, waiting at most ``wait`` seconds; False when somebody else has it."""
+        deadline = time.monotonic() + wait
+        while True:
+            own_folder(self.host, RUN, 0o755)
+            self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            try:
+                fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                # A removal may have taken the file away while we waited: a lock on that keeps nobody out.
+                if os.fstat(self.file).st_nlink:
+                    return True
+            except OSError as error:
+                if error.errno not in (errno.EAGAIN, errno.EACCES):
+                    raise
+            self.release()
+            if time.monotonic() >= deadline:
+                return False
+            time.sleep(0.1)
+
+    def release(self) -> None:
+        """Let others in."""
+        if self.file >= 0:
+            os.close(self.file)
+            self.file = -1
+
+
+def own_folder(host: Host, path: str, mode: int) -> None:
+    """Make a folder of Corral's own, or see that it is: no link to elsewhere, ours, and open no wider than ``mode``.
+
+    Raises CorralError: what somebody else put there is not written into.
+    """
+    if host.link(path) is not None:
+        refuse(path, "is a link, and Corral keeps its files in a folder of its own: remove it")
+    host.make_dir(path, mode)
+    found = os.lstat(host.at(path))
+    if found.st_uid != os.geteuid():
+        refuse(path, f"belongs to user {found.st_uid}: remove it, or give it to root")
+    if stat.S_IMODE(found.st_mode) & ~mode:
+        host.writes.append(path)
+        os.chmod(host.at(path), mode)
+
+
+def refuse(path: str, message: str) -> t.NoReturn:
+    """Raise the CorralError."""
+    from ..model.errors import refusal
+
+    raise refusal(message, path=path)

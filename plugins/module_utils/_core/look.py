@@ -1,0 +1,132 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A look at the node in full: the tick's when something may have changed, and the boot's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import typing as t
+
+from . import reconcile, report
+from .agent import DIFFERS, ERROR, IN_SYNC
+from .host import inputs, state
+from .host.files import Host
+from .managers import agent as agent_manager
+from .model import profile
+from .model.context import Context
+from .model.errors import CorralError
+from .model.plan import UNCHANGEABLE, Change
+from .model.profile import Profile
+from .reconcile import Outcome, Plan
+
+
+def look(host: Host, *, at_boot: bool = False) -> int:
+    """One pass over the node; the caller holds the lock."""
+    previous = state.read_json(host, state.STATUS)
+    host.told = {}
+    declared, broken = last_good(host) if at_boot else declared_or_last_good(host)
+    if declared is None:
+        return report_error(host, previous, broken) if broken else IN_SYNC
+    return look_after(host, declared, broken, previous, at_boot)
+
+
+def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], previous: t.Any, at_boot: bool) -> int:
+    """One pass over the node with a profile that is right in itself."""
+    fresh = at_boot or not reconcile.applied_already(host, declared)
+    try:
+        context = reconcile.compile_profile(host, declared, fresh=fresh)
+        # The state of units that boot has yet to start is no drift.
+        trigger = os.environ.get("TRIGGER_UNIT", "")
+        plan = plan_node(host, context, with_agent=not at_boot, trigger=trigger)
+        if broken is not None:
+            plan = plan._replace(changes=(*plan.changes, broken_profile(broken)))
+        # At boot the last applied profile is brought back in audit mode too: that is persistence, not enforcement.
+        if declared.mode == "enforce" or at_boot:
+
+            def again() -> Plan:
+                return plan_node(host, reconcile.looked_again(host, context), with_agent=not at_boot)
+
+            outcome = reconcile.apply(host, plan, again)
+            if broken is not None:
+                outcome = outcome._replace(remaining=(*outcome.remaining, broken_profile(broken)))
+        else:
+            outcome = Outcome(plan, (), plan.changes)
+    except CorralError as error:
+        return report_error(host, previous, error)
+    if not outcome.error and broken is None and declared.mode == "enforce":
+        state.remember_profile(host, profile.to_data(declared))
+    told = report.status(host, context, outcome, previous)
+    log(outcome, previous, told)
+    host.unrecorded(lambda: report.publish(host, told, context))
+    if told["in_sync"] and not outcome.applied and not at_boot:
+        inputs.keep(host, report.PUBLISHED, told["time"])
+    return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
+    """The plan of the profile and, where the agent is installed, of its own units."""
+    plan = reconcile.plan_profile(host, context)
+    options = agent_manager.installed(host) if with_agent else None
+    return plan if options is None else reconcile.joined(plan, reconcile.plan_agent(host, options, trigger=trigger))
+
+
+def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The profile that was applied last."""
+    data = state.read_json(host, state.APPLIED)
+    return (None, None) if data is None else (profile.parse(data), None)
+
+
+def declared_or_last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The declared profile; when it is no profile, the one applied last and why."""
+    try:
+        return reconcile.read_declared(host), None
+    except CorralError as error:
+        try:
+            return last_good(host)[0], error
+        except CorralError:
+            return None, error
+
+
+def broken_profile(error: CorralError) -> Change:
+    """A declared profile that is no profile, as a drift item."""
+    said = str(error).replace("\n", "; ")
+    reason = f"the profile applied last stays in force: {said}"
+    return Change(
+        "profile", state.DECLARED, "content", "no valid profile", "a profile", reason, state.DECLARED, (), UNCHANGEABLE
+    )
+
+
+def report_error(host: Host, previous: t.Any, error: t.Optional[CorralError]) -> int:
+    """Publish an error and log it when it is new."""
+    said = str(error).replace("\n", "; ")
+    told = report.status(host, None, Outcome(Plan(None, (), (), frozenset()), (), ()), previous, error=said)
+    report.publish(host, told, None)
+    if not (isinstance(previous, dict) and previous.get("error") == said):
+        notice(f"not reconciled: {said}", priority=3)
+    return ERROR
+
+
+def log(outcome: Outcome, previous: t.Any, told: dict[str, t.Any]) -> None:
+    """One journal line per change, and one per drift item that is new or gone."""
+    for change in outcome.applied:
+        notice(f"changed {report.line(change)[2:]}")
+    before = previous.get("items", []) if isinstance(previous, dict) else []
+    known = {
+        (item.get("manager"), item.get("subject"), item.get("property")) for item in before if isinstance(item, dict)
+    }
+    for change in outcome.remaining:
+        if change.item() not in known:
+            notice(f"drift {report.line(change)}", priority=4)
+    if outcome.error and not (isinstance(previous, dict) and previous.get("error") == told["error"]):
+        notice(f"refused and undone: {outcome.error}", priority=3)
+        for leftover in outcome.leftovers:
+            notice(f"could not be undone: {leftover}", priority=3)
+
+
+def notice(text: str, priority: int = 5) -> None:
+    """One line for the journal (sd-daemon(3): the priority in angle brackets; 3 error, 4 warning, 5 notice)."""
+    sys.stderr.write(f"<{priority}>{text}\n")

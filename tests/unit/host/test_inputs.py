@@ -1,0 +1,151 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a look was told: kept, asked again, and given up at the first difference."""
+
+from __future__ import annotations
+
+import os
+import sys
+import typing as t
+from pathlib import Path
+from unittest import mock
+
+import pytest
+from _core.host import inputs
+from _core.host.files import Host
+from hypothesis import given
+from hypothesis import strategies as st
+
+STATUS = "/run/corral/status.json"
+NOW = 1_700_000_100
+
+# What is asked of a host, and what a hand does that changes the answer.
+ASKED: dict[str, tuple[t.Callable[[Host], t.Any], t.Callable[[Path], t.Any]]] = {
+    "read": (lambda host: host.read("/file"), lambda root: (root / "file").write_text("other")),
+    "read, not text": (lambda host: host.read("/odd"), lambda root: (root / "odd").write_bytes(b"\xfe")),
+    "read, not there": (lambda host: host.read("/none"), lambda root: (root / "none").write_text("")),
+    "read, gone": (lambda host: host.read("/file"), lambda root: (root / "file").unlink()),
+    "lines": (lambda host: host.lines("/lines", "b"), lambda root: (root / "lines").write_text("a\nb2\n")),
+    "names": (lambda host: host.names("/"), lambda root: (root / "more").touch()),
+    "exists": (lambda host: host.exists("/file"), lambda root: (root / "file").unlink()),
+    "is_dir": (lambda host: host.is_dir("/folder"), lambda root: (root / "folder").rmdir()),
+    "link": (lambda host: host.link("/link"), lambda root: os.replace(root / "link2", root / "link")),
+    "mode": (lambda host: host.mode("/file"), lambda root: (root / "file").chmod(0o600)),
+}
+
+
+def settled(root: Path, ask: t.Callable[[Host], t.Any]) -> None:
+    """A host that asked this, found the node in sync, and published that."""
+    (root / "file").write_text("text")
+    (root / "odd").write_bytes(b"\xff")
+    (root / "lines").write_text("a\nb\nc\n")
+    (root / "folder").mkdir()
+    (root / "link").symlink_to("file")
+    (root / "link2").symlink_to("lines")
+    (root / "run").mkdir()
+    host = Host(str(root), record=True)
+    ask(host)
+    host.write_file(STATUS, f'{{"time": {NOW}}}\n')
+    inputs.keep(host, [STATUS], NOW)
+
+
+def same(root: Path, now: float = NOW + 10.0) -> bool:
+    return inputs.same(Host(str(root), clock=lambda: now))
+
+
+@pytest.mark.parametrize("name", ASKED)
+def test_another_answer_is_seen(name: str, tmp_path: Path) -> None:
+    ask, change = ASKED[name]
+    settled(tmp_path, ask)
+    assert same(tmp_path)
+    change(tmp_path)
+    assert not same(tmp_path)
+
+
+def test_the_rest_of_a_file_is_no_input(tmp_path: Path) -> None:
+    settled(tmp_path, lambda host: host.lines("/lines", "b"))
+    (tmp_path / "lines").write_text("x\nb\ny\n")
+    assert same(tmp_path)
+
+
+def test_the_first_answer_counts(tmp_path: Path) -> None:
+    """What changed while the node was looked at is looked at again."""
+
+    def twice(host: Host) -> None:
+        host.read("/file")
+        (tmp_path / "file").write_text("other")
+        host.read("/file")
+
+    settled(tmp_path, twice)
+    assert not same(tmp_path)
+
+
+def test_the_status_goes_on_with_the_new_time_and_nothing_else_is_written(tmp_path: Path) -> None:
+    settled(tmp_path, lambda host: host.read("/file"))
+    host = Host(str(tmp_path), clock=lambda: NOW + 10.9)
+    assert inputs.same(host)
+    assert host.writes == [STATUS]
+    assert host.read(STATUS) == f'{{"time": {NOW + 10}}}\n'
+    assert same(tmp_path, NOW + 20.0)
+
+
+def test_what_was_published_stays_as_it_was(tmp_path: Path) -> None:
+    settled(tmp_path, lambda host: host.read("/file"))
+    (tmp_path / STATUS[1:]).write_text('{"time": 0, "in_sync": false}\n')
+    assert not same(tmp_path)
+
+
+def test_every_ten_minutes_is_looked_in_full(tmp_path: Path) -> None:
+    settled(tmp_path, lambda host: host.read("/file"))
+    begin = NOW // 600 * 600
+    assert not same(tmp_path, begin + 600.0)
+    assert not same(tmp_path, begin - 1.0)
+    assert same(tmp_path, begin + 599.9)
+
+
+def test_another_start_python_or_program_is_seen(tmp_path: Path) -> None:
+    settled(tmp_path, lambda host: host.read("/file"))
+    with mock.patch.dict(os.environ, {"TRIGGER_UNIT": "corral-reconcile.path"}):
+        assert not same(tmp_path)
+    with mock.patch.object(sys, "version", "another"):
+        assert not same(tmp_path)
+    assert same(tmp_path)
+    module = mock.Mock(__file__=str(tmp_path / "module.py"))
+    (tmp_path / "module.py").touch()
+    with mock.patch.dict(sys.modules, {"_core.module": module}):
+        (tmp_path / "again").mkdir()
+        settled(tmp_path / "again", lambda host: host.read("/file"))
+    assert same(tmp_path / "again")
+    os.utime(tmp_path / "module.py", ns=(1, 1))
+    assert not same(tmp_path / "again")
+
+
+def test_what_cannot_be_asked_again_is_not_kept(tmp_path: Path) -> None:
+    settled(tmp_path, lambda host: (host.read("/file"), host.run("true")))
+    assert not (tmp_path / inputs.KEPT[1:]).exists()
+
+
+def test_a_time_in_two_places_is_not_kept(tmp_path: Path) -> None:
+    (tmp_path / "run/corral").mkdir(parents=True)
+    (tmp_path / STATUS[1:]).write_text(f"{NOW} {NOW}")
+    inputs.keep(Host(str(tmp_path), record=True), [STATUS], NOW)
+    assert not (tmp_path / inputs.KEPT[1:]).exists()
+
+
+@given(data=st.data())
+def test_rubbish_is_not_the_same(tmp_path_factory: pytest.TempPathFactory, data: st.DataObject) -> None:
+    root = tmp_path_factory.getbasetemp() / "rubbish"
+    if not root.exists():
+        root.mkdir()
+        settled(root, lambda host: host.read("/file"))
+        (root / "good").write_text((root / inputs.KEPT[1:]).read_text())
+    good = (root / "good").read_text()
+    at = data.draw(st.integers(0, len(good) - 1))
+    rubbish = data.draw(
+        st.one_of(
+            st.just(good[:at]), st.text(), st.just(f"{good[:at]}{'0' if good[at] != '0' else '1'}{good[at + 1 :]}")
+        )
+    )
+    (root / inputs.KEPT[1:]).write_text(rubbish, encoding="utf-8", errors="replace")
+    assert not same(root)
