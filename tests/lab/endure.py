@@ -234,7 +234,7 @@ def two_at_once() -> None:
     with open("/run/corral/lock", encoding="ascii") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         write(PID_MAX, "100000")
-        ticking = ["/usr/bin/python3", "-I", "-S", "/usr/libexec/corral/corral", "reconcile"]
+        ticking = ["/usr/bin/python3", "-I", "-S", "-B", "/usr/libexec/corral/corral", "reconcile"]
         waiting = [subprocess.Popen(["corral", "reconcile"], stdout=subprocess.DEVNULL) for dummy in range(2)]
         yielding = [subprocess.Popen([*ticking, "--tick"]) for dummy in range(2)]
         expect("ticks that find the lock taken", [one.wait(60) for one in yielding], [0, 0])

@@ -33,6 +33,7 @@ RESTLESS = (
     "/run/systemd/unit-root",
     "/run/systemd/incoming",
     "/run/systemd/show-status",
+    "/run/systemd/ask-password-block",
     "/var/lib/systemd/random-seed",
     "/var/lib/systemd/timers",
     "/var/lib/systemd/linger",

@@ -26,12 +26,31 @@ from .reconcile import Outcome, Plan
 
 def look(host: Host, *, at_boot: bool = False) -> int:
     """One pass over the node; the caller holds the lock."""
+    compile_once(host)
     previous = state.read_json(host, state.STATUS)
     host.told = {}
     declared, broken = last_good(host) if at_boot else declared_or_last_good(host)
     if declared is None:
         return report_error(host, previous, broken) if broken else IN_SYNC
     return look_after(host, declared, broken, previous, at_boot)
+
+
+def compile_once(host: Host) -> None:
+    """Compile the program for a Python that is new on this node.
+
+    The units run with -B: a Python that wrote compiled files whenever it likes would leave some behind a removal, which
+    holds the lock as we do.
+    """
+    compiled = __spec__.cached if __spec__ else None
+    if host.live and compiled and not host.exists(compiled):
+        from .host import actions
+        from .model.agent_units import FOLDER
+        from .model.plan import START, Step
+
+        try:
+            actions.perform(host, Step("compile", FOLDER, sys.executable, START))
+        except (actions.StepFailed, OSError) as error:
+            notice(str(error), priority=4)
 
 
 def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], previous: t.Any, at_boot: bool) -> int:

@@ -24,7 +24,13 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # the agent has no AnsibleModule
-            list(argv), stdin=subprocess.DEVNULL, capture_output=True, timeout=timeout, env=environment, check=False
+            list(argv),
+            stdin=subprocess.DEVNULL,
+            capture_output=True,
+            timeout=timeout,
+            env=environment,
+            umask=0o022,  # the agent's own would keep others from reading what is compiled
+            check=False,
         )
     except FileNotFoundError:
         return Command(127, "", f"{argv[0]}: not installed")

@@ -41,8 +41,8 @@ def launcher(options: Options) -> str:
 
 def units(options: Options) -> dict[str, str]:
     """The text of each unit, by name."""
-    # -S: the tick needs the standard library alone, and site costs a quarter of its start-up.
-    run = f"{options.python} -I -S {LAUNCHER} reconcile"
+    # -S: the tick needs the standard library alone, and site costs a quarter of its start-up. -B: see look.compile_once.
+    run = f"{options.python} -I -S -B {LAUNCHER} reconcile"
     return {
         TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
         SERVICE: HEADER + SERVICE_TEXT.format(run=run),
@@ -100,7 +100,7 @@ RuntimeDirectory=corral
 RuntimeDirectoryPreserve=yes
 UMask=0077
 ProtectSystem=strict
-# The last one: a Python that is new compiles the program once, by itself.
+# The last one: the program is compiled once for a Python that is new.
 ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral
 ProtectHome=yes
 PrivateTmp=yes
