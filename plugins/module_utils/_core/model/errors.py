@@ -18,16 +18,19 @@ class Problem(t.NamedTuple):
     """One reason for a refusal.
 
     ``path`` is the profile's path (``memory.hugepages[0].count``), a file or "" for the whole input;
-    ``value`` is what stands there (None: nothing); ``message`` says what is wrong and ends with the way out.
+    ``value`` is what stands there (None: nothing); ``message`` says what is wrong and ends with the way out;
+    ``origin`` is where a composed profile has it from (see compose.py).
     """
 
     path: str
     value: object
     message: str
+    origin: str = ""
 
     def line(self) -> str:
-        """One printable line, control characters escaped: ``path: value: message``."""
-        parts = [shown(self.path)] if self.path else []
+        """One printable line, control characters escaped: ``path (from origin): value: message``."""
+        place = f"{self.path or 'the profile'} (from {self.origin})" if self.origin else self.path
+        parts = [shown(place)] if place else []
         if self.value is not None:
             parts.append(shown(self.value))
         return ": ".join([*parts, shown(self.message, limit=1000)])
