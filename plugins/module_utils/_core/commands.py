@@ -15,7 +15,7 @@ import tempfile
 import time
 import typing as t
 
-from . import agent, look, reconcile, report
+from . import agent, look, profile_file, reconcile, report
 from .host import snapshot, state, sysfs
 from .host.files import Host
 from .host.lock import LOCK, Lock
@@ -91,18 +91,7 @@ def the_profile(host: Host, path: t.Optional[str]) -> Profile:
             text = file.read(4 * 1024 * 1024)
     except (OSError, UnicodeDecodeError) as error:
         raise refusal(f"cannot be read: {error}", path=path) from None
-    try:
-        return profile.parse(json.loads(text))
-    except (ValueError, RecursionError):
-        pass
-    try:
-        import yaml
-    except ImportError:
-        raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
-    try:
-        return profile.parse(yaml.safe_load(text))
-    except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise refusal(f"no YAML: {' '.join(str(error).split())}", path=path) from None
+    return profile.parse(profile_file.load(text, path))
 
 
 def do_topology(host: Host, asked: argparse.Namespace) -> int:

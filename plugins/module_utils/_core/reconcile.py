@@ -179,7 +179,9 @@ def read_declared(host: Host) -> t.Optional[Profile]:
     if text is None:
         return None
     try:
-        data = json.loads(text)
+        data = json.loads(text, object_pairs_hook=profile.unique)
+    except profile.DuplicateKey as error:
+        raise CorralError(Problem(state.DECLARED, None, str(error))) from None
     except (ValueError, RecursionError) as error:
         raise CorralError(Problem(state.DECLARED, None, f"no JSON ({error}): apply the profile again")) from None
     return profile.parse(data)

@@ -240,6 +240,7 @@ def test_a_layer_that_is_no_mapping_is_refused_by_name() -> None:
 
 # What holds for all of them
 
+
 def section(**parts: st.SearchStrategy[t.Any]) -> st.SearchStrategy[Data]:
     return st.fixed_dictionaries({}, optional=parts)
 

@@ -112,6 +112,23 @@ class Profile(t.NamedTuple):
     pids: Pids
 
 
+class DuplicateKey(ValueError):
+    """A key that stands twice in one mapping of a file. JSON and YAML loaders would let the last one win."""
+
+    def __init__(self, name: str, line: int = 0) -> None:
+        where = f"line {line}: " if line else ""
+        super().__init__(f"{where}the key {name} stands twice in one mapping: leave one out")
+
+
+def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
+    """A JSON object whose keys differ (an object_pairs_hook). Raises DuplicateKey."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, dummy in pairs]
+        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
+    return found
+
+
 def parse(data: object) -> Profile:
     """The profile that ``data`` (from YAML or JSON) declares; a key that is empty (null) counts as left out.
 
