@@ -37,7 +37,8 @@ RETURN = r"""
 _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
-      V(unreachable)), its drift C(items), C(problems), C(message), and the profile's C(name), C(mode), C(pools) and C(cpu_map).
+      V(unreachable)), its drift C(items), C(problems), C(message), and the profile's C(name), C(mode), C(pools), C(cpu_map)
+      and C(compiled).
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads.
   type: dict
 """
@@ -76,6 +77,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "mode": profile.get("mode"),
         "pools": profile.get("pools"),
         "cpu_map": profile.get("cpu_map"),
+        "compiled": profile.get("compiled"),
     }
 
 

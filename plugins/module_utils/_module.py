@@ -15,12 +15,12 @@ from importlib import resources
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core import agent, reconcile, report
+from ._core import agent, compiled, explain, reconcile, report
 from ._core.host import snapshot, state, sysfs
 from ._core.host.files import Host
 from ._core.host.lock import LOCK, Lock
 from ._core.managers import agent as agent_manager
-from ._core.model import pools, profile, topology
+from ._core.model import compose, pools, profile, topology
 from ._core.model.agent_units import Options
 from ._core.model.errors import CorralError, refusal
 from ._core.model.plan import change_to_dict
@@ -30,9 +30,11 @@ from ._core.reconcile import Outcome, Plan
 DEFAULT_INTERVAL = 10
 
 
-def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]]) -> t.NoReturn:
+def run(
+    spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]], **rules: t.Any
+) -> t.NoReturn:
     """Run a module: a refusal becomes a failure that names every problem, never a traceback."""
-    module = AnsibleModule(supports_check_mode=True, argument_spec=spec)
+    module = AnsibleModule(supports_check_mode=True, argument_spec=spec, **rules)
     try:
         result = task(module, Host())
     except CorralError as error:
@@ -96,20 +98,54 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module profile."""
     if module.params["state"] == "absent":
         return removal(module, host, reconcile.PROFILE_MANAGERS)
-    data = module.params["profile"]
-    declared = profile.parse(data) if data is not None else declared_profile(host)
+    whole, layers = module.params["profile"], module.params["layers"]
+    if layers is None:
+        declared = profile.parse(whole) if whole is not None else declared_profile(host)
+        plain = profile.to_data(declared)
+        # The very profile that the node has declared: who declared which of its keys stays known.
+        same = whole is None or reconcile.read_origins(host, plain)
+        return apply_profile(module, host, declared, {} if same else dict.fromkeys(compose.leaves_of(whole), "profile"))
+    composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
+    try:
+        return apply_profile(module, host, profile.parse(composed.data), composed.origins)
+    except CorralError as error:
+        raise compose.blamed(error, composed.origins) from None
+
+
+def apply_profile(
+    module: AnsibleModule, host: Host, declared: Profile, origins: t.Mapping[str, str]
+) -> dict[str, t.Any]:
+    """Make a profile this node's declared one and true; in check mode only look."""
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
+    context = context._replace(origins=origins)
+    compiled_before = host.read(state.COMPILED) or ""
     if module.check_mode:
         outcome = only_planned(reconcile.plan_profile(host, context, declare=True))
     else:
-        outcome = locked(module, host, lambda: reconcile.declare(host, declared))
-    return {
+        outcome = locked(module, host, lambda: reconcile.declare(host, declared, origins))
+    plain = profile.to_data(declared)
+    known = compose.declared_origins(plain, origins) if origins else reconcile.read_origins(host, plain)
+    result = {
         **result_of(module, outcome),
         "name": declared.name,
         "mode": declared.mode,
         "pools": pools.to_dict(context.pools),
         "cpu_map": report.cpu_map(context.topology, context.pools),
+        "compiled": compiled.compile_to_data(declared, context.pools),
+        "origins": known,
     }
+    if module._diff:
+        result["diff"] = [result["diff"], *compiled_diff(compiled_before, compiled.text_of(declared, context.pools))]
+    if module._verbosity >= 2:
+        shown = outcome.plan.changes if module.check_mode else outcome.applied
+        result["explain"] = explain.lines(context._replace(origins=known), shown)
+    return result
+
+
+def compiled_diff(before: str, after: str) -> list[dict[str, str]]:
+    """Ansible's diff of the compiled profile; none when it is as it was."""
+    headers = {"before_header": "the compiled profile as it was", "after_header": "the compiled profile"}
+    return [{**headers, "before": before, "after": after}] if before != after else []
 
 
 def declared_profile(host: Host) -> Profile:

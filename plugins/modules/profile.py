@@ -37,8 +37,28 @@ options:
     description:
       - The node resource profile. The collection's C(docs/profile.md) lists every key.
       - Replaces the declared profile as a whole. What it no longer declares goes back to what was there before Corral.
-      - Without it the profile that the node has declared already is used.
+      - Without it and without O(layers) the profile that the node has declared already is used.
     type: dict
+  layers:
+    description:
+      - The profile in parts, such as one of a site, one of each group and one of the host. A later layer wins.
+      - Mappings merge key by key, items of C(memory.hugepages) by size and node, items of C(memory.mounts) by path. Lists
+        of plain values are replaced. An empty key (V(null)) takes away what an earlier layer declared. Of keys that
+        cannot stand together the latest layer's stays. The collection's C(docs/compose.md) tells the rules.
+      - P(corral.node.profile_layers#lookup) collects them from variables.
+    type: list
+    elements: dict
+    suboptions:
+      origin:
+        description:
+          - Where the layer is from. The node keeps it for each key, and a refusal names it.
+        type: str
+        required: true
+      profile:
+        description:
+          - A part of a profile.
+        type: dict
+        required: true
   state:
     description:
       - With V(present) the node is made what the profile declares.
@@ -52,6 +72,8 @@ options:
     type: int
     default: 120
 seealso:
+  - plugin: corral.node.profile_layers
+    plugin_type: lookup
   - module: corral.node.agent
   - module: corral.node.pools_info
 """
@@ -66,6 +88,19 @@ EXAMPLES = r"""
       memory:
         hugepages:
           - {size: 2Mi, count: 512, node: 0}
+
+- name: Override a key for one host
+  corral.node.profile:
+    layers:
+      - origin: the site
+        profile:
+          name: edge
+          cpu:
+            reserved: {cores_per_numa: 1}
+      - origin: this host
+        profile:
+          cpu:
+            reserved: {cpus: 0-3}
 
 - name: Report drift against the profile that the node has declared
   corral.node.profile:
@@ -172,12 +207,38 @@ cpu_map:
   type: list
   elements: str
   sample: ["node 0   RR SS   CPUs 0-3", "node 1   RR II   CPUs 4-7"]
+compiled:
+  description: What the profile's intents come to on this node. The node keeps it, and diff mode shows how it changed.
+  returned: when O(state=present)
+  type: dict
+  sample:
+    name: edge
+    mode: enforce
+    cpu: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7, slices: {system.slice: "0-1,4-5"}}
+    memory: {hugepages: {2Mi: {"node 0": 32}}}
+origins:
+  description: The origin of each key of the profile, V(default) for what no layer declares. The node keeps it.
+  returned: when O(state=present)
+  type: dict
+  sample: {name: corral_profile, cpu.reserved.cpus: corral_profile_layer_90_host, cpu.whole_cores: default}
+explain:
+  description:
+    - Each key with its value and origin, what they come to on this node, and which key asks for each change, as a person
+      reads it.
+  returned: when O(state=present), at verbosity 2 or higher
+  type: list
+  elements: str
+  sample: ["profile edge, each key with its origin:", "  cpu.reserved.cpus  0-3  corral_profile_layer_90_host"]
 problems:
-  description: When the profile is refused, every reason with its path and value.
+  description: When the profile is refused, every reason with its path, value and, of a layer, its origin.
   returned: failure
   type: list
   elements: dict
-  sample: [{path: cpu.reserved.cpus, value: 9-15, message: "this node has CPUs 0-7; name CPUs among those"}]
+  sample:
+    - path: cpu.reserved.cpus
+      value: 9-15
+      message: this node has CPUs 0-7; name CPUs among those
+      origin: corral_profile_layer_90_host
 undone:
   description: When a write was refused in the middle, what was taken back.
   returned: failure
@@ -193,10 +254,18 @@ def main() -> None:
     """Module entry point."""
     spec = {
         "profile": {"type": "dict"},
+        "layers": {
+            "type": "list",
+            "elements": "dict",
+            "options": {
+                "origin": {"type": "str", "required": True},
+                "profile": {"type": "dict", "required": True},
+            },
+        },
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "lock_timeout": {"type": "int", "default": 120},
     }
-    _module.run(spec, _module.profile_task)
+    _module.run(spec, _module.profile_task, mutually_exclusive=[["profile", "layers"]])
 
 
 if __name__ == "__main__":

@@ -19,7 +19,7 @@ from . import agent, look, profile_file, reconcile, report
 from .host import snapshot, state, sysfs
 from .host.files import Host
 from .host.lock import LOCK, Lock
-from .model import pools, profile, topology
+from .model import compose, pools, profile, topology
 from .model.errors import CorralError, refusal
 from .model.plan import change_to_dict
 from .model.profile import Profile
@@ -42,8 +42,12 @@ def parser() -> argparse.ArgumentParser:
         return one
 
     command("status", "what the last tick saw: pools, drift, last change")
-    command("drift", "look now: what differs from the profile", tree=True, profiles=True)
-    command("plan", "what would be changed, and why", tree=True, profiles=True)
+    for name, text in (
+        ("drift", "look now: what differs from the profile"),
+        ("plan", "what would be changed, and why"),
+    ):
+        one = command(name, text, tree=True, profiles=True)
+        one.add_argument("--explain", action="store_true", help="also each key's origin, and what it comes to here")
     command("topology", "what the machine is made of", tree=True)
     command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
     command("reconcile", "make the declared profile true now")
@@ -86,12 +90,17 @@ def the_profile(host: Host, path: t.Optional[str]) -> Profile:
             )
             raise refusal(hint, path=state.DECLARED)
         return declared
+    return profile.parse(read_file(path))
+
+
+def read_file(path: str) -> t.Any:
+    """The data of a profile's file, not yet checked."""
     try:
         with open(path, encoding="utf-8") as file:
             text = file.read(4 * 1024 * 1024)
     except (OSError, UnicodeDecodeError) as error:
         raise refusal(f"cannot be read: {error}", path=path) from None
-    return profile.parse(profile_file.load(text, path))
+    return profile_file.load(text, path)
 
 
 def do_topology(host: Host, asked: argparse.Namespace) -> int:
@@ -119,8 +128,22 @@ def planned(host: Host, asked: argparse.Namespace) -> Plan:
 def do_plan(host: Host, asked: argparse.Namespace) -> int:
     """corral plan"""
     plan = planned(host, asked)
+    if asked.explain and plan.context is not None:
+        from . import explain
+
+        context = plan.context._replace(origins=origins_of(host, asked.profile, plan.context.profile))
+        show(asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *plan.notes])
+        return agent.DIFFERS if plan.changes else agent.IN_SYNC
     show(asked, [change_to_dict(change) for change in plan.changes], [*report.lines(plan.changes), *plan.notes])
     return agent.DIFFERS if plan.changes else agent.IN_SYNC
+
+
+def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str, str]:
+    """Where each key comes from: the file, or as the node keeps it."""
+    data = profile.to_data(declared)
+    if path is None:
+        return reconcile.read_origins(host, data)
+    return compose.declared_origins(data, compose.compose([compose.Layer(path, read_file(path))]).origins)
 
 
 def do_reconcile(host: Host, asked: argparse.Namespace) -> int:

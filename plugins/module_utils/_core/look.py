@@ -80,10 +80,17 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], p
         state.remember_profile(host, profile.to_data(declared))
     told = report.status(host, context, outcome, previous)
     log(outcome, previous, told)
-    host.unrecorded(lambda: report.publish(host, told, context))
+    keep = not told["error"] and broken is None
+    host.unrecorded(lambda: publish(host, told, context, fresh=fresh, keep=keep))
     if told["in_sync"] and not outcome.applied and not at_boot:
         inputs.keep(host, report.PUBLISHED, told["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def publish(host: Host, told: dict[str, t.Any], context: Context, *, fresh: bool, keep: bool) -> None:
+    """Publish what was seen, and keep what the profile comes to where that may have changed."""
+    if (report.publish(host, told, context) or fresh) and keep:
+        reconcile.keep_compiled(host, context)
 
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:

@@ -85,7 +85,7 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
     if problems and not applied_already(host, context.profile):
         raise CorralError(*problems)
     if declare:
-        parts.append(declaration(host, context.profile))
+        parts.append(declaration(host, context))
     plan = finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
     return plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
 
@@ -154,18 +154,38 @@ def restoring(record: Record, online: str) -> Change:
     )
 
 
-def declaration(host: Host, declared: Profile) -> Part:
-    """The declared profile's file on the node, written last: it is declared once it is true."""
-    text = json.dumps(profile.to_data(declared), indent=2, sort_keys=True) + "\n"
-    path = state.DECLARED
-    held = frozenset({f"file:{path}"})
-    actual = host.read(path)
-    if actual == text:
-        return Part((), held)
-    # Readable for all: what a node is meant to be is no secret, and who is not root may ask how far it is from it.
-    step = Step("file", path, text, DECLARE)
-    shown = None if actual is None else "another profile"
-    return Part((Change(PROFILE, path, "content", shown, declared.name, "the declared profile", path, (step,)),), held)
+def declaration(host: Host, context: Context) -> Part:
+    """The declared profile's files on the node, written last: it is declared once it is true.
+
+    The origins of its keys are one of them. Where they are not known, those of this very profile stay, others go.
+    """
+    from .model import compose  # The tick declares nothing.
+
+    data = profile.to_data(context.profile)
+    files = [(state.DECLARED, data, "another profile", context.profile.name, "the declared profile")]
+    origins = compose.declared_origins(data, context.origins) if context.origins else read_origins(host, data)
+    if origins:
+        kept = {"profile": state.checksum(data), "origins": origins}
+        files.append((state.ORIGINS, kept, "other origins", f"{len(origins)} keys", "where each key comes from"))
+    changes = []
+    for path, content, other, wanted, reason in files:
+        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+        actual = host.read(path)
+        if actual != text:
+            # Readable for all: what a node is meant to be is no secret, and who is not root may ask how far it is from it.
+            step = Step("file", path, text, DECLARE)
+            shown = None if actual is None else other
+            changes.append(Change(PROFILE, path, "content", shown, wanted, reason, path, (step,)))
+    return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))
+
+
+def read_origins(host: Host, data: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The origins that the node keeps of a declared profile (profile.to_data); empty when they are another's."""
+    kept = state.read_json(host, state.ORIGINS)
+    if not isinstance(kept, dict) or kept.get("profile") != state.checksum(data):
+        return {}
+    origins = kept.get("origins")
+    return {str(path): str(origin) for path, origin in origins.items()} if isinstance(origins, dict) else {}
 
 
 def applied_already(host: Host, declared: Profile) -> bool:
@@ -190,9 +210,10 @@ def read_declared(host: Host) -> t.Optional[Profile]:
 # Applying
 
 
-def declare(host: Host, declared: Profile) -> Outcome:
+def declare(host: Host, declared: Profile, origins: t.Optional[t.Mapping[str, str]] = None) -> Outcome:
     """Make a profile this node's declared one and true; the caller holds the lock."""
     context = compile_profile(host, declared, fresh=not applied_already(host, declared))
+    context = context._replace(origins=origins or {})
 
     def again() -> Plan:
         return plan_profile(host, looked_again(host, context), declare=True)
@@ -200,12 +221,23 @@ def declare(host: Host, declared: Profile) -> Outcome:
     outcome = apply(host, plan_profile(host, context, declare=True), again)
     if not outcome.error:
         state.remember_profile(host, profile.to_data(declared))
+        keep_compiled(host, context)
     return outcome
 
 
 def looked_again(host: Host, context: Context) -> Context:
     """The context for the look after an apply: what the kernel gave is known now."""
     return context._replace(now=host.now(), attempts=load_attempts(host), fresh=False)
+
+
+def keep_compiled(host: Host, context: Context) -> None:
+    """Keep what the profile comes to on this node, for the diff of the next run; written only when it changed."""
+    from . import compiled
+
+    text = compiled.text_of(context.profile, context.pools)
+    if host.read(state.COMPILED) != text:
+        state.state_folder(host, state.STATE)
+        host.write_file(state.COMPILED, text, state.PRIVATE)
 
 
 def remove(host: Host, managers: t.Sequence[str]) -> Outcome:

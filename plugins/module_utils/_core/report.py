@@ -207,16 +207,18 @@ def status(
     }
 
 
-def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> None:
-    """Write status.json, and the pools' files when they changed."""
+def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> bool:
+    """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
     if context is None:
-        return
-    shown = pools.to_dict(context.pools)
+        return False
+    shown, changed = pools.to_dict(context.pools), False
     for path, text in (
         (PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
         (PUBLISHED[2], pools.to_env(context.pools)),
     ):
         if host.read(path) != text:
             host.write_file(path, text)
+            changed = True
+    return changed

@@ -20,10 +20,12 @@ from . import lock
 from .files import Host
 
 DECLARED = "/etc/corral/profile.json"
+ORIGINS = "/etc/corral/origins.json"
 AGENT = "/etc/corral/agent.json"
 STATE = "/var/lib/corral"
 BEFORE = f"{STATE}/journal/before.json"
 APPLIED = f"{STATE}/applied.json"
+COMPILED = f"{STATE}/compiled.json"
 HISTORY = f"{STATE}/journal/profiles.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"

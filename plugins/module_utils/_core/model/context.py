@@ -26,7 +26,8 @@ class Context(t.NamedTuple):
     """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once.
 
     ``before`` has the kernel values that Corral has changed, by file, as they were: what a profile no longer declares
-    goes back to them, and the rest of the plan must count with that.
+    goes back to them, and the rest of the plan must count with that. ``origins`` says which layer each leaf of the
+    profile comes from, where that is known (see compose.py).
     """
 
     profile: Profile
@@ -36,3 +37,4 @@ class Context(t.NamedTuple):
     attempts: t.Mapping[str, Attempt] = {}
     fresh: bool = False
     before: t.Mapping[str, str] = {}
+    origins: t.Mapping[str, str] = {}

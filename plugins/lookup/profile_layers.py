@@ -1,0 +1,114 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import os
+import re
+import typing as t
+
+from ansible.errors import AnsibleError, AnsibleValueOmittedError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.corral.node.plugins.module_utils._core import profile_file
+from ansible_collections.corral.node.plugins.module_utils._core.model.errors import CorralError
+
+DOCUMENTATION = r"""
+name: profile_layers
+short_description: Collect the layers of a node's profile from its variables
+version_added: 0.1.0
+author:
+  - Corral contributors (@corral-project)
+description:
+  - Gives the layers for O(corral.node.profile#module:layers), the weakest first, each with the name of its variable as
+    origin.
+  - First comes the variable C(corral_profile), or in its place the file on the controller that C(corral_profile_file)
+    names. Then come all variables named C(corral_profile_layer_NN_NAME), ordered by their two digits and name.
+  - Group and host variables may each declare layers of their own, because Ansible replaces only variables of the same
+    name.
+  - A variable that is empty (V(null)) is left out, so that a host can take a group's layer away. A variable that cannot
+    be resolved, a name out of the pattern, and a key that stands twice in the file are errors.
+options:
+  _terms:
+    description: None are taken.
+    type: list
+    elements: str
+notes:
+  - Without any of these variables the list is empty. Then O(corral.node.profile#module:layers) is to be omitted, and the
+    profile that the node has declared is used.
+seealso:
+  - module: corral.node.profile
+"""
+
+EXAMPLES = r"""
+# group_vars/all.yml:   corral_profile: {name: site, cpu: {reserved: {cores_per_numa: 1}}}
+# group_vars/edge.yml:  corral_profile_layer_50_edge: {cpu: {isolated: {cores: 4, near: ens1f0}}}
+# host_vars/n7.yml:     corral_profile_layer_90_host: {cpu: {isolated: {cores: 2}}}
+
+- name: Apply the profile that the group and host variables make
+  corral.node.profile:
+    layers: "{{ query('corral.node.profile_layers') or omit }}"
+"""
+
+RETURN = r"""
+_list:
+  description: The layers, the weakest first, each with its C(origin) and its C(profile).
+  type: list
+  elements: dict
+"""
+
+BASE = "corral_profile"
+FILE = "corral_profile_file"
+PREFIX = "corral_profile_layer"
+LAYER = re.compile(r"corral_profile_layer_[0-9]{2}_[A-Za-z0-9_]+")
+
+
+class LookupModule(LookupBase):
+    """Collects what variables declare; nothing is merged here."""
+
+    def run(
+        self, terms: list[t.Any], variables: t.Optional[dict[str, t.Any]] = None, **kwargs: t.Any
+    ) -> list[dict[str, t.Any]]:
+        self.set_options(var_options=variables, direct=kwargs)
+        if terms:
+            raise AnsibleError("corral.node.profile_layers takes no terms: it reads the host's variables")
+        known = variables or {}
+        names = sorted(name for name in known if name.startswith(PREFIX))
+        for name in names:
+            if not LAYER.fullmatch(name):
+                raise AnsibleError(
+                    f"{name}: a layer's variable is named {PREFIX}_NN_NAME, with two digits that order it, such as "
+                    f"{PREFIX}_50_edge: rename it",
+                    obj=name,
+                )
+        file = self.value(known, FILE)
+        layers = [(BASE, self.value(known, BASE))] if file is None else [self.from_file(file)]
+        layers += [(name, self.value(known, name)) for name in names]
+        found = []
+        for origin, profile in layers:
+            if profile is None:
+                continue
+            if not isinstance(profile, dict):
+                raise AnsibleError(f"{origin} is no mapping: write keys of a profile", obj=profile)
+            found.append({"origin": origin, "profile": profile})
+        return found
+
+    def value(self, variables: dict[str, t.Any], name: str) -> t.Any:
+        """A variable's value; None when it is not there, empty, or omitted on purpose."""
+        try:
+            return self._templar.template(variables.get(name))
+        except AnsibleValueOmittedError:
+            return None
+
+    def from_file(self, path: t.Any) -> tuple[str, t.Any]:
+        """The profile of a file here on the controller, from where the user stands; its name is the origin."""
+        whole = os.path.realpath(os.path.expanduser(str(path)))
+        if not os.path.isfile(whole):
+            raise AnsibleError(f"{FILE}: {whole}: no such file on the controller: name one", obj=path)
+        try:
+            with open(self._loader.get_real_file(whole), encoding="utf-8") as file:  # decrypted, where it is a vault
+                return os.path.basename(whole), profile_file.load(file.read(), whole)
+        except CorralError as error:
+            raise AnsibleError(str(error)) from error
+        except (OSError, UnicodeDecodeError) as error:
+            raise AnsibleError(f"{whole}: cannot be read: {error}") from error
