@@ -15,6 +15,7 @@ from _core import agent, look, reconcile
 from _core.host import state
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
+from _core.model import compose, profile
 from _core.model.agent_units import TIMER, Options
 from _core.model.plan import Change
 from _core.reconcile import Outcome
@@ -26,9 +27,11 @@ NEWER = {"_core/agent.py": "main = 1\n", "_core/report.py": "report = ()\n"}
 ALL_MANAGERS = (*reconcile.PROFILE_MANAGERS, agent_manager.NAME)
 
 
-def declare(host: Host, **sections: t.Any) -> Outcome:
-    """Roll the example profile out, sections of it replaced (module profile, state present)."""
-    return reconcile.declare(host, node.parsed(**sections))
+def declare(host: Host, origin: str = "", **sections: t.Any) -> Outcome:
+    """Roll the example profile out, sections of it replaced (module profile, state present), all of it of one origin."""
+    data = node.edge(**sections)
+    origins = dict.fromkeys(compose.leaves_of(data), origin) if origin else None
+    return reconcile.declare(host, profile.parse(data), origins)
 
 
 def install(host: Host, program: dict[str, str] | None = None, options: Options = OPTIONS) -> Outcome:

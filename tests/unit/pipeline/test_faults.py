@@ -43,9 +43,13 @@ def small(fake: node.Node) -> None:
 
 
 CASES = {
-    "rollout": Case(lambda fake: None, runs.declare, True),
-    "change": Case(runs.converged, lambda host: runs.declare(host, **CHANGED), True),
-    "drop": Case(runs.converged, lambda host: runs.declare(host, cpu=None, memory=None, pids=None), True),
+    "rollout": Case(lambda fake: None, lambda host: runs.declare(host, "a layer"), True),
+    "change": Case(runs.converged, lambda host: runs.declare(host, "a layer", **CHANGED), True),
+    "drop": Case(
+        lambda fake: runs.declare(fake.host(), "a layer"),
+        lambda host: runs.declare(host, cpu=None, memory=None, pids=None),
+        True,
+    ),
     "install": Case(lambda fake: None, runs.install, True),
     "update": Case(
         lambda fake: runs.converged(fake, with_agent=True),

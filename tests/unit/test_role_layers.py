@@ -1,0 +1,135 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Ansible itself: variables of several groups and a host become one profile, in check mode on this machine."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ansible")
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+INVENTORY = {
+    "all": {
+        "vars": {
+            "ansible_connection": "local",
+            "ansible_python_interpreter": sys.executable,
+            "corral_agent": False,
+            "limit": 400000,
+            "corral_profile": {"name": "site", "pids": {"pid_max": "{{ limit }}", "reserved": 2048}},
+        },
+        "children": {
+            "edge": {
+                "hosts": {"one": {}},
+                "vars": {"corral_profile_layer_50_edge": {"mode": "audit", "pids": {"default_tasks_max": 4096}}},
+            },
+            "big": {
+                "hosts": {"one": {}},
+                "vars": {"corral_profile_layer_40_big": {"pids": {"pid_max": 800000, "default_tasks_max": 5000}}},
+            },
+            "none": {
+                "hosts": {"one": {"corral_profile_layer_90_host": {"pids": {"reserved": None}}}},
+                "vars": {"corral_profile_layer_60_none": None},
+            },
+        },
+    }
+}
+ORIGINS = {
+    "name": "corral_profile",
+    "version": "default",
+    "mode": "corral_profile_layer_50_edge",
+    "pids.pid_max": "corral_profile_layer_40_big",
+    "pids.default_tasks_max": "corral_profile_layer_50_edge",
+}
+# What else is wrong, and what is said then.
+WRONG = [
+    ({"corral_profile": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
+    ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
+    ({"corral_profile_layer_5_edge": {}}, "corral_profile_layer_5_edge: a layer's variable is named"),
+    ({"corral_profile_layer_50_edge": [1]}, "corral_profile_layer_50_edge is no mapping"),
+    ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
+    ({"corral_profile_file": "{{ playbook_dir }}/twice.yml"}, "twice.yml: line 2: the key name stands twice"),
+    (
+        {"corral_profile_layer_95_host": {"pids": {"pid_max": 3}}},
+        "pids.pid_max (from corral_profile_layer_95_host): 3: is too small",
+    ),
+    (
+        {"corral_profile_layer_95_host": {"cpu": {"reserved": {"cpus": "60000"}}}},
+        "cpu.reserved.cpus (from corral_profile_layer_95_host): 60000: this node has CPUs",
+    ),
+]
+
+
+def apply(name: str, variables: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The role's task by itself: what goes wrong in it can be rescued."""
+    layers = "{{ query('corral.node.profile_layers') or omit }}"
+    return {"name": name, "corral.node.profile": {"layers": layers}, "vars": variables}
+
+
+def see(*conditions: str) -> dict[str, t.Any]:
+    return {"name": "See", "ansible.builtin.assert": {"that": list(conditions), "quiet": True}}
+
+
+PLAY = [
+    {
+        "hosts": "one",
+        "gather_facts": False,
+        "tasks": [
+            {"name": "The role", "ansible.builtin.include_role": {"name": "corral.node.corral"}},
+            see(
+                f"__corral_profile.origins == {json.dumps(ORIGINS)}",
+                "__corral_profile.compiled.pids == {'pid_max': 800000, 'default_tasks_max': 4096}",
+                "__corral_profile.mode == 'audit'",
+                "'  pids.pid_max            800000  corral_profile_layer_40_big' in __corral_profile.explain",
+                "__corral_profile.diff | map(attribute='after_header')"
+                " == ['the node as declared', 'the compiled profile']",
+                "__corral_profile.diff[1].after | from_json == __corral_profile.compiled",
+            ),
+            {
+                **apply("A file in the place of corral_profile", {"corral_profile_file": "{{ playbook_dir }}/my.yml"}),
+                "register": "filed",
+            },
+            see("filed.origins.name == 'my.yml'", "filed.origins['pids.pid_max'] == 'corral_profile_layer_40_big'"),
+            *(
+                {
+                    "name": said,
+                    "block": [apply(said, variables), {"name": "Not here", "ansible.builtin.meta": "end_play"}],
+                    "rescue": [see(f"{json.dumps(said)} in ansible_failed_result.msg"), {"set_fact": {"rescued": "{{ rescued | default(0) + 1 }}"}}],
+                }
+                for variables, said in WRONG
+            ),
+            see(f"rescued == {len(WRONG)}"),
+            {"name": "The end", "ansible.builtin.debug": {"msg": "this is the end"}},
+        ],
+    }
+]  # fmt: skip
+
+
+def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
+    collections = tmp_path / "collections" / "ansible_collections" / "corral"
+    collections.mkdir(parents=True)
+    (collections / "node").symlink_to(CHECKOUT)
+    for name, data in (("hosts.json", INVENTORY), ("play.json", PLAY)):
+        (tmp_path / name).write_text(json.dumps(data))
+    (tmp_path / "my.yml").write_text("name: mine\n")
+    (tmp_path / "twice.yml").write_text("name: mine\nname: yours\n")
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
+        "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
+        "ANSIBLE_HOME": str(tmp_path / "home"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    words = ["-m", "ansible", "playbook", "-i", "hosts.json", "play.json", "--check", "--diff", "-vv"]
+    done = subprocess.run(
+        [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "this is the end" in done.stdout
