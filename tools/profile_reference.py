@@ -54,7 +54,9 @@ gc: not in this version of Corral: leave the key out
 - **octal mode in quotes**: `"0770"`. Without quotes YAML makes another number of it.
 - **true or false**: without quotes.
 - **top-level slice**: a slice that lies in no other, such as `system.slice`, or `init.scope`.
-- A key that is empty (`null`) counts as left out, so that a later layer of variables can take an earlier one's key away.
+- A key that is empty (`null`) counts as left out; in a layer it takes an earlier layer's key away ([compose.md](compose.md)
+  has how group and host variables become one profile).
+- A key that stands twice in one mapping of a file is refused.
 
 ## Keys
 
