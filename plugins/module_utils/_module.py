@@ -118,7 +118,7 @@ def apply_profile(
     """Make a profile this node's declared one and true; in check mode only look."""
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
     context = context._replace(origins=origins)
-    compiled_before = host.read(state.COMPILED) or ""
+    compiled_before = host.read(state.COMPILED, follow=False) or ""
     if module.check_mode:
         outcome = only_planned(reconcile.plan_profile(host, context, declare=True))
     else:

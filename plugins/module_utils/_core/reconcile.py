@@ -235,7 +235,7 @@ def keep_compiled(host: Host, context: Context) -> None:
     from . import compiled
 
     text = compiled.text_of(context.profile, context.pools)
-    if host.read(state.COMPILED) != text:
+    if host.read(state.COMPILED, follow=False) != text:
         state.state_folder(host, state.STATE)
         host.write_file(state.COMPILED, text, state.PRIVATE)
 
