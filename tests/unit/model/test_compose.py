@@ -166,6 +166,12 @@ def pool(size: str, count: int | None, node: t.Any = None) -> Data:
             id="one place displaces another, and stays when the number changes",
         ),
         pytest.param(
+            [{"cpu": {"reserved": {"cpus": "0"}}}, {"cpu": {"reserved": {"count": None}}}],
+            {"cpu": {"reserved": {"cpus": "0", "count": None}}},
+            {"cpu.reserved.cpus": "a", "cpu.reserved.count": "b"},
+            id="a choice that is taken away displaces nothing",
+        ),
+        pytest.param(
             [{"cpu": "all"}, {"cpu": {"reserved": {"count": 1}}}, {"memory": 3}, {"memory": {"mounts": 4}}],
             {"cpu": {"reserved": {"count": 1}}, "memory": {"mounts": 4}},
             {"cpu.reserved.count": "b", "memory.mounts": "d"},
@@ -175,6 +181,12 @@ def pool(size: str, count: int | None, node: t.Any = None) -> Data:
 )
 def test_what_wins_and_where_it_comes_from(layers: list[Data], wanted: Data, origins: dict[str, str]) -> None:
     assert merged(*layers) == Composed(wanted, origins)
+
+
+def test_a_list_that_is_too_long_is_left_to_be_refused() -> None:
+    many = [pool("2Mi", 1, number % 1000) for number in range(schema.ITEMS_LIMIT + 1)]
+    for layers in ([many, [pool("1Gi", 1)]], [[pool("1Gi", 1)], many]):
+        assert merged(*({"memory": {"hugepages": items}} for items in layers)).data["memory"]["hugepages"] == many
 
 
 RESERVATIONS = {"cpus": "0-1", "count": 2, "cores_per_numa": 1}

@@ -193,7 +193,7 @@ def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, orig
         return max(below, above, key=len)  # It is refused for its length.
     names = [_identity(item, node) for item in below]
     merged: list[t.Any] = list(below)
-    free = {name: index for index, name in reversed(list(enumerate(names))) if name is not None}
+    free = {name: index for index, name in enumerate(names) if name is not None}
     for item in above:
         name = _identity(item, node)
         at = free.pop(name, None) if name is not None else None
