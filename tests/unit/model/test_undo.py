@@ -9,7 +9,7 @@ import json
 
 import pytest
 from _core.model import undo
-from _core.model.plan import CPUS, FILES, START, VALUES, Step
+from _core.model.plan import CPUS, FILES, LIVE, START, VALUES, Step
 from _core.model.undo import Before
 from hypothesis import given
 from hypothesis import strategies as st
@@ -78,3 +78,10 @@ def test_folders_are_handed_down_to_who_lives_in_or_beside_them() -> None:
     gone = [Before("file", "/a/b/c/x", made=("/a", "/a/b", "/a/b/c"))]
     heirs = undo.handed_down([Before("file", "/z"), Before("file", "/a/b/y"), Before("value", "/a/b/c/w")], gone)
     assert [heir.made for heir in heirs] == [(), ("/a", "/a/b", "/a/b/c"), ()]
+
+
+def test_a_live_property_is_undone_with_the_innermost_folder_first() -> None:
+    made = ("/run/systemd/system.control", "/run/systemd/system.control/x.slice.d")
+    before = Before("property", "x.slice", "TasksMax", value="max", active=True, made=made)
+    steps = undo.inverse(before, Step("property", "x.slice", "TasksMax=9", LIVE), "0-7")
+    assert [step.target for step in steps if step.kind == "folder"] == [*reversed(made)]

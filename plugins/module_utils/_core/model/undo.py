@@ -142,5 +142,10 @@ def inverse(before: Before, step: Step, online: str) -> list[Step]:
             # The hand-over passes through several values: each goes back to the one before it, live first.
             value = before.value.replace("max", "infinity") if before.name != "AllowedCPUs" else before.value
             back = [Step("property", step.target, f"{before.name}={value}", step.phase)]
-            return back if before.runtime is not None else back + restore_property(before, online)
-    return sorted(restore(before, online), key=lambda undo: (undo.phase, undo.order))
+            return back if before.runtime is not None else back + in_order(restore_property(before, online))
+    return in_order(restore(before, online))
+
+
+def in_order(steps: t.Iterable[Step]) -> list[Step]:
+    """Steps as they run: a folder goes after what is in it."""
+    return sorted(steps, key=lambda step: (step.phase, step.order))
