@@ -15,7 +15,7 @@ from importlib import resources
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core import agent, compiled, explain, reconcile, report
+from ._core import agent, compiled, explain, parts, reconcile, report
 from ._core.host import snapshot, state, sysfs
 from ._core.host.files import Host
 from ._core.host.lock import LOCK, Lock
@@ -101,13 +101,17 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     whole, layers = module.params["profile"], module.params["layers"]
     if layers is None:
         declared = profile.parse(whole) if whole is not None else declared_profile(host)
+        if whole is not None:
+            parts.refuse_name(declared)
         plain = profile.to_data(declared)
         # The very profile that the node has declared: who declared which of its keys stays known.
         same = whole is None or reconcile.read_origins(host, plain)
         return apply_profile(module, host, declared, {} if same else dict.fromkeys(compose.leaves_of(whole), "profile"))
     composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
     try:
-        return apply_profile(module, host, profile.parse(composed.data), composed.origins)
+        declared = profile.parse(composed.data)
+        parts.refuse_name(declared)
+        return apply_profile(module, host, declared, composed.origins)
     except CorralError as error:
         raise compose.blamed(error, composed.origins) from None
 
@@ -161,15 +165,9 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     if module.check_mode:
         return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
 
-    def work() -> Outcome:
-        outcome = reconcile.remove(host, managers)
-        if not outcome.error and not state.records(host)[0]:
-            state.forget(host)
-        return outcome
-
     if not state.records(host)[0] and not host.exists(state.STATE) and not host.exists(state.RUN):
         return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
-    return result_of(module, locked(module, host, work))
+    return result_of(module, locked(module, host, lambda: reconcile.remove(host, managers)))
 
 
 # agent

@@ -11,12 +11,13 @@ import typing as t
 from unittest import mock
 
 import node
-from _core import agent, look, reconcile
+from _core import agent, look, parts, reconcile
 from _core.host import state
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
 from _core.model import compose, profile
 from _core.model.agent_units import TIMER, Options
+from _core.model.parts import Piece
 from _core.model.plan import Change
 from _core.reconcile import Outcome
 
@@ -46,10 +47,12 @@ def install(host: Host, program: dict[str, str] | None = None, options: Options 
 
 def remove(host: Host, managers: t.Sequence[str] = ALL_MANAGERS) -> Outcome:
     """Bring back what was there (both modules, state absent)."""
-    outcome = reconcile.remove(host, managers)
-    if not outcome.error and not state.records(host)[0]:
-        state.forget(host)
-    return outcome
+    return reconcile.remove(host, managers)
+
+
+def part(host: Host, module: str, state: str = "present", **options: t.Any) -> Outcome:
+    """Run a part module: cpuset, hugepages, hugetlbfs_mount or pid_limits."""
+    return parts.apply(host, parts.ask(host, Piece(module, options, state == "present")))
 
 
 def plan(host: Host) -> tuple[Change, ...]:

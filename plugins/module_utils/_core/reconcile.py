@@ -29,6 +29,7 @@ PROFILE = "profile"  # the manager of the declaration itself
 PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
+Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see parts.py.
 
 
 class Plan(t.NamedTuple):
@@ -210,15 +211,27 @@ def read_declared(host: Host) -> t.Optional[Profile]:
 # Applying
 
 
-def declare(host: Host, declared: Profile, origins: t.Optional[t.Mapping[str, str]] = None) -> Outcome:
+def everything(plan: Plan) -> Plan:
+    """A plan as it is."""
+    return plan
+
+
+def declare(
+    host: Host,
+    declared: Profile,
+    origins: t.Optional[t.Mapping[str, str]] = None,
+    *,
+    narrow: Narrow = everything,
+    forgiving: bool = False,
+) -> Outcome:
     """Make a profile this node's declared one and true; the caller holds the lock."""
     context = compile_profile(host, declared, fresh=not applied_already(host, declared))
     context = context._replace(origins=origins or {})
 
     def again() -> Plan:
-        return plan_profile(host, looked_again(host, context), declare=True)
+        return narrow(plan_profile(host, looked_again(host, context), declare=True))
 
-    outcome = apply(host, plan_profile(host, context, declare=True), again)
+    outcome = apply(host, narrow(plan_profile(host, context, declare=True)), again, forgiving=forgiving)
     if not outcome.error:
         state.remember_profile(host, profile.to_data(declared))
         keep_compiled(host, context)
@@ -240,9 +253,22 @@ def keep_compiled(host: Host, context: Context) -> None:
         host.write_file(state.COMPILED, text, state.PRIVATE)
 
 
-def remove(host: Host, managers: t.Sequence[str]) -> Outcome:
-    """Bring back what was there before these managers' first change; the caller holds the lock."""
-    return apply(host, plan_removal(host, managers), lambda: plan_removal(host, managers), forgiving=True)
+def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything) -> Outcome:
+    """Bring back what was there before these managers' first change; the caller holds the lock.
+
+    Corral's own state goes with the last of it; what boot would bring back goes with the profile.
+    """
+
+    def plan() -> Plan:
+        return narrow(plan_removal(host, managers))
+
+    outcome = apply(host, plan(), plan, forgiving=True)
+    if not outcome.error and not state.records(host)[0]:
+        state.forget(host)
+    elif PROFILE in managers:
+        for path in filter(host.exists, (state.APPLIED, state.COMPILED)):
+            host.remove(path)
+    return outcome
 
 
 def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bool = False) -> Outcome:

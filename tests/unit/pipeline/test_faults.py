@@ -42,6 +42,12 @@ def small(fake: node.Node) -> None:
     assert not runs.declare(fake.host(), memory=None, pids=None).error
 
 
+def one_part(fake: node.Node) -> None:
+    """A node that has a part of a profile, with the agent."""
+    assert not runs.install(fake.host()).error
+    assert not runs.part(fake.host(), "hugepages", size="2Mi", count=16, node=1).error
+
+
 CASES = {
     "rollout": Case(lambda fake: None, lambda host: runs.declare(host, "a layer"), True),
     "change": Case(runs.converged, lambda host: runs.declare(host, "a layer", **CHANGED), True),
@@ -55,6 +61,9 @@ CASES = {
         lambda fake: runs.converged(fake, with_agent=True),
         lambda host: runs.install(host, runs.NEWER, runs.OPTIONS._replace(interval=30)),
         True,
+    ),
+    "part": Case(
+        one_part, lambda host: runs.part(host, "pid_limits", pid_max=70000, slices={"system.slice": 3000}), True
     ),
     "removal": Case(small, runs.remove, False),
 }

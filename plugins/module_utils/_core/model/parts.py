@@ -1,0 +1,148 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A profile that is put together part by part: one module's options become a piece of the node's declared profile.
+
+There is no second schema: the piece is merged into the profile's data, the whole is read like any other, and a refusal
+names the module's own option where the profile's path is that of the piece.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from . import profile, schema_types
+from .errors import CorralError, Problem, refusal
+from .profile import Profile
+
+# The profile that parts make up; nobody else may declare one of this name.
+NAME = "parts"
+
+CPUSET, HUGEPAGES, MOUNT, PIDS = "cpuset", "hugepages", "hugetlbfs_mount", "pid_limits"
+LISTS = {HUGEPAGES: "hugepages", MOUNT: "mounts"}
+SECTIONS = {CPUSET: "cpu", HUGEPAGES: "memory.hugepages", MOUNT: "memory.mounts", PIDS: "pids"}
+STRICT = "strict_cpu_reservation"
+
+
+class Piece(t.NamedTuple):
+    """What one task of a part module asks for: the module's name, its options, and whether they are to be there."""
+
+    module: str
+    options: dict[str, t.Any]
+    present: bool = True
+
+
+def merged(held: t.Optional[Profile], piece: Piece) -> tuple[t.Optional[Profile], str]:
+    """The declared profile with the piece in it, or without (None: nothing is left), and the piece's path in it.
+
+    Raises CorralError by the module's options.
+    """
+    data: dict[str, t.Any] = {"name": NAME} if held is None else profile.to_data(held)
+    given = without_empty(piece.options)
+    own = SECTIONS[piece.module]
+    if piece.module in LISTS:
+        own += put_item(data, piece, given)
+    elif not piece.present:
+        data.pop(own, None)
+    elif piece.module == CPUSET:
+        data[own] = cpu_data(given)
+    else:
+        data[own] = pids_data(data.get(own, {}), given)
+    if not set(data) - {"name", "version", "mode"}:
+        return None, own
+    try:
+        return profile.parse(data), own
+    except CorralError as error:
+        raise blamed(error, piece.module, own) from None
+
+
+def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The options that were given: Ansible fills in None for the others."""
+    return {
+        name: without_empty(value) if isinstance(value, dict) else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The section ``cpu``: the options with the one that the kubelet spells with dashes."""
+    data = {name: value for name, value in given.items() if name != STRICT}
+    return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
+
+
+def pids_data(held: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The section ``pids``: what was declared, with what is given now, key by key."""
+    slices = {**held.get("slices", {}), **given.get("slices", {})}
+    return {**held, **given, **({"slices": slices} if slices else {})}
+
+
+def put_item(data: dict[str, t.Any], piece: Piece, given: dict[str, t.Any]) -> str:
+    """Put an item into its list, or take it out; its index as a path has it ("[0]"), "" when it is not in the list."""
+    identity = pool_of if piece.module == HUGEPAGES else path_of
+    own, name = identity(given), LISTS[piece.module]
+    memory = data.get("memory", {})
+    items = list(memory.get(name, []))
+    place = next((index for index, item in enumerate(items) if identity(item) == own), len(items))
+    items[place : place + 1] = [given] if piece.present else []
+    data["memory"] = {key: value for key, value in {**memory, name: items}.items() if value}
+    if not data["memory"]:
+        del data["memory"]
+    return f"[{place}]" if piece.present else ""
+
+
+def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
+    """Which pool an item is: page size in KiB, NUMA node."""
+    node = item.get("node")
+    size = read("size", schema_types.PAGE_SIZE, item["size"])
+    return t.cast(
+        "tuple[int, t.Optional[int]]", (size, node if node is None else read("node", schema_types.NODE, node))
+    )
+
+
+def path_of(item: t.Mapping[str, t.Any]) -> str:
+    """Which mount an item is: its path."""
+    return t.cast("str", read("path", schema_types.MOUNT_PATH, item["path"]))
+
+
+def read(option: str, of_type: schema_types.Type, value: object) -> object:
+    """An option by which an item is known; a wrong one is refused also where the item only is to go."""
+    try:
+        return of_type.read(value)
+    except ValueError as error:
+        raise refusal(str(error), path=option, value=value) from None
+
+
+# Whose a problem is
+
+
+def blamed(error: CorralError, module: str, own: str) -> CorralError:
+    """The same refusal by the module's options; ``own`` is the piece's path in the profile.
+
+    What other tasks declared keeps its path there, with the module that they used.
+    """
+    return CorralError(*(translated(problem, module, own) for problem in error.problems))
+
+
+def translated(problem: Problem, module: str, own: str) -> Problem:
+    """One problem in the words of the module's user."""
+    path = problem.path
+    message = re.sub(rf"(?<![\w.]){re.escape(own)}\.(?=[a-z])", "", problem.message)
+    if path.startswith((f"{own}.", f"{own}[")):
+        path = path[len(own) :].lstrip(".")
+    elif path in (own, SECTIONS[module]):
+        # A pool as a whole is known by its size, all of them together ask for too much by their counts.
+        whole = "size" if path == own else "count"
+        path = whole if module == HUGEPAGES else ""
+    path, message = (text.replace("options.strict-cpu-reservation", STRICT) for text in (path, message))
+    others = [
+        f"corral.node.{other}"
+        for other, section in SECTIONS.items()
+        if section != own and re.search(rf"(?<![\w.]){re.escape(section)}[.\[]", f"{path} {message}")
+    ]
+    if others:
+        message += f" ({' and '.join(others)} declared it on this node)"
+    return problem._replace(path=path, message=message)

@@ -1,0 +1,177 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""One part of a node at a time, through the one pipeline.
+
+The whole of what the parts declare is compiled, planned and validated. Of that plan a task takes what is its part's,
+and what its change asks of other managers; what had drifted there before is left to them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import reconcile
+from .host import hugepages, mounts, state
+from .host.files import Host
+from .managers import agent as agent_manager
+from .managers import cpu, memory, pids
+from .model import parts
+from .model.errors import CorralError, refusal
+from .model.parts import Piece
+from .model.plan import Change
+from .model.profile import Profile
+from .model.unitfile import escaped_path
+from .model.unitproperty import ETC
+from .reconcile import Outcome, Plan
+
+# Their pools and mounts are there after a boot only when corral-boot.service brings them back.
+BOOT_NEEDS_AGENT = (parts.HUGEPAGES, parts.MOUNT)
+
+
+class Scope(t.NamedTuple):
+    """What is a piece's own: a manager's files, units and kernel values; ``places`` None: all of them."""
+
+    manager: str
+    places: t.Optional[frozenset[str]]
+
+    def has(self, manager: str, place: str) -> bool:
+        """Whether something is the piece's own."""
+        return manager == self.manager and (self.places is None or place in self.places)
+
+
+class Asked(t.NamedTuple):
+    """A task: its piece and what is the piece's own, and the declared profile before and after it (None: none)."""
+
+    piece: Piece
+    scope: Scope
+    held: t.Optional[Profile]
+    wanted: t.Optional[Profile]
+    own: str  # the piece's path in the profile
+
+
+def ask(host: Host, piece: Piece) -> Asked:
+    """What a task comes to on this node. Raises CorralError by the module's options.
+
+    A profile that was declared as a whole is not changed by parts: they may only say what it says.
+    """
+    held = reconcile.read_declared(host)
+    if held is None or held.name == parts.NAME:
+        wanted, own = parts.merged(held, piece)
+        return Asked(piece, scope_of(piece), held, wanted, own)
+    try:
+        wanted, own = parts.merged(held, piece)
+    except CorralError:
+        wanted, own = None, ""
+    if wanted != held:
+        raise refusal(f"this node has the profile {held.name}: declare it there, or remove that profile first")
+    if not reconcile.applied_already(host, held):
+        raise refusal(f"the profile {held.name} is declared and not applied yet: apply it first (corral.node.profile)")
+    return Asked(piece, scope_of(piece), held, wanted, own)
+
+
+def refuse_name(declared: Profile) -> None:
+    """A whole profile must not look like one that parts made up: the next part would extend it."""
+    if declared.name == parts.NAME:
+        message = "is what single modules such as corral.node.cpuset call what they put together: write another name"
+        raise refusal(message, path="name", value=declared.name)
+
+
+def scope_of(piece: Piece) -> Scope:
+    """What is a piece's own: one pool, one mount, or all of its manager's."""
+    if piece.module == parts.HUGEPAGES:
+        size, node = parts.pool_of(piece.options)
+        return Scope(memory.NAME, frozenset({f"{hugepages.folder(size, node)}/nr_hugepages"}))
+    if piece.module == parts.MOUNT:
+        path = parts.path_of(piece.options)
+        unit = f"{escaped_path(path)}.mount"
+        return Scope(memory.NAME, frozenset({path, unit, f"{ETC}/{unit}", mounts.TABLE}))
+    return Scope(cpu.NAME if piece.module == parts.CPUSET else pids.NAME, None)
+
+
+def plan(host: Host, asked: Asked) -> Plan:
+    """A task's plan. Raises CorralError by the module's options."""
+    if asked.wanted is None:
+        return narrowing(host, asked)(reconcile.plan_removal(host, reconcile.PROFILE_MANAGERS))
+    fresh = not reconcile.applied_already(host, asked.wanted)
+    try:
+        context = reconcile.compile_profile(host, asked.wanted, fresh=fresh)
+        return narrowing(host, asked)(reconcile.plan_profile(host, context, declare=True))
+    except CorralError as error:
+        raise parts.blamed(error, asked.piece.module, asked.own) from None
+
+
+def apply(host: Host, asked: Asked) -> Outcome:
+    """Execute a task's plan; the caller holds the lock. Raises CorralError by the module's options."""
+    narrow = narrowing(host, asked)
+    if asked.wanted is None:
+        return reconcile.remove(host, reconcile.PROFILE_MANAGERS, narrow=narrow)
+    try:
+        return reconcile.declare(host, asked.wanted, narrow=narrow, forgiving=not asked.piece.present)
+    except CorralError as error:
+        raise parts.blamed(error, asked.piece.module, asked.own) from None
+
+
+def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
+    """What makes of the node's plan the task's: without what differed before the task and is not the piece's own.
+
+    The last part takes all that Corral still holds for the profile with it.
+    """
+    before = plan_before(host, asked.held)
+    if before is None or (asked.wanted is None and asked.held is not None):
+        return reconcile.everything
+    known = {(change.item(), change.wanted) for change in before.changes}
+    declares = asked.wanted is None or asked.wanted != asked.held
+    others = {
+        record.before.key
+        for record in state.records(host)[0]
+        if (record.before.key in before.obsolete and not asked.scope.has(record.manager, record.before.target))
+        or (record.manager == reconcile.PROFILE and not declares)
+    }
+
+    def ours(change: Change) -> bool:
+        if change.manager == reconcile.PROFILE:
+            return declares
+        return asked.scope.has(change.manager, change.place) or (change.item(), change.wanted) not in known
+
+    def narrow(plan: Plan) -> Plan:
+        return plan._replace(
+            changes=tuple(filter(ours, plan.changes)),
+            parts=tuple(part._replace(changes=tuple(filter(ours, part.changes))) for part in plan.parts),
+            obsolete=plan.obsolete - others,
+        )
+
+    return narrow
+
+
+def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
+    """What differed before the task; None when the declared profile was never true, so that all of it is still to do."""
+    if held is None:
+        return reconcile.plan_removal(host, reconcile.PROFILE_MANAGERS[1:])
+    if not reconcile.applied_already(host, held):
+        return None
+    try:
+        return reconcile.plan_profile(host, reconcile.compile_profile(host, held))
+    except CorralError:
+        return None  # It does not fit the node any more.
+
+
+def settled(host: Host, asked: Asked, planned: Plan) -> bool:
+    """Whether there is nothing to do, nor to finish that a death has left half done."""
+    if planned.changes or planned.obsolete:
+        return False
+    if asked.wanted is None:
+        return not host.exists(state.STATE) and not host.exists(state.RUN)
+    return reconcile.applied_already(host, asked.wanted)
+
+
+def declared(outcome: Outcome) -> bool:
+    """Whether the task changed what the node declares."""
+    return any(change.manager == reconcile.PROFILE for change in outcome.applied)
+
+
+def forgotten_at_boot(host: Host, piece: Piece) -> bool:
+    """Whether what a piece declares is gone after the next boot: pools and mounts come back by the agent's unit."""
+    return piece.module in BOOT_NEEDS_AGENT and piece.present and agent_manager.installed(host) is None

@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The modules that manage one part of a node: the same arguments, the same pipeline, the same outcome."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import _module
+from ._core import parts, report
+from ._core.host.files import Host
+from ._core.model import pools
+from ._core.model.parts import CPUSET, Piece
+
+COMMON = {
+    "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "lock_timeout": {"type": "int", "default": 120},
+}
+
+
+def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> t.NoReturn:
+    """Run the part module ``name``; ``spec`` has its own options."""
+
+    def task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
+        options = {option: module.params[option] for option in spec}
+        return part_task(module, host, Piece(name, options, module.params["state"] == "present"))
+
+    _module.run({**spec, **COMMON}, task, **rules)
+
+
+def part_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[str, t.Any]:
+    """Plan a piece; unless in check mode or where nothing is to do, apply it."""
+    asked = parts.ask(host, piece)
+    outcome = _module.only_planned(parts.plan(host, asked))
+    if not module.check_mode and not parts.settled(host, asked, outcome.plan):
+        # Somebody else may have held the lock meanwhile: look again with it.
+        outcome = _module.locked(module, host, lambda: parts.apply(host, parts.ask(host, piece)))
+        if parts.declared(outcome) and parts.forgotten_at_boot(host, piece):
+            module.warn(
+                "the kernel forgets this at the next boot, and the agent that brings it back is not installed: "
+                "use corral.node.agent"
+            )
+    result = _module.result_of(module, outcome)
+    context = outcome.plan.context
+    if piece.module == CPUSET and piece.present and context is not None:
+        result["pools"] = pools.to_dict(context.pools)
+        result["cpu_map"] = report.cpu_map(context.topology, context.pools)
+    return result
