@@ -37,6 +37,8 @@ options:
     description:
       - The node resource profile. The collection's C(docs/profile.md) lists every key.
       - Replaces the declared profile as a whole. What it no longer declares goes back to what was there before Corral.
+      - That includes what single modules such as M(corral.node.cpuset) declared. Their profile is called V(parts), a name
+        that no other may have.
       - Without it and without O(layers) the profile that the node has declared already is used.
     type: dict
   layers:
@@ -74,6 +76,10 @@ options:
 seealso:
   - plugin: corral.node.profile_layers
     plugin_type: lookup
+  - module: corral.node.cpuset
+  - module: corral.node.hugepages
+  - module: corral.node.hugetlbfs_mount
+  - module: corral.node.pid_limits
   - module: corral.node.agent
   - module: corral.node.pools_info
 """

@@ -49,7 +49,7 @@ def merged(held: t.Optional[Profile], piece: Piece) -> tuple[t.Optional[Profile]
         data.pop(own, None)
     elif piece.module == CPUSET:
         data[own] = cpu_data(given)
-    else:
+    elif given:
         data[own] = pids_data(data.get(own, {}), given)
     if not set(data) - {"name", "version", "mode"}:
         return None, own

@@ -1,0 +1,208 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: cpuset
+short_description: Divide a node's CPUs into reserved, shared and isolated ones
+version_added: 0.1.0
+description:
+  - What C(cset shield) was, on cgroup v2 and through systemd. The system's own slices run on the reserved CPUs, nobody on
+    the isolated ones, and everything else on the rest.
+  - Lasts over reboots and daemon-reloads. CPUs are handed over so that no two pools overlap at any instant.
+  - Workloads get their CPUs by the slice they run in, C(corral-shared.slice) or C(corral-isolated.slice), for example with
+    C(Slice=) in their unit or C(systemd-run --slice=corral-isolated.slice).
+author:
+  - Corral contributors (@corral-project)
+extends_documentation_fragment:
+  - corral.node._attributes
+  - corral.node._attributes.action_group
+  - corral.node._part
+options:
+  reserved:
+    description:
+      - The CPUs for housekeeping. Exactly one of O(reserved.cpus), O(reserved.count) and O(reserved.cores_per_numa).
+      - Required when O(state=present).
+    type: dict
+    suboptions:
+      cpus:
+        description:
+          - These CPUs, as the kubelet's C(reservedSystemCPUs).
+        type: str
+      count:
+        description:
+          - This number of CPUs, chosen as the kubelet chooses them. Packed, whole sockets, NUMA nodes and cores first.
+        type: int
+      cores_per_numa:
+        description:
+          - This number of whole cores on each NUMA node that has CPUs, lowest-numbered first.
+        type: int
+      slices:
+        description:
+          - The top-level slices that are confined to the reserved CPUs. Without it C(system.slice), C(user.slice) and
+            C(init.scope).
+        type: list
+        elements: str
+  isolated:
+    description:
+      - CPUs that are kept free of everybody. Exactly one of O(isolated.cpus) and O(isolated.cores).
+    type: dict
+    suboptions:
+      cpus:
+        description:
+          - These CPUs.
+        type: str
+      cores:
+        description:
+          - This number of whole cores that are not reserved. Without O(isolated.numa) and O(isolated.near) they are on one
+            NUMA node where one has enough.
+        type: int
+      numa:
+        description:
+          - The NUMA node of the O(isolated.cores).
+        type: int
+      near:
+        description:
+          - Take the O(isolated.cores) from the NUMA node of this device. A network interface or a PCI address.
+        type: str
+  shared:
+    description:
+      - The CPUs that are left.
+    type: dict
+    suboptions:
+      slices:
+        description:
+          - The top-level slices that run on the shared CPUs, beside Corral's own. Without it C(machine.slice).
+        type: list
+        elements: str
+  whole_cores:
+    description:
+      - Whether the threads of a core are never in two pools.
+    type: bool
+    default: false
+  strict_cpu_reservation:
+    description:
+      - Whether shared workloads are kept off the reserved CPUs. When it is V(false) they run on both, as the kubelet's do
+        by default.
+    type: bool
+    default: true
+seealso:
+  - module: corral.node.pools_info
+"""
+
+EXAMPLES = r"""
+- name: Shield all CPUs but two from the system
+  corral.node.cpuset:
+    reserved: {cpus: 0-1}
+
+- name: Keep one core of each NUMA node for the system, and four near a network card for nobody
+  corral.node.cpuset:
+    reserved: {cores_per_numa: 1}
+    isolated: {cores: 4, near: ens1f0}
+    whole_cores: true
+
+- name: Run a program on the isolated CPUs
+  ansible.builtin.command:
+    cmd: systemd-run --slice=corral-isolated.slice --unit=dataplane /usr/local/bin/dataplane
+
+- name: Give all CPUs back to everybody
+  corral.node.cpuset:
+    state: absent
+"""
+
+RETURN = r"""
+changes:
+  description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - manager: cpu
+      subject: system.slice
+      property: AllowedCPUs
+      actual: all (0-7)
+      wanted: 0-1
+      reason: the pool's CPUs are not what runs
+      place: /sys/fs/cgroup/system.slice/cpuset.cpus
+      verdict: drift
+      when: now
+      disruption: none
+drift:
+  description: What of this part still differs after the run. In check mode all of it.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
+in_sync:
+  description: Whether nothing of this part differs and everything could be looked at.
+  returned: success
+  type: bool
+  sample: true
+report:
+  description: The changes as a person reads them.
+  returned: success
+  type: list
+  elements: str
+  sample: ["in sync: nothing differs"]
+pools:
+  description: The pools of CPUs as lists, for the whole machine and for each NUMA node.
+  returned: when O(state=present)
+  type: dict
+  sample: {reserved: 0-1, shared: 2-5, isolated: 6-7}
+cpu_map:
+  description: A picture of the machine's pools.
+  returned: when O(state=present)
+  type: list
+  elements: str
+  sample: ["node 0   RR SS   CPUs 0-3", "node 1   SS II   CPUs 4-7"]
+problems:
+  description: When the task is refused, every reason with the option and its value.
+  returned: failure
+  type: list
+  elements: dict
+  sample: [{path: reserved.cpus, value: 9-15, message: "this node has CPUs 0-7; name CPUs among those"}]
+undone:
+  description: When a write was refused in the middle, what was taken back.
+  returned: failure
+  type: list
+  elements: str
+  sample: ["property system.slice"]
+"""
+
+from ansible_collections.corral.node.plugins.module_utils import _parts
+
+
+def main() -> None:
+    """Module entry point."""
+    spec = {
+        "reserved": {
+            "type": "dict",
+            "options": {
+                "cpus": {"type": "str"},
+                "count": {"type": "int"},
+                "cores_per_numa": {"type": "int"},
+                "slices": {"type": "list", "elements": "str"},
+            },
+        },
+        "isolated": {
+            "type": "dict",
+            "options": {
+                "cpus": {"type": "str"},
+                "cores": {"type": "int"},
+                "numa": {"type": "int"},
+                "near": {"type": "str"},
+            },
+        },
+        "shared": {"type": "dict", "options": {"slices": {"type": "list", "elements": "str"}}},
+        "whole_cores": {"type": "bool", "default": False},
+        "strict_cpu_reservation": {"type": "bool", "default": True},
+    }
+    _parts.run("cpuset", spec, required_if=[("state", "present", ("reserved",))])
+
+
+if __name__ == "__main__":
+    main()
