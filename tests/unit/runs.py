@@ -12,7 +12,6 @@ from unittest import mock
 
 import node
 from _core import agent, look, parts, reconcile
-from _core.host import state
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
 from _core.model import compose, profile
