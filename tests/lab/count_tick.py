@@ -2,20 +2,24 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on a node whose agent is in sync: one tick as the timer would start it, with what it wrote and started counted.
+"""Runs on a node whose agent is in sync: ticks as the timer would start them, with what they wrote and started counted.
 
-Counted twice: by the core's own counters, and by Python's audit hooks (PEP 578), which see every file opened for
-writing, every change of a folder and every new process of this interpreter whatever the core says. Exits 1 when the
-tick did anything but take its lock and write its status.
+Two ticks: a look in full, which keeps what it was told (nothing is kept when it begins), and the one after it, which
+finds all of that unchanged. Counted twice: by the core's own counters, and by Python's audit hooks (PEP 578), which see
+every file opened for writing, every change of a folder and every new process of this interpreter whatever the core says.
+Exits 1 when a tick did anything but take its lock, write its status, and keep what it was told in the first one.
+
+The program and the root of the machine are arguments: by default, the agent and the node.
 """
 
 from __future__ import annotations
 
 import os
 import sys
+import time
 import typing as t
 
-RUN = "/run/corral"
+RUN, STATUS, KEPT = "/run/corral", "status.json", "inputs"
 CHANGES = {"os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
            "os.symlink", "os.truncate", "os.utime"}  # fmt: skip
 PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
@@ -34,25 +38,37 @@ def hook(event: str, words: tuple[t.Any, ...]) -> None:
     seen.append((event, " ".join(str(word) for word in words)))
 
 
-def main() -> int:
+def counted(root: str, files: list[str]) -> bool:
+    """One tick: whether it found the node in sync, wrote these files of /run/corral alone, and started nothing."""
     global watching  # noqa: PLW0603 - a script of one pass
-    sys.path.insert(0, "/usr/libexec/corral")
-    sys.dont_write_bytecode = True
-    os.environ["TRIGGER_UNIT"] = "corral-reconcile.timer"
-    sys.addaudithook(hook)
-
     from _core import agent
     from _core.host.files import Host
 
-    host = Host()
+    host = Host(root)
+    seen.clear()
     watching = True
     code = agent.tick(host)
     watching = False
     print(f"exit {code}, by its own count: writes {host.writes}, processes {host.commands}; as seen: {seen}")
-    elsewhere = [words for event, words in seen if not words.startswith((f"{RUN}/lock ", f"{RUN}/.", f"{RUN}/status"))]
+    allowed = tuple(f"{host.at(RUN)}/{name}" for name in ("lock ", ".", *files))
+    elsewhere = [words for event, words in seen if not words.startswith(allowed)]
     said = (code, host.writes, host.commands, elsewhere)
-    return 0 if said == (0, [f"{RUN}/status.json"], [], []) and seen else 1
+    return said == (0, [f"{RUN}/{name}" for name in files], [], []) and bool(seen)
+
+
+def main(program: str = "/usr/libexec/corral", root: str = "/") -> int:
+    sys.path.insert(0, program)
+    sys.dont_write_bytecode = True
+    os.environ["TRIGGER_UNIT"] = "corral-reconcile.timer"
+    sys.addaudithook(hook)
+    try:
+        os.unlink(f"{root}{RUN}/{KEPT}")
+    except FileNotFoundError:
+        pass
+    time.sleep(1.1)  # Two ticks of one second would not be told apart: the first of them is not kept.
+    results = [counted(root, [STATUS, KEPT]), counted(root, [STATUS])]
+    return 0 if all(results) else 1
 
 
 if __name__ == "__main__":
-    raise SystemExit(main())
+    raise SystemExit(main(*sys.argv[1:]))

@@ -82,7 +82,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], p
     log(outcome, previous, told)
     keep = not told["error"] and broken is None
     host.unrecorded(lambda: publish(host, told, context, fresh=fresh, keep=keep))
-    if told["in_sync"] and not outcome.applied and not at_boot:
+    if told["in_sync"] and not outcome.applied and not at_boot and not in_second_of(previous, told):
         inputs.keep(host, report.PUBLISHED, told["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
@@ -91,6 +91,11 @@ def publish(host: Host, told: dict[str, t.Any], context: Context, *, fresh: bool
     """Publish what was seen, and keep what the profile comes to where that may have changed."""
     if (report.publish(host, told, context) or fresh) and keep:
         reconcile.keep_compiled(host, context)
+
+
+def in_second_of(previous: t.Any, told: dict[str, t.Any]) -> bool:
+    """Whether the status before is of the same second: then ``time`` may be that of a change as well."""
+    return isinstance(previous, dict) and previous.get("time") == told["time"]
 
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:

@@ -36,7 +36,7 @@ MARSHAL_VERSION = 2  # The same data give the same bytes.
 def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     """Keep what this look has been told since the host records; it found the node in sync, and changed nothing.
 
-    ``published`` are the files that tell of it: those with the time ``now`` in one place are written anew each tick.
+    ``published`` are the files that tell of it: those with the time ``now`` in them are written anew each tick.
     """
     told, host.told = host.told, None
     if told is None or host.commands:
@@ -44,17 +44,18 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     asked = [(*question, answer) for question, answer in told.items()]
     texts = []
     for path in published:
-        head, found, tail = (host.read(path, follow=False) or "").partition(str(now))
-        if str(now) in tail:
-            return
-        if found:
-            texts.append((path, head, tail))
+        text = host.read(path, follow=False) or ""
+        if str(now) in text:
+            texts.append((path, text.split(str(now))))
         else:
-            asked.append(("read_bytes", path, False, head.encode()))
+            asked.append(("read_bytes", path, False, text.encode()))
     data = marshal.dumps((conditions(), program(), asked, texts), MARSHAL_VERSION)
     text = f"{zlib.crc32(data):08x}{data.hex()}"
     if host.read(KEPT, follow=False) != text:
-        host.write_file(KEPT, text, 0o600)
+        try:
+            host.write_file(KEPT, text, 0o600)
+        except OSError:
+            pass  # The next tick looks in full.
 
 
 def same(host: Host) -> bool:
@@ -68,15 +69,15 @@ def same(host: Host) -> bool:
         if known != conditions() or [stamp(file) for file, *dummy in files] != files:
             return False
         now = int(host.now())
-        for path, head, tail in texts:
+        for path, parts in texts:
             text = host.read(path, follow=False) or ""
-            before = text[len(head) : len(text) - len(tail)]
-            if text != head + before + tail or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
+            before = text[len(parts[0]) :].partition(parts[1])[0]
+            if text != before.join(parts) or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
                 return False
         if any(getattr(host, method)(*words) != answer for method, *words, answer in asked):
             return False
-        for path, head, tail in texts:
-            host.write_file(path, f"{head}{now}{tail}")
+        for path, parts in texts:
+            host.write_file(path, str(now).join(parts))
     except (OSError, ValueError):
         return False
     return True
