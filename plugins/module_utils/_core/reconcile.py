@@ -130,11 +130,14 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     changes = [change for part in parts for change in part.changes]
     changes += [restoring(record, online) for record in reversed(dropped) if not is_as_before(host, record.before)]
     obsolete = frozenset(record.before.key for record in dropped)
-    return Plan(context, tuple(changes), tuple(parts), obsolete, (warning,) if warning else ())
+    notes = [note for part in parts for note in part.notes]
+    return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
 
 
 def is_as_before(host: Host, before: undo.Before) -> bool:
     """Whether a kernel value needs no bringing back."""
+    if before.kind == "cpuset":
+        return actions.look(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
     return before.kind in ("value", "pool") and (host.read(before.target) or "").strip() == before.value
 
 
@@ -142,7 +145,8 @@ def restoring(record: Record, online: str) -> Change:
     """The change that brings a before-value back."""
     before = record.before
     kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
-    was = before.value if before.kind in ("value", "pool", "property") else None
+    kinds["cpuset"] = "cpuset.cpus"
+    was = before.value if before.kind in ("value", "pool", "property", "cpuset") else None
     return Change(
         record.manager,
         before.name if before.kind == "mount" else before.target,

@@ -106,11 +106,11 @@ def test_changing_a_live_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> Non
         state.preflight(Host(), ())
 
 
-def test_cgroup_v1_is_unknown_and_never_in_sync(fake: node.Node) -> None:
+def test_a_node_without_cpusets_is_unknown_and_never_in_sync(fake: node.Node) -> None:
     (fake.root / "sys/fs/cgroup/cgroup.controllers").unlink()
     outcome = runs.declare(fake.host())
     assert [(item.subject, item.verdict) for item in outcome.remaining] == [("slices", "unknown")]
-    assert "v1 is not in this version" in outcome.remaining[0].reason
+    assert "neither cgroup v2 nor the cpuset controller of v1" in outcome.remaining[0].reason
 
 
 def test_a_cpu_that_systemd_takes_and_the_kernel_does_not_is_undone(fake: node.Node) -> None:

@@ -16,7 +16,7 @@ import typing as t
 from ..model.plan import RELEASE, Step
 from ..model.undo import Before
 from ..model.unitproperty import control_file
-from . import cgroup, mounts, systemd
+from . import cgroup, cpusets, mounts, systemd
 from .files import Host
 
 READ_BACK_SECONDS = 3.0
@@ -43,6 +43,9 @@ def look(host: Host, step: Step) -> Before:
         return before._replace(link=host.link(step.target), made=missing_folders(host, step.target))
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
+    if step.kind == "cpuset":
+        held = host.read(f"{step.target}/cpuset.cpus")
+        return before._replace(name=step.where, value=None if held is None else held.strip())
     if step.kind == "property":
         name = (step.value or "").partition("=")[0]
         control = control_file(step.target, name, runtime=True)
@@ -80,6 +83,8 @@ def perform(host: Host, step: Step) -> None:
         write_value(host, step)
     elif step.kind == "pool":
         fill_pool(host, step)
+    elif step.kind == "cpuset":
+        set_cpuset(host, step)
     elif step.kind == "property":
         set_property(host, step)
     elif step.kind == "unit":
@@ -148,6 +153,8 @@ def set_property(host: Host, step: Step) -> None:
     name, dummy, value = assignment.partition("=")
     if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
         return  # It would make a control group for a slice that does not run, and nothing would remove that.
+    if name == "AllowedCPUs" and not cgroup.unified(host):
+        return  # Kept from before a boot with v2: on v1 systemd takes it and does nothing.
     answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
     if answer.code:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
@@ -161,6 +168,33 @@ def set_property(host: Host, step: Step) -> None:
                 f"{seen(host, step.target, name)} (see cpuset.cpus.effective in {cgroup.path_of(step.target)})"
             )
         time.sleep(0.02)
+
+
+def set_cpuset(host: Host, step: Step) -> None:
+    """Give a directory of v1's cpuset hierarchy its CPUs and processes, or take it away."""
+    if not cpusets.mounted(host):
+        return  # Kept from before a boot with v2.
+    try:
+        if step.value is None:
+            cpusets.dissolve(host, step.target)
+        else:
+            cpusets.settle(host, step.target, cgroup.cpu_list(step.value) or frozenset(), step.where)
+    except OSError as error:
+        hint = cpusets.REFUSALS.get(error.errno or 0, "see cpuset(7)")
+        raise StepFailed(f"{step.target}: {step.value or 'removal'}: {error.strerror} ({hint})") from None
+    if step.value is not None:
+        read_back(host, step)
+
+
+def read_back(host: Host, step: Step) -> None:
+    """See that a directory has its CPUs in force, and that its unit runs on no others."""
+    wanted = cgroup.cpu_list(step.value)
+    got = cpusets.cpus(host, step.target).effective
+    if got != wanted:
+        raise StepFailed(f"{step.target}: {step.value} was written and the kernel shows {sorted(got or ())}")
+    left = cpusets.outside(host, step.where) if step.where else {}
+    if any(cpusets.cpus(host, where).effective != wanted for where in left):
+        raise StepFailed(f"{step.where}: its processes start faster than they can be moved into {step.target}")
 
 
 def shows(host: Host, unit: str, name: str, value: str) -> bool:
@@ -180,7 +214,7 @@ def seen(host: Host, unit: str, name: str) -> str:
 def control_unit(host: Host, step: Step) -> None:
     """Start, stop or restart a unit, or reload systemd when no unit is named."""
     verb = step.value or ""
-    if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, cgroup.path_of(step.target)):
+    if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
     answer = host.run("systemctl", verb, *(["--", step.target] if step.target else []), timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).

@@ -3,7 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Reading the unified control group hierarchy (kernel: Documentation/admin-guide/cgroup-v2.rst)."""
+"""Reading control groups, of either version (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
+
+systemd has one tree of units. In v2 it is in one hierarchy; in v1 in several, one for each controller and one
+(name=systemd) that only tells processes; in hybrid mode systemd keeps that one as well.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +17,9 @@ from ..model import cpuset
 from .files import Host
 
 ROOT = "/sys/fs/cgroup"
+CPUSETS = f"{ROOT}/cpuset"
+# Files of every control group of v1. Others (of its controller) are told from groups by asking.
+FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
 
 
 class Cpus(t.NamedTuple):
@@ -24,24 +31,29 @@ class Cpus(t.NamedTuple):
 
 def unified(host: Host) -> bool:
     """Whether cgroup v2 is mounted at its place."""
-    return host.read(f"{ROOT}/cgroup.controllers") is not None
+    return host.exists(f"{ROOT}/cgroup.controllers")
 
 
-def path_of(unit: str) -> str:
+def units(host: Host) -> str:
+    """The root of the hierarchy in which systemd keeps processes by unit."""
+    return ROOT if unified(host) else f"{ROOT}/systemd"
+
+
+def path_of(unit: str, root: str = ROOT) -> str:
     """The control group of a top-level scope or of any slice: dashes nest slices (systemd.slice(5))."""
     if not unit.endswith(".slice"):
-        return f"{ROOT}/{unit}"
+        return f"{root}/{unit}"
     parts = unit[: -len(".slice")].split("-")
-    return "/".join([ROOT, *("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))])
+    return "/".join([root, *("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))])
 
 
 def exists(host: Host, unit: str) -> bool:
     """Whether the unit has a control group now."""
-    return host.is_dir(path_of(unit))
+    return host.is_dir(path_of(unit, units(host)))
 
 
 def cpus(host: Host, unit: str) -> Cpus:
-    """The CPUs of a unit. Without a cpuset of its own it runs on what its nearest ancestor with one has."""
+    """The CPUs of a unit (v2). Without a cpuset of its own it runs on what its nearest ancestor with one has."""
     path = path_of(unit)
     requested = cpu_list(host.read(f"{path}/cpuset.cpus"))
     effective = cpu_list(host.read(f"{path}/cpuset.cpus.effective"))
@@ -61,22 +73,47 @@ def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
         return None
 
 
-def populated(host: Host, path: str) -> bool:
-    """Whether the control group at ``path`` or one below it has a process."""
-    return "populated 1" in (host.read(f"{path}/cgroup.events") or "")
+def populated(host: Host, unit: str) -> bool:
+    """Whether the unit's control group or one below it has a process."""
+    root = units(host)
+    if root == ROOT:
+        return "populated 1" in (host.read(f"{path_of(unit)}/cgroup.events") or "")
+    return bool(members(host, path_of(unit, root)))
 
 
-def own_processes(host: Host, path: str) -> int:
-    """How many processes are directly in the control group at ``path``."""
-    return len((host.read(f"{path}/cgroup.procs") or "").split())
+def own_processes(host: Host, unit: str) -> int:
+    """How many processes are directly in the unit's control group."""
+    return len((host.read(f"{path_of(unit, units(host))}/cgroup.procs") or "").split())
 
 
 def top_level(host: Host) -> list[str]:
     """The slices and scopes directly below the root, by name."""
-    return [name for name in host.names(ROOT) if name.endswith((".slice", ".scope"))]
+    return [name for name in host.names(units(host)) if name.endswith((".slice", ".scope"))]
+
+
+def pids_file(host: Host, unit: str) -> str:
+    """Where the limit of a unit's tasks is."""
+    return f"{path_of(unit, ROOT if unified(host) else f'{ROOT}/pids')}/pids.max"
 
 
 def pids_max(host: Host, unit: str) -> t.Optional[str]:
     """pids.max of a unit: a number or "max"; None when it has no such file."""
-    text = host.read(f"{path_of(unit)}/pids.max")
+    text = host.read(pids_file(host, unit))
     return None if text is None else text.strip()
+
+
+# A hierarchy of v1
+
+
+def below(host: Host, directory: str) -> list[str]:
+    """The control groups directly below one of v1."""
+    paths = [f"{directory}/{name}" for name in host.names(directory) if name not in FILES_V1]
+    return [path for path in paths if host.is_dir(path)]
+
+
+def members(host: Host, directory: str) -> dict[str, str]:
+    """Each process in a control group of v1 or below it, with the group that it is in."""
+    found = dict.fromkeys((host.read(f"{directory}/cgroup.procs") or "").split(), directory)
+    for inner in below(host, directory):
+        found.update(members(host, inner))
+    return found

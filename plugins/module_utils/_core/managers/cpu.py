@@ -6,6 +6,7 @@
 """The cpu manager: the tree of slices that gives each pool of CPUs a home (cgroup v2, systemd.resource-control(5)).
 
 Persistent by drop-ins, live by properties; both are compared, the live side with what the kernel has in force.
+cgroup v1 has a file of its own, cpu_v1.py.
 """
 
 from __future__ import annotations
@@ -14,19 +15,15 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model import cpuset, handover, unitproperty
+from ..model import cpuset, handover, slices, unitproperty
 from ..model.context import Context
-from ..model.handover import Home
-from ..model.plan import CPUS, UNCHANGEABLE, UNKNOWN, Change, Part, Step
-from ..model.pools import Pools, workload_cpus
-from ..model.profile import Cpu
+from ..model.plan import CPUS, Change, Part, Step
+from ..model.pools import Pools
+from ..model.slices import ISOLATED, SHARED, TOP
 from ..model.unitfile import file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
 
-NAME = "cpu"
-TOP = "corral.slice"
-SHARED = "corral-shared.slice"
-ISOLATED = "corral-isolated.slice"
+NAME = slices.MANAGER
 DESCRIPTIONS = {
     TOP: "Corral: all pools but the reserved one",
     SHARED: "Corral: workloads on the shared pool",
@@ -36,21 +33,20 @@ TARGET = "slices.target"
 
 
 class UnitState(t.NamedTuple):
-    """What is seen of one slice or scope. ``processes`` counts those directly in it."""
+    """What is seen of one slice or scope."""
 
     exists: bool
     cpus: cgroup.Cpus
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
-    processes: int
 
 
 class Observation(t.NamedTuple):
-    """What is seen of the slice tree. ``unknown`` says why nothing could be looked at."""
+    """What is seen of the slice tree. ``in_top`` counts processes directly in corral.slice."""
 
-    unknown: t.Optional[str]
     units: dict[str, UnitState]
     strangers: tuple[str, ...]
+    in_top: int
     target: t.Optional[str]
 
 
@@ -59,79 +55,42 @@ def plan(host: Host, context: Context) -> Part:
     cpu = context.profile.cpu
     if cpu is None:
         return Part((), frozenset())
-    wanted = wanted_cpus(cpu, context.pools)
-    return decide(context.pools, wanted, observe(host, wanted))
+    if not systemd.runs(host):
+        return slices.unknown("systemd does not run here, so no slice has CPUs of its own", cgroup.ROOT)
+    wanted = slices.wanted_cpus(cpu, context.pools)
+    if cgroup.unified(host):
+        return decide(context.pools, wanted, observe(host, wanted))
+    from . import cpu_v1  # A node has one version: the others' tick does not pay for it.
 
-
-def wanted_cpus(cpu: Cpu, pools: Pools) -> dict[str, frozenset[int]]:
-    """Which unit runs on which CPUs, parents before children."""
-    shared = workload_cpus(pools)
-    wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
-    wanted.update(dict.fromkeys(cpu.shared_slices, shared))
-    wanted[TOP] = shared | pools.isolated
-    wanted[SHARED] = shared
-    if pools.isolated:
-        wanted[ISOLATED] = pools.isolated
-    return wanted
+    return cpu_v1.plan(host, context.pools, wanted)
 
 
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
     """Read the slice tree: kernel files and systemd's files, no command."""
-    if not systemd.runs(host):
-        return Observation("systemd does not run here, so no slice has CPUs of its own", {}, (), None)
-    if not cgroup.unified(host):
-        return Observation("cgroup v2 is not mounted on /sys/fs/cgroup; v1 is not in this version", {}, (), None)
     units = {}
-    for unit in (*wanted, *(unit for unit in (ISOLATED,) if unit not in wanted)):
-        path = cgroup.path_of(unit)
+    for unit in slices.looked_at(wanted):
         units[unit] = UnitState(
             cgroup.exists(host, unit),
             cgroup.cpus(host, unit),
             host.read(dropin(unit, NAME)),
             tuple(systemd.unit_settings(host, unit, "AllowedCPUs")),
-            cgroup.own_processes(host, path) if unit == TOP else 0,
         )
-    strangers = tuple(
-        name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, f"{cgroup.ROOT}/{name}")
-    )
-    return Observation(None, units, strangers, host.read(dropin(TARGET, NAME)))
+    strangers = tuple(name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, name))
+    return Observation(units, strangers, cgroup.own_processes(host, TOP), host.read(dropin(TARGET, NAME)))
 
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
     """The changes that bring the slice tree to what is wanted."""
-    if seen.unknown:
-        return Part(
-            (Change(NAME, "slices", "AllowedCPUs", None, None, seen.unknown, cgroup.ROOT, (), UNKNOWN),), frozenset()
-        )
-    homes, frames = homes_of(pools, wanted, seen)
+    now = {unit: (state.cpus.effective or frozenset()) if state.exists else None for unit, state in seen.units.items()}
+    homes, frames = slices.homes_of(wanted, now, DESCRIPTIONS)
     moves = handover.order(homes, frames, pools.reserved)
     changes: list[Change] = []
     for unit, cpus in wanted.items():
         changes += filter(None, [live_change(unit, cpus, wanted, seen), dropin_change(unit, cpus, seen)])
         changes += filter(None, [override_change(unit, cpus, seen)])
     changes += filter(None, [target_change(wanted, seen)])
-    changes += stray_changes(seen)
+    changes += slices.stray_changes(seen.strangers, seen.in_top, cgroup.ROOT)
     return Part(with_moves(changes, moves, seen, wanted, pools.reserved), held_by(wanted), tuple(homes))
-
-
-def homes_of(
-    pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation
-) -> tuple[list[Home], dict[str, tuple[frozenset[int], frozenset[int]]]]:
-    """The hand-over's view of the tree. An isolated slice that is no longer declared runs as shared until it stops."""
-    nothing: frozenset[int] = frozenset()
-
-    def now(unit: str) -> frozenset[int]:
-        state = seen.units[unit]
-        return (state.cpus.effective or nothing) if state.exists else nothing
-
-    homes = [
-        Home(unit, now(unit), cpus, unit == ISOLATED, TOP if unit in (SHARED, ISOLATED) else None)
-        for unit, cpus in wanted.items()
-        if unit != TOP and (seen.units[unit].exists or unit in (SHARED, ISOLATED))
-    ]
-    if ISOLATED not in wanted and seen.units[ISOLATED].exists:
-        homes.append(Home(ISOLATED, now(ISOLATED), wanted[SHARED], False, TOP))
-    return homes, {TOP: (now(TOP), wanted[TOP])}
 
 
 def live_change(
@@ -211,27 +170,6 @@ def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> 
         unit_text(("Unit", [f"Wants={' '.join(slices)}"])),
         reason="starts the pools' slices at boot",
     )
-
-
-def stray_changes(seen: Observation) -> list[Change]:
-    """Processes where nobody placed them: they run on CPUs that the profile does not give them."""
-    changes = [
-        Change(
-            NAME, name, "placement", "runs on all CPUs", "a pool",
-            "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices",
-            f"{cgroup.ROOT}/{name}", (), UNCHANGEABLE,
-        )
-        for name in seen.strangers
-    ]  # fmt: skip
-    count = seen.units[TOP].processes
-    if count:
-        changes.append(
-            Change(
-                NAME, TOP, "placement", f"{count} processes directly in it", "none",
-                f"start them in {SHARED} or {ISOLATED} (Slice=)", f"{cgroup.path_of(TOP)}/cgroup.procs", (), UNCHANGEABLE,
-            )
-        )  # fmt: skip
-    return changes
 
 
 def with_moves(

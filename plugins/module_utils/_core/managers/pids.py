@@ -31,11 +31,12 @@ MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
 
 
 class SliceState(t.NamedTuple):
-    """What is seen of one slice: its live limit ("max", a number, None: no control group) and its files."""
+    """What is seen of one slice: its live limit ("max", a number, None: no control group), where, and its files."""
 
     limit: t.Optional[str]
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
+    place: str = ""
 
 
 class Observation(t.NamedTuple):
@@ -83,6 +84,7 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
                 cgroup.pids_max(host, unit),
                 host.read(dropin(unit, NAME)),
                 tuple(systemd.unit_settings(host, unit, "TasksMax")),
+                cgroup.pids_file(host, unit),
             )
             for unit in slices
         },
@@ -208,7 +210,7 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
         Step("property", unit, f"TasksMax={limit}", LIVE),
         *unitproperty.removal(unit, "TasksMax", seen.slices[unit].settings),
     )
-    return Change(NAME, unit, "TasksMax", actual, str(limit), said, f"{cgroup.path_of(unit)}/pids.max", steps)
+    return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].place, steps)
 
 
 def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:

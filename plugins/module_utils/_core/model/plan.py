@@ -41,6 +41,8 @@ class Step(t.NamedTuple):
       link      ``target`` path, ``value`` link text (None: remove)
       value     ``target`` kernel file, ``value`` text
       pool      ``target`` an nr_hugepages file, ``value`` number of pages; the kernel may give fewer
+      cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: away with it), ``where`` the
+                unit whose processes it holds ("": nobody's)
       property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
       unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
       mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
@@ -96,7 +98,8 @@ class Part(t.NamedTuple):
 
     What was once changed and is held by nobody any more goes back to what was there before. ``homes`` is what the
     validator replays the CPU steps against; ``problems`` are reasons not to begin with this profile on this node;
-    ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already.
+    ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
+    are what a person should know.
     """
 
     changes: tuple[Change, ...]
@@ -104,6 +107,7 @@ class Part(t.NamedTuple):
     homes: tuple[Home, ...] = ()
     problems: tuple[Problem, ...] = ()
     manager: str = ""
+    notes: tuple[str, ...] = ()
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:

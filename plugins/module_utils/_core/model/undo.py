@@ -22,8 +22,8 @@ SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 class Before(t.NamedTuple):
     """The state of one target before Corral's first write to it.
 
-    ``kind`` and ``target`` are the step's; ``name`` is a property's name or a mount's path; ``value`` a text (file) or
-    kernel value; ``link`` a link's text; ``runtime`` the text of systemd's own file for a live property; ``active``
+    ``kind`` and ``target`` are the step's; ``name`` is a property's name, a mount's path or the unit whose processes a
+    cpuset holds; ``value`` a text (file) or kernel value; ``link`` a link's text; ``runtime`` the text of systemd's own file for a live property; ``active``
     whether the unit, its control group or the mount was there; ``made`` the folders that were missing.
     """
 
@@ -71,6 +71,10 @@ def restore(before: Before, online: str) -> list[Step]:
         return steps + folders(before)
     if before.kind in ("value", "pool"):
         return [Step(before.kind, target, before.value or "0", VALUES)]
+    if before.kind == "cpuset":
+        # The inner directories go first, and all before the slices stop.
+        order = 20 - target.count("/")
+        return [Step("cpuset", target, before.value or None, RELEASE, order, where=before.name)]
     if before.kind == "property":
         return restore_property(before, online)
     if before.kind == "unit" and not before.active:

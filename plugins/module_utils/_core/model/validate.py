@@ -32,6 +32,9 @@ PLACES = (
     r"/sys/kernel/mm/hugepages/hugepages-\d+kB/nr_hugepages",
 )
 PLACE = re.compile("|".join(f"(?:{place})" for place in PLACES))
+CPUSET = re.compile(
+    r"/sys/fs/cgroup/cpuset/(?:init\.scope|[^/]+\.slice|corral\.slice/corral-(?:shared|isolated)\.slice)"
+)
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
@@ -50,6 +53,9 @@ def place_problems(step: Step) -> list[Problem]:
         allowed = step.target.startswith("/") and ".." not in step.target.split("/")
     elif step.kind in ("file", "link", "value", "pool", "compile"):
         allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")
+    elif step.kind == "cpuset":
+        holds = step.where in ("", step.target.rpartition("/")[2])
+        allowed = holds and CPUSET.fullmatch(step.target) is not None and ".." not in step.target
     elif step.target:
         allowed = UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
     else:
@@ -63,16 +69,22 @@ def place_problems(step: Step) -> list[Problem]:
 
 def overlap_problems(steps: t.Sequence[Step], homes: t.Sequence[Home]) -> list[Problem]:
     """The first instant at which an isolated or exclusive CPU would be shared."""
-    moves = [
-        (step.target, cpuset.parse(step.value.partition("=")[2]))
-        for step in steps
-        if step.kind == "property" and step.value and re.fullmatch(r"AllowedCPUs=[0-9,-]+", step.value)
-    ]
+    moves = [move for move in map(move_of, steps) if move is not None]
     overlap = handover.new_overlap(homes, moves)
     if overlap is None:
         return []
     unit, other, cpu = overlap
     return [Problem("cpu", f"CPU {cpu}", f"{unit} and {other} would share it while CPUs are handed over")]
+
+
+def move_of(step: Step) -> t.Optional[tuple[str, frozenset[int]]]:
+    """The unit that a step gives CPUs, and those; None for any other step."""
+    value = (step.value or "").rpartition("=")
+    if not re.fullmatch(r"[0-9,-]+", value[2]):
+        return None
+    if step.kind == "cpuset":
+        return step.target.rpartition("/")[2], cpuset.parse(value[2])
+    return (step.target, cpuset.parse(value[2])) if step.kind == "property" and value[0] == "AllowedCPUs" else None
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:

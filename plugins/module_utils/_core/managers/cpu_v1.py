@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The cpu manager on cgroup v1, where systemd has no cpuset and AllowedCPUs= says nothing.
+
+Each slice of the tree has a directory of Corral's in the cpuset hierarchy, with the slice's processes in it. What
+systemd starts begins where PID 1 is, in init.scope's: that is on the reserved CPUs, and the next tick moves it. No
+file keeps any of this over a reboot: corral-boot.service makes it again.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, cpusets
+from ..host.files import Host
+from ..model import cpuset, handover, slices
+from ..model.agent_units import BOOT, WANTED_BY
+from ..model.errors import Problem
+from ..model.plan import CPUS, Change, Part, Step
+from ..model.pools import Pools
+from ..model.slices import SCOPE, TOP
+from ..model.unitproperty import ETC
+
+NAME = slices.MANAGER
+BOOT_LINK = f"{ETC}/{WANTED_BY[BOOT]}.wants/{BOOT}"
+NOT_KEPT = f"cgroup v1: {BOOT} alone brings the pools' CPUs back after a reboot: install the agent"
+
+
+class Mirror(t.NamedTuple):
+    """What is seen of one unit: its directory's CPUs, and how many of its processes are elsewhere, on which CPUs."""
+
+    cpus: cgroup.Cpus
+    outside: dict[frozenset[int], int]
+
+    def now(self) -> t.Optional[frozenset[int]]:
+        """Every CPU that a process of the unit may run on; None where there is neither directory nor process."""
+        if self.cpus.effective is None and not self.outside:
+            return None
+        return (self.cpus.effective or frozenset()).union(*self.outside)
+
+
+class Observation(t.NamedTuple):
+    """What is seen of the tree. ``in_top`` counts processes directly in corral.slice."""
+
+    units: dict[str, Mirror]
+    strangers: tuple[str, ...]
+    in_top: int
+    boots: bool
+
+
+def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Part:
+    """The cpu manager's part of the plan."""
+    if not cpusets.mounted(host):
+        reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
+        return slices.unknown(reason, cgroup.CPUSETS)
+    # PID 1 first: whatever it starts from then on is off the CPUs that others are about to get.
+    wanted = {unit: wanted[unit] for unit in sorted(wanted, key=lambda unit: unit != SCOPE)}
+    return decide(pools, wanted, observe(host, wanted))
+
+
+def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
+    """Read the directories and who is where: kernel files, no command."""
+    looked = slices.looked_at(wanted)
+    located: dict[str, str] = {}
+    for unit in looked:
+        located.update(cgroup.members(host, cpusets.directory_of(unit)))
+    units = {}
+    for unit in looked:
+        outside: dict[frozenset[int], int] = {}
+        # Nothing runs directly in the frame; what is in a slice below it is that slice's.
+        for where, processes in cpusets.outside(host, unit, located).items() if unit != TOP else ():
+            on = cpusets.cpus(host, where).effective
+            if on:
+                outside[on] = outside.get(on, 0) + len(processes)
+        units[unit] = Mirror(cpusets.cpus(host, cpusets.directory_of(unit)), outside)
+    strangers = tuple(name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, name))
+    return Observation(units, strangers, cgroup.own_processes(host, TOP), host.exists(BOOT_LINK))
+
+
+def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
+    """The changes that bring the tree to what is wanted."""
+    homes, frames = slices.homes_of(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()}, wanted)
+    steps: dict[str, list[Step]] = {}
+    order = 0
+    for unit, cpus in handover.order(homes, frames, pools.reserved):
+        order += 1
+        steps.setdefault(unit, []).append(step_of(unit, cpus, order))
+    changes = []
+    for unit, cpus in wanted.items():
+        change = change_of(unit, cpus, seen.units[unit])
+        if change is not None:
+            order += 1
+            # Its processes can be right while its directory is not, or the other way round.
+            changes.append(change._replace(steps=tuple(steps.pop(unit, [step_of(unit, cpus, order)]))))
+    if changes:
+        # What moves without an item of its own (a frame that makes room) goes with the first.
+        rest = [step for leftover in steps.values() for step in leftover]
+        changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
+    return Part(
+        (*changes, *slices.stray_changes(seen.strangers, seen.in_top, f"{cgroup.ROOT}/systemd")),
+        frozenset(held for unit in wanted for held in (f"cpuset:{cpusets.directory_of(unit)}", f"unit:{unit}")),
+        tuple(homes),
+        problems=problems(wanted),
+        notes=() if seen.boots else (NOT_KEPT,),
+    )
+
+
+def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
+    """The directory's CPUs, with all processes of the unit in it."""
+    where = "" if unit == TOP else unit
+    return Step("cpuset", cpusets.directory_of(unit), cpuset.format(cpus), CPUS, order, where=where)
+
+
+def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:
+    """What differs of a unit: its directory, else where its processes are.
+
+    A process elsewhere on the same CPUs is no matter: most of system.slice lives with PID 1, who started it.
+    """
+    directory, wanted = cpusets.directory_of(unit), cpuset.format(cpus)
+    requested, effective = mirror.cpus
+    if requested is None:
+        reason = "the slice has no directory in the cpuset hierarchy"
+        return Change(NAME, unit, "cpuset.cpus", None, wanted, reason, f"{directory}/cpuset.cpus")
+    if requested != cpus or effective != cpus:
+        reason = "the pool's CPUs are not what runs (a CPU that was offline is lost to its directory)"
+        shown = cpuset.format(requested) or "none"
+        return Change(NAME, unit, "cpuset.cpus", shown, wanted, reason, f"{directory}/cpuset.cpus")
+    strays = {on: count for on, count in mirror.outside.items() if on != cpus}
+    if not strays:
+        return None
+    shown = "; ".join(
+        f"{count} process{'es' if count > 1 else ''} on {cpuset.format(on)}" for on, count in strays.items()
+    )
+    reason = f"started since the last look: what systemd starts begins on {SCOPE}'s CPUs"
+    return Change(NAME, unit, "placement", shown, f"all on {wanted}", reason, f"{directory}/cgroup.procs")
+
+
+def problems(wanted: t.Container[str]) -> tuple[Problem, ...]:
+    """What v1 needs of a profile."""
+    if SCOPE in wanted:
+        return ()
+    message = f"on cgroup v1 all that systemd starts begins on PID 1's CPUs: add {SCOPE}"
+    return (Problem("cpu.reserved.slices", None, message),)
