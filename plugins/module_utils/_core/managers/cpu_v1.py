@@ -125,7 +125,9 @@ def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Cha
         reason = "the slice has no directory in the cpuset hierarchy"
         return Change(NAME, unit, "cpuset.cpus", None, wanted, reason, f"{directory}/cpuset.cpus")
     if requested != cpus or effective != cpus:
-        reason = "the pool's CPUs are not what runs (a CPU that was offline is lost to its directory)"
+        reason = "the pool's CPUs are not what runs"
+        if requested < cpus:
+            reason += " (a CPU that goes offline leaves its directory for good)"
         shown = cpuset.format(requested) or "none"
         return Change(NAME, unit, "cpuset.cpus", shown, wanted, reason, f"{directory}/cpuset.cpus")
     strays = {on: count for on, count in mirror.outside.items() if on != cpus}
