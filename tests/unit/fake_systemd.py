@@ -67,7 +67,7 @@ class FakeSystemd:
         self.shown: dict[str, str] = {}
         self.watch: t.Callable[[], None] = lambda: None
         (root / "run/systemd/system").mkdir(parents=True)
-        self.write("sys/fs/cgroup/cgroup.controllers", "cpuset cpu io memory hugetlb pids")
+        self.mount_cgroups()
         for unit in ("init.scope", "system.slice", "user.slice"):
             self.run_slice(unit)
             self.cgroups[unit].procs = 3
@@ -85,8 +85,17 @@ class FakeSystemd:
             self.shown[path] = text
             self.write(path, text)
 
+    def mount_cgroups(self) -> None:
+        """What is there from the start."""
+        self.write(f"{CGROUP}/cgroup.controllers", "cpuset cpu io memory hugetlb pids")
+
     def sync(self) -> None:
         """Show control groups and mounts as files."""
+        self.show_groups()
+        self.show_mounts()
+        self.watch()
+
+    def show_groups(self) -> None:
         self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(self.online))
         for path in [path for path in self.folders if path not in self.cgroups]:
             self.folders.discard(path)
@@ -96,6 +105,8 @@ class FakeSystemd:
             if path:
                 self.folders.add(path)
                 self.show_group(path, group)
+
+    def show_mounts(self) -> None:
         lines = ["22 1 0:20 / /sys rw,nosuid - sysfs sysfs rw"]
         for number, (path, fstype, options) in enumerate(self.mounts):
             shown = ",".join(f"{key}={value}" if value else key for key, value in options.items())
@@ -104,7 +115,6 @@ class FakeSystemd:
                 f"{30 + number} 1 0:{40 + number} / {escaped} rw,relatime shared:9 - {fstype} {fstype} {shown}"
             )
         self.show("proc/1/mountinfo", "\n".join(lines))
-        self.watch()
 
     def show_group(self, path: str, group: Cgroup) -> None:
         folder = f"{CGROUP}/{path}"
@@ -147,6 +157,21 @@ class FakeSystemd:
 
     def effective_of(self, unit: str) -> Cpus:
         return self.effective(self.place(unit))
+
+    def overlaps(self) -> list[str]:
+        """Who shares an isolated CPU now."""
+        isolated = "corral-isolated.slice"
+        if isolated not in self.units or not self.units[isolated].running:
+            return []
+        own = self.effective_of(isolated)
+        others = [
+            unit for unit, state in self.units.items() if state.running and unit not in (isolated, "corral.slice")
+        ]
+        return [
+            f"{unit} {sorted(self.effective_of(unit))} and isolated {sorted(own)}"
+            for unit in others
+            if own & self.effective_of(unit)
+        ]
 
     def tamper(self, unit: str, cpus: str) -> None:
         """Write cpuset.cpus directly, behind systemd's back."""

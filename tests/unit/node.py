@@ -21,6 +21,7 @@ import yaml
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.model import profile
+from fake_legacy import CPUSETS, LegacySystemd
 from fake_systemd import FakeSystemd
 
 EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
@@ -87,10 +88,20 @@ class NodeHost(Host):
 
     def make_dir(self, path: str, mode: int = 0o755) -> None:
         if not self.is_dir(path):
-            self._act("make_dir", path, lambda: super(NodeHost, self).make_dir(path, mode))
+            self._act("make_dir", path, lambda: self._make_dir(path, mode))
+
+    def _make_dir(self, path: str, mode: int) -> None:
+        super().make_dir(path, mode)
+        if isinstance(self.node.systemd, LegacySystemd):
+            self.node.systemd.made(path)
 
     def remove_dir(self, path: str) -> None:
-        self._act("remove_dir", path, lambda: super(NodeHost, self).remove_dir(path))
+        self._act("remove_dir", path, lambda: self._remove_dir(path))
+
+    def _remove_dir(self, path: str) -> None:
+        if isinstance(self.node.systemd, LegacySystemd):
+            self.node.systemd.removed(path)
+        super().remove_dir(path)
 
     def _answer(self, argv: t.Sequence[str], dummy_timeout: float) -> Command:
         if argv[:2] == ("systemctl", "is-active"):
@@ -101,7 +112,7 @@ class NodeHost(Host):
 class Node:
     """The folder and what lives in it. ``room`` is how many hugepages of a size each NUMA node can give."""
 
-    def __init__(self, root: Path, template: Path, *, reload_applies: bool = True) -> None:
+    def __init__(self, root: Path, template: Path, *, reload_applies: bool = True, legacy: bool = False) -> None:
         self.root = root
         self.time = 1_700_000_000.0
         self.room: dict[tuple[int, int], int] = {}
@@ -131,7 +142,8 @@ class Node:
         self.put("/proc/sys/kernel/threads-max", "15631\n")
         self.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
         self.put("/etc/group", "root:x:0:\nhugetlb:x:996:\n")
-        self.systemd = FakeSystemd(root, frozenset(range(8)), reload_applies=reload_applies)
+        systemd = LegacySystemd if legacy else FakeSystemd
+        self.systemd = systemd(root, frozenset(range(8)), reload_applies=reload_applies)
         self.guard = False
         self.overlaps: list[str] = []
         self.systemd.watch = self.watch
@@ -170,6 +182,9 @@ class Node:
         file = self.root / path.lstrip("/")
         if not file.exists():
             raise OSError(errno.ENOENT, "No such file or directory", path)
+        if isinstance(self.systemd, LegacySystemd) and path.startswith(f"/{CPUSETS}/"):
+            self.systemd.write_cpuset(path, text)
+            return
         if path.endswith("/compact"):
             self.compactions += 1
         elif path.endswith("/nr_hugepages"):
@@ -224,11 +239,8 @@ class Node:
 
     def watch(self) -> None:
         """Called after every change of a control group: whoever shares an isolated CPU now is noted."""
-        if self.guard and ISOLATED in self.systemd.units and self.systemd.units[ISOLATED].running:
-            own = self.systemd.effective_of(ISOLATED)
-            for unit, state in self.systemd.units.items():
-                if state.running and unit not in (ISOLATED, "corral.slice") and own & self.systemd.effective_of(unit):
-                    self.overlaps.append(f"{unit} {sorted(self.systemd.effective_of(unit))} and isolated {sorted(own)}")
+        if self.guard:
+            self.overlaps += self.systemd.overlaps()
 
     def fingerprint(self, *without: str) -> dict[str, str]:
         """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts."""

@@ -58,7 +58,9 @@ def test_core_imports_run_downward(source: Path) -> None:
         target = up.relative_to(CORE).parts[0] if up != CORE else name.split(".")[0]
         target = target if target in LAYERS else ""
         assert LAYERS.index(target) <= LAYERS.index(layer), f"{layer} must not import {target or 'the top'}: {name}"
-        assert not (layer == target == "managers"), f"a manager never imports another: {name}"
+        # cpu.py and cpu_v1.py are one manager.
+        of_another = name.split("_")[0] != source.stem.split("_")[0]
+        assert not (layer == target == "managers" and of_another), f"a manager never imports another: {name}"
 
 
 def tracked() -> list[Path]:

@@ -250,6 +250,7 @@ def held_by(wanted: t.Mapping[str, frozenset[int]]) -> frozenset[str]:
             f"file:{dropin(unit, NAME)}",
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
+            f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from before a boot with v1
             f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}",
         }
     return frozenset(held)

@@ -101,10 +101,19 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
         changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
     return Part(
         (*changes, *slices.stray_changes(seen.strangers, seen.in_top, f"{cgroup.ROOT}/systemd")),
-        frozenset(held for unit in wanted for held in (f"cpuset:{cpusets.directory_of(unit)}", f"unit:{unit}")),
+        held_by(wanted),
         tuple(homes),
         problems=problems(wanted),
         notes=() if seen.boots else (NOT_KEPT,),
+    )
+
+
+def held_by(wanted: t.Iterable[str]) -> frozenset[str]:
+    """The keys of all that is held for the profile, what a boot with v2 left included: but for the drop-ins, which lie."""
+    return frozenset(
+        held
+        for unit in wanted
+        for held in (f"cpuset:{cpusets.directory_of(unit)}", f"property:{unit}:AllowedCPUs", f"unit:{unit}")
     )
 
 
