@@ -10,8 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .managers import cpu
-from .model import cpuset, profile
+from .model import cpuset, profile, slices
 from .model.pools import POOLS, Pools
 from .model.profile import Memory, Profile
 from .model.schema_types import page_text
@@ -30,7 +29,7 @@ def compile_to_data(declared: Profile, pools: Pools) -> dict[str, t.Any]:
                 str(node): {name: cpuset.format(cpus) for name, cpus in by.items() if cpus}
                 for node, by in sorted(pools.per_numa.items())
             },
-            "slices": {unit: cpuset.format(cpus) for unit, cpus in cpu.wanted_cpus(declared.cpu, pools).items()},
+            "slices": {unit: cpuset.format(cpus) for unit, cpus in slices.wanted_cpus(declared.cpu, pools).items()},
         }
     plain = profile.to_data(declared)
     memory = _memory(declared.memory, plain.get("memory", {}))
