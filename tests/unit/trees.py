@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import math
 import typing as t
 from pathlib import Path
 
@@ -88,7 +89,7 @@ class _Tree:
 
     def cpus(self, machine: Machine, folder: str, names: tuple[str, str], cpus: Set) -> None:
         if machine.masks:
-            self.text(f"{folder}/{names[0]}", mask(cpus))
+            self.text(f"{folder}/{names[0]}", mask(cpus, max(128, 32 * math.ceil(possible(machine) / 32))))
         if machine.lists:
             self.text(f"{folder}/{names[1]}", cpuset.format(cpus))
 
@@ -98,8 +99,13 @@ class _Tree:
         link.symlink_to(target)
 
 
+def possible(machine: Machine) -> int:
+    """How many CPU ids the machine has."""
+    return machine.sockets * machine.nodes * machine.cores * machine.threads * machine.cpu_step
+
+
 def mask(cpus: t.Iterable[int], bits: int = 128) -> str:
-    """A CPU mask as the kernel prints it."""
+    """A CPU mask as the kernel prints it: all masks of a machine are as wide as its possible CPUs."""
     value = sum(1 << cpu for cpu in cpus)
     digits = f"{value:0{bits // 4}x}"
     return ",".join(digits[at : at + 8] for at in range(0, len(digits), 8))
