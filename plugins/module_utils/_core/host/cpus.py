@@ -104,8 +104,8 @@ class Cpus:
                     continue
                 if (self._reader.host.read(f"{folder}/type") or "").strip() == "Instruction":
                     continue
-                groups.add((self._reader.cpus(folder, CACHE) or cpuset.EMPTY) & self.online)
-        return ordered(groups)
+                groups.add(self._reader.cpus(folder, CACHE) or cpuset.EMPTY)
+        return ordered(group & self.online for group in groups)
 
     def kinds(self) -> tuple[tuple[str, CpuSet], ...]:
         """The kinds of CPUs of a hybrid machine: Intel's PMU folders (cpu_core, cpu_atom…), else Arm's cpu_capacity."""
@@ -152,6 +152,8 @@ class Cpus:
     def _shared(self, names: tuple[str, ...]) -> dict[int, CpuSet]:
         """What each CPU says about whom it shares something with; without the CPUs that say nothing."""
         shared: dict[int, CpuSet] = {}
+        # The reader gives equal masks as one object, and that knows its hash: each is cut once, not for each CPU in it.
+        cut: dict[CpuSet, CpuSet] = {}
         for cpu in self._listed():
             folder = f"{CPU}/cpu{cpu}/topology"
             cpus = self._reader.cpus(folder, names)
@@ -159,7 +161,10 @@ class Cpus:
                 continue
             if cpu not in cpus:
                 self._reader.note(f"{folder}/{names[0]}: leaves out CPU {cpu} itself; added")
-            shared[cpu] = (cpus & self.online) | {cpu}
+                cpus |= {cpu}
+            if cpus not in cut:
+                cut[cpus] = cpus & self.online
+            shared[cpu] = cut[cpus]
         return shared
 
     def _partition(self, what: str, shared: t.Mapping[int, CpuSet]) -> Groups:

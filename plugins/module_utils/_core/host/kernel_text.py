@@ -47,8 +47,15 @@ def cpu_mask(text: str) -> CpuSet | None:
     chunks = text.split(",", _CHUNK_LIMIT)
     if len(chunks) > _CHUNK_LIMIT or not _MASK.fullmatch(text):
         return None
-    bits = int("".join(chunk.zfill(8) for chunk in chunks), 16)
-    return frozenset(cpu for cpu, bit in enumerate(reversed(f"{bits:b}")) if bit == "1")
+    cpus: list[int] = []
+    # By groups: most masks of a large machine are a few CPUs among many zeros.
+    for index, chunk in enumerate(reversed(chunks)):
+        bits = int(chunk, 16)
+        while bits:
+            low = bits & -bits
+            cpus.append(32 * index + low.bit_length() - 1)
+            bits ^= low
+    return frozenset(cpus)
 
 
 def integer(text: str) -> int | None:

@@ -171,11 +171,9 @@ def _too_many(total: int) -> str:
 def _reserved_cores(number: int, topology: Topology, found: _Found) -> CpuSet:
     path = "cpu.reserved.cores_per_numa"
     kernel = topology.isolated or cpuset.EMPTY
-    cores = _cores(topology)
     reserved: set[int] = set()
-    for node, cpus in sorted(topology.node_cpus().items()):
+    for node, own in sorted(_by_node(topology, _cores(topology)).items()):
         # A node without CPUs (memory of its own only: CXL, HBM) needs no housekeeping.
-        own = [core for core in cores if min(core) in cpus]
         if own and len(own) < number:
             found.refuse(
                 path, number, f"NUMA node {node} has {_cores_text(len(own))}: reserve at most that many, or name cpus"
@@ -224,9 +222,17 @@ def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, found: _Found) -> 
 
 def _free_cores(topology: Topology, reserved: CpuSet) -> dict[int, list[CpuSet]]:
     """The whole cores of each node that has CPUs, without any core that a reserved CPU is part of."""
+    return _by_node(topology, [core for core in _cores(topology) if core.isdisjoint(reserved)])
+
+
+def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[CpuSet]]:
+    """The cores of each node that has CPUs; a core is where its lowest CPU is."""
     nodes = {node: cpus for node, cpus in topology.node_cpus().items() if cpus}
-    free = [core for core in _cores(topology) if core.isdisjoint(reserved)]
-    return {node: [core for core in free if min(core) in cpus] for node, cpus in nodes.items()}
+    node_of = {cpu: node for node, cpus in nodes.items() for cpu in cpus}
+    found: dict[int, list[CpuSet]] = {node: [] for node in nodes}
+    for core in cores:
+        found[node_of[min(core)]].append(core)
+    return found
 
 
 def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], found: _Found) -> int | None:
