@@ -9,10 +9,10 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity molecule test rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity molecule test bench bench-compile bench-rollout rollout drift changelog clean distclean
 
 help: ## show this
-	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-12s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 
 setup: ## make .venv with the pinned tools; name or install the Debian packages for VMs
 	@$(PYTHON) tools/setup.py --packages
@@ -37,6 +37,14 @@ molecule: setup ## the scenarios on VMs
 
 test: setup ## every test, VMs included
 	@$(VENV) tools/suite.py check sanity molecule
+
+bench: bench-compile bench-rollout ## all benchmarks, by hand; none of them is a test
+
+bench-compile: venv ## compile profiles for recorded machines and for growing ones
+	@$(VENV) tests/benchmarks/compile.py
+
+bench-rollout: setup ## a profile against a playbook of stock modules, on a VM
+	@$(VENV) tests/benchmarks/rollout.py
 
 changelog: venv ## at a release: take changelogs/fragments and new modules into CHANGELOG.md
 	@PATH=.venv/bin:$$PATH antsibull-changelog release --update-existing --reload-plugins
