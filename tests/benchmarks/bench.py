@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What the benchmarks share: measuring by turns, figures, Markdown tables, and the way to the core and its test trees."""
+"""What the benchmarks share: measuring by turns, figures, Markdown tables, the way to the core, its test trees and the tools."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from pathlib import Path
 HERE = Path(__file__).resolve().parent
 CHECKOUT = HERE.parents[1]
 
-sys.path[:0] = [str(CHECKOUT / part) for part in ("plugins/module_utils", "tests/unit")]
+sys.path[:0] = [str(CHECKOUT / part) for part in ("plugins/module_utils", "tests/unit", "tools")]
 
 Seconds = list[float]
 

@@ -1,0 +1,147 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on the lab's node after a rollout of examples/edge.yml: moves the isolated core there and back TURNS times.
+
+The reconciler's own units are off meanwhile. A process of its own reads the CPUs in force of every home all the time. On
+stdout: JSON with the times in seconds, each hand-over from the first change that is seen to the last one.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+import typing as t
+
+sys.path.insert(0, "/usr/libexec/corral")
+sys.dont_write_bytecode = True
+
+ROOT = "/sys/fs/cgroup"
+HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
+HOMES += [f"{ROOT}/corral.slice/corral-{pool}.slice" for pool in ("shared", "isolated")]
+PLACES = ("2-3", "6-7")
+RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
+THREADS = "import threading, time\nfor n in range(15): threading.Thread(target=time.sleep, args=(3600,)).start()\ntime.sleep(3600)"
+
+Change = tuple[float, list[str]]
+
+
+def effective(path: str) -> str:
+    try:
+        with open(f"{path}/cpuset.cpus.effective", encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return ""
+
+
+def cpus(text: str) -> set[int]:
+    found: set[int] = set()
+    for part in text.split(",") if text else []:
+        first, dash, last = part.partition("-")
+        found.update(range(int(first), int(last if dash else first) + 1))
+    return found
+
+
+def watch(out: t.TextIO) -> None:
+    """Until SIGTERM: every change that is seen, how many samples there were, and how many with an overlap."""
+    going = [True]
+    signal.signal(signal.SIGTERM, lambda number, frame: going.clear())
+    changes: list[Change] = []
+    samples = overlaps = 0
+    known: list[str] = []
+    while going:
+        # The isolated set is read on both sides: what was read in between is compared with what held all along.
+        before = effective(HOMES[-1])
+        seen = [effective(home) for home in HOMES]
+        samples += 1
+        if seen != known:
+            known = seen
+            changes.append((time.monotonic(), seen))
+        steady = cpus(before) & cpus(seen[-1])
+        overlaps += any(steady & cpus(text) for text in seen[:-1])
+    json.dump([changes, samples, overlaps], out)
+    out.flush()
+
+
+def watched(work: t.Callable[[], None]) -> tuple[list[Change], int, int]:
+    """Do the work beside a watcher; what it saw."""
+    name = f"/run/corral-watched-{os.getpid()}"
+    watcher = os.fork()
+    if watcher == 0:
+        with open(name, "w", encoding="utf-8") as out:
+            watch(out)
+        os._exit(0)
+    try:
+        work()
+    finally:
+        os.kill(watcher, signal.SIGTERM)
+        os.waitpid(watcher, 0)
+    with open(name, encoding="utf-8") as file:
+        changes, samples, overlaps = json.load(file)
+    os.unlink(name)
+    return changes, samples, overlaps
+
+
+def systemctl(*words: str) -> None:
+    subprocess.run(["systemctl", *words], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def busy(pool: str) -> str:
+    """Start a unit of 16 threads in a pool; its name."""
+    unit = f"bench-{pool}.service"
+    words = ["systemd-run", "--quiet", f"--unit={unit}", f"--slice=corral-{pool}.slice", "python3", "-c", THREADS]
+    subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
+    return unit
+
+
+def main(turns: int) -> int:
+    from _core import reconcile
+    from _core.host.files import Host
+    from _core.model import profile
+
+    declared = reconcile.read_declared(Host())
+    if declared is None or declared.cpu is None:
+        raise SystemExit("no profile is declared here")
+    data = profile.to_data(declared)
+    floor: list[float] = []
+    runs: list[dict[str, t.Any]] = []
+
+    def move(place: str) -> None:
+        begin = time.monotonic()
+        systemctl("set-property", "--runtime", "system.slice", f"AllowedCPUs={effective(HOMES[0])}")
+        floor.append(time.monotonic() - begin)
+        host = Host()
+        begin = time.monotonic()
+        outcome = reconcile.declare(host, profile.parse({**data, "cpu": {**data["cpu"], "isolated": {"cpus": place}}}))
+        end = time.monotonic()
+        if outcome.error or outcome.remaining:
+            raise SystemExit(outcome.error or "drift is left after the hand-over")
+        calls = sum(command[:2] == ("systemctl", "set-property") for command in host.commands)
+        runs.append({"begin": begin, "end": end, "calls": calls})
+
+    def there_and_back() -> None:
+        for dummy in range(turns):
+            for place in PLACES:
+                move(place)
+
+    systemctl("stop", *RECONCILER)
+    units = [busy(pool) for pool in ("shared", "isolated")]
+    try:
+        changes, samples, overlaps = watched(there_and_back)
+    finally:
+        systemctl("stop", *units)
+        systemctl("start", *RECONCILER)
+    for run in runs:
+        seen = [when for when, dummy in changes if run["begin"] <= when <= run["end"]]
+        run.update(whole=run["end"] - run["begin"], window=seen[-1] - seen[0], changes=len(seen))
+    json.dump({"floor": floor, "runs": runs, "samples": samples, "overlaps": overlaps}, sys.stdout)
+    return 1 if overlaps else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(int(sys.argv[1])))
