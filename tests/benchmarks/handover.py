@@ -48,7 +48,7 @@ def main() -> int:
     window, whole = ([run[key] for run in runs] for key in ("window", "whole"))
     rows = [
         (f"{calls:g} properties set by systemctl (the floor)", bench.spread(floors), "1.0×"),
-        ("from the first CPUs that move to the last", bench.spread(window), bench.ratio(window, floors)),
+        ("the hand-over, from the first to the last of them", bench.spread(window), bench.ratio(window, floors)),
         ("the whole run: look, plan, change, look again", bench.spread(whole), bench.ratio(whole, floors)),
     ]
     bench.say(bench.table(HEAD, rows))

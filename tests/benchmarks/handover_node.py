@@ -5,7 +5,7 @@
 """Runs on the lab's node after a rollout of examples/edge.yml: moves the isolated core there and back TURNS times.
 
 The reconciler's own units are off meanwhile. A process of its own reads the CPUs in force of every home all the time. On
-stdout: JSON with the times in seconds, each hand-over from the first change that is seen to the last one.
+stdout: JSON with the times in seconds, each hand-over from the first systemctl set-property to the end of the last one.
 """
 
 from __future__ import annotations
@@ -28,8 +28,6 @@ PLACES = ("2-3", "6-7")
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 THREADS = "import threading, time\nfor n in range(15): threading.Thread(target=time.sleep, args=(3600,)).start()\ntime.sleep(3600)"
 
-Change = tuple[float, list[str]]
-
 
 def effective(path: str) -> str:
     try:
@@ -48,27 +46,24 @@ def cpus(text: str) -> set[int]:
 
 
 def watch(out: t.TextIO) -> None:
-    """Until SIGTERM: every change that is seen, how many samples there were, and how many with an overlap."""
+    """Until SIGTERM: how many samples there were, how many with an overlap, and the isolated sets that were seen."""
     going = [True]
     signal.signal(signal.SIGTERM, lambda number, frame: going.clear())
-    changes: list[Change] = []
     samples = overlaps = 0
-    known: list[str] = []
+    isolated: set[str] = set()
     while going:
         # The isolated set is read on both sides: what was read in between is compared with what held all along.
         before = effective(HOMES[-1])
         seen = [effective(home) for home in HOMES]
         samples += 1
-        if seen != known:
-            known = seen
-            changes.append((time.monotonic(), seen))
+        isolated.add(before)
         steady = cpus(before) & cpus(seen[-1])
         overlaps += any(steady & cpus(text) for text in seen[:-1])
-    json.dump([changes, samples, overlaps], out)
+    json.dump({"samples": samples, "overlaps": overlaps, "isolated": sorted(isolated)}, out)
     out.flush()
 
 
-def watched(work: t.Callable[[], None]) -> tuple[list[Change], int, int]:
+def watched(work: t.Callable[[], None]) -> dict[str, t.Any]:
     """Do the work beside a watcher; what it saw."""
     name = f"/run/corral-watched-{os.getpid()}"
     watcher = os.fork()
@@ -82,9 +77,9 @@ def watched(work: t.Callable[[], None]) -> tuple[list[Change], int, int]:
         os.kill(watcher, signal.SIGTERM)
         os.waitpid(watcher, 0)
     with open(name, encoding="utf-8") as file:
-        changes, samples, overlaps = json.load(file)
+        told = json.load(file)
     os.unlink(name)
-    return changes, samples, overlaps
+    return t.cast("dict[str, t.Any]", told)
 
 
 def systemctl(*words: str) -> None:
@@ -101,7 +96,7 @@ def busy(pool: str) -> str:
 
 def main(turns: int) -> int:
     from _core import reconcile
-    from _core.host.files import Host
+    from _core.host.files import Command, Host, run_command
     from _core.model import profile
 
     declared = reconcile.read_declared(Host())
@@ -110,19 +105,27 @@ def main(turns: int) -> int:
     data = profile.to_data(declared)
     floor: list[float] = []
     runs: list[dict[str, t.Any]] = []
+    calls: list[tuple[float, float]] = []
+
+    def run(argv: t.Sequence[str], timeout: float) -> Command:
+        begin = time.monotonic()
+        answer = run_command(argv, timeout)
+        if tuple(argv[:2]) == ("systemctl", "set-property"):
+            calls.append((begin, time.monotonic()))
+        return answer
 
     def move(place: str) -> None:
         begin = time.monotonic()
         systemctl("set-property", "--runtime", "system.slice", f"AllowedCPUs={effective(HOMES[0])}")
         floor.append(time.monotonic() - begin)
-        host = Host()
+        host = Host(run=run)
+        calls.clear()
         begin = time.monotonic()
         outcome = reconcile.declare(host, profile.parse({**data, "cpu": {**data["cpu"], "isolated": {"cpus": place}}}))
         end = time.monotonic()
         if outcome.error or outcome.remaining:
             raise SystemExit(outcome.error or "drift is left after the hand-over")
-        calls = sum(command[:2] == ("systemctl", "set-property") for command in host.commands)
-        runs.append({"begin": begin, "end": end, "calls": calls})
+        runs.append({"whole": end - begin, "window": calls[-1][1] - calls[0][0], "calls": len(calls)})
 
     def there_and_back() -> None:
         for dummy in range(turns):
@@ -132,15 +135,12 @@ def main(turns: int) -> int:
     systemctl("stop", *RECONCILER)
     units = [busy(pool) for pool in ("shared", "isolated")]
     try:
-        changes, samples, overlaps = watched(there_and_back)
+        told = watched(there_and_back)
     finally:
         systemctl("stop", *units)
         systemctl("start", *RECONCILER)
-    for run in runs:
-        seen = [when for when, dummy in changes if run["begin"] <= when <= run["end"]]
-        run.update(whole=run["end"] - run["begin"], window=seen[-1] - seen[0], changes=len(seen))
-    json.dump({"floor": floor, "runs": runs, "samples": samples, "overlaps": overlaps}, sys.stdout)
-    return 1 if overlaps else 0
+    json.dump({"floor": floor, "runs": runs, **told}, sys.stdout)
+    return 1 if told["overlaps"] or not set(PLACES) <= set(told["isolated"]) else 0
 
 
 if __name__ == "__main__":
