@@ -96,7 +96,7 @@ def busy(pool: str) -> str:
 
 def main(turns: int) -> int:
     from _core import reconcile
-    from _core.host.files import Command, Host, run_command
+    from _core.host.files import Host
     from _core.model import profile
 
     declared = reconcile.read_declared(Host())
@@ -107,18 +107,21 @@ def main(turns: int) -> int:
     runs: list[dict[str, t.Any]] = []
     calls: list[tuple[float, float]] = []
 
-    def run(argv: t.Sequence[str], timeout: float) -> Command:
-        begin = time.monotonic()
-        answer = run_command(argv, timeout)
-        if tuple(argv[:2]) == ("systemctl", "set-property"):
-            calls.append((begin, time.monotonic()))
-        return answer
+    class Timed(Host):
+        """Notes when each property was set."""
+
+        def run(self, *argv: str, timeout: float = 60.0) -> t.Any:
+            begin = time.monotonic()
+            answer = super().run(*argv, timeout=timeout)
+            if argv[:2] == ("systemctl", "set-property"):
+                calls.append((begin, time.monotonic()))
+            return answer
 
     def move(place: str) -> None:
         begin = time.monotonic()
         systemctl("set-property", "--runtime", "system.slice", f"AllowedCPUs={effective(HOMES[0])}")
         floor.append(time.monotonic() - begin)
-        host = Host(run=run)
+        host = Timed()
         calls.clear()
         begin = time.monotonic()
         outcome = reconcile.declare(host, profile.parse({**data, "cpu": {**data["cpu"], "isolated": {"cpus": place}}}))
