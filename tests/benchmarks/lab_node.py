@@ -10,6 +10,7 @@ import contextlib
 import hashlib
 import os
 import re
+import signal
 import subprocess
 import sys
 import tempfile
@@ -63,6 +64,7 @@ def lab(*words: str) -> None:
 def node(folder: Path) -> t.Iterator[Path]:
     """The node as its saved state has it; yields its inventory. It ends on every way out."""
     inventory = folder / "hosts.yml"
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         lab("up", NODE)
         lab("inventory", NODE, "--output", str(inventory))
