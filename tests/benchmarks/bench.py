@@ -73,7 +73,17 @@ def progress(text: str) -> None:
 
 def header(command: str) -> None:
     """The command, the day and the machine."""
+    options = f" ({' '.join(sys.argv[1:])})" if sys.argv[1:] else ""
     today = datetime.datetime.now(datetime.timezone.utc).date()
-    load = "/".join(f"{value:.1f}" for value in os.getloadavg())
-    say(f"`{command}`, {today}, {os.cpu_count()} CPUs, Linux {platform.release()}, Python {platform.python_version()},")
-    say(f"load average at the start {load}:\n")
+    say(f"`{command}`{options}, {today}, {os.cpu_count()} CPUs, {load()} at the start,")
+    say(f"Linux {platform.release()}, Python {platform.python_version()}:\n")
+
+
+def footer() -> None:
+    """How busy the machine was meanwhile."""
+    say(f"At the end: {load()}.")
+
+
+def load() -> str:
+    """How many processes run or wait for a CPU, of late."""
+    return f"load average {os.getloadavg()[0]:.1f}"

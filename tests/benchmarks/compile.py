@@ -216,6 +216,7 @@ def main() -> None:
         bench.say(bench.table(GROWTH, growth(made_up(folder, MORE_CPUS, turns), lambda one: one.cpus)))
         bench.say("More NUMA nodes:\n")
         bench.say(bench.table(GROWTH, growth(made_up(folder, MORE_NODES, turns), lambda one: one.nodes)))
+    bench.footer()
 
 
 if __name__ == "__main__":

@@ -53,6 +53,7 @@ def main() -> int:
     ]
     bench.say(bench.table(HEAD, rows))
     bench.say(f"{len(runs)} hand-overs, {told['samples']} samples, {told['overlaps']} overlaps.")
+    bench.footer()
     return done.returncode
 
 

@@ -88,6 +88,7 @@ def main() -> int:
         print(error, file=sys.stderr)
         return 1
     bench.say(bench.table(HEAD, [*rows("first", first, {}), *rows("converged", again, sent)]))
+    bench.footer()
     return 0
 
 
