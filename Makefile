@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity molecule test bench bench-compile bench-rollout bench-handover rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity molecule test bench bench-compile bench-tick bench-rollout bench-handover rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -38,10 +38,13 @@ molecule: setup ## the scenarios on VMs
 test: setup ## every test, VMs included
 	@$(VENV) tools/suite.py check sanity molecule
 
-bench: bench-compile bench-rollout bench-handover ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-tick bench-rollout bench-handover ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
+
+bench-tick: venv ## one converged tick of the agent on a made-up node (on a real one: tests/benchmarks/tick.py)
+	@$(VENV) tests/benchmarks/tick.py --fake
 
 bench-rollout: setup ## a profile against a playbook of stock modules, on a VM
 	@$(VENV) tests/benchmarks/rollout.py
