@@ -98,6 +98,7 @@ def plan(host: Host, asked: Asked) -> Plan:
     fresh = not reconcile.applied_already(host, asked.wanted)
     try:
         context = reconcile.compile_profile(host, asked.wanted, fresh=fresh)
+        context = context._replace(origins=parts.origins_of(asked.wanted))
         return narrowing(host, asked)(reconcile.plan_profile(host, context, declare=True))
     except CorralError as error:
         raise parts.blamed(error, asked.piece.module, asked.own) from None
@@ -109,7 +110,8 @@ def apply(host: Host, asked: Asked) -> Outcome:
     if asked.wanted is None:
         return reconcile.remove(host, reconcile.PROFILE_MANAGERS, narrow=narrow)
     try:
-        return reconcile.declare(host, asked.wanted, narrow=narrow, forgiving=not asked.piece.present)
+        origins = parts.origins_of(asked.wanted)
+        return reconcile.declare(host, asked.wanted, origins, narrow=narrow, forgiving=not asked.piece.present)
     except CorralError as error:
         raise parts.blamed(error, asked.piece.module, asked.own) from None
 

@@ -146,6 +146,39 @@ def test_a_removed_profile_stays_away_at_boot(fake: node.Node) -> None:
     assert fake.pool(1) == 0
 
 
+def test_the_agent_keeps_parts_as_it_keeps_a_profile(fake: node.Node) -> None:
+    runs.install(fake.host())
+    put_together(fake)
+    runs.tick(fake.host())
+    fake.put(PID_MAX, "70000\n")
+    assert runs.tick(fake.host()) == 2
+    assert fake.get(PID_MAX) == "65536\n"
+    assert json.loads(fake.get(state.STATUS))["name"] == "parts"
+    fake.kernel_write(node.pool_file(1), "0")
+    fake.systemd.unmount(PATH)
+    (fake.root / "run/corral/attempts.json").unlink()
+    assert runs.tick(fake.host(), at_boot=True) == 2
+    assert (fake.pool(1), len(fake.systemd.mounts)) == (32, 1)
+    assert runs.tick(fake.host()) == 0
+
+
+def test_only_pools_and_mounts_need_the_agent_at_boot(fake: node.Node) -> None:
+    needing = {HUGEPAGES, MOUNT}
+    assert {module for module in PARTS if parts.forgotten_at_boot(fake.host(), piece(module))} == needing
+    assert not parts.forgotten_at_boot(fake.host(), piece(MOUNT, "absent"))
+    runs.install(fake.host())
+    assert not any(parts.forgotten_at_boot(fake.host(), piece(module)) for module in PARTS)
+
+
+def test_each_key_comes_from_its_module(fake: node.Node) -> None:
+    put_together(fake)
+    origins = json.loads(fake.get(state.ORIGINS))["origins"]
+    assert origins["cpu.reserved.cores_per_numa"] == "corral.node.cpuset"
+    assert origins["memory.hugepages[0].count"] == "corral.node.hugepages"
+    assert origins["memory.mounts[0].size"] == "corral.node.hugetlbfs_mount"
+    assert origins["pids.pid_max"] == "corral.node.pid_limits"
+
+
 # A part replaces itself and nothing else
 
 
@@ -230,7 +263,7 @@ def test_a_part_that_changes_leaves_drift_of_others_too(fake: node.Node) -> None
     fake.put(PID_MAX, "70000\n")
     fake.kernel_write(node.pool_file(1), "5")
     outcome = part(fake.host(), HUGEPAGES, node=0)
-    assert [change.subject for change in outcome.applied] == ["hugepages-2Mi node 0", state.DECLARED]
+    assert [change.subject for change in outcome.applied] == ["hugepages-2Mi node 0", state.DECLARED, state.ORIGINS]
     assert (fake.pool(1), fake.get(PID_MAX)) == (5, "70000\n")
     assert len(runs.plan(fake.host())) == 2, "it is drift as before"
 

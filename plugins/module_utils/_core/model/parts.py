@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import profile, schema_types
+from . import compose, profile, schema_types
 from .errors import CorralError, Problem, refusal
 from .profile import Profile
 
@@ -116,7 +116,18 @@ def read(option: str, of_type: schema_types.Type, value: object) -> object:
         raise refusal(str(error), path=option, value=value) from None
 
 
-# Whose a problem is
+# Whose it is
+
+
+def origins_of(declared: Profile) -> dict[str, str]:
+    """The module that declared each key of what parts put together; nothing for a profile of another name."""
+    leaves = compose.leaves_of(profile.to_data(declared)) if declared.name == NAME else ()
+    return {
+        leaf: f"corral.node.{module}"
+        for leaf in leaves
+        for module, section in SECTIONS.items()
+        if leaf.startswith((f"{section}.", f"{section}["))
+    }
 
 
 def blamed(error: CorralError, module: str, own: str) -> CorralError:
