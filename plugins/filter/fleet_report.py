@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 DOCUMENTATION = r"""
@@ -37,8 +38,8 @@ RETURN = r"""
 _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
-      V(unreachable)), its drift C(items), C(problems), C(message), and the profile's C(name), C(mode), C(pools), C(cpu_map)
-      and C(compiled).
+      V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map)
+      and C(compiled), and C(paused) while it is under maintenance.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads.
   type: dict
 """
@@ -78,6 +79,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "pools": profile.get("pools"),
         "cpu_map": profile.get("cpu_map"),
         "compiled": profile.get("compiled"),
+        "paused": profile.get("paused"),
     }
 
 
@@ -96,6 +98,7 @@ def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
     head = f"{name}: {host['verdict'].replace('_', ' ')}"
     head += f", {count} item{'s'[: count != 1]}" if count else ""
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
+    lines += [f"  {paused_line(host['paused'])}"] if host["paused"] else []
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
     for item in host["items"]:
         what = f"{item['manager']} {item['subject']} {item['property']}"
@@ -107,6 +110,12 @@ def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
             place = f" [{item['place']}]" if item["place"] not in ("", None, item["subject"]) else ""
             lines.append(f"  {mark} {what}: {values} ({item['reason']}){place}")
     return lines
+
+
+def paused_line(paused: t.Mapping[str, t.Any]) -> str:
+    """Until when a host is under maintenance, by whom and what for."""
+    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(paused["until"]))
+    return f"paused until {until} by {paused['by']}: {paused['reason'] or 'no reason given'}"
 
 
 def shortened(value: t.Any, limit: int = 100) -> str:
@@ -123,6 +132,8 @@ def fleet_report(
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
     lines = [line for name, host in hosts.items() for line in host_lines(name, host)]
     counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
+    paused = sum(host["paused"] is not None for host in hosts.values())
+    counted += f" ({paused} paused)" if paused else ""
     return {
         "hosts": hosts,
         "summary": summary,

@@ -16,11 +16,12 @@ from importlib import resources
 from ansible.module_utils.basic import AnsibleModule
 
 from ._core import agent, compiled, explain, parts, reconcile, report
-from ._core.host import snapshot, state, sysfs
+from ._core.host import pause, snapshot, state, sysfs
 from ._core.host.files import Host
 from ._core.host.lock import LOCK, Lock
 from ._core.managers import agent as agent_manager
 from ._core.model import compose, pools, profile, topology
+from ._core.model import pause as model_pause
 from ._core.model.agent_units import Options
 from ._core.model.errors import CorralError, refusal
 from ._core.model.plan import change_to_dict
@@ -30,6 +31,8 @@ from ._core.reconcile import Outcome, Plan
 DEFAULT_INTERVAL = 10
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
+
+Answer = t.TypeVar("Answer")
 
 
 def run(
@@ -51,7 +54,7 @@ def run(
     module.exit_json(**result)
 
 
-def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
+def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Answer]) -> Answer:
     """Do the work as the only writer of the node."""
     state.preflight(host, ())
     lock = Lock(host)
@@ -61,6 +64,19 @@ def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> 
         return work()
     finally:
         lock.release()
+
+
+def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
+    """Do the work as the only writer, unless the node is paused and the task does not say to do it all the same."""
+
+    def checked() -> Outcome:
+        if module.params["during_pause"] == "refuse":
+            pause.refuse_changes(
+                host, "end the pause with corral resume or corral.node.pause, or set during_pause to apply"
+            )
+        return work()
+
+    return locked(module, host, checked)
 
 
 def only_planned(plan: Plan) -> Outcome:
@@ -128,11 +144,15 @@ def apply_profile(
     if module.check_mode:
         outcome = only_planned(reconcile.plan_profile(host, context, declare=True))
     else:
-        outcome = locked(module, host, lambda: reconcile.declare(host, declared, origins))
+        outcome = unless_paused(module, host, lambda: reconcile.declare(host, declared, origins))
     plain = profile.to_data(declared)
     known = compose.declared_origins(plain, origins) if origins else reconcile.read_origins(host, plain)
+    paused, said = pause.in_force(host), result_of(module, outcome)
+    if paused is not None:
+        said["report"].append(pause.sentence(paused))
     result = {
-        **result_of(module, outcome),
+        **said,
+        "paused": paused,
         "name": declared.name,
         "mode": declared.mode,
         "pools": pools.to_dict(context.pools),
@@ -164,12 +184,14 @@ def declared_profile(host: Host) -> Profile:
 
 def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dict[str, t.Any]:
     """Back to what was there before; Corral's state goes when nothing is left to bring back."""
-    if module.check_mode:
-        return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
+    plan = reconcile.plan_removal(host, managers)
+    kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
+    if module.check_mode or not (plan.changes or kept):
+        return result_of(module, only_planned(plan))
 
     if not state.records(host)[0] and not host.exists(state.STATE) and not host.exists(state.RUN):
         return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
-    return result_of(module, locked(module, host, lambda: reconcile.remove(host, managers)))
+    return result_of(module, unless_paused(module, host, lambda: reconcile.remove(host, managers)))
 
 
 # agent
@@ -196,12 +218,18 @@ def agent_options(module: AnsibleModule, host: Host) -> Options:
     now = agent_manager.installed(host)
     if now is None or not host.exists(now.python):
         now = Options(DEFAULT_INTERVAL, sys.executable)
-    interval, python = module.params["interval"], module.params["python"]
-    options = Options(now.interval if interval is None else interval, python or now.python)
+    interval, python, folder = (module.params[name] for name in ("interval", "python", "metrics_dir"))
+    options = Options(
+        now.interval if interval is None else interval,
+        python or now.python,
+        now.metrics_dir if folder is None else folder,
+    )
     if not 1 <= options.interval <= 86400:
         raise refusal("seconds from 1 to 86400", path="interval", value=options.interval)
     if not host.exists(options.python) or not re.fullmatch(r"/[A-Za-z0-9/._+-]+", options.python):
         raise refusal("an absolute path of a Python on this node, without blanks", path="python", value=options.python)
+    if folder:
+        agent_manager.check_metrics_dir(host, folder)
     return options
 
 
@@ -221,6 +249,29 @@ def program() -> dict[str, str]:
             elif entry.name.endswith(".py") and entry.name != "__init__.py":
                 found[f"{name}/{entry.name}"] = entry.read_text(encoding="utf-8")
     return found
+
+
+# pause
+
+
+def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """The module pause."""
+    absent = module.params["state"] == "absent"
+    asked = None
+    if not absent:
+        seconds = model_pause.duration(module.params["duration"])
+        asked = pause.asked_for(host, seconds, model_pause.reason(module.params["reason"]))
+    before = pause.in_force(host)
+    changed = asked is not None or host.exists(state.PAUSE)
+    after = None if asked is None else pause.as_shown(asked)
+    if changed and not module.check_mode:
+        locked(module, host, lambda: pause.end(host) if asked is None else pause.begin(host, asked))
+        pause.tick_now(host)
+    said = [pause.sentence(one) if one else "not paused" for one in (before, after)]
+    result: dict[str, t.Any] = {"changed": changed, "paused": after, "report": [said[1]]}
+    if module._diff:
+        result["diff"] = {"before": f"{said[0]}\n", "after": f"{said[1]}\n"}
+    return result
 
 
 # topology_info, pools_info
@@ -243,9 +294,6 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         "report": report.pool_lines(context.pools),
         "cpu_map": report.cpu_map(context.topology, context.pools),
     }
-
-
-Answer = t.TypeVar("Answer")
 
 
 def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer]) -> Answer:

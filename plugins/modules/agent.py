@@ -15,7 +15,8 @@ description:
   - C(corral-reconcile.timer) looks at the node every O(interval) seconds, C(corral-reconcile.path) when the profile
     changed, and C(corral-boot.service) brings everything back at boot before workloads start. No daemon stays in memory.
   - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(reconcile),
-    C(snapshot) and C(rollback).
+    C(snapshot), C(rollback), C(pause) and C(resume).
+  - Metrics for Prometheus go to a file for node_exporter. The collection's C(docs/metrics.md) lists every one.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:
@@ -40,6 +41,20 @@ options:
     description:
       - The Python that runs the agent. Without it as the agent is installed, else the one that runs this module.
     type: path
+  metrics_dir:
+    description:
+      - The folder for the file C(corral.prom) that node_exporter's textfile collector reads. It is written when something
+        changed and once a minute.
+      - Without it as the agent is installed, else C(/var/lib/prometheus/node-exporter) (Debian's), where that folder is
+        there. Empty for no metrics.
+    type: path
+  during_pause:
+    description:
+      - What O(state=absent) does on a node that is paused for maintenance. With V(refuse) nothing is changed and the
+        module fails.
+    type: str
+    choices: [refuse, apply]
+    default: refuse
   state:
     description:
       - With V(present) the agent is installed and its timer runs.
@@ -54,6 +69,7 @@ options:
     default: 120
 seealso:
   - module: corral.node.profile
+  - module: corral.node.pause
 """
 
 EXAMPLES = r"""
@@ -125,6 +141,8 @@ def main() -> None:
     spec = {
         "interval": {"type": "int"},
         "python": {"type": "path"},
+        "metrics_dir": {"type": "path"},
+        "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "lock_timeout": {"type": "int", "default": 120},
     }

@@ -68,6 +68,14 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  during_pause:
+    description:
+      - What to do on a node that is paused for maintenance (C(corral pause), M(corral.node.pause)).
+      - With V(refuse) nothing is changed and the module fails, with V(apply) it works as on any node. Check mode works
+        either way.
+    type: str
+    choices: [refuse, apply]
+    default: refuse
   lock_timeout:
     description:
       - How many seconds to wait for another run of Corral on this node.
@@ -81,6 +89,7 @@ seealso:
   - module: corral.node.hugetlbfs_mount
   - module: corral.node.pid_limits
   - module: corral.node.agent
+  - module: corral.node.pause
   - module: corral.node.pools_info
 """
 
@@ -207,6 +216,36 @@ pools:
   returned: when O(state=present)
   type: dict
   sample: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7}
+paused:
+  description: The pause that is in force. V(null) when the node is not paused.
+  returned: when O(state=present)
+  type: dict
+  contains:
+    since:
+      description: When it began, in seconds since 1970.
+      type: int
+      returned: always
+      sample: 1795255200
+    until:
+      description: When it ends, in seconds since 1970.
+      type: int
+      returned: always
+      sample: 1795258800
+    by:
+      description: Who asked for it.
+      type: str
+      returned: always
+      sample: alice
+    uid:
+      description: The user's number.
+      type: int
+      returned: always
+      sample: 1000
+    reason:
+      description: What for.
+      type: str
+      returned: always
+      sample: exchanging a disk
 cpu_map:
   description: A picture of the machine's pools.
   returned: when O(state=present)
@@ -269,6 +308,7 @@ def main() -> None:
             },
         },
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
         "lock_timeout": {"type": "int", "default": 120},
     }
     _module.run(spec, _module.profile_task, mutually_exclusive=[["profile", "layers"]])

@@ -7,7 +7,8 @@
 Two ticks: a look in full, which keeps what it was told (nothing is kept when it begins), and the one after it, which
 finds all of that unchanged. Counted twice: by the core's own counters, and by Python's audit hooks (PEP 578), which see
 every file opened for writing, every change of a folder and every new process of this interpreter whatever the core says.
-Exits 1 when a tick did anything but take its lock, write its status, and keep what it was told in the first one.
+Exits 1 when a tick did anything but take its lock, write its status, and keep what it was told in the first one. The
+node has no folder for metrics, which would be written once a minute.
 
 The program and the root of the machine are arguments: by default, the agent and the node.
 """

@@ -6,7 +6,7 @@
 
 Runs on the node with any Python. Files with their content's hash, mode, owner and (with --times) mtime; kernel values;
 mounts; which units are active and enabled. What changes by itself (journal, random seed, Ansible's own files) is left
-out. With --without-status the file that a converged tick writes is left out as well, and what it knows the next one by.
+out. With --without-status the files that a converged tick writes are left out as well.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ RESTLESS = (
     "/var/lib/systemd/coredump",
     "/etc/resolv.conf",
 )
-STATUS = ("/run/corral/status.json", "/run/corral/inputs")
+STATUS = ("/run/corral/status.json", "/run/corral/inputs", "/var/lib/prometheus/node-exporter/corral.prom")
 SLICES = ("", "/init.scope", "/system.slice", "/user.slice", "/machine.slice", "/corral.slice",
           "/corral.slice/corral-shared.slice", "/corral.slice/corral-isolated.slice")  # fmt: skip
 CGROUP_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "pids.max")

@@ -60,6 +60,7 @@ class FakeSystemd:
         self.units: dict[str, Unit] = {}
         self.cgroups: dict[str, Cgroup] = {"": Cgroup()}
         self.active: set[str] = set()
+        self.ran: list[str] = []
         self.folders: set[str] = set()
         self.mounts: list[tuple[str, str, Options]] = []
         self.busy: set[str] = set()
@@ -344,6 +345,9 @@ class FakeSystemd:
             return DONE if not there or self.unmount(path) else Command(1, "", f"Job for {unit} failed.")
         if self.text_of(unit) is None and (verb == "start" or unit not in self.active):
             return Command(5, "", f"Failed to {verb} {unit}: Unit {unit} not found.")
+        if unit.endswith(".service"):  # Corral's are oneshots: they run and are inactive again.
+            self.ran.append(unit)
+            return DONE
         (self.active.add if verb == "start" else self.active.discard)(unit)
         return DONE
 

@@ -46,7 +46,7 @@ class NodeHost(Host):
     """
 
     def __init__(self, node: Node, fail: str = "", fail_at: int = 0) -> None:
-        super().__init__(str(node.root), run=self._answer, clock=lambda: node.time)
+        super().__init__(str(node.root), run=self._answer, clock=lambda: node.time, uptime=lambda: node.up)
         self.node = node
         self.fail, self.fail_at = fail, fail_at
         self.acts: list[str] = []
@@ -115,6 +115,7 @@ class Node:
     def __init__(self, root: Path, template: Path, *, reload_applies: bool = True, legacy: bool = False) -> None:
         self.root = root
         self.time = 1_700_000_000.0
+        self.up = 5000.0
         self.room: dict[tuple[int, int], int] = {}
         self.in_use: dict[tuple[int, int], int] = {}
         self.compactions = 0
@@ -139,6 +140,7 @@ class Node:
         self.put("/proc/meminfo", (template / "proc/meminfo").read_text())
         self.put("/proc/loadavg", "0.00 0.01 0.05 1/180 4242\n")
         self.put("/proc/sys/kernel/pid_max", "4194304\n")
+        self.put("/proc/sys/kernel/random/boot_id", "first\n")
         self.put("/proc/sys/kernel/threads-max", "15631\n")
         self.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
         self.put("/etc/group", "root:x:0:\nhugetlb:x:996:\n")
@@ -206,6 +208,18 @@ class Node:
 
     def pool(self, node: int, size: int = 2048) -> int:
         return int(self.get(pool_file(node, size)))
+
+    def wait(self, seconds: float) -> None:
+        """Time goes by, on every clock."""
+        self.time += seconds
+        self.up += seconds
+
+    def boot_anew(self, seconds: float = 20.0) -> None:
+        """What a reboot does to clocks and /run; the machine was off for as long as it takes to say so."""
+        self.put("/proc/sys/kernel/random/boot_id", f"{self.get('/proc/sys/kernel/random/boot_id').strip()}'\n")
+        self.time += seconds
+        self.up = seconds
+        shutil.rmtree(self.root / "run/corral", ignore_errors=True)
 
     # Commands
 

@@ -11,7 +11,7 @@ import typing as t
 from unittest import mock
 
 import node
-from _core import agent, look, parts, reconcile
+from _core import agent, commands, look, parts, reconcile
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
 from _core.model import compose, profile
@@ -60,6 +60,12 @@ def plan(host: Host) -> tuple[Change, ...]:
     assert declared is not None
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
     return look.plan_node(host, context, with_agent=True).changes
+
+
+def command(host: Host, *words: str) -> int:
+    """One command of a person at the node (root)."""
+    asked = commands.parser().parse_args(list(words))
+    return commands.COMMANDS[words[0]](host, asked)
 
 
 def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:

@@ -49,6 +49,8 @@ UNKNOWN = {**IN_SYNC, "drift": [item("unknown")]}
 REFUSED = {"msg": "cpu: no", "problems": [{"path": "cpu", "value": None, "message": "no"}]}
 FAILED = {"msg": "no result", "module_stderr": "Traceback (most recent call last):\n  File x\nOSError: gone\n"}
 NO_PYTHON = {"msg": "no result", "module_stderr": "sh: python3: not found\nmore\n"}
+PAUSED = {"since": 0, "until": 3600, "by": "alice", "uid": 1000, "reason": "a disk"}
+MAINTAINED = {**STUCK, "paused": PAUSED}
 UNREACHABLE = {"unreachable": True, "msg": "Connection refused"}
 SKIPPED = {"skipped": True}
 AGENT = {"drift": []}
@@ -88,6 +90,19 @@ def test_a_host_has_the_verdict_of_what_it_answered(
     assert sum(report["summary"].values()) == 1
     if lines is not None:
         assert report["lines"] == [*lines, f"1 host: 1 {verdict.replace('_', ' ')}"]
+
+
+def test_a_paused_host_says_so_and_is_counted() -> None:
+    report = fleet_report({"a": MAINTAINED, "b": {**IN_SYNC, "paused": {**PAUSED, "reason": ""}}, "c": IN_SYNC}, {
+        "a": AGENT, "b": AGENT, "c": AGENT,
+    })  # fmt: skip
+    assert [host["paused"] and host["paused"]["by"] for host in report["hosts"].values()] == ["alice", "alice", None]
+    assert report["lines"][:2] == [
+        "a: drift, 1 item (profile edge, mode enforce)",
+        "  paused until 1970-01-01 01:00:00 UTC by alice: a disk",
+    ]
+    assert "  paused until 1970-01-01 01:00:00 UTC by alice: no reason given" in report["lines"]
+    assert report["lines"][-1] == "3 hosts: 2 in sync, 1 drift (2 paused)"
 
 
 def test_every_item_is_in_the_file_and_on_a_line() -> None:

@@ -16,14 +16,17 @@ import time
 import typing as t
 
 from . import agent, look, profile_file, reconcile, report
-from .host import snapshot, state, sysfs
+from .host import pause, snapshot, state, sysfs
 from .host.files import Host
 from .host.lock import LOCK, Lock
 from .model import compose, pools, profile, topology
+from .model import pause as model_pause
 from .model.errors import CorralError, refusal
 from .model.plan import change_to_dict
 from .model.profile import Profile
 from .reconcile import Plan
+
+Answer = t.TypeVar("Answer")
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,10 +53,16 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--explain", action="store_true", help="also each key's origin, and what it comes to here")
     command("topology", "what the machine is made of", tree=True)
     command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
-    command("reconcile", "make the declared profile true now")
+    now = command("reconcile", "make the declared profile true now")
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
-    command("rollback", "go back to the profile applied before this one")
+    back = command("rollback", "go back to the profile applied before this one")
+    for one in (now, back):
+        one.add_argument("--force", action="store_true", help="on a paused node, too")
+    hold = command("pause", "maintenance: look and report, change nothing; ends by itself")
+    hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
+    hold.add_argument("--reason", metavar="TEXT", default="", help="what for, shown wherever the node is seen paused")
+    command("resume", "end the pause now")
     return top
 
 
@@ -128,13 +137,15 @@ def planned(host: Host, asked: argparse.Namespace) -> Plan:
 def do_plan(host: Host, asked: argparse.Namespace) -> int:
     """corral plan"""
     plan = planned(host, asked)
+    paused = pause.in_force(host)
+    notes = [*plan.notes, *([pause.sentence(paused)] if paused else [])]
     if asked.explain and plan.context is not None:
         from . import explain
 
         context = plan.context._replace(origins=origins_of(host, asked.profile, plan.context.profile))
-        show(asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *plan.notes])
+        show(asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes])
         return agent.DIFFERS if plan.changes else agent.IN_SYNC
-    show(asked, [change_to_dict(change) for change in plan.changes], [*report.lines(plan.changes), *plan.notes])
+    show(asked, [change_to_dict(change) for change in plan.changes], [*report.lines(plan.changes), *notes])
     return agent.DIFFERS if plan.changes else agent.IN_SYNC
 
 
@@ -154,16 +165,50 @@ def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
 
 def applied(host: Host, asked: argparse.Namespace, declared: Profile) -> int:
     """Apply a profile now, as the module does, and say what came of it."""
+
+    def work() -> reconcile.Outcome:
+        if not asked.force:
+            pause.refuse_changes(host, "end the pause with corral resume, or add --force")
+        return reconcile.declare(host, declared)
+
+    outcome = locked(host, work)
+    show(asked, report.outcome_data(outcome), report.outcome_lines(outcome))
+    return agent.ERROR if outcome.error else agent.DIFFERS if outcome.applied or outcome.remaining else agent.IN_SYNC
+
+
+def locked(host: Host, work: t.Callable[[], Answer]) -> Answer:
+    """Do something as the only writer of the node."""
     lock = Lock(host)
     state.preflight(host, ())
     if not lock.take(agent.LOCK_SECONDS):
         raise refusal(f"another run holds {LOCK}: try again")
     try:
-        outcome = reconcile.declare(host, declared)
+        return work()
     finally:
         lock.release()
-    show(asked, report.outcome_data(outcome), report.outcome_lines(outcome))
-    return agent.ERROR if outcome.error else agent.DIFFERS if outcome.applied or outcome.remaining else agent.IN_SYNC
+
+
+def do_pause(host: Host, asked: argparse.Namespace) -> int:
+    """corral pause"""
+    seconds, reason = model_pause.duration(asked.duration), model_pause.reason(asked.reason)
+    paused = locked(host, lambda: pause.begin(host, pause.asked_for(host, seconds, reason)))
+    pause.tick_now(host)
+    show(asked, paused, [pause.sentence(paused)])
+    return agent.IN_SYNC
+
+
+def do_resume(host: Host, asked: argparse.Namespace) -> int:
+    """corral resume"""
+
+    def work() -> t.Optional[dict[str, t.Any]]:
+        paused = pause.in_force(host)
+        pause.end(host)
+        return paused
+
+    paused = locked(host, work)
+    pause.tick_now(host)
+    show(asked, paused, ["the node was not paused" if paused is None else f"ended: {pause.sentence(paused)}"])
+    return agent.IN_SYNC
 
 
 def do_rollback(host: Host, asked: argparse.Namespace) -> int:
@@ -213,14 +258,18 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
         "in sync" if told.get("in_sync") else f"{len(told.get('items', []))} items of drift"
     )
     rows = [f"profile {told.get('name') or '-'}   mode {told.get('mode') or '-'}   looked {age} s ago   {verdict}"]
+    if told.get("paused"):
+        rows.append(pause.sentence(told["paused"]))
+    rows += [told[key] for key in ("pause_error", "metrics_error") if told.get(key)]
     last = told.get("last_changed")
     if isinstance(last, dict):
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last["time"]))
         rows.append(f"last change {when}: {len(last['changes'])} changes")
     for item in told.get("items", []):
         since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))
+        mark = " (under maintenance)" if item.get("maintenance") else ""
         rows.append(
-            f"{item['verdict']} since {since}: {item['manager']} {item['subject']} {item['property']}: "
+            f"{item['verdict']}{mark} since {since}: {item['manager']} {item['subject']} {item['property']}: "
             f"{item['actual']} -> {item['wanted']} ({item['reason']})"
         )
     try:
@@ -242,4 +291,6 @@ COMMANDS = {
     "reconcile": do_reconcile,
     "snapshot": do_snapshot,
     "rollback": do_rollback,
+    "pause": do_pause,
+    "resume": do_resume,
 }

@@ -23,16 +23,47 @@ from .model.plan import UNCHANGEABLE, Change
 from .model.profile import Profile
 from .reconcile import Outcome, Plan
 
+METRICS_SECONDS = 60
+
+
+class Tick(t.NamedTuple):
+    """What a tick knows before it looks: the last status, the pause, and when it began (seconds of the boot)."""
+
+    previous: dict[str, t.Any]
+    at_boot: bool
+    began: float
+    paused: t.Optional[dict[str, t.Any]] = None
+    pause_error: t.Optional[str] = None
+
 
 def look(host: Host, *, at_boot: bool = False) -> int:
     """One pass over the node; the caller holds the lock."""
+    now = Tick(report.last_status(host), at_boot, host.uptime())
     compile_once(host)
-    previous = state.read_json(host, state.STATUS)
     host.told = {}
+    now = with_pause(host, now)
     declared, broken = last_good(host) if at_boot else declared_or_last_good(host)
     if declared is None:
-        return report_error(host, previous, broken) if broken else IN_SYNC
-    return look_after(host, declared, broken, previous, at_boot)
+        return report_error(host, now, broken) if broken else IN_SYNC
+    return look_after(host, declared, broken, now)
+
+
+def with_pause(host: Host, now: Tick) -> Tick:
+    """The tick, and the pause if there is one; its file goes when its time is over. Logs its begin and its end."""
+    was = now.previous.get("paused")
+    if host.exists(state.PAUSE):
+        from .host import pause
+
+        found = pause.tidy(host)
+        now = now._replace(paused=found.paused, pause_error=found.error)
+        was = was or found.ended
+        if found.paused and not (was and was.get("since") == found.paused["since"]):
+            notice(pause.sentence(found.paused))
+        if found.error and found.error != now.previous.get("pause_error"):
+            notice(found.error, priority=4)
+    if was and not now.paused:
+        notice(f"the pause by {was.get('by')} has ended: {was.get('reason') or 'no reason given'}")
+    return now
 
 
 def compile_once(host: Host) -> None:
@@ -53,8 +84,9 @@ def compile_once(host: Host) -> None:
             notice(str(error), priority=4)
 
 
-def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], previous: t.Any, at_boot: bool) -> int:
+def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], now: Tick) -> int:
     """One pass over the node with a profile that is right in itself."""
+    at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
     fresh = at_boot or not reconcile.applied_already(host, declared)
     try:
         context = reconcile.compile_profile(host, declared, fresh=fresh)
@@ -63,8 +95,9 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], p
         plan = plan_node(host, context, with_agent=not at_boot, trigger=trigger)
         if broken is not None:
             plan = plan._replace(changes=(*plan.changes, broken_profile(broken)))
-        # At boot the last applied profile is brought back in audit mode too: that is persistence, not enforcement.
-        if declared.mode == "enforce" or at_boot:
+        # At boot the last applied profile is brought back in audit mode too, and on a paused node: that is persistence,
+        # not enforcement.
+        if enforce or at_boot:
 
             def again() -> Plan:
                 return plan_node(host, reconcile.looked_again(host, context), with_agent=not at_boot)
@@ -75,27 +108,54 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], p
         else:
             outcome = Outcome(plan, (), plan.changes)
     except CorralError as error:
-        return report_error(host, previous, error)
-    if not outcome.error and broken is None and declared.mode == "enforce":
+        return report_error(host, now, error)
+    if not outcome.error and broken is None and enforce:
         state.remember_profile(host, profile.to_data(declared))
-    told = report.status(host, context, outcome, previous)
-    log(outcome, previous, told)
-    keep = not told["error"] and broken is None
-    host.unrecorded(lambda: publish(host, told, context, fresh=fresh, keep=keep))
-    if told["in_sync"] and not outcome.applied and not at_boot and not in_second_of(previous, told):
-        inputs.keep(host, report.PUBLISHED, told["time"])
+    told = report.status(host, context, outcome, now.previous, paused=now.paused)
+    log(outcome, now)
+    keep = fresh and not told["error"] and broken is None
+    metrics = metrics_file(host)
+    host.unrecorded(lambda: publish(host, now, told, context, metrics, keep=keep))
+    quiet = told["in_sync"] and not outcome.applied and not at_boot and not now.paused and not now.pause_error
+    if quiet and not in_second_of(now.previous, told):
+        inputs.keep(host, report.PUBLISHED, told["time"], METRICS_SECONDS if metrics else inputs.FULL_LOOK_SECONDS)
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
-def publish(host: Host, told: dict[str, t.Any], context: Context, *, fresh: bool, keep: bool) -> None:
-    """Publish what was seen, and keep what the profile comes to where that may have changed."""
-    if (report.publish(host, told, context) or fresh) and keep:
+def metrics_file(host: Host) -> str:
+    """The file for metrics, "" where they are switched off or their folder is not there."""
+    path = agent_manager.metrics_file(agent_manager.installed(host))
+    return path if path and host.is_dir(os.path.dirname(path)) else ""
+
+
+def publish(
+    host: Host, now: Tick, told: dict[str, t.Any], context: t.Optional[Context], metrics: str, *, keep: bool = False
+) -> None:
+    """Publish what was seen: metrics where they are due, and the status. What is newly wrong with the metrics is logged.
+
+    What the profile comes to is kept where that may have changed.
+    """
+    told.update(pause_error=now.pause_error, metrics_error=now.previous.get("metrics_error"))
+    if metrics and metrics_are_due(now.previous, told):
+        from .host import textfile
+
+        told["metrics_error"] = textfile.publish(host, metrics, told, host.uptime() - now.began)
+        if told["metrics_error"] and told["metrics_error"] != now.previous.get("metrics_error"):
+            notice(told["metrics_error"], priority=4)
+    if (report.publish(host, told, context) or keep) and context is not None and not told["error"]:
         reconcile.keep_compiled(host, context)
 
 
-def in_second_of(previous: t.Any, told: dict[str, t.Any]) -> bool:
+def metrics_are_due(before: dict[str, t.Any], told: dict[str, t.Any]) -> bool:
+    """Whether something has changed since the last status, or a minute of the clock has begun."""
+    moving = {"time": 0, "totals": 0}
+    minute = told["time"] // METRICS_SECONDS
+    return {**before, **moving} != {**told, **moving} or before["time"] // METRICS_SECONDS != minute
+
+
+def in_second_of(previous: dict[str, t.Any], told: dict[str, t.Any]) -> bool:
     """Whether the status before is of the same second: then ``time`` may be that of a change as well."""
-    return isinstance(previous, dict) and previous.get("time") == told["time"]
+    return bool(previous.get("time") == told["time"])
 
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
@@ -131,28 +191,31 @@ def broken_profile(error: CorralError) -> Change:
     )
 
 
-def report_error(host: Host, previous: t.Any, error: t.Optional[CorralError]) -> int:
+def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
     """Publish an error and log it when it is new."""
-    said = str(error).replace("\n", "; ")
-    told = report.status(host, None, Outcome(Plan(None, (), (), frozenset()), (), ()), previous, error=said)
-    report.publish(host, told, None)
-    if not (isinstance(previous, dict) and previous.get("error") == said):
+    said, previous = str(error).replace("\n", "; "), now.previous
+    nothing = Outcome(Plan(None, (), (), frozenset()), (), ())
+    publish(
+        host, now, report.status(host, None, nothing, previous, error=said, paused=now.paused), None, metrics_file(host)
+    )
+    if previous.get("error") != said:
         notice(f"not reconciled: {said}", priority=3)
     return ERROR
 
 
-def log(outcome: Outcome, previous: t.Any, told: dict[str, t.Any]) -> None:
+def log(outcome: Outcome, now: Tick) -> None:
     """One journal line per change, and one per drift item that is new or gone."""
     for change in outcome.applied:
         notice(f"changed {report.line(change)[2:]}")
-    before = previous.get("items", []) if isinstance(previous, dict) else []
+    before = now.previous.get("items", [])
     known = {
         (item.get("manager"), item.get("subject"), item.get("property")) for item in before if isinstance(item, dict)
     }
     for change in outcome.remaining:
         if change.item() not in known:
-            notice(f"drift {report.line(change)}", priority=4)
-    if outcome.error and not (isinstance(previous, dict) and previous.get("error") == told["error"]):
+            what = "drift under maintenance" if now.paused else "drift"
+            notice(f"{what} {report.line(change)}", priority=4)
+    if outcome.error and now.previous.get("error") != outcome.error:
         notice(f"refused and undone: {outcome.error}", priority=3)
         for leftover in outcome.leftovers:
             notice(f"could not be undone: {leftover}", priority=3)

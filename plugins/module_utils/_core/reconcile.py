@@ -27,6 +27,7 @@ from .model.profile import Profile
 MANAGERS = (cpu, memory, pids)
 PROFILE = "profile"  # the manager of the declaration itself
 PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
+ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
 Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see parts.py.
@@ -102,12 +103,16 @@ def plan_agent(
     """The plan that installs the agent, or keeps it installed (see managers/agent.py)."""
     part = agent_manager.plan(host, options, program, tag=tag, trigger=trigger)
     # Only who brings the program knows which of its files are no longer part of it.
-    return finish(host, None, [part], (agent_manager.NAME,) if program is not None else ())
+    plan = finish(host, None, [part], (agent_manager.NAME,) if program is not None else ())
+    stale = agent_manager.stale_metrics(host, options, "the metrics go elsewhere") if program is not None else ()
+    return plan._replace(changes=plan.changes + stale)
 
 
 def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     """The plan that brings back what was there before these managers' first change."""
-    return finish(host, None, [], managers)
+    plan = finish(host, None, [], managers)
+    stale = agent_manager.stale_metrics(host, None, "nobody keeps the metrics up to date any more")
+    return plan._replace(changes=plan.changes + stale)
 
 
 def joined(first: Plan, second: Plan) -> Plan:

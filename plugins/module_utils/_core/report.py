@@ -10,17 +10,20 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import lock, state
+from .host import hugepages, lock, state
 from .host.files import Host
 from .model import cpuset, pools
 from .model.context import Context
-from .model.plan import UNKNOWN, Change, change_to_dict
+from .model.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, change_to_dict
 from .model.pools import Pools
+from .model.schema_types import page_text
 from .model.topology import Topology
-from .reconcile import Outcome
+from .reconcile import ALL_MANAGERS, Outcome
 
 CORES_PER_LINE = 16
 LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "offline": "."}
+# What a tick takes from the status before it.
+BUILT_UPON: dict[str, t.Any] = {"time": int, "items": list, "totals": dict, "paused": (dict, type(None))}
 COLOURS = {"R": "44", "S": "42", "I": "45", ".": "100"}
 
 
@@ -179,17 +182,38 @@ def topology_lines(topology: Topology) -> list[str]:
 PUBLISHED = (state.STATUS, f"{state.RUN}/pools.json", f"{state.RUN}/pools.env")
 
 
+def last_status(host: Host) -> dict[str, t.Any]:
+    """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
+    told = state.read_json(host, state.STATUS)
+    right = isinstance(told, dict) and all(isinstance(told.get(key), kind) for key, kind in BUILT_UPON.items())
+    return t.cast("dict[str, t.Any]", told) if right else {}
+
+
 def status(
-    host: Host, context: t.Optional[Context], outcome: Outcome, previous: t.Any, *, error: str = ""
+    host: Host,
+    context: t.Optional[Context],
+    outcome: Outcome,
+    previous: dict[str, t.Any],
+    *,
+    error: str = "",
+    paused: t.Optional[dict[str, t.Any]] = None,
 ) -> dict[str, t.Any]:
-    """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays."""
-    since = {}
-    for item in previous.get("items", []) if isinstance(previous, dict) else []:
-        if isinstance(item, dict):
-            since[(item.get("manager"), item.get("subject"), item.get("property"))] = item.get("since")
+    """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays.
+
+    What has no context could not be looked at: there are no counts then, rather than counts of nothing.
+    """
+    since = {
+        (item.get("manager"), item.get("subject"), item.get("property")): item.get("since")
+        for item in previous.get("items", [])
+        if isinstance(item, dict)
+    }
     now = int(host.now())
     said = error or outcome.error
-    items = [dict(change_to_dict(change), since=since.get(change.item()) or now) for change in outcome.remaining]
+    items = [
+        dict(change_to_dict(change), since=since.get(change.item()) or now, maintenance=paused is not None)
+        for change in outcome.remaining
+    ]
+    totals = previous.get("totals", {})
     last = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
         "name": context.profile.name if context else None,
@@ -197,14 +221,42 @@ def status(
         "time": now,
         "in_sync": not items and not said,
         "error": said or None,
+        "paused": paused,
         "items": items,
-        "last_changed": last
-        if outcome.applied
-        else previous.get("last_changed")
-        if isinstance(previous, dict)
-        else None,
+        "counts": counts(outcome.remaining) if context else None,
+        "totals": {
+            "changes": totals.get("changes", 0) + len(outcome.applied),
+            "errors": totals.get("errors", 0) + bool(said),
+        },
+        "last_changed": last if outcome.applied else previous.get("last_changed"),
+        # null while it is: it is now.
+        "last_in_sync": None
+        if not (items or said)
+        else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
         "pools": pools.to_dict(context.pools) if context else None,
+        "hugepages": hugepage_rows(host, context) if context else None,
     }
+
+
+def counts(changes: t.Sequence[Change]) -> dict[str, dict[str, int]]:
+    """How many items each manager has of each verdict; zeros are said, too."""
+    found = {manager: dict.fromkeys((DRIFT, UNCHANGEABLE, UNKNOWN), 0) for manager in ALL_MANAGERS}
+    for change in changes:
+        found[change.manager][change.verdict] += 1
+    return found
+
+
+def hugepage_rows(host: Host, context: Context) -> list[dict[str, t.Any]]:
+    """The declared pools of hugepages: size, NUMA node (null: the machine's), pages wanted and pages there."""
+    return [
+        {
+            "size": page_text(row.size_kib),
+            "node": row.node,
+            "wanted": row.pages,
+            "actual": hugepages.pool(host, row.size_kib, row.node),
+        }
+        for row in context.profile.memory.hugepages
+    ]
 
 
 def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> bool:

@@ -18,7 +18,7 @@ from _core.host import snapshot, state
 from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.model.errors import CorralError
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 DATA = st.recursive(
@@ -29,6 +29,7 @@ DATA = st.recursive(
 FILE = "/var/lib/corral/x.json"
 
 
+@settings(deadline=None)  # it waits for a disk
 @given(data=DATA, cut=st.integers(0, 200))
 def test_what_is_written_is_read_and_what_is_cut_is_not(
     data: object, cut: int, tmp_path_factory: pytest.TempPathFactory

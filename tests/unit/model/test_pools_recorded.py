@@ -22,7 +22,7 @@ from _core.model.topology import Topology
 from shared_data import REPOSITORY, TOPOLOGIES, absent
 from test_pools import check, sets
 
-EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yml"))
+EXAMPLES = sorted(set((REPOSITORY / "examples").glob("*.yml")) - {REPOSITORY / "examples" / "prometheus-rules.yml"})
 
 INTENTS: dict[str, dict[str, t.Any]] = {
     "one": {"reserved": {"count": 1}},

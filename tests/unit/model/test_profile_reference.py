@@ -18,7 +18,7 @@ sys.path.insert(0, str(REPOSITORY / "tools"))
 
 import profile_reference
 
-EXAMPLES = sorted((REPOSITORY / "examples").glob("*.yml"))
+EXAMPLES = sorted(set((REPOSITORY / "examples").glob("*.yml")) - {REPOSITORY / "examples" / "prometheus-rules.yml"})
 
 
 def read(path: Path) -> profile.Profile:

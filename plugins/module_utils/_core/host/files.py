@@ -27,6 +27,11 @@ if TYPE_CHECKING:  # The tick reads through this file and does not pay for typin
 READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
 
 
+def boot_clock() -> float:
+    """Seconds since the machine started, the time it was suspended included; nobody can set this clock."""
+    return time.clock_gettime(time.CLOCK_BOOTTIME)
+
+
 class Host:
     """A machine under ``root``. Reads never raise; writes raise OSError.
 
@@ -41,6 +46,7 @@ class Host:
         *,
         run: t.Optional[t.Callable[[t.Sequence[str], float], Command]] = None,
         clock: t.Callable[[], float] = time.time,
+        uptime: t.Callable[[], float] = boot_clock,
         record: bool = False,
     ) -> None:
         self.root = os.path.abspath(root).rstrip("/")
@@ -50,6 +56,7 @@ class Host:
         self.commands: list[tuple[str, ...]] = []
         self._run = run
         self._clock = clock
+        self._uptime = uptime
 
     @property
     def live(self) -> bool:
@@ -59,6 +66,10 @@ class Host:
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._clock()
+
+    def uptime(self) -> float:
+        """Seconds since the machine started: for what must not depend on a clock that can be set."""
+        return self._uptime()
 
     def at(self, path: str) -> str:
         """Where ``path`` of the machine lies for us."""

@@ -27,6 +27,7 @@ BEFORE = f"{STATE}/journal/before.json"
 APPLIED = f"{STATE}/applied.json"
 COMPILED = f"{STATE}/compiled.json"
 HISTORY = f"{STATE}/journal/profiles.json"
+PAUSE = f"{STATE}/pause.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
 ATTEMPTS = f"{RUN}/attempts.json"
@@ -63,11 +64,11 @@ def checksum(data: t.Any) -> str:
     return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
 
 
-def write_checked(host: Host, path: str, data: t.Any) -> None:
-    """Write a checksummed file, keeping the version before it beside it."""
+def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> None:
+    """Write a checksummed file, keeping the version before it beside it (``spare``)."""
     text = json.dumps({"version": 1, "checksum": checksum(data), "data": data}, sort_keys=True) + "\n"
     state_folder(host, os.path.dirname(path))
-    held = host.read(path)
+    held = host.read(path) if spare else None
     if held is not None and checked(host, path) is not None:
         host.write_file(f"{path}.previous", held, PRIVATE)
     host.write_file(path, text, PRIVATE)

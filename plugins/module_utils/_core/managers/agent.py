@@ -14,12 +14,15 @@ import zlib
 from ..host import state, systemd
 from ..host.files import Host
 from ..model import agent_units
-from ..model.agent_units import FOLDER, Options
+from ..model.agent_units import FOLDER, METRICS_DIR, Options
+from ..model.errors import refusal
 from ..model.plan import FILES, RELOAD, START, Change, Part, Step
 from ..model.unitfile import file_change
 from ..model.unitproperty import ETC
 
 NAME = "agent"
+# The hardened unit has temporary folders of its own and no homes; the kernel's trees hold no files of ours.
+UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
 
 class Observation(t.NamedTuple):
@@ -36,8 +39,36 @@ def installed(host: Host) -> t.Optional[Options]:
     """The options with which the agent was installed; None when it is not."""
     data = state.read_json(host, state.AGENT)
     if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
-        return Options(data["interval"], data["python"])
+        folder = data.get("metrics_dir")
+        return Options(data["interval"], data["python"], folder if isinstance(folder, str) else METRICS_DIR)
     return None
+
+
+def metrics_file(options: t.Optional[Options]) -> str:
+    """The file of metrics; "" where they are switched off."""
+    folder = METRICS_DIR if options is None else options.metrics_dir
+    return f"{folder}/{agent_units.METRICS_NAME}" if folder else ""
+
+
+def check_metrics_dir(host: Host, folder: str) -> None:
+    """Refuse a folder into which the agent could not write. Raises CorralError."""
+    import re
+
+    path = "metrics_dir"
+    if not re.fullmatch(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+", folder):
+        raise refusal("an absolute path of letters, digits and . _ + -, no slash at its end", path=path, value=folder)
+    if f"{folder}/".startswith(tuple(f"{place}/" for place in UNSEEN)):
+        raise refusal("the agent's unit cannot write there: name a folder below /var/lib", path=path, value=folder)
+    if not host.is_dir(folder):
+        raise refusal("this node has no such folder: make it first", path=path, value=folder)
+
+
+def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple[Change, ...]:
+    """The removal of metrics that nobody will keep up to date."""
+    path = metrics_file(installed(host))
+    if not path or (wanted is not None and metrics_file(wanted) == path) or not host.exists(path):
+        return ()
+    return (Change(NAME, path, "content", "metrics", None, reason, path, (Step("file", path, None, FILES),)),)
 
 
 def plan(

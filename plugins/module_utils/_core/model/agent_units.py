@@ -21,13 +21,17 @@ BOOT = "corral-boot.service"
 # What is enabled: unit → the target that wants it. The service is started by timer and path alone.
 WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target"}
 STARTED = (TIMER, PATH)
+# Where Debian's node_exporter looks for metrics of others.
+METRICS_DIR = "/var/lib/prometheus/node-exporter"
+METRICS_NAME = "corral.prom"
 
 
 class Options(t.NamedTuple):
-    """How the agent is installed: seconds between ticks, and the Python that runs it."""
+    """How the agent is installed: seconds between ticks, the Python that runs it, and where metrics go ("": nowhere)."""
 
     interval: int
     python: str
+    metrics_dir: str = METRICS_DIR
 
 
 def launcher(options: Options) -> str:
@@ -45,7 +49,8 @@ def units(options: Options) -> dict[str, str]:
     run = f"{options.python} -I -S -B {LAUNCHER} reconcile"
     return {
         TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
-        SERVICE: HEADER + SERVICE_TEXT.format(run=run),
+        SERVICE: HEADER
+        + SERVICE_TEXT.format(run=run, metrics=f" -{options.metrics_dir}" if options.metrics_dir else ""),
         PATH: HEADER + PATH_TEXT,
         BOOT: HEADER + BOOT_TEXT.format(run=run),
     }
@@ -100,8 +105,8 @@ RuntimeDirectory=corral
 RuntimeDirectoryPreserve=yes
 UMask=0077
 ProtectSystem=strict
-# The last one: the program is compiled once for a Python that is new.
-ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral
+# The last one of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
+ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral{metrics}
 ProtectHome=yes
 PrivateTmp=yes
 PrivateNetwork=yes

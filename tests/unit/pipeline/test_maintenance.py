@@ -1,0 +1,308 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A paused node is looked at and left as it is; the pause is seen everywhere, and ends by itself."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+from pathlib import Path
+from unittest import mock
+
+import node
+import pytest
+import runs
+from _core.host import pause, state
+from _core.host.files import Host
+from _core.model import agent_units
+from _core.model.errors import CorralError
+
+PID_MAX = "/proc/sys/kernel/pid_max"
+STATUS = "/run/corral/status.json"
+SUDO = {"SUDO_USER": "alice", "SUDO_UID": "1000"}
+
+
+def status(fake: node.Node) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(fake.get(STATUS)))
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    runs.converged(fake, with_agent=True)
+    runs.tick(fake.host())
+    return fake
+
+
+@pytest.fixture
+def paused(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> node.Node:
+    """An hour's pause on a node that somebody then works on."""
+    with mock.patch.dict(os.environ, SUDO):
+        assert runs.command(rolled.host(), "pause", "--for", "1h", "--reason", "a disk") == 0
+    rolled.kernel_write(PID_MAX, "40000")
+    capsys.readouterr()
+    return rolled
+
+
+def is_paused(fake: node.Node) -> bool:
+    runs.tick(fake.host())
+    return status(fake)["paused"] is not None
+
+
+def test_while_paused_a_tick_looks_and_changes_nothing(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    fake, before = paused, paused.fingerprint("run/corral")
+    host = fake.host()
+    assert runs.tick(host) == 2
+    assert (host.writes, host.commands, fake.fingerprint("run/corral")) == ([STATUS], [], before)
+    told = status(fake)
+    begin = int(fake.time)
+    assert told["paused"] == {"since": begin, "until": begin + 3600, "by": "alice", "uid": 1000, "reason": "a disk"}
+    assert [(item["subject"], item["maintenance"]) for item in told["items"]] == [("kernel.pid_max", True)]
+    assert (told["mode"], told["in_sync"]) == ("enforce", False)
+    runs.tick(fake.host())
+    lines = capsys.readouterr().err.splitlines()
+    assert lines[0] == "<5>paused until 2023-11-14 23:13:20 UTC by alice: a disk"
+    assert lines[1].startswith("<4>drift under maintenance ~ pids kernel.pid_max value: 40000 -> 65536")
+    assert len(lines) == 2, "each is said once"
+
+
+def test_it_ends_by_itself_and_the_tick_mends(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    fake = paused
+    fake.wait(3599)
+    assert is_paused(fake)
+    fake.wait(1)
+    capsys.readouterr()
+    assert not is_paused(fake)
+    assert fake.get(PID_MAX) == "65536\n"
+    assert not fake.has(state.PAUSE)
+    lines = capsys.readouterr().err.splitlines()
+    assert [line for line in lines if "pause" in line] == ["<5>the pause by alice has ended: a disk"]
+    assert runs.tick(fake.host()) == 0
+    assert capsys.readouterr().err == ""
+    assert (status(fake)["in_sync"], status(fake)["items"]) == (True, [])
+
+
+@pytest.mark.parametrize("jump", [-(10**9), -86400, 86400, 10**9])
+def test_a_clock_that_is_set_neither_ends_nor_stretches_it(paused: node.Node, jump: int) -> None:
+    fake = paused
+    runs.tick(fake.host())
+    fake.time += jump
+    fake.wait(1800)
+    assert is_paused(fake)
+    assert status(fake)["paused"]["until"] == int(fake.time) + 1800
+    fake.wait(1800)
+    assert not is_paused(fake)
+
+
+def test_over_a_reboot_the_wall_clock_counts(paused: node.Node) -> None:
+    fake = paused
+    fake.boot_anew(600)
+    assert is_paused(fake)
+    fake.wait(2999)
+    assert is_paused(fake)
+    fake.wait(1)
+    assert not is_paused(fake)
+
+
+def test_over_a_reboot_with_a_clock_set_back_it_is_as_long_as_asked_for(paused: node.Node) -> None:
+    fake = paused
+    fake.boot_anew(20)
+    fake.time -= 10**8
+    assert is_paused(fake)
+    fake.wait(3579)
+    assert is_paused(fake)
+    fake.wait(1)
+    assert not is_paused(fake)
+    fake.time -= 10**8
+    assert not is_paused(fake), "no clock revives it"
+
+
+def test_a_pause_that_ended_while_the_machine_was_off_is_told(
+    paused: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    paused.boot_anew(7200)
+    assert not is_paused(paused)
+    assert "<5>the pause by alice has ended: a disk" in capsys.readouterr().err
+
+
+def test_a_boot_brings_the_last_profile_back_all_the_same(paused: node.Node) -> None:
+    fake = paused
+    fake.kernel_write(node.pool_file(0), "0")
+    fake.boot_anew()
+    runs.tick(fake.host(), at_boot=True)
+    assert (fake.pool(0), fake.get(PID_MAX)) == (32, "65536\n")
+    assert status(fake)["paused"]["by"] == "alice"
+    fake.kernel_write(PID_MAX, "40000")
+    assert is_paused(fake)
+    assert fake.get(PID_MAX) == "40000\n"
+
+
+def test_resume_ends_it_at_once(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    fake = paused
+    fake.systemd.ran.clear()
+    assert runs.command(fake.host(), "resume") == 0
+    assert "ended: paused until" in capsys.readouterr().out
+    assert fake.systemd.ran == [agent_units.SERVICE], "the agent is asked to look at once"
+    assert not is_paused(fake)
+    assert fake.get(PID_MAX) == "65536\n"
+    assert runs.command(fake.host(), "resume", "--json") == 0
+    assert json.loads(capsys.readouterr().out) is None
+
+
+def test_pausing_again_replaces(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    fake = paused
+    runs.tick(fake.host())
+    fake.wait(1800)
+    with mock.patch.dict(os.environ, {"SUDO_USER": "", "SUDO_UID": ""}):
+        assert runs.command(fake.host(), "pause", "--for", "90s", "--json") == 0
+    told = json.loads(capsys.readouterr().out)
+    assert told == {
+        "since": int(fake.time),
+        "until": int(fake.time) + 90,
+        "by": told["by"],
+        "uid": os.getuid(),
+        "reason": "",
+    }
+    assert is_paused(fake)
+    assert "no reason given" in capsys.readouterr().err
+    fake.wait(90)
+    assert not is_paused(fake)
+
+
+def test_its_file_is_closed_to_others(paused: node.Node) -> None:
+    host = paused.host()
+    assert [host.mode(path) for path in (state.PAUSE, state.STATE)] == [0o600, 0o700]
+    assert not paused.has(f"{state.PAUSE}.previous")
+
+
+# Who would change a paused node
+
+
+@pytest.mark.parametrize("words", [("reconcile",), ("rollback",)])
+def test_a_change_is_refused_with_the_way_out_and_forced(paused: node.Node, words: tuple[str, ...]) -> None:
+    fake = paused
+    state.write_checked(fake.host(), state.HISTORY, [state.read_json(fake.host(), state.APPLIED)])
+    before, host = fake.fingerprint("run/corral"), fake.host()
+    with pytest.raises(CorralError) as refused:
+        runs.command(host, *words)
+    assert "paused until 2023-11-14 23:13:20 UTC by alice: a disk" in str(refused.value)
+    assert "corral resume" in str(refused.value)
+    assert "--force" in str(refused.value)
+    assert (host.writes, fake.fingerprint("run/corral")) == ([], before)
+    assert runs.command(fake.host(), *words, "--force") == 2
+    assert fake.get(PID_MAX) == "65536\n"
+    assert is_paused(fake), "what was forced ends no pause"
+
+
+def test_the_module_is_told_so_too(paused: node.Node) -> None:
+    with pytest.raises(CorralError, match="set during_pause"):
+        pause.refuse_changes(paused.host(), "set during_pause to apply")
+    paused.wait(3600)
+    pause.refuse_changes(paused.host(), "set during_pause to apply")
+
+
+def test_drift_and_status_say_so(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.tick(paused.host())
+    for words in (["drift"], ["status"]):
+        capsys.readouterr()
+        assert runs.command(paused.host(), *words) == 2
+        assert "paused until 2023-11-14 23:13:20 UTC by alice: a disk" in capsys.readouterr().out.splitlines()
+    runs.command(paused.host(), "status")
+    assert "drift (under maintenance) since" in capsys.readouterr().out
+
+
+@pytest.mark.parametrize(
+    "words", [["pause"], ["pause", "--for"], ["pause", "1h"], ["pause", "--for", "1h", "nonsense"], ["resume", "now"]]
+)
+def test_wrong_usage_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
+    from _core import agent
+
+    assert agent.main(words) == 1
+    assert "usage: corral" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(("duration", "reason"), [("31d", ""), ("soon", ""), ("1h", "a\nb")])
+def test_a_bad_pause_writes_nothing(rolled: node.Node, duration: str, reason: str) -> None:
+    host = rolled.host()
+    with pytest.raises(CorralError):
+        runs.command(host, "pause", f"--for={duration}", f"--reason={reason}")
+    assert (host.writes, host.commands) == ([], [])
+
+
+# Files that are no pause
+
+
+@pytest.mark.parametrize("text", ["", "{", "null", '{"version": 2}', "torn"])
+def test_a_file_that_is_no_pause_pauses_nothing_and_is_said_once(
+    paused: node.Node, text: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = paused
+    fake.put(state.PAUSE, fake.get(state.PAUSE)[:-9] if text == "torn" else text)
+    for dummy in range(3):
+        assert not is_paused(fake)
+    assert fake.get(PID_MAX) == "65536\n"
+    lines = [line for line in capsys.readouterr().err.splitlines() if state.PAUSE in line]
+    assert len(lines) == 1
+    assert lines[0].startswith("<4>")
+    assert "not paused: pause it again" in lines[0]
+    assert "not paused: pause it again" in status(fake)["pause_error"]
+    runs.command(fake.host(), "status")
+    assert "not paused: pause it again" in capsys.readouterr().out
+    runs.command(fake.host(), "resume")
+    assert not is_paused(fake)
+    assert status(fake)["pause_error"] is None
+
+
+def test_an_ended_pause_whose_file_cannot_go_is_said_and_stays_ended(
+    paused: node.Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def refuse(dummy: Host, path: str) -> None:
+        raise OSError(30, "Read-only file system", path)
+
+    fake = paused
+    fake.wait(3600)
+    monkeypatch.setattr(node.NodeHost, "remove", refuse)
+    for dummy in range(2):
+        assert not is_paused(fake)
+    assert capsys.readouterr().err.count("cannot be removed (Read-only file system)") == 1
+    assert fake.get(PID_MAX) == "65536\n"
+
+
+@pytest.mark.parametrize(
+    "text", ["{", "[]", '{"time": "x"}', '{"time": 5, "items": [5], "totals": {}, "paused": {}}',
+             '{"time": 5, "items": {}, "totals": 5}']
+)  # fmt: skip
+def test_somebodys_status_stops_no_tick(paused: node.Node, text: str) -> None:
+    paused.put(STATUS, text)
+    assert is_paused(paused)
+    assert status(paused)["totals"] == {"changes": 0, "errors": 0}
+
+
+def test_a_removal_takes_the_pause_with_it(fake: node.Node) -> None:
+    before = fake.fingerprint()
+    runs.converged(fake, with_agent=True)
+    runs.command(fake.host(), "pause", "--for", "2d")
+    runs.tick(fake.host())
+    assert runs.remove(fake.host()).leftovers == ()
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_without_an_agent_a_pause_holds_all_the_same(fake: node.Node) -> None:
+    runs.converged(fake)
+    host = fake.host()
+    runs.command(host, "pause", "--for", "1h")
+    assert host.commands == []
+    with pytest.raises(CorralError, match="paused until"):
+        runs.command(fake.host(), "reconcile")
+
+
+# The live clock
+
+
+def test_the_clock_of_the_boot_is_the_kernels(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    before = host.uptime()
+    with open("/proc/uptime", encoding="ascii") as file:
+        told = float(file.read().split()[0])
+    assert before - 0.01 <= told <= host.uptime()
