@@ -43,7 +43,8 @@ RESTLESS = (
 STATUS = ("/run/corral/status.json", "/run/corral/inputs", "/var/lib/prometheus/node-exporter/corral.prom")
 SLICES = ("", "/init.scope", "/system.slice", "/user.slice", "/machine.slice", "/corral.slice",
           "/corral.slice/corral-shared.slice", "/corral.slice/corral-isolated.slice")  # fmt: skip
-CGROUP_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "pids.max")
+HIERARCHIES = ("", "/cpuset", "/pids")  # of v2, and of v1's controllers
+CGROUP_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.mems", "pids.max")
 
 
 def files(times: bool, status: bool) -> dict[str, str]:
@@ -77,7 +78,7 @@ def shown(path: str, times: bool) -> str:
 
 def values() -> dict[str, str]:
     """Kernel values that Corral could change."""
-    paths = [f"/sys/fs/cgroup{unit}/{name}" for unit in SLICES for name in CGROUP_FILES]
+    paths = [f"/sys/fs/cgroup{tree}{unit}/{name}" for tree in HIERARCHIES for unit in SLICES for name in CGROUP_FILES]
     paths += ["/sys/fs/cgroup/cgroup.subtree_control", "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"]
     for node in sorted(os.listdir("/sys/devices/system/node")):
         pools = f"/sys/devices/system/node/{node}/hugepages"

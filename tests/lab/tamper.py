@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fcntl
 import json
+import os
 import subprocess
 import sys
 import typing as t
@@ -55,6 +56,19 @@ TAMPERINGS = (
               "corral-reconcile.timer", "state", "disabled, inactive", "enabled, active",
               "/etc/systemd/system/timers.target.wants/corral-reconcile.timer"),
 )
+# With cgroup v1: Corral's own directories, and processes where systemd starts them.
+LEGACY = (
+    Tampering(f"echo 0-7 >{CGROUP}/cpuset/system.slice/cpuset.cpus",
+              "system.slice", "cpuset.cpus", "0-7", "0-1,4-5", f"{CGROUP}/cpuset/system.slice/cpuset.cpus"),
+    Tampering(f"echo 2 >{CGROUP}/cpuset/corral.slice/corral-shared.slice/cpuset.cpus",
+              "corral-shared.slice", "cpuset.cpus", "2", "2-3",
+              f"{CGROUP}/cpuset/corral.slice/corral-shared.slice/cpuset.cpus"),
+    Tampering("systemd-run --quiet --slice=corral-isolated.slice sleep 600",
+              "corral-isolated.slice", "placement", "1 process on 0-1,4-5", "all on 6-7",
+              f"{CGROUP}/cpuset/corral.slice/corral-isolated.slice/cgroup.procs"),
+    Tampering("systemctl set-property corral.slice TasksMax=100",
+              "corral.slice", "TasksMax", "100", "4096", f"{CGROUP}/pids/corral.slice/pids.max"),
+)
 # fmt: on
 
 
@@ -91,8 +105,9 @@ def tamper(one: Tampering) -> list[str]:
 
 
 def main() -> int:
-    wrong = [line for one in TAMPERINGS for line in tamper(one)]
-    print("\n".join(wrong) or f"{len(TAMPERINGS)} tamperings: each was one item, and one tick mended it")
+    tamperings = TAMPERINGS if os.path.exists(f"{CGROUP}/cgroup.controllers") else LEGACY
+    wrong = [line for one in tamperings for line in tamper(one)]
+    print("\n".join(wrong) or f"{len(tamperings)} tamperings: each was one item, and one tick mended it")
     return 1 if wrong else 0
 
 

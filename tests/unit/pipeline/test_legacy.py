@@ -7,12 +7,14 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import typing as t
 
 import node
 import pytest
 import runs
 from _core import reconcile
+from _core.host import cgroup
 from _core.model import validate
 from _core.model.errors import CorralError
 from _core.model.plan import Step
@@ -147,6 +149,10 @@ def test_tampering_is_one_item_for_each_directory_and_one_tick_mends_it(name: st
 
 def test_what_systemd_starts_begins_on_reserved_cpus_and_one_tick_moves_it(fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
+    for dummy in range(2):  # The second finds all that the first was told unchanged.
+        fake.time += 1
+        assert runs.tick(fake.host()) == 0
+    assert fake.has("/run/corral/inputs")
     fake.guard = True
     start(fake, "corral-isolated.slice")
     start(fake, "machine.slice", 2)
@@ -201,6 +207,14 @@ def test_processes_that_never_end_to_fork_are_refused_and_undone(
     outcome = runs.declare(fake.host())
     assert "its processes start faster than they can be moved" in outcome.error
     assert node.different(before, fake.fingerprint(*node.STATE)) == []
+
+
+def test_the_process_that_looks_is_none_of_those_it_sees(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.put(f"{ISOLATED}/cgroup.procs", f"77\n{os.getpid()}\n")
+    host = fake.host()
+    assert host.processes(f"{ISOLATED}/cgroup.procs") == ["77"]
+    assert cgroup.members(host, ISOLATED, itself=True).keys() == {"77", str(os.getpid())}
 
 
 # A change of the profile

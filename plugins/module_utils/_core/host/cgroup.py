@@ -83,7 +83,7 @@ def populated(host: Host, unit: str) -> bool:
 
 def own_processes(host: Host, unit: str) -> int:
     """How many processes are directly in the unit's control group."""
-    return len((host.read(f"{path_of(unit, units(host))}/cgroup.procs") or "").split())
+    return len(host.processes(f"{path_of(unit, units(host))}/cgroup.procs"))
 
 
 def top_level(host: Host) -> list[str]:
@@ -111,9 +111,10 @@ def below(host: Host, directory: str) -> list[str]:
     return [path for path in paths if host.is_dir(path)]
 
 
-def members(host: Host, directory: str) -> dict[str, str]:
-    """Each process in a control group of v1 or below it, with the group that it is in."""
-    found = dict.fromkeys((host.read(f"{directory}/cgroup.procs") or "").split(), directory)
+def members(host: Host, directory: str, *, itself: bool = False) -> dict[str, str]:
+    """Each process in a control group of v1 or below it, with the group that it is in; this one only if asked for."""
+    file = f"{directory}/cgroup.procs"
+    found = dict.fromkeys((host.read(file) or "").split() if itself else host.processes(file), directory)
     for inner in below(host, directory):
-        found.update(members(host, inner))
+        found.update(members(host, inner, itself=itself))
     return found

@@ -48,16 +48,16 @@ def cpus(host: Host, directory: str) -> Cpus:
     )
 
 
-def outside(host: Host, unit: str, located: t.Optional[t.Mapping[str, str]] = None) -> dict[str, tuple[str, ...]]:
+def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
     """The processes of a unit that are not in its directory (a container's may be below it), by the one they are in.
 
-    ``located`` has the processes of all directories that mirror units; of others the kernel is asked (cgroups(7)).
+    This process is left out unless it is asked for: it ends with the look.
     """
     mine = directory_of(unit)
-    known = cgroup.members(host, mine) if located is None else located
+    inside = cgroup.members(host, mine, itself=itself)
     found: dict[str, tuple[str, ...]] = {}
-    for process in cgroup.members(host, cgroup.path_of(unit, cgroup.units(host))):
-        where = known.get(process) or location(host, process)
+    for process in cgroup.members(host, cgroup.path_of(unit, cgroup.units(host)), itself=itself):
+        where = None if process in inside else location(host, process)
         if where is not None and not f"{where}/".startswith(f"{mine}/"):
             found[where] = (*found.get(where, ()), process)
     return found
@@ -116,7 +116,7 @@ def write_cpus(host: Host, directory: str, wanted: frozenset[int]) -> None:
 def gather(host: Host, directory: str, unit: str) -> None:
     """Move the processes of a unit into its directory, until nobody who forked meanwhile is left outside."""
     for dummy in range(ROUNDS):
-        strays = [process for processes in outside(host, unit).values() for process in processes]
+        strays = [process for processes in outside(host, unit, itself=True).values() for process in processes]
         for process in strays:
             move(host, process, directory)
         if not strays:

@@ -115,6 +115,11 @@ class Host:
             text = "".join(line for line in text.splitlines(keepends=True) if word in line)
         return self.tell(text, "lines", path, word)
 
+    def processes(self, path: str) -> list[str]:
+        """The processes that a cgroup.procs file names, but for this one, which ends with the look."""
+        text = self.unrecorded(lambda: self.read(path)) or ""
+        return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
+
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:
             # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.

@@ -63,15 +63,11 @@ def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Pa
 
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
     """Read the directories and who is where: kernel files, no command."""
-    looked = slices.looked_at(wanted)
-    located: dict[str, str] = {}
-    for unit in looked:
-        located.update(cgroup.members(host, cpusets.directory_of(unit)))
     units = {}
-    for unit in looked:
+    for unit in slices.looked_at(wanted):
         outside: dict[frozenset[int], int] = {}
         # Nothing runs directly in the frame; what is in a slice below it is that slice's.
-        for where, processes in cpusets.outside(host, unit, located).items() if unit != TOP else ():
+        for where, processes in cpusets.outside(host, unit).items() if unit != TOP else ():
             on = cpusets.cpus(host, where).effective
             if on:
                 outside[on] = outside.get(on, 0) + len(processes)
