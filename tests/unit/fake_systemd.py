@@ -25,7 +25,14 @@ CGROUP = "sys/fs/cgroup"
 RUNTIME = "run/systemd/system.control"
 PERSISTENT = "etc/systemd/system.control"
 # Their order is systemd's load path: the first file of a name wins.
-BASES = (PERSISTENT, RUNTIME, "etc/systemd/system", "run/systemd/system", "usr/lib/systemd/system")
+BASES = (
+    PERSISTENT,
+    RUNTIME,
+    "etc/systemd/system",
+    "run/systemd/system",
+    "run/systemd/generator",
+    "usr/lib/systemd/system",
+)
 DONE = Command(0, "", "")
 
 
@@ -201,7 +208,9 @@ class FakeSystemd:
         unit = self.units.setdefault(name, Unit())
         unit.cpus, unit.tasks = None, "max"
         for value in self.settings(name, "AllowedCPUs"):
-            unit.cpus = (unit.cpus or frozenset()) | cpuset.parse(value) if value else None
+            # Blanks separate as commas do.
+            cpus = cpuset.parse(value.replace(" ", ","))
+            unit.cpus = (unit.cpus or frozenset()) | cpus if value else None
         for value in self.settings(name, "TasksMax"):
             unit.tasks = (value or "max").replace("infinity", "max")
         return unit
@@ -355,12 +364,16 @@ class FakeSystemd:
 def kernel_options(asked: Options) -> Options:
     """Mount options as hugetlbfs shows them: sizes in whole pages, defaults left out."""
     units = {"K": 1 << 10, "M": 1 << 20, "G": 1 << 30}
-    page = int(asked["pagesize"][:-1]) * units[asked["pagesize"][-1]]
+
+    def number(text: str) -> int:
+        return int(text) if text.isdecimal() else int(text[:-1]) * units[text[-1]]
+
+    page = number(asked["pagesize"])
     shown = {key: asked[key] for key in ("uid", "gid") if asked.get(key, "0") != "0"}
     if asked.get("mode", "755") != "755":
-        shown["mode"] = asked["mode"]
+        shown["mode"] = asked["mode"].lstrip("0")
     shown["pagesize"] = f"{page >> 10}K" if page < 1 << 20 else f"{page >> 20}M"
     for key in ("size", "min_size"):
         if key in asked:
-            shown[key] = str(int(asked[key]) // page * page)
+            shown[key] = str(number(asked[key]) // page * page)
     return shown

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import actions, lock, state, sysfs
+from .host import actions, lock, mounts, state, sysfs
 from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
@@ -140,9 +140,15 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
 
 
 def is_as_before(host: Host, before: undo.Before) -> bool:
-    """Whether a kernel value needs no bringing back."""
+    """Whether a kernel value, a mount or a property of a unit needs no bringing back."""
     if before.kind == "cpuset":
         return actions.look(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
+    if before.kind == "mount":
+        return before.active and mounts.at(host, before.name) is not None
+    if before.kind == "property":
+        step = Step("property", before.target, f"{before.name}=", RELEASE)
+        # The folders that would have to be made are missing now as they were then, too.
+        return actions.look(host, step) == before
     return before.kind in ("value", "pool") and (host.read(before.target) or "").strip() == before.value
 
 
@@ -349,6 +355,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
         for kind, target in (key.split(":", 1) for key in sorted(part.held - known) if key.startswith(VALUE_KEYS)):
             if part.manager:
                 found.append(Record(part.manager, target, actions.look(host, Step(kind, target, None, VALUES))))
+        found += [Record(part.manager, s.target, actions.look(host, s)) for s in part.remember if s.key not in known]
     return found
 
 

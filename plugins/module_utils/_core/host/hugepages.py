@@ -31,6 +31,15 @@ def available(host: Host, size_kib: int) -> t.Optional[int]:
     return None if free is None else max(free - (promised or 0), 0)
 
 
+def default_kib(host: Host) -> t.Optional[int]:
+    """The size of the pages that are meant where nobody names one, in KiB (Hugepagesize of proc_meminfo(5))."""
+    for line in (host.read("/proc/meminfo") or "").splitlines():
+        if line.startswith("Hugepagesize:"):
+            size = line.split()[1]
+            return int(size) if size.isdecimal() else None
+    return None
+
+
 def number(host: Host, path: str) -> t.Optional[int]:
     """The number in a kernel file."""
     text = (host.read(path) or "").strip()

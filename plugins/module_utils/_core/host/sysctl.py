@@ -40,22 +40,36 @@ def running_tasks(host: Host) -> t.Optional[int]:
     return int(total) if total.isdecimal() else None
 
 
-def later_entries(host: Host, keys: t.Iterable[str]) -> dict[str, Entry]:
+def later_entries(host: Host, keys: t.Container[str]) -> dict[str, Entry]:
     """For each key the last assignment of a file that sorts after ours and so wins at the next boot."""
+    ours = OURS.rpartition("/")[2]
+    return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > ours])
+
+
+def lasting_entries(host: Host, keys: t.Container[str], folders: t.Sequence[str] = FOLDERS) -> dict[str, Entry]:
+    """For each key the last assignment of all files but ours that are still there after a reboot."""
+    lasting = [folder for folder in folders if not folder.startswith("/run/")]
+    return entries(host, keys, [file for file in files_in_order(host, lasting) if file != OURS])
+
+
+def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:
+    """The files in the order in which they are read: by name, and of one name that of the first folder."""
     files: dict[str, str] = {}
-    for folder in FOLDERS:
+    for folder in folders:
         for name in host.names(folder):
             if name.endswith(".conf"):
                 files.setdefault(name, f"{folder}/{name}")
-    ours = OURS.rpartition("/")[2]
+    return [files[name] for name in sorted(files)]
+
+
+def entries(host: Host, keys: t.Container[str], files: t.Iterable[str]) -> dict[str, Entry]:
+    """For each key the last assignment of these files."""
     found = {}
-    for name in sorted(files):
-        if name <= ours:
-            continue
-        for line in (host.read(files[name]) or "").splitlines():
+    for file in files:
+        for line in (host.read(file) or "").splitlines():
             left, equals, value = line.strip().partition("=")
             # A leading dash ignores errors; slashes and dots are the same here (sysctl.d(5)).
             key = left.strip().lstrip("-").strip().replace("/", ".")
             if equals and key in keys:
-                found[key] = Entry(files[name], value.strip())
+                found[key] = Entry(file, value.strip())
     return found

@@ -17,7 +17,7 @@ from ..host import cgroup, systemd
 from ..host.files import Host
 from ..model import cpuset, handover, slices, unitproperty
 from ..model.context import Context
-from ..model.plan import CPUS, Change, Part, Step
+from ..model.plan import CPUS, RELEASE, Change, Part, Step
 from ..model.pools import Pools
 from ..model.slices import ISOLATED, SHARED, TOP
 from ..model.unitfile import file_change, section_of, unit_text
@@ -90,7 +90,11 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
         changes += filter(None, [override_change(unit, cpus, seen)])
     changes += filter(None, [target_change(wanted, seen)])
     changes += slices.stray_changes(seen.strangers, seen.in_top, cgroup.ROOT)
-    return Part(with_moves(changes, moves, seen, wanted, pools.reserved), held_by(wanted), tuple(homes))
+    remember = [
+        Step("property", unit, "AllowedCPUs=", RELEASE) for unit in wanted if kept_by_others(unit, wanted[unit], seen)
+    ]
+    moved = with_moves(changes, moves, seen, wanted, pools.reserved)
+    return Part(moved, held_by(wanted), tuple(homes), manager=NAME, remember=tuple(remember))
 
 
 def live_change(
@@ -125,27 +129,47 @@ def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
     return "the pool's CPUs are not what runs"
 
 
+def assigned(cpus: frozenset[int]) -> tuple[str, str]:
+    """What the drop-in assigns. Lists add up over drop-ins, so it begins with an empty assignment."""
+    return "", cpuset.format(cpus)
+
+
 def dropin_text(unit: str, cpus: frozenset[int]) -> str:
-    """The drop-in of a unit. Lists add up over drop-ins, so it begins with an empty assignment."""
+    """The drop-in of a unit."""
     description = [("Unit", [f"Description={DESCRIPTIONS[unit]}"])] if unit in DESCRIPTIONS else []
-    return unit_text(*description, (section_of(unit), ["AllowedCPUs=", f"AllowedCPUs={cpuset.format(cpus)}"]))
+    return unit_text(*description, (section_of(unit), [f"AllowedCPUs={value}" for value in assigned(cpus)]))
+
+
+def kept_by_others(unit: str, cpus: frozenset[int], seen: Observation) -> bool:
+    """Whether files of somebody else give a unit these very CPUs at the next boot: ours is not needed then."""
+    state = seen.units[unit]
+    others = unitproperty.lasting(state.settings)
+    return state.dropin is None and unit not in DESCRIPTIONS and bool(others) and merged(others) == cpus
 
 
 def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
     """The change of the drop-in that keeps the CPUs over a reboot."""
     path = dropin(unit, NAME)
+    if kept_by_others(unit, cpus, seen):
+        return None
     return file_change(
         NAME, path, seen.units[unit].dropin, dropin_text(unit, cpus), reason=f"keeps {unit}'s CPUs over a reboot"
     )
 
 
 def override_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
-    """A file of somebody else that wins at the next reload; while the CPUs differ now the live item names it."""
+    """A file of somebody else that wins at the next reload, over our drop-in or the one that we would write.
+
+    While the CPUs differ now the live item names what set-property left, and removes it.
+    """
     state = seen.units[unit]
-    if state.dropin != dropin_text(unit, cpus) or (state.exists and state.cpus.requested != cpus):
+    if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, cpus, seen):
         return None
-    result = cpuset.format(merged(unitproperty.persistent(state.settings)) or ())
-    return unitproperty.later_change(NAME, unit, "AllowedCPUs", state.settings, result, cpuset.format(cpus))
+    coming = unitproperty.foretold(state.settings, dropin(unit, NAME), assigned(cpus))
+    result = cpuset.format(merged(coming) or ())
+    change = unitproperty.later_change(NAME, unit, "AllowedCPUs", coming, result, cpuset.format(cpus))
+    differs = state.exists and state.cpus.requested != cpus
+    return None if change is not None and change.steps and differs else change
 
 
 def merged(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
@@ -204,7 +228,9 @@ def with_moves(
     for change in changes:
         if change.property in ("AllowedCPUs", "cpuset.cpus.effective"):
             own = steps.pop(change.subject, [])
-            by_hand = unitproperty.removal(change.subject, "AllowedCPUs", seen.units[change.subject].settings)
+            settings = seen.units[change.subject].settings
+            wrong = not kept_by_others(change.subject, wanted[change.subject], seen)
+            by_hand = unitproperty.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
         result.append(with_early_file(change, started, seen, wanted, refuge))
     if steps and result:

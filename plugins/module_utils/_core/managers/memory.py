@@ -19,16 +19,21 @@ from ..model.errors import Problem
 from ..model.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile import Hugepages, Mount
 from ..model.schema_types import page_text
-from ..model.unitfile import escaped_path, file_change, unit_text
+from ..model.unitfile import HEADER, escaped_path, file_change, unit_text
 from ..model.unitproperty import ETC
 
 NAME = "memory"
 RETRY_SECONDS = 600.0
+# Units here are gone after a reboot; those of generators (fstab's) are made anew at each boot.
+VANISHING = ("/run/systemd/system", "/run/systemd/transient")
 
 
 class MountState(t.NamedTuple):
     """What is seen of one declared mount: the mount at its path, its unit's file, who uses it, its owners' ids, what is
-    in its way, and how many pages it could set aside."""
+    in its way, and how many pages it could set aside.
+
+    ``kept`` is the file of somebody else's unit that mounts the very same at each boot: ours is not needed then.
+    """
 
     mount: t.Optional[mounts.Mount]
     unit_text: t.Optional[str]
@@ -36,6 +41,7 @@ class MountState(t.NamedTuple):
     uid: t.Optional[int]
     gid: t.Optional[int]
     in_the_way: t.Optional[str]
+    kept: t.Optional[str]
     available: t.Optional[int] = None
 
 
@@ -70,24 +76,43 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
     uid, gid = names.user_id(host, wanted.uid, wanted.user), names.group_id(host, wanted.gid, wanted.group)
     found = mounts.at(host, wanted.path)
     stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
+    kept = kept_by_others(host, wanted, uid, gid)
     return MountState(
         found,
         host.read(f"{ETC}/{unit_of(wanted)}"),
         tuple(mounts.holders(host, found)) if stale and found else (),
         uid,
         gid,
-        obstacle(host, wanted, found),
+        obstacle(host, wanted, found, kept),
+        kept,
         hugepages.available(host, wanted.pagesize_kib) if wanted.min_size and found is None else None,
     )
 
 
-def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount]) -> t.Optional[str]:
+def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> t.Optional[str]:
+    """The unit file of somebody else (fstab's included) that mounts the same there at each boot, None without one."""
+    unit = unit_of(wanted)
+    file = next((f"{base}/{unit}" for base in systemd.LOAD_PATH if host.exists(f"{base}/{unit}")), "")
+    text = host.read(file) or ""
+    if not file or text.startswith(HEADER) or file.startswith(VANISHING):
+        return None
+    lines = [line.strip().partition("=") for line in text.splitlines()]
+    asked = {key.strip(): value.strip() for key, equals, value in lines if equals}
+    options = dict(option.partition("=")[::2] for option in asked.get("Options", "").split(",") if option)
+    # Without a page size it is the kernel's default one (hugetlbpage.rst).
+    options.setdefault("pagesize", f"{hugepages.default_kib(host) or 0}K")
+    seen = mounts.Mount(wanted.path, asked.get("Type", ""), "", options)
+    same = seen.fstype == "hugetlbfs" and not differences(wanted, seen, uid, gid)
+    return file if same else None
+
+
+def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount], kept: t.Optional[str]) -> t.Optional[str]:
     """Why a mount at this path would hide or replace something of somebody else; None when nothing is in the way."""
     unit = unit_of(wanted)
     if found is not None and found.fstype != "hugetlbfs":
         return f"{found.fstype} is mounted there"
     foreign = next((base for base in systemd.LOAD_PATH[1:] if base != ETC and host.exists(f"{base}/{unit}")), None)
-    if foreign:
+    if foreign and not kept:
         return f"{foreign}/{unit} mounts there"
     if found is not None:
         return None
@@ -133,7 +158,13 @@ def decide(context: Context, seen: Observation) -> Part:
         held |= {f"mount:{unit}", f"file:{ETC}/{unit}"}
         changes += filter(None, [unit_change(mount, state)])
         changes += filter(None, [None if seen.unknown else mount_change(mount, state, mount.pagesize_kib in asked)])
-    return Part(tuple(changes), frozenset(held), problems=tuple(problems(context, seen)), manager=NAME)
+    remember = tuple(
+        Step("mount", unit_of(mount), "start", START, where=mount.path)
+        for mount, state in zip(context.profile.memory.mounts, seen.mounts)
+        if state.kept and state.mount
+    )
+    found = tuple(problems(context, seen))
+    return Part(tuple(changes), frozenset(held), problems=found, manager=NAME, remember=remember)
 
 
 # Pools
@@ -198,7 +229,9 @@ def wanted_options(mount: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> 
 
 
 def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
-    """The change of the mount unit's file."""
+    """The change of the mount unit's file; not needed while somebody else's does the same."""
+    if state.kept:
+        return None
     options = ",".join(f"{key}={value}" for key, value in wanted_options(mount, state.uid, state.gid).items())
     text = unit_text(
         ("Unit", [f"Description=Corral: hugetlbfs of {page_text(mount.pagesize_kib)} pages"]),

@@ -18,7 +18,7 @@ from ..host.files import Host
 from ..model import unitproperty
 from ..model.context import Context
 from ..model.errors import Problem
-from ..model.plan import FILES, LIVE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.plan import FILES, LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile import Pids
 from ..model.unitfile import HEADER, file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
@@ -45,6 +45,7 @@ class Observation(t.NamedTuple):
     sysctls: dict[str, t.Optional[int]]
     sysctl_file: t.Optional[str]
     later: dict[str, sysctl.Entry]
+    lasting: dict[str, sysctl.Entry]
     running: t.Optional[int]
     slices: dict[str, SliceState]
     manager_conf: t.Optional[str]
@@ -74,10 +75,12 @@ def homes_of(context: Context) -> tuple[str, ...]:
 def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
     """Read the limits: kernel files and systemd's files, no command."""
     slices = dict.fromkeys([*(row.slice for row in pids.slices), *(homes if pids.reserved is not None else ())])
+    ours = host.read(sysctl.OURS)
     return Observation(
         {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)},
-        host.read(sysctl.OURS),
+        ours,
         sysctl.later_entries(host, (PID_MAX, THREADS_MAX)),
+        sysctl.lasting_entries(host, (PID_MAX, THREADS_MAX)) if ours is None else {},
         None,
         {
             unit: SliceState(
@@ -144,12 +147,7 @@ def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
     held = {f"value:{sysctl.path_of(key)}" for key in sysctls}
     if sysctls:
         held.add(f"file:{sysctl.OURS}")
-        text = HEADER + "".join(f"{key} = {value}\n" for key, value in sysctls.items())
-        changes.append(
-            file_change(
-                NAME, sysctl.OURS, seen.sysctl_file, text, reason="keeps the limits over a reboot", reload=False
-            )
-        )
+        changes.append(sysctl_file_change(sysctls, seen))
         changes += [later_change(key, value, seen) for key, value in sysctls.items()]
     limits = limits_of(pids, homes, capacity(pids, seen))
     if limits and not seen.systemd_runs:
@@ -168,10 +166,17 @@ def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
     if pids.default_tasks_max is not None and seen.systemd_runs:
         held.add(f"file:{MANAGER_CONF}")
         text = unit_text(("Manager", [f"DefaultTasksMax={pids.default_tasks_max}"]))
-        changes.append(file_change(NAME, MANAGER_CONF, seen.manager_conf, text, reason="the default of all units"))
+        others = [row for row in seen.default_settings if row.file != MANAGER_CONF]
+        if seen.manager_conf is not None or not others or others[-1].value != str(pids.default_tasks_max):
+            changes.append(file_change(NAME, MANAGER_CONF, seen.manager_conf, text, reason="the default of all units"))
         changes.append(default_override(pids.default_tasks_max, seen, text))
+    kept = [unit for unit, limit in limits.items() if seen.systemd_runs and kept_by_others(unit, limit, seen)]
     return Part(
-        tuple(filter(None, changes)), frozenset(held), problems=tuple(problems(pids, homes, seen)), manager=NAME
+        tuple(filter(None, changes)),
+        frozenset(held),
+        problems=tuple(problems(pids, homes, seen)),
+        manager=NAME,
+        remember=tuple(Step("property", unit, "TasksMax=", RELEASE) for unit in kept),
     )
 
 
@@ -186,6 +191,16 @@ def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]
     return Change(
         NAME, key, "value", str(actual), str(value), reason, place, (Step("value", place, str(value), VALUES),)
     )
+
+
+def sysctl_file_change(sysctls: t.Mapping[str, int], seen: Observation) -> t.Optional[Change]:
+    """The change of the file that keeps the limits over a reboot; not needed while others' files give all of them."""
+    lasting = {key: entry.value for key, entry in seen.lasting.items()}
+    if seen.sysctl_file is None and all(lasting.get(key) == str(value) for key, value in sysctls.items()):
+        return None
+    text = HEADER + "".join(f"{key} = {value}\n" for key, value in sysctls.items())
+    reason = "keeps the limits over a reboot"
+    return file_change(NAME, sysctl.OURS, seen.sysctl_file, text, reason=reason, reload=False)
 
 
 def later_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
@@ -206,25 +221,36 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     said = (
         f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit is another"
     )
-    steps = (
-        Step("property", unit, f"TasksMax={limit}", LIVE),
-        *unitproperty.removal(unit, "TasksMax", seen.slices[unit].settings),
-    )
+    steps: tuple[Step, ...] = (Step("property", unit, f"TasksMax={limit}", LIVE),)
+    if not kept_by_others(unit, limit, seen):
+        steps += unitproperty.removal(unit, "TasksMax", seen.slices[unit].settings)
     return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].place, steps)
 
 
 def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
-    """A file of somebody else that wins at the next reload; while the limit differs now the live item names it."""
+    """A file of somebody else that wins at the next reload, over our drop-in or the one that we would write.
+
+    While the limit differs now the live item names what set-property left, and removes it.
+    """
     state = seen.slices[unit]
-    lasting = unitproperty.persistent(state.settings)
-    if not lasting or state.limit not in (None, str(limit)):
-        return None
-    return unitproperty.later_change(NAME, unit, "TasksMax", state.settings, lasting[-1].value, str(limit))
+    coming = unitproperty.foretold(state.settings, dropin(unit, NAME), (str(limit),))
+    change = unitproperty.later_change(NAME, unit, "TasksMax", coming, coming[-1].value, str(limit))
+    differs = state.limit not in (None, str(limit))
+    return None if change is not None and change.steps and differs else change
+
+
+def kept_by_others(unit: str, limit: int, seen: Observation) -> bool:
+    """Whether files of somebody else give a slice this very limit at the next boot: ours is not needed then."""
+    state = seen.slices[unit]
+    others = unitproperty.lasting(state.settings)
+    return state.dropin is None and bool(others) and others[-1].value == str(limit)
 
 
 def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     """The change of the drop-in that keeps the limit over a reboot."""
     path = dropin(unit, NAME)
+    if kept_by_others(unit, limit, seen):
+        return None
     text = unit_text((section_of(unit), [f"TasksMax={limit}"]))
     # A slice that the hand-over of CPUs is about to start finds its limit there.
     phase = FILES if seen.slices[unit].limit is not None else VALUES

@@ -99,7 +99,8 @@ class Part(t.NamedTuple):
     What was once changed and is held by nobody any more goes back to what was there before. ``homes`` is what the
     validator replays the CPU steps against; ``problems`` are reasons not to begin with this profile on this node;
     ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
-    are what a person should know.
+    are what a person should know; ``remember`` are steps on what somebody else keeps right: nothing to do, but what is
+    there belongs to before Corral.
     """
 
     changes: tuple[Change, ...]
@@ -108,6 +109,7 @@ class Part(t.NamedTuple):
     problems: tuple[Problem, ...] = ()
     manager: str = ""
     notes: tuple[str, ...] = ()
+    remember: tuple[Step, ...] = ()
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:

@@ -48,6 +48,26 @@ def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
     return [item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/")]
 
 
+def lasting(settings: t.Iterable[Setting]) -> list[Setting]:
+    """The assignments of files that nobody has to make anew after a reboot."""
+    return [item for item in settings if not item.file.startswith("/run/")]
+
+
+def foretold(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str]) -> list[Setting]:
+    """The persistent assignments as they will be once our drop-in is there; unchanged where it is.
+
+    systemd.unit(5): the unit's own file comes first, then the drop-ins in the order of their names.
+    """
+    found = persistent(settings)
+    if any(item.file == ours for item in found):
+        return found
+    name = ours.rpartition("/")[2]
+    place = next(
+        (i for i, item in enumerate(found) if ".d/" in item.file and item.file.rpartition("/")[2] > name), len(found)
+    )
+    return [*found[:place], *(Setting(ours, value) for value in values), *found[place:]]
+
+
 def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Optional[Setting]:
     """What a persistent ``systemctl set-property`` left; it would win over our drop-in."""
     file = control_file(unit, name, runtime=False)
@@ -74,12 +94,12 @@ def later_change(
 ) -> t.Optional[Change]:
     """A file of somebody else that sorts after our drop-in and makes ``result`` of the property at the next reload.
 
-    What set-property left is removed; any other file is its author's, and is named.
+    ``settings`` have our drop-in among them (see ``foretold``). What set-property left is removed; any other file is its author's, and is named.
     """
     ours = dropin(unit, manager)
-    lasting = persistent(settings)
-    last = max((index for index, item in enumerate(lasting) if item.file == ours), default=None)
-    later = lasting[last + 1 :] if last is not None else []
+    found = persistent(settings)
+    last = max((index for index, item in enumerate(found) if item.file == ours), default=None)
+    later = found[last + 1 :] if last is not None else []
     if not later or result == wanted:
         return None
     culprit = later[-1].file
