@@ -15,7 +15,7 @@ from importlib import resources
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core import agent, compiled, explain, parts, reconcile, report
+from ._core import agent, compiled, explain, from_node, parts, reconcile, report
 from ._core.host import pause, snapshot, state, sysfs
 from ._core.host.files import Host
 from ._core.host.lock import LOCK, Lock
@@ -294,6 +294,15 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         "report": report.pool_lines(context.pools),
         "cpu_map": report.cpu_map(context.topology, context.pools),
     }
+
+
+# profile_info
+
+
+def describe_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """The module profile_info."""
+    found = replayed(module, host, lambda machine: from_node.describe(machine, module.params["name"]))
+    return {"changed": False, "profile": found.data, "content": found.text, "notes": list(found.notes)}
 
 
 def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer]) -> Answer:

@@ -195,6 +195,11 @@ class Node:
             file.write_text(text + "\n")
 
     def set_pool(self, file: Path, asked: int) -> None:
+        if "mm" in file.parts:  # Without a node the kernel spreads them.
+            nodes = sorted(self.root.glob(f"sys/devices/system/node/node*/hugepages/{file.parent.name}/nr_hugepages"))
+            for index, one in enumerate(nodes):
+                self.set_pool(one, asked // len(nodes) + (index < asked % len(nodes)))
+            return
         size = int(file.parent.name[len("hugepages-") : -len("kB")])
         number = int(file.parts[-4][len("node") :])
         given = max(min(asked, self.room.get((number, size), asked)), self.in_use.get((number, size), 0))

@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import sys
@@ -19,7 +20,7 @@ from . import agent, look, profile_file, reconcile, report
 from .host import pause, snapshot, state, sysfs
 from .host.files import Host
 from .host.lock import LOCK, Lock
-from .model import compose, pools, profile, topology
+from .model import compose, pools, profile, topology, yaml_text
 from .model import pause as model_pause
 from .model.errors import CorralError, refusal
 from .model.plan import change_to_dict
@@ -53,6 +54,9 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--explain", action="store_true", help="also each key's origin, and what it comes to here")
     command("topology", "what the machine is made of", tree=True)
     command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
+    shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")
+    shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
     now = command("reconcile", "make the declared profile true now")
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
@@ -157,6 +161,21 @@ def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str
     return compose.declared_origins(data, compose.compose([compose.Layer(path, read_file(path))]).origins)
 
 
+def do_profile(host: Host, asked: argparse.Namespace) -> int:
+    """corral profile"""
+    if not asked.from_node:
+        data = profile.to_data(the_profile(host, None))
+        show(asked, data, yaml_text.text(data).splitlines())
+        return agent.IN_SYNC
+    from . import from_node
+
+    found = from_node.describe(host, asked.name)
+    show(asked, found.data, found.text.splitlines())
+    for note in found.notes if asked.json else ():
+        sys.stderr.write(f"corral: {note}\n")
+    return agent.IN_SYNC
+
+
 def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
     """corral reconcile"""
     declared = the_profile(host, None)
@@ -226,11 +245,15 @@ def do_rollback(host: Host, asked: argparse.Namespace) -> int:
 
 def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
     """corral snapshot"""
+    from . import from_node
+
     sysfs.discover(host)
     try:
         planned(host, argparse.Namespace(profile=None))
     except CorralError:
         pass  # A machine without a profile, or one that does not fit, can be recorded all the same.
+    with contextlib.suppress(CorralError):
+        from_node.describe(host)
     target = asked.output or f"corral-{os.uname().nodename}.tar.gz"
     try:
         count = snapshot.write(host, target)
@@ -288,6 +311,7 @@ COMMANDS = {
     "plan": do_plan,
     "topology": do_topology,
     "pools": do_pools,
+    "profile": do_profile,
     "reconcile": do_reconcile,
     "snapshot": do_snapshot,
     "rollback": do_rollback,

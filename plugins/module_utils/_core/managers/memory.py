@@ -16,6 +16,7 @@ from ..host import hugepages, mounts, names, systemd
 from ..host.files import Host
 from ..model.context import Attempt, Context
 from ..model.errors import Problem
+from ..model.mount_options import bytes_of, number
 from ..model.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile import Hugepages, Mount
 from ..model.schema_types import page_text
@@ -133,8 +134,8 @@ def problems(context: Context, seen: Observation) -> list[Problem]:
         if state.in_the_way and not seen.unknown:
             message = f"{state.in_the_way}: declare a path of its own, for example /dev/hugepages-corral"
             found.append(Problem(f"{path}.path", mount.path, message))
-        for key, name, number in (("user", mount.user, state.uid), ("group", mount.group, state.gid)):
-            if name is not None and number is None:
+        for key, name, owner in (("user", mount.user, state.uid), ("group", mount.group, state.gid)):
+            if name is not None and owner is None:
                 message = f"this node has no {key} of that name: create it first, or name another"
                 found.append(Problem(f"{path}.{key}", name, message))
     return found
@@ -304,24 +305,7 @@ def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.
     return [key for key, value in wanted.items() if actual[key] != value]
 
 
-def number(text: str, base: int = 10) -> t.Optional[int]:
-    """A number as the kernel writes it; None for what is none."""
-    try:
-        return int(text, base)
-    except ValueError:
-        return None
-
-
 def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:
     """The kernel counts whole pages and drops the rest."""
     page = pagesize_kib * 1024
     return None if size is None else size // page * page
-
-
-def bytes_of(text: t.Optional[str]) -> t.Optional[int]:
-    """ "512M" as the kernel writes it (powers of 1024), in bytes; None for what is absent or odd."""
-    if not text:
-        return None
-    number, unit = (text[:-1], text[-1].upper()) if text[-1].isalpha() else (text, "")
-    factors = {"": 1, "K": 1024, "M": 1024**2, "G": 1024**3, "T": 1024**4}
-    return int(number) * factors[unit] if number.isdecimal() and unit in factors else None
