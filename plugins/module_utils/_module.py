@@ -15,7 +15,7 @@ from importlib import resources
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core import agent, compiled, explain, from_node, parts, reconcile, report
+from ._core import agent, compiled, explain, from_node, neighbours, parts, reconcile, report
 from ._core.host import pause, snapshot, state, sysfs
 from ._core.host.files import Host
 from ._core.host.lock import LOCK, Lock
@@ -23,6 +23,7 @@ from ._core.managers import agent as agent_manager
 from ._core.model import compose, pools, profile, topology
 from ._core.model import pause as model_pause
 from ._core.model.agent_units import Options
+from ._core.model.context import Context
 from ._core.model.errors import CorralError, refusal
 from ._core.model.plan import change_to_dict
 from ._core.model.profile import Profile
@@ -141,8 +142,10 @@ def apply_profile(
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
     context = context._replace(origins=origins)
     compiled_before = host.read(state.COMPILED, follow=False) or ""
+    notes: tuple[str, ...] = ()
     if module.check_mode:
         outcome = only_planned(reconcile.plan_profile(host, context, declare=True))
+        notes = neighbours.notes(host, context)
     else:
         outcome = unless_paused(module, host, lambda: reconcile.declare(host, declared, origins))
     plain = profile.to_data(declared)
@@ -152,6 +155,7 @@ def apply_profile(
         said["report"].append(pause.sentence(paused))
     result = {
         **said,
+        "notes": [*outcome.plan.notes, *notes],
         "paused": paused,
         "name": declared.name,
         "mode": declared.mode,
@@ -287,9 +291,15 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module pools_info."""
     data = module.params["profile"]
     wanted = profile.parse(data) if data is not None else declared_profile(host)
-    context = replayed(module, host, lambda machine: reconcile.compile_profile(machine, wanted))
+
+    def ask(machine: Host) -> tuple[Context, tuple[str, ...]]:
+        context = reconcile.compile_profile(machine, wanted)
+        return context, neighbours.notes(machine, context)
+
+    context, notes = replayed(module, host, ask)
     return {
         "changed": False,
+        "notes": list(notes),
         "pools": pools.to_dict(context.pools),
         "report": report.pool_lines(context.pools),
         "cpu_map": report.cpu_map(context.topology, context.pools),

@@ -60,6 +60,14 @@ pools:
     shared: 2-3
     isolated: 6-7
     per_numa: {"0": {"reserved": "0-1", "shared": "2-3", "isolated": ""}}
+notes:
+  description:
+    - Who else cares for the node's CPUs and limits, and the busiest services of the slices that would have fewer CPUs
+      than now.
+  returned: success
+  type: list
+  elements: str
+  sample: ["system.slice goes from CPUs 0-7 to 0-1 (2 CPUs); its busy ones used 1.50 CPUs on average: db.service 1.50 over 3 h"]
 report:
   description: The same as a table that a person reads.
   returned: success

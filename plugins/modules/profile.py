@@ -211,6 +211,14 @@ mode:
   returned: when O(state=present)
   type: str
   sample: enforce
+notes:
+  description:
+    - What a person should know. In check mode also who else cares for the node's CPUs and limits, and before a first
+      rollout the busiest services of the slices that would have fewer CPUs.
+  returned: when O(state=present)
+  type: list
+  elements: str
+  sample: ["irqbalance runs and may put interrupts on the isolated CPUs 6-7: ..."]
 pools:
   description: The pools of CPUs as lists, for the whole machine and for each NUMA node.
   returned: when O(state=present)

@@ -16,7 +16,7 @@ import tempfile
 import time
 import typing as t
 
-from . import agent, look, profile_file, reconcile, report
+from . import agent, look, neighbours, profile_file, reconcile, report
 from .host import pause, snapshot, state, sysfs
 from .host.files import Host
 from .host.lock import LOCK, Lock
@@ -135,7 +135,8 @@ def planned(host: Host, asked: argparse.Namespace) -> Plan:
     """The plan of a profile on this host, of the agent's units as well where it is installed."""
     declared = the_profile(host, asked.profile)
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
-    return look.plan_node(host, context, with_agent=True)
+    plan = look.plan_node(host, context, with_agent=True)
+    return plan._replace(notes=(*plan.notes, *neighbours.notes(host, context)))
 
 
 def do_plan(host: Host, asked: argparse.Namespace) -> int:
@@ -150,6 +151,8 @@ def do_plan(host: Host, asked: argparse.Namespace) -> int:
         show(asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes])
         return agent.DIFFERS if plan.changes else agent.IN_SYNC
     show(asked, [change_to_dict(change) for change in plan.changes], [*report.lines(plan.changes), *notes])
+    for note in notes if asked.json else ():
+        sys.stderr.write(f"corral: {note}\n")
     return agent.DIFFERS if plan.changes else agent.IN_SYNC
 
 

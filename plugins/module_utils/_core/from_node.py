@@ -184,7 +184,6 @@ def units(host: Host) -> list[str]:
 
 def slice_of(host: Host, unit: str) -> Slice:
     """A slice as it runs, or as its files will have it when it starts."""
-    path = cgroup.path_of(unit)
     if cgroup.exists(host, unit):
         limit = cgroup.pids_max(host, unit) or ""
         confined = cgroup.cpus(host, unit).requested or None
@@ -192,7 +191,7 @@ def slice_of(host: Host, unit: str) -> Slice:
         tasks = unitproperty.lasting(systemd.unit_settings(host, unit, "TasksMax"))
         limit = tasks[-1].value if tasks else ""
         confined = cpu.merged(unitproperty.lasting(systemd.unit_settings(host, unit, "AllowedCPUs"))) or None
-    return Slice(unit, confined, int(limit) if limit.isdecimal() else None, cgroup.populated(host, path))
+    return Slice(unit, confined, int(limit) if limit.isdecimal() else None, cgroup.populated(host, unit))
 
 
 def read_pools(host: Host, topology: Topology) -> t.Iterator[tuple[int, t.Optional[int], int]]:

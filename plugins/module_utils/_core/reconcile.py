@@ -15,7 +15,7 @@ from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
 from .managers import agent as agent_manager
-from .managers import cpu, memory, pids
+from .managers import cpu, memory, owners, pids
 from .model import fit, pools, profile, undo, unitproperty, validate
 from .model.agent_units import Options
 from .model.context import Attempt, Context
@@ -24,7 +24,7 @@ from .model.handover import Stuck
 from .model.plan import DECLARE, RELEASE, START, VALUES, Change, Part, Step, steps_in_order
 from .model.profile import Profile
 
-MANAGERS = (cpu, memory, pids)
+MANAGERS = (cpu, memory, pids, owners)
 PROFILE = "profile"  # the manager of the declaration itself
 PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
 ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)

@@ -14,12 +14,15 @@ from __future__ import annotations
 import typing as t
 
 from ..model import cpuset
+from ..model.slices import UNITS
 from .files import Host
 
 ROOT = "/sys/fs/cgroup"
 CPUSETS = f"{ROOT}/cpuset"
 # Files of every control group of v1. Others (of its controller) are told from groups by asking.
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
+# What is at the root beside the control groups of others: the kernel's own files, and units.
+FILES = ("cgroup.", "cpu.", "cpuset.", "dmem.", "hugetlb.", "io.", "irq.", "memory.", "misc.", "pids.", "rdma.")
 
 
 class Cpus(t.NamedTuple):
@@ -75,10 +78,19 @@ def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
 
 def populated(host: Host, unit: str) -> bool:
     """Whether the unit's control group or one below it has a process."""
-    root = units(host)
-    if root == ROOT:
-        return "populated 1" in (host.read(f"{path_of(unit)}/cgroup.events") or "")
-    return bool(members(host, path_of(unit, root)))
+    return populated_at(host, path_of(unit, units(host)))
+
+
+def populated_at(host: Host, path: str) -> bool:
+    """Whether a control group of systemd's hierarchy or one below it has a process."""
+    if unified(host):
+        return "populated 1" in (host.read(f"{path}/cgroup.events") or "")
+    return bool(members(host, path))
+
+
+def service_runs(host: Host, service: str) -> bool:
+    """Whether a service of the system has processes."""
+    return populated_at(host, f"{units(host)}/system.slice/{service}")
 
 
 def own_processes(host: Host, unit: str) -> int:
@@ -94,6 +106,12 @@ def top_level(host: Host) -> list[str]:
 def pids_file(host: Host, unit: str) -> str:
     """Where the limit of a unit's tasks is."""
     return f"{path_of(unit, ROOT if unified(host) else f'{ROOT}/pids')}/pids.max"
+
+
+def foreign(host: Host) -> list[str]:
+    """The control groups directly below the root that systemd does not know (cset's, lxc's) and that hold processes."""
+    names = [name for name in host.names(ROOT) if not name.startswith(FILES) and not name.endswith(UNITS)]
+    return [name for name in names if populated_at(host, f"{ROOT}/{name}")] if unified(host) else []
 
 
 def pids_max(host: Host, unit: str) -> t.Optional[str]:

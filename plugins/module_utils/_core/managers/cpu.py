@@ -76,6 +76,7 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
             tuple(systemd.unit_settings(host, unit, "AllowedCPUs")),
         )
     strangers = tuple(name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, name))
+    strangers = (*strangers, *cgroup.foreign(host))
     return Observation(units, strangers, cgroup.own_processes(host, TOP), host.read(dropin(TARGET, NAME)))
 
 

@@ -19,6 +19,8 @@ TOP = "corral.slice"
 SHARED = "corral-shared.slice"
 ISOLATED = "corral-isolated.slice"
 SCOPE = "init.scope"
+# What systemd calls its control groups; others at the top are somebody else's.
+UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
 
 Frames = dict[str, tuple[frozenset[int], frozenset[int]]]
 
@@ -68,7 +70,7 @@ def stray_changes(strangers: t.Iterable[str], in_top: int, root: str) -> list[Ch
     changes = [
         Change(
             MANAGER, name, "placement", "runs on all CPUs", "a pool",
-            "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices",
+            stranger_reason(name),
             f"{root}/{name}", (), UNCHANGEABLE,
         )
         for name in strangers
@@ -81,6 +83,13 @@ def stray_changes(strangers: t.Iterable[str], in_top: int, root: str) -> list[Ch
             )
         )  # fmt: skip
     return changes
+
+
+def stranger_reason(name: str) -> str:
+    """Why processes at the top are out of place, and the way out."""
+    if name.endswith(UNITS):
+        return "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices"
+    return "not a unit of systemd's (cset, lxc?): stop who made it, or have it start in a slice of the profile"
 
 
 def unknown(reason: str, place: str) -> Part:
