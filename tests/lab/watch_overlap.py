@@ -4,7 +4,7 @@
 
 """Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
 
-Samples cpuset.cpus.effective of every home until the file STOP appears or LIMIT seconds are over, with a PAUSE (seconds)
+Samples the effective CPUs of every home until the file STOP appears or LIMIT seconds are over, with a PAUSE (seconds)
 after each look where one is given, then prints "SAMPLES samples, OVERLAPS overlaps". Exits 1 after an overlap, and when
 it has not seen the isolated pool move.
 """
@@ -15,7 +15,9 @@ import os
 import sys
 import time
 
-ROOT = "/sys/fs/cgroup"
+V2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
+ROOT = "/sys/fs/cgroup" if V2 else "/sys/fs/cgroup/cpuset"
+FILE = "cpuset.cpus.effective" if V2 else "cpuset.effective_cpus"
 ISOLATED = f"{ROOT}/corral.slice/corral-isolated.slice"
 HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
 HOMES.append(f"{ROOT}/corral.slice/corral-shared.slice")
@@ -23,7 +25,7 @@ HOMES.append(f"{ROOT}/corral.slice/corral-shared.slice")
 
 def effective(path: str) -> set[int]:
     try:
-        with open(f"{path}/cpuset.cpus.effective", encoding="ascii") as file:
+        with open(f"{path}/{FILE}", encoding="ascii") as file:
             text = file.read().strip()
     except OSError:
         return set()
