@@ -5,7 +5,7 @@
 """What a node looks like to somebody who must prove that nothing was changed: JSON, path → state.
 
 Runs on the node with any Python. Files with their content's hash, mode, owner and (with --times) mtime; kernel values;
-mounts; which units are active and enabled. What changes by itself (journal, random seed, Ansible's own files) is left
+mounts; which units are active. What changes by itself (journal, random seed, Ansible's own files) is left
 out. With --without-status the files that a converged tick writes are left out as well.
 """
 
@@ -95,17 +95,12 @@ def values() -> dict[str, str]:
 
 
 def units() -> dict[str, str]:
-    """Active and enabled units, without those that come and go by themselves."""
-    found = {}
-    for what, words in (
-        ("active", ["list-units", "--type=slice,mount,timer,path", "--state=active"]),
-        ("enabled", ["list-unit-files", "--state=enabled"]),
-    ):
-        command = ["systemctl", *words, "--no-legend", "--plain", "--no-pager"]
-        out = subprocess.run(command, capture_output=True, text=True, check=True).stdout
-        names = [line.split()[0] for line in out.splitlines() if line.strip()]
-        found.update({f"{what} {name}": "yes" for name in names if not name.startswith(("session-", "user-", "run-"))})
-    return found
+    """Active units, without those that come and go by themselves. Which are enabled, their links in /etc and /run say."""
+    command = ["systemctl", "list-units", "--type=slice,mount,timer,path", "--state=active"]
+    command += ["--no-legend", "--plain", "--no-pager"]
+    out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
+    names = [line.split()[0] for line in out.splitlines() if line.strip()]
+    return {f"active {name}": "yes" for name in names if not name.startswith(("session-", "user-", "run-"))}
 
 
 def masks() -> str:
