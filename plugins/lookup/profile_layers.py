@@ -4,15 +4,6 @@
 
 from __future__ import annotations
 
-import os
-import re
-import typing as t
-
-from ansible.errors import AnsibleError, AnsibleValueOmittedError
-from ansible.plugins.lookup import LookupBase
-from ansible_collections.corral.node.plugins.module_utils._core import profile_file
-from ansible_collections.corral.node.plugins.module_utils._core.model.errors import CorralError
-
 DOCUMENTATION = r"""
 name: profile_layers
 short_description: Collect the layers of a node's profile from its variables
@@ -56,6 +47,15 @@ _list:
   type: list
   elements: dict
 """
+
+import os
+import re
+import typing as t
+
+from ansible.errors import AnsibleError, AnsibleValueOmittedError
+from ansible.plugins.lookup import LookupBase
+from ansible_collections.corral.node.plugins.module_utils._core import profile_file
+from ansible_collections.corral.node.plugins.module_utils._core.model.errors import CorralError
 
 BASE = "corral_profile"
 FILE = "corral_profile_file"
