@@ -31,6 +31,14 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  during_pause:
+    description:
+      - What to do on a node that is paused for maintenance (C(corral pause), M(corral.node.pause)).
+      - With V(refuse) nothing is changed and the module fails, unless there is nothing to change. Check mode works either
+        way.
+    type: str
+    choices: [refuse, apply]
+    default: refuse
   lock_timeout:
     description:
       - How many seconds to wait for another run of Corral on this node.

@@ -17,6 +17,7 @@ from ._core.model.parts import CPUSET, Piece
 
 COMMON = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+    "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
     "lock_timeout": {"type": "int", "default": 120},
 }
 
@@ -37,7 +38,7 @@ def part_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[s
     outcome = _module.only_planned(parts.plan(host, asked))
     if not module.check_mode and not parts.settled(host, asked, outcome.plan):
         # Somebody else may have held the lock meanwhile: look again with it.
-        outcome = _module.locked(module, host, lambda: parts.apply(host, parts.ask(host, piece)))
+        outcome = _module.unless_paused(module, host, lambda: parts.apply(host, parts.ask(host, piece)))
         if parts.declared(outcome) and parts.forgotten_at_boot(host, piece):
             module.warn(
                 "the kernel forgets this at the next boot, and the agent that brings it back is not installed: "
