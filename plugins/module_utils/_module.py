@@ -193,8 +193,6 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     if module.check_mode or not (plan.changes or kept):
         return result_of(module, only_planned(plan))
 
-    if not state.records(host)[0] and not host.exists(state.STATE) and not host.exists(state.RUN):
-        return result_of(module, only_planned(reconcile.plan_removal(host, managers)))
     return result_of(module, unless_paused(module, host, lambda: reconcile.remove(host, managers)))
 
 
