@@ -22,6 +22,12 @@ def group_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Op
     return number if name is None else lookup(host, "/etc/group", name)
 
 
+def user_name(host: Host, number: int) -> str:
+    """The name of a uid by passwd(5), the number where it has none there."""
+    lines = (line.split(":") for line in (host.read("/etc/passwd") or "").splitlines())
+    return next((fields[0] for fields in lines if fields[2:3] == [str(number)]), str(number))
+
+
 def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
     """The third field of the line of ``name`` (passwd(5), group(5)); on a live node other sources too (nsswitch.conf)."""
     for line in (host.read(path) or "").splitlines():

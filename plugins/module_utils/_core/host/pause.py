@@ -16,7 +16,7 @@ from ..model.errors import refusal
 from ..model.errors import shown as printable
 from ..model.pause import Pause
 from ..model.unitproperty import ETC
-from . import state, systemd
+from . import names, state, systemd
 from .files import Host
 
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
@@ -62,7 +62,7 @@ def tidy(host: Host) -> State:
 
 def asked_for(host: Host, seconds: int, reason: str) -> Pause:
     """A pause that begins now, by who runs this: under sudo who called it."""
-    return Pause(*who(), reason, int(host.now()), seconds, boot_id(host), host.uptime())
+    return Pause(*who(host), reason, int(host.now()), seconds, boot_id(host), host.uptime())
 
 
 def begin(host: Host, asked: Pause) -> dict[str, t.Any]:
@@ -81,17 +81,12 @@ def end(host: Host) -> None:
     host.remove(state.PAUSE)
 
 
-def who() -> tuple[str, int]:
+def who(host: Host) -> tuple[str, int]:
     """Name and uid of who runs this; under sudo(8) of who called it."""
-    uid = os.environ.get("SUDO_UID", "")
-    if os.environ.get("SUDO_USER") and uid.isdecimal():
-        return printable(os.environ["SUDO_USER"]), int(uid)
-    import pwd
-
-    try:
-        return pwd.getpwuid(os.getuid()).pw_name, os.getuid()
-    except KeyError:
-        return str(os.getuid()), os.getuid()
+    user, uid = os.environ.get("SUDO_USER", ""), os.environ.get("SUDO_UID", "")
+    if user and uid.isdecimal():
+        return printable(user), int(uid)
+    return names.user_name(host, os.geteuid()), os.geteuid()
 
 
 def boot_id(host: Host) -> str:
