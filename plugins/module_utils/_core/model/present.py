@@ -111,7 +111,8 @@ def atoms(facts: Facts) -> list[Atom]:
         if limit is not None:
             found.append(Atom(("pids", name), limit, f"pids.{name}"))
     for row in facts.slices:
-        if row.tasks is not None and row.unit not in (SHARED, ISOLATED):
+        # A scope has systemd's default where nobody set one; a slice has none.
+        if row.tasks is not None and row.unit.endswith(".slice") and row.unit not in (SHARED, ISOLATED):
             found.append(Atom(("pids", "slices", row.unit), row.tasks, f"TasksMax of {row.unit}"))
     return found
 

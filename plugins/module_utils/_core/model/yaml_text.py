@@ -45,17 +45,30 @@ def entry(key: str, value: t.Any, *, indent: str) -> list[str]:
     if isinstance(value, dict) and value and not is_flow(value):
         return [head, *mapping(value, f"{indent}  ")]
     if isinstance(value, list) and value and not all(is_scalar(item) for item in value):
-        return [head, *(line for item in value for line in switched(item, f"{indent}  ", as_item(f"{indent}  ")))]
+        inner = f"{indent}  "
+        write = as_lines(inner) if all(fits(item, inner) for item in value) else as_block(inner)
+        return [head, *(line for item in value for line in switched(item, inner, write))]
     return [f"{head} {flow(value)}"]
 
 
-def as_item(indent: str) -> t.Callable[[t.Any], list[str]]:
-    """How an item of a list of mappings is written."""
+def fits(item: t.Any, indent: str) -> bool:
+    """Whether an item of a list is short enough for one line; then all of the list are written so."""
+    plain = item.value if isinstance(item, Off) else item
+    short = not isinstance(plain, dict) or not plain or is_flow(plain)
+    return short and len(f"{indent}- {flow(plain)}") <= WIDTH
+
+
+def as_lines(indent: str) -> t.Callable[[t.Any], list[str]]:
+    """Items of a list, a line each."""
+    return lambda value: [f"{indent}- {flow(value)}"]
+
+
+def as_block(indent: str) -> t.Callable[[t.Any], list[str]]:
+    """Items of a list, mappings with a line for each key."""
 
     def item(value: t.Any) -> list[str]:
-        one_line = f"{indent}- {flow(value)}"
-        if not isinstance(value, dict) or not value or (len(value) <= 3 and is_flow(value) and len(one_line) <= WIDTH):
-            return [one_line]
+        if not isinstance(value, dict) or not value:
+            return [f"{indent}- {flow(value)}"]
         lines = mapping(value, f"{indent}  ")
         return [f"{indent}- {lines[0].lstrip()}", *lines[1:]]
 
