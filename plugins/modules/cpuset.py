@@ -11,9 +11,10 @@ module: cpuset
 short_description: Divide a node's CPUs into reserved, shared and isolated ones
 version_added: 0.1.0
 description:
-  - What C(cset shield) was, on cgroup v2 and through systemd. The system's own slices run on the reserved CPUs, nobody on
-    the isolated ones, and everything else on the rest.
-  - Lasts over reboots and daemon-reloads. CPUs are handed over so that no two pools overlap at any instant.
+  - What C(cset shield) was, on cgroup v2 through systemd, and on cgroup v1 beside it. The system's own slices run on the
+    reserved CPUs, nobody on the isolated ones, and everything else on the rest.
+  - Lasts over reboots (on cgroup v1 with M(corral.node.agent)) and daemon-reloads. CPUs are handed over so that no two
+    pools overlap at any instant.
   - Workloads get their CPUs by the slice they run in, C(corral-shared.slice) or C(corral-isolated.slice), for example with
     C(Slice=) in their unit or C(systemd-run --slice=corral-isolated.slice).
 author:
