@@ -6,7 +6,7 @@
 
 Runs on the node with any Python. Files with their content's hash, mode, owner and (with --times) mtime; kernel values;
 mounts; which units are active. What changes by itself (journal, random seed, Ansible's own files) is left
-out. With --without-status the files that a converged tick writes are left out as well.
+out. With --without-status the files that a converged tick writes are left out as well, and what it knows the next one by.
 """
 
 from __future__ import annotations

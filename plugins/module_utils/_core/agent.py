@@ -23,6 +23,7 @@ if TYPE_CHECKING:
 
 IN_SYNC, ERROR, DIFFERS = 0, 1, 2
 LOCK_SECONDS = 120.0
+METRICS_SECONDS = 60
 
 
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
@@ -52,14 +53,24 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
 
 def tick(host: Host, *, at_boot: bool = False) -> int:
     """Look at the node once; mend it (mode enforce) or report (mode audit). Quiet when nothing changed."""
+    began = host.uptime()
     lock = Lock(host)
     if not lock.take(LOCK_SECONDS if at_boot else 0.0):
         return IN_SYNC  # A module or another tick is at work; the next tick looks again.
     try:
-        if not at_boot and inputs.same(host):
+        if not at_boot and inputs.same(host, lambda last, now: metrics_are_fresh(host, last, now, began)):
             return IN_SYNC
         from . import look
 
-        return look.look(host, at_boot=at_boot)
+        return look.look(host, at_boot=at_boot, began=began)
     finally:
         lock.release()
+
+
+def metrics_are_fresh(host: Host, last: int, now: int, began: float) -> bool:
+    """Whether the metrics are of this minute of the clock; where they are not they are written anew."""
+    if last // METRICS_SECONDS == now // METRICS_SECONDS:
+        return True
+    from .host import textfile
+
+    return textfile.refresh(host, now, began)

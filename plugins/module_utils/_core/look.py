@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from . import reconcile, report
-from .agent import DIFFERS, ERROR, IN_SYNC
+from .agent import DIFFERS, ERROR, IN_SYNC, METRICS_SECONDS
 from .host import inputs, state
 from .host.files import Host
 from .managers import agent as agent_manager
@@ -22,8 +22,6 @@ from .model.errors import CorralError
 from .model.plan import UNCHANGEABLE, Change
 from .model.profile import Profile
 from .reconcile import Outcome, Plan
-
-METRICS_SECONDS = 60
 
 
 class Tick(t.NamedTuple):
@@ -36,12 +34,12 @@ class Tick(t.NamedTuple):
     pause_error: t.Optional[str] = None
 
 
-def look(host: Host, *, at_boot: bool = False) -> int:
+def look(host: Host, *, at_boot: bool = False, began: float) -> int:
     """One pass over the node; the caller holds the lock."""
-    now = Tick(report.last_status(host), at_boot, host.uptime())
     compile_once(host)
+    previous = report.last_status(host)
     host.told = {}
-    now = with_pause(host, now)
+    now = with_pause(host, Tick(previous, at_boot, began))
     declared, broken = last_good(host) if at_boot else declared_or_last_good(host)
     if declared is None:
         return report_error(host, now, broken) if broken else IN_SYNC
@@ -113,44 +111,37 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
         state.remember_profile(host, profile.to_data(declared))
     told = report.status(host, context, outcome, now.previous, paused=now.paused)
     log(outcome, now)
-    keep = fresh and not told["error"] and broken is None
-    metrics = metrics_file(host)
-    host.unrecorded(lambda: publish(host, now, told, context, metrics, keep=keep))
-    quiet = told["in_sync"] and not outcome.applied and not at_boot and not now.paused and not now.pause_error
-    if quiet and not in_second_of(now.previous, told):
-        inputs.keep(host, report.PUBLISHED, told["time"], METRICS_SECONDS if metrics else inputs.FULL_LOOK_SECONDS)
+    keep = not told["error"] and broken is None
+    host.unrecorded(lambda: publish(host, now, told, context, fresh=fresh, keep=keep))
+    # A pause ends with the clock, which nobody would ask; so does one whose file stays.
+    settled = told["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    if settled and not at_boot and not in_second_of(now.previous, told):
+        inputs.keep(host, report.PUBLISHED, told["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
-def metrics_file(host: Host) -> str:
-    """The file for metrics, "" where they are switched off or their folder is not there."""
-    path = agent_manager.metrics_file(agent_manager.installed(host))
-    return path if path and host.is_dir(os.path.dirname(path)) else ""
-
-
-def publish(
-    host: Host, now: Tick, told: dict[str, t.Any], context: t.Optional[Context], metrics: str, *, keep: bool = False
-) -> None:
-    """Publish what was seen: metrics where they are due, and the status. What is newly wrong with the metrics is logged.
-
-    What the profile comes to is kept where that may have changed.
-    """
-    told.update(pause_error=now.pause_error, metrics_error=now.previous.get("metrics_error"))
-    if metrics and metrics_are_due(now.previous, told):
-        from .host import textfile
-
-        told["metrics_error"] = textfile.publish(host, metrics, told, host.uptime() - now.began)
-        if told["metrics_error"] and told["metrics_error"] != now.previous.get("metrics_error"):
-            notice(told["metrics_error"], priority=4)
-    if (report.publish(host, told, context) or keep) and context is not None and not told["error"]:
+def publish(host: Host, now: Tick, told: dict[str, t.Any], context: Context, *, fresh: bool, keep: bool) -> None:
+    """Publish what was seen, and keep what the profile comes to where that may have changed."""
+    write_metrics(host, now, told)
+    if (report.publish(host, told, context) or fresh) and keep:
         reconcile.keep_compiled(host, context)
 
 
-def metrics_are_due(before: dict[str, t.Any], told: dict[str, t.Any]) -> bool:
-    """Whether something has changed since the last status, or a minute of the clock has begun."""
+def write_metrics(host: Host, now: Tick, told: dict[str, t.Any]) -> None:
+    """Write the metrics where they are due. What is newly wrong with them is logged and told; it fails no tick."""
+    before = now.previous
+    told.update(pause_error=now.pause_error, metrics_error=before.get("metrics_error"))
+    # Counters alone are no reason to write: ticks that fail would write each time.
     moving = {"time": 0, "totals": 0}
-    minute = told["time"] // METRICS_SECONDS
-    return {**before, **moving} != {**told, **moving} or before["time"] // METRICS_SECONDS != minute
+    same = {**before, **moving} == {**told, **moving}
+    if same and before["time"] // METRICS_SECONDS == told["time"] // METRICS_SECONDS:
+        return
+    from .host import textfile
+
+    said = textfile.publish(host, told, now.began)
+    if said and said != told["metrics_error"]:
+        notice(said, priority=4)
+    told["metrics_error"] = said
 
 
 def in_second_of(previous: dict[str, t.Any], told: dict[str, t.Any]) -> bool:
@@ -193,12 +184,12 @@ def broken_profile(error: CorralError) -> Change:
 
 def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
     """Publish an error and log it when it is new."""
-    said, previous = str(error).replace("\n", "; "), now.previous
+    said = str(error).replace("\n", "; ")
     nothing = Outcome(Plan(None, (), (), frozenset()), (), ())
-    publish(
-        host, now, report.status(host, None, nothing, previous, error=said, paused=now.paused), None, metrics_file(host)
-    )
-    if previous.get("error") != said:
+    told = report.status(host, None, nothing, now.previous, error=said, paused=now.paused)
+    write_metrics(host, now, told)
+    report.publish(host, told, None)
+    if now.previous.get("error") != said:
         notice(f"not reconciled: {said}", priority=3)
     return ERROR
 

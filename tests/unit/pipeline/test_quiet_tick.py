@@ -23,9 +23,10 @@ Make = t.Callable[..., node.Node]
 
 # The tick's whole program: each module more costs every node some CPU every ten seconds.
 MODULES = {"_core", "_core.agent", "_core.host", "_core.host.files", "_core.host.inputs", "_core.host.lock"}
+MINUTE = 1_700_000_040
 BUILT_IN = "import __future__, errno, fcntl, marshal, os, sys, time, zlib\n"
 TICK = BUILT_IN + "before = set(sys.modules)\nsys.path.insert(0, sys.argv[1])\n"
-TICK += "from _core import agent\nfrom _core.host.files import Host\ncode = agent.tick(Host(sys.argv[2]))\n"
+TICK += "from _core import agent\nfrom _core.host.files import Host\ncode = agent.tick(Host(sys.argv[2], clock=lambda: float(sys.argv[3])))\n"
 TICK += "print(code, *sorted(set(sys.modules) - before))\n"
 
 
@@ -52,13 +53,15 @@ def test_a_converged_tick_loads_six_files_and_what_python_has_built_in(make: Mak
     fake = runs.converged(make(), with_agent=True)
     core = os.path.dirname(os.path.dirname(agent.__file__))
 
-    def tick() -> list[str]:
-        words = [sys.executable, "-I", "-S", "-B", "-c", TICK, core, str(fake.root)]
+    def tick(now: int) -> list[str]:
+        words = [sys.executable, "-I", "-S", "-B", "-c", TICK, core, str(fake.root), str(now)]
         environment = {**os.environ, "TRIGGER_UNIT": TIMER}
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
-    assert "_core.look" in tick()
-    assert tick() == ["0", *sorted(MODULES)]
+    assert "_core.look" in tick(MINUTE)
+    assert tick(MINUTE + 59) == ["0", *sorted(MODULES)]
+    assert "_core.model.metrics" in tick(MINUTE + 60), "once a minute more, for the metrics"
+    assert tick(MINUTE + 70) == ["0", *sorted(MODULES)]
 
 
 @pytest.mark.parametrize("name", [name for name in CASES if name != "timer stopped"])

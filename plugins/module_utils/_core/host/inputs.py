@@ -7,8 +7,7 @@
 
 A look is a function of the answers that Host gave it, of the program and of the clock. The next tick asks the same
 questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
-new time. A different answer, another program or Python, and the first tick of every ten minutes (every minute where
-there are metrics to be written) take the look in full.
+new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
 """
 
 from __future__ import annotations
@@ -34,11 +33,10 @@ FULL_LOOK_SECONDS = 600
 MARSHAL_VERSION = 2  # The same data give the same bytes.
 
 
-def keep(host: Host, published: t.Sequence[str], now: int, every: int = FULL_LOOK_SECONDS) -> None:
+def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     """Keep what this look has been told since the host records; it found the node in sync, and changed nothing.
 
-    ``published`` are the files that tell of it: those with the time ``now`` in them are written anew each tick. ``every``
-    so many seconds of the clock a tick looks in full all the same.
+    ``published`` are the files that tell of it: those with the time ``now`` in them are written anew each tick.
     """
     told, host.told = host.told, None
     if told is None or host.commands:
@@ -51,7 +49,7 @@ def keep(host: Host, published: t.Sequence[str], now: int, every: int = FULL_LOO
             texts.append((path, text.split(str(now))))
         else:
             asked.append(("read_bytes", path, False, text.encode()))
-    data = marshal.dumps((conditions(), program(), every, asked, texts), MARSHAL_VERSION)
+    data = marshal.dumps((conditions(), program(), asked, texts), MARSHAL_VERSION)
     text = f"{zlib.crc32(data):08x}{data.hex()}"
     if host.read(KEPT, follow=False) != text:
         try:
@@ -60,23 +58,30 @@ def keep(host: Host, published: t.Sequence[str], now: int, every: int = FULL_LOO
             pass  # The next tick looks in full.
 
 
-def same(host: Host) -> bool:
-    """Whether all is as it was kept; then the status is published with the new time."""
+def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: True) -> bool:
+    """Whether all is as it was kept; then the status is published with the new time.
+
+    ``agree`` is asked before that, with the time of the last status and the new one.
+    """
+    last = 0
     try:
         kept = host.read(KEPT, follow=False) or ""
         data = bytes.fromhex(kept[8:])
         if kept[:8] != f"{zlib.crc32(data):08x}":
             return False
-        known, files, every, asked, texts = marshal.loads(data)  # noqa: S302 - no other than keep() wrote it
+        known, files, asked, texts = marshal.loads(data)  # noqa: S302 - no other than keep() wrote it
         if known != conditions() or [stamp(file) for file, *dummy in files] != files:
             return False
         now = int(host.now())
         for path, parts in texts:
             text = host.read(path, follow=False) or ""
             before = text[len(parts[0]) :].partition(parts[1])[0]
-            if text != before.join(parts) or int(before) // every != now // every:
+            if text != before.join(parts) or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
                 return False
+            last = int(before)
         if any(getattr(host, method)(*words) != answer for method, *words, answer in asked):
+            return False
+        if not agree(last, now):
             return False
         for path, parts in texts:
             host.write_file(path, str(now).join(parts))

@@ -11,16 +11,28 @@ import os
 import sys
 import typing as t
 
-from ..model import metrics
+from ..model import agent_units, metrics
+from . import state
 from .files import Host
 
 
-def publish(host: Host, path: str, told: t.Mapping[str, t.Any], seconds: float) -> t.Optional[str]:
-    """Write the metrics where their folder is there; what went wrong, None when nothing did."""
-    if not host.is_dir(os.path.dirname(path)):
+def publish(host: Host, told: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
+    """Write the metrics of a tick that began then (seconds of the boot) where their folder is there.
+
+    Returns what went wrong, None when nothing did.
+    """
+    path = agent_units.metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
+    if not path or not host.is_dir(os.path.dirname(path)):
         return None
+    text = metrics.text(told, seconds=host.uptime() - began, python=sys.version.split()[0])
     try:
-        host.write_file(path, metrics.text(told, seconds=seconds, python=sys.version.split()[0]))
+        host.write_file(path, text)
     except OSError as error:
         return f"{path}: cannot be written ({error.strerror}): no metrics, the node is kept all the same"
     return None
+
+
+def refresh(host: Host, now: int, began: float) -> bool:
+    """Write them of a tick that found all as it was told in the status. Whether that goes well, and did before."""
+    told = state.read_json(host, state.STATUS)
+    return told["metrics_error"] is None and publish(host, {**told, "time": now}, began) is None

@@ -14,7 +14,7 @@ import zlib
 from ..host import state, systemd
 from ..host.files import Host
 from ..model import agent_units
-from ..model.agent_units import FOLDER, METRICS_DIR, Options
+from ..model.agent_units import FOLDER, Options
 from ..model.errors import refusal
 from ..model.plan import FILES, RELOAD, START, Change, Part, Step
 from ..model.unitfile import file_change
@@ -39,15 +39,8 @@ def installed(host: Host) -> t.Optional[Options]:
     """The options with which the agent was installed; None when it is not."""
     data = state.read_json(host, state.AGENT)
     if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
-        folder = data.get("metrics_dir")
-        return Options(data["interval"], data["python"], folder if isinstance(folder, str) else METRICS_DIR)
+        return Options(data["interval"], data["python"], agent_units.metrics_dir(data))
     return None
-
-
-def metrics_file(options: t.Optional[Options]) -> str:
-    """The file of metrics; "" where they are switched off."""
-    folder = METRICS_DIR if options is None else options.metrics_dir
-    return f"{folder}/{agent_units.METRICS_NAME}" if folder else ""
 
 
 def check_metrics_dir(host: Host, folder: str) -> None:
@@ -65,8 +58,9 @@ def check_metrics_dir(host: Host, folder: str) -> None:
 
 def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple[Change, ...]:
     """The removal of metrics that nobody will keep up to date."""
-    path = metrics_file(installed(host))
-    if not path or (wanted is not None and metrics_file(wanted) == path) or not host.exists(path):
+    folder = agent_units.metrics_dir(state.read_json(host, state.AGENT))
+    path = agent_units.metrics_file(folder)
+    if not path or (wanted is not None and wanted.metrics_dir == folder) or not host.exists(path):
         return ()
     return (Change(NAME, path, "content", "metrics", None, reason, path, (Step("file", path, None, FILES),)),)
 

@@ -34,6 +34,17 @@ class Options(t.NamedTuple):
     metrics_dir: str = METRICS_DIR
 
 
+def metrics_dir(data: object) -> str:
+    """The folder for metrics by what agent.json holds: as chosen, else Debian's; "" where they are switched off."""
+    chosen = data.get("metrics_dir") if isinstance(data, dict) else None
+    return chosen if isinstance(chosen, str) else METRICS_DIR
+
+
+def metrics_file(folder: str) -> str:
+    """The file of metrics; "" where they are switched off."""
+    return f"{folder}/{METRICS_NAME}" if folder else ""
+
+
 def launcher(options: Options) -> str:
     """The command, for people and units alike."""
     return (
@@ -105,7 +116,7 @@ RuntimeDirectory=corral
 RuntimeDirectoryPreserve=yes
 UMask=0077
 ProtectSystem=strict
-# The last one of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
+# The last of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
 ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral{metrics}
 ProtectHome=yes
 PrivateTmp=yes
