@@ -1,7 +1,10 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The core is imported as ``_core`` from any checkout path; helpers beside this file as plain modules."""
+"""The core is imported as ``_core`` from any checkout path; helpers beside this file as plain modules.
+
+So are tests that others take something from: pytest alone would see to that, under ansible-test it does not.
+"""
 
 from __future__ import annotations
 
@@ -17,10 +20,9 @@ HERE = Path(__file__).resolve().parent
 settings.register_profile("corral", deadline=None)
 settings.load_profile("corral")
 
-sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE)]
+TESTS = sorted({str(test.parent) for test in HERE.rglob("test_*.py")})
 
-settings.register_profile("corral", deadline=None)  # nothing is decided by time: a busy machine is no failure
-settings.load_profile("corral")
+sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE), *TESTS]
 
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 
 import importlib.util
 import typing as t
-from pathlib import Path
 
 import pytest
+from shared_data import REPOSITORY
 
-FILE = Path(__file__).resolve().parents[2] / "plugins" / "filter" / "fleet_report.py"
+FILE = REPOSITORY / "plugins" / "filter" / "fleet_report.py"
 
 
 def load() -> t.Any:

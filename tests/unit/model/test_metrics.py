@@ -8,18 +8,17 @@ from __future__ import annotations
 import re
 import sys
 import typing as t
-from pathlib import Path
 
 import pytest
 import yaml
 from _core.model import metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from shared_data import REPOSITORY
 
-CHECKOUT = Path(__file__).resolve().parents[3]
-sys.path.append(str(CHECKOUT / "tests" / "lab"))
+sys.path.append(str(REPOSITORY / "tests" / "lab"))
 
-from read_metrics import parse  # noqa: E402 - the node's own reader, so that both see the same
+from read_metrics import parse  # the node's own reader, so that both see the same
 
 VERDICTS = {"drift": 0, "unchangeable": 0, "unknown": 0}
 TOLD: dict[str, t.Any] = {
@@ -142,7 +141,7 @@ def test_names_follow_the_rules() -> None:
 
 
 def test_every_metric_is_documented_and_nothing_else_is() -> None:
-    text = (CHECKOUT / "docs" / "metrics.md").read_text(encoding="utf-8")
+    text = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
     rows = re.findall(r"^\| `(corral_\w+)` \| (\w+) \|", text, re.MULTILINE)
     assert rows == [(family.name, family.type) for family in metrics.FAMILIES]
     assert {name for name in re.findall(r"corral_\w+", text) if name != "corral_metrics_dir"} == {
@@ -151,7 +150,7 @@ def test_every_metric_is_documented_and_nothing_else_is() -> None:
 
 
 def test_the_example_rules_ask_for_metrics_that_are_there() -> None:
-    rules = yaml.safe_load((CHECKOUT / "examples" / "prometheus-rules.yml").read_text(encoding="utf-8"))
+    rules = yaml.safe_load((REPOSITORY / "examples" / "prometheus-rules.yml").read_text(encoding="utf-8"))
     assert set(rules) == {"groups"}
     (group,) = rules["groups"]
     assert set(group) == {"name", "rules"}
@@ -174,4 +173,4 @@ def test_the_example_rules_ask_for_metrics_that_are_there() -> None:
 
 
 def test_the_version_is_the_collections() -> None:
-    assert yaml.safe_load((CHECKOUT / "galaxy.yml").read_text(encoding="utf-8"))["version"] == metrics.VERSION
+    assert yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))["version"] == metrics.VERSION

@@ -20,6 +20,7 @@ from _core.model import profile
 from _core.model.errors import CorralError
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from shared_data import REPOSITORY
 
 Make = t.Callable[..., node.Node]
 Profile = dict[str, t.Any]
@@ -149,7 +150,7 @@ def test_a_mount_path_that_leads_over_a_link_is_refused(depth: int, make: Make) 
 
 # Shells
 
-PLUGINS = Path(__file__).resolve().parents[3] / "plugins"
+PLUGINS = REPOSITORY / "plugins"
 
 
 @pytest.mark.parametrize("source", sorted(PLUGINS.rglob("*.py")), ids=lambda path: path.stem)

@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import sys
 import typing as t
-from pathlib import Path
 
 import node
 import pytest
@@ -17,8 +16,9 @@ from _core import reconcile
 from _core.managers import agent as agent_manager
 from _core.model.agent_units import METRICS_DIR, SERVICE, Options
 from _core.model.errors import CorralError
+from shared_data import REPOSITORY
 
-sys.path.append(str(Path(__file__).resolve().parents[2] / "lab"))
+sys.path.append(str(REPOSITORY / "tests" / "lab"))
 
 from read_metrics import parse
 
