@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity molecule test bench bench-compile bench-tick bench-rollout bench-handover rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem molecule test bench bench-compile bench-tick bench-rollout bench-handover rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -32,11 +32,14 @@ check: venv ## everything that needs no VM: linters, types, unit tests (about a 
 sanity: venv ## ansible-test sanity over the files as they are
 	@$(VENV) tools/suite.py sanity
 
+ecosystem: venv ## build, install and import the collection; what its users' tools and other Pythons say
+	@$(VENV) tools/suite.py ecosystem
+
 molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule
 
 test: setup ## every test, VMs included
-	@$(VENV) tools/suite.py check sanity molecule
+	@$(VENV) tools/suite.py check sanity ecosystem molecule
 
 bench: bench-compile bench-tick bench-rollout bench-handover ## all benchmarks, by hand; none of them is a test
 

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the tests: `suite.py check` without VMs, `suite.py sanity`, `suite.py molecule`, or several of them.
+"""Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `molecule`, or several of them.
 
 Everything is run to its end, then a table and the plain closing line `N passed, N failed`; exit 1 if one failed.
 """
@@ -19,11 +19,12 @@ import typing as t
 from concurrent import futures
 from xml.etree import ElementTree
 
-import sanity
+import ansible_test
+import ecosystem
 import setup
+from steps import DOCS, LINT, Step, linter, tool
 from tally import Tally
 
-DOCS_REFERENCES = "--validate-collection-refs=all"  # also what the texts say about other modules exists
 SCENARIO_LIMIT = 25 * 60  # s; a hung VM must not hold a CI for ever
 DESTROY_LIMIT = 2 * 60  # s
 # An emulated node keeps a core busy half of the time: two scenarios at once take two cores two thirds of the time.
@@ -31,39 +32,6 @@ AT_ONCE = max(1, min(4, os.cpu_count() or 1))
 
 
 stopping = threading.Event()
-
-
-class Step(t.NamedTuple):
-    name: str
-    run: t.Callable[[], Tally]
-    beside_others: bool = False
-
-
-def tool(name: str) -> str:
-    return str(setup.VENV / "bin" / name)
-
-
-def linter(name: str, *command: str) -> Step:
-    """A linter counts as one test; only a failing one shows its output."""
-
-    def run() -> Tally:
-        done = subprocess.run(
-            [tool(command[0]), *command[1:]],
-            cwd=setup.CHECKOUT,
-            env=setup.environment(),
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            errors="replace",
-            check=False,
-        )
-        if done.returncode == 0:
-            return Tally(passed=1)
-        print(done.stdout, flush=True)
-        return Tally(failed=1)
-
-    return Step(name, run)
 
 
 def unit_tests() -> Tally:
@@ -134,19 +102,19 @@ def check() -> list[Step]:
         *(linter(f"mypy {name}", "mypy", "--no-incremental", *paths) for name, paths in typed().items()),
         linter("yamllint", "yamllint", "--strict", "."),
         linter("antsibull-changelog", "antsibull-changelog", "lint"),
-        linter("antsibull-docs", "antsibull-docs", "lint-collection-docs", "--plugin-docs", DOCS_REFERENCES, "."),
-        linter("ansible-lint", "ansible-lint", "--offline", "--nocolor", "--profile", "production"),
+        linter("antsibull-docs", "antsibull-docs", *DOCS),
+        linter("ansible-lint", "ansible-lint", *LINT),
         Step("unit tests", unit_tests),
     ]
 
 
 def typed() -> dict[str, list[str]]:
-    """What mypy checks strictly: the core, the lab, these tools, the benchmarks; a folder that is not there yet is left out.
+    """What mypy checks strictly: the plugins, the lab, these tools, the benchmarks; a folder that is not there yet is left out.
 
     Without its cache: in a package that has no __init__.py it goes on missing a module that has come since.
     """
-    folders = {"core": "plugins/module_utils/_core", "lab": "lab", "tools": "tools", "benchmarks": "tests/benchmarks"}
-    found = {}
+    folders = {"lab": "lab", "tools": "tools", "benchmarks": "tests/benchmarks"}
+    found = {"plugins": ["--package", "ansible_collections.corral.node.plugins"]}
     for name, folder in folders.items():
         files = [str(path.relative_to(setup.CHECKOUT)) for path in sorted((setup.CHECKOUT / folder).rglob("*.py"))]
         if files:
@@ -163,7 +131,8 @@ def molecule() -> list[Step]:
 
 PARTS: dict[str, t.Callable[[], list[Step]]] = {
     "check": check,
-    "sanity": lambda: [Step("ansible-test sanity", sanity.run)],
+    "sanity": lambda: [Step("ansible-test sanity", ansible_test.sanity)],
+    "ecosystem": ecosystem.steps,
     "molecule": molecule,
 }
 
@@ -189,7 +158,7 @@ def timed(step: Step) -> tuple[str, Tally]:
     print(f"==> {step.name}", flush=True)
     begin = time.monotonic()
     tally = step.run()
-    line = f"  {step.name:<24} {time.monotonic() - begin:6.1f} s  {tally.line()}"
+    line = f"  {step.name:<26} {time.monotonic() - begin:6.1f} s  {tally.line()}"
     if step.beside_others:
         print(line, flush=True)
     return line, tally

@@ -38,7 +38,7 @@ Answer = t.TypeVar("Answer")
 
 def run(
     spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]], **rules: t.Any
-) -> t.NoReturn:
+) -> None:
     """Run a module: a refusal becomes a failure that names every problem, never a traceback."""
     module = AnsibleModule(supports_check_mode=True, argument_spec=spec, **rules)
     try:

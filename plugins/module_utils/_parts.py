@@ -22,7 +22,7 @@ COMMON = {
 }
 
 
-def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> t.NoReturn:
+def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> None:
     """Run the part module ``name``; ``spec`` has its own options."""
 
     def task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:

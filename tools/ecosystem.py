@@ -1,0 +1,269 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""The collection as its users get it: built, installed where nothing else is, imported as Galaxy would; and what the
+ecosystem's tools say with the newest ansible-core, and the tests with the oldest Python of a node.
+
+The tools of .venv go with its own ansible-core, the oldest supported one as a rule. Where this machine has a Python
+for the newest, that one, from the cache, is what the built collection is installed for.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import os
+import pathlib
+import shutil
+import subprocess
+import sys
+import tarfile
+from concurrent import futures
+
+import ansible_test
+import setup
+import venvs
+from steps import DOCS, LINT, Step, answer, cannot, one_test
+from tally import Tally
+
+GROUND = ansible_test.own_folder("ecosystem")
+INSTALLED = GROUND / "installed"
+BARE = GROUND / "bare"  # without all that a collection must do without
+SHIPPED = {"CONTRIBUTING.md", "LICENSES", "README.md", "bin", "changelogs", "docs", "examples"}
+NEEDED = {"meta", "playbooks", "plugins", "roles"}
+KINDS = ("module", "filter", "lookup")
+# Every write of a rollout is made to fail once: for minutes, in what knows no version of Python. .venv runs it.
+LONG = ("pipeline/test_faults.py", "pipeline/test_legacy.py")
+NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
+
+
+@functools.cache
+def newest() -> pathlib.Path | None:
+    """The virtual environment with the newest ansible-core; None when .venv has it, or no Python here is for it."""
+    python = venvs.newest_python()
+    return venvs.made("newest", python) if python else None
+
+
+def user() -> pathlib.Path:
+    """The virtual environment that the built collection is installed for."""
+    return newest() or setup.VENV
+
+
+@functools.cache
+def importer() -> pathlib.Path:
+    return venvs.made("importer", venvs.newest_python() or sys.executable)
+
+
+@functools.cache
+def node() -> pathlib.Path | None:
+    """The virtual environment with the oldest Python of a node that is here; None when that is .venv's."""
+    python = venvs.node_python()
+    return venvs.made("node", python) if python else None
+
+
+def collection(root: pathlib.Path) -> pathlib.Path:
+    return root / "ansible_collections" / "corral" / "node"
+
+
+def artifact() -> pathlib.Path:
+    return next(GROUND.glob("*.tar.gz"))
+
+
+def environment(root: pathlib.Path) -> dict[str, str]:
+    """A user's who has no other collection and no configuration."""
+    own = {name: value for name, value in os.environ.items() if not name.startswith(("ANSIBLE_", "PYTHON", "MOLECULE"))}
+    own["HOME"] = str(GROUND / "home")
+    own["PATH"] = os.pathsep.join([str(user() / "bin"), *setup.search_path()])
+    own["ANSIBLE_COLLECTIONS_PATH"] = str(root)
+    own["NO_COLOR"] = own["ANSIBLE_NOCOLOR"] = "1"
+    return own
+
+
+def say(*command: str, root: pathlib.Path = BARE, cwd: pathlib.Path = GROUND) -> str | None:
+    """What a tool of the user's says; None when it fails."""
+    return answer([str(user() / "bin" / command[0]), *command[1:]], cwd, environment(root))
+
+
+# The steps
+
+
+def prepare() -> Tally:
+    """Make the virtual environments, which are no test, and an empty ground."""
+    venvs.prune()
+    with futures.ThreadPoolExecutor() as pool:
+        for made in [pool.submit(make) for make in (newest, importer, node)]:
+            made.result()
+    shutil.rmtree(GROUND, ignore_errors=True)
+    (GROUND / "home").mkdir(parents=True)
+    return Tally()
+
+
+def build() -> Tally:
+    """ansible-galaxy builds from the checkout, with all that lies about in it."""
+    built = say("ansible-galaxy", "collection", "build", "--output-path", str(GROUND), str(setup.CHECKOUT))
+    return one_test(built)
+
+
+def contents() -> Tally:
+    """All that is needed, and nothing that git does not know or that only a checkout needs."""
+    with tarfile.open(artifact()) as tar:
+        names = {member.name for member in tar if not member.isdir()} - {"FILES.json", "MANIFEST.json"}
+    known = set(ansible_test.listed())
+    odd = [name for name in names if name not in known or name.split("/")[0] not in SHIPPED | NEEDED]
+    missing = [name for name in known - names if name.split("/")[0] in NEEDED]
+    return one_test(not odd and not missing, f"does not belong: {sorted(odd)}; is missing: {sorted(missing)}")
+
+
+def install() -> Tally:
+    """ansible-galaxy installs it; a copy is stripped to what a collection must do with."""
+    words = ["collection", "install", "--offline", "--collections-path", str(INSTALLED), str(artifact())]
+    if say("ansible-galaxy", *words, root=INSTALLED) is None:
+        return Tally(failed=1)
+    for name in NEEDED:
+        shutil.copytree(collection(INSTALLED) / name, collection(BARE) / name)
+    return Tally(passed=1)
+
+
+def documentation() -> Tally:
+    """ansible-doc knows every plugin and role that is there, and nothing is wrong with what it reads."""
+    wanted = {kind: plugins(kind) for kind in KINDS}
+    wanted["role"] = {f"corral.node.{path.name}" for path in (collection(BARE) / "roles").iterdir()}
+    for kind, names in wanted.items():
+        said = say("ansible-doc", "--type", kind, "--json", *sorted(names))
+        if said is None or set(json.loads(said)) != names:
+            return one_test(None, f"ansible-doc --type {kind}: wanted {sorted(names)}, and it said:\n{said}")
+        listed = say("ansible-doc", "--type", kind, "--list", "--json", "corral.node")
+        if listed is None or set(json.loads(listed)) != names:
+            return one_test(None, f"ansible-doc --type {kind} --list: wanted {sorted(names)}, and it said:\n{listed}")
+    return Tally(passed=1)
+
+
+def plugins(kind: str) -> set[str]:
+    folder = collection(BARE) / "plugins" / ("modules" if kind == "module" else kind)
+    return {f"corral.node.{path.stem}" for path in folder.glob("*.py")}
+
+
+def syntax() -> Tally:
+    names = sorted(path.stem for path in (collection(BARE) / "playbooks").glob("*.yml"))
+    books = [f"corral.node.{name}" for name in names]
+    return one_test(books and say("ansible-playbook", "--syntax-check", "--inventory", "localhost,", *books))
+
+
+def here() -> str:
+    """This machine as a node, with the oldest Python that it has."""
+    python = venvs.node_python() or sys.executable
+    own = {"ansible_connection": "local", "ansible_python_interpreter": python, "ansible_become": False}
+    return json.dumps(own)
+
+
+def module() -> Tally:
+    """A module runs from the stripped collection, in check mode on this machine."""
+    said = say(
+        "ansible", "localhost", "--inventory", "localhost,", "--check", "--extra-vars", here(),
+        "--module-name", "corral.node.topology_info",
+    )  # fmt: skip
+    return one_test(said and '"topology": {' in said, f"topology_info said:\n{said}")
+
+
+def drift() -> Tally:
+    """A playbook runs from the stripped collection: modules, plugins, templates; it changes nothing on this machine."""
+    report = GROUND / "drift.json"
+    more = {"corral_profile_file": str(setup.CHECKOUT / "examples" / "audit.yml"), "corral_report_file": str(report)}
+    said = say(
+        "ansible-playbook", "corral.node.drift", "--inventory", "localhost,", "--check", "--extra-vars", here(),
+        "--extra-vars", json.dumps(more),
+    )  # fmt: skip
+    if said is None or not report.is_file():
+        return one_test(None, f"no report; it said:\n{said}")
+    host = json.loads(report.read_text(encoding="utf-8"))["hosts"]["localhost"]
+    return one_test(host["verdict"] in ("in_sync", "drift", "unknown", "refused"), f"{host['verdict']}: {said}")
+
+
+def galaxy() -> Tally:
+    """What Galaxy does with an upload; it succeeds with warnings, too, so that they count. ansible-lint runs below."""
+    env = {**environment(GROUND / "empty"), "GALAXY_IMPORTER_RUN_ANSIBLE_LINT": "False"}
+    env["PATH"] = os.pathsep.join([str(importer() / "bin"), *setup.search_path()])
+    said = answer([str(importer() / "bin" / "python"), "-m", "galaxy_importer.main", str(artifact())], GROUND, env)
+    if said is None or any(line.startswith(("WARNING", "ERROR")) for line in said.splitlines()):
+        return one_test(None, f"galaxy-importer said:\n{said}")
+    result = json.loads((GROUND / "importer_result.json").read_text(encoding="utf-8"))
+    found = {f"corral.node.{content['name']}" for content in result["contents"]}
+    wanted = set().union(*map(plugins, KINDS)) | {"corral.node.corral"}
+    return one_test(wanted <= found, f"galaxy-importer missed {sorted(wanted - found)}")
+
+
+def changelog() -> Tally:
+    """A release of the checkout as it is: the fragments and every module get into CHANGELOG.md."""
+    if not newest():
+        return cannot(NO_NEWEST)
+    tree = ansible_test.fresh_tree()
+    words = ["release", "--update-existing", "--reload-plugins"]
+    if say("antsibull-changelog", *words, root=tree.parents[2], cwd=tree) is None:
+        return Tally(failed=1)
+    text = (tree / "CHANGELOG.md").read_text(encoding="utf-8")
+    missing = [name for name in plugins("module") if name not in text]
+    return one_test(not missing, f"CHANGELOG.md would not have {missing}")
+
+
+def lint() -> Tally:
+    """ansible-lint over what is shipped, by the checkout's rules."""
+    rules = ["--config-file", str(setup.CHECKOUT / ".ansible-lint")]
+    return one_test(say("ansible-lint", *LINT, *rules, root=INSTALLED, cwd=collection(INSTALLED)))
+
+
+def docs() -> Tally:
+    return one_test(say("antsibull-docs", *DOCS, root=INSTALLED, cwd=collection(INSTALLED)))
+
+
+def sanity() -> Tally:
+    """ansible-test sanity as the newest ansible-core has it; what older Pythons say, .venv's has shown."""
+    venv = newest()
+    return ansible_test.sanity(["--python", f"3.{venvs.minor_of(venv)}"], venv) if venv else cannot(NO_NEWEST)
+
+
+def old_python() -> Tally:
+    venv = node()
+    return ansible_test.units(setup.VENV, venv) if venv else cannot("no Python older than that of .venv here")
+
+
+def new_python() -> Tally:
+    venv = newest()
+    if not venv:
+        return cannot(NO_NEWEST)
+    core = "tests/unit/plugins/module_utils/_core"
+    return ansible_test.units(venv, venv, *(f"--exclude={core}/{name}" for name in LONG))
+
+
+def guarded(step: Step) -> Step:
+    """A step fails, and the others go on, when what an earlier one should have made is not there."""
+
+    def run() -> Tally:
+        try:
+            return step.run()
+        except (OSError, StopIteration, KeyError, ValueError, subprocess.CalledProcessError) as error:
+            return one_test(None, f"{type(error).__name__}: {error}")
+
+    return step._replace(run=run)
+
+
+def steps() -> list[Step]:
+    """In their order: each takes what those before it left."""
+    steps = [
+        Step("virtual environments", prepare),
+        Step("ansible-galaxy build", build),
+        Step("built collection", contents),
+        Step("ansible-galaxy install", install),
+        Step("bare: ansible-doc", documentation),
+        Step("bare: playbooks' syntax", syntax),
+        Step("bare: topology_info", module),
+        Step("bare: drift", drift),
+        Step("galaxy-importer", galaxy),
+        Step("newest: ansible-lint", lint),
+        Step("newest: antsibull-docs", docs),
+        Step("newest: changelog", changelog),
+        Step("newest: sanity", sanity),
+        Step("newest: unit tests", new_python),
+        Step("oldest Python: unit tests", old_python),
+    ]
+    return [guarded(step) for step in steps]
