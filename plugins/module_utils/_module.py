@@ -36,9 +36,7 @@ MAY_DIFFER = ("nr_hugepages", "placement")
 Answer = t.TypeVar("Answer")
 
 
-def run(
-    spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]], **rules: t.Any
-) -> None:
+def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str, t.Any]], **rules: t.Any) -> None:
     """Run a module: a refusal becomes a failure that names every problem, never a traceback."""
     module = AnsibleModule(supports_check_mode=True, argument_spec=spec, **rules)
     try:

@@ -213,6 +213,6 @@ def read_pools(host: Host, topology: Topology) -> t.Iterator[tuple[int, t.Option
 
 
 def read_mounts(host: Host) -> list[mounts.Mount]:
-    """The hugetlbfs mounts that can be seen, each path once."""
-    top = {mount.path: mount for mount in mounts.table(host.read(mounts.TABLE))}
-    return [mount for mount in top.values() if mount.fstype == "hugetlbfs"]
+    """The hugetlbfs mounts that can be seen: the topmost of each path."""
+    found = {mount.path: mount for mount in mounts.table(host.lines(mounts.TABLE, " - hugetlbfs "))}
+    return [mount for mount in found.values() if mounts.at(host, mount.path) == mount]

@@ -33,11 +33,8 @@ def available(host: Host, size_kib: int) -> t.Optional[int]:
 
 def default_kib(host: Host) -> t.Optional[int]:
     """The size of the pages that are meant where nobody names one, in KiB (Hugepagesize of proc_meminfo(5))."""
-    for line in (host.read("/proc/meminfo") or "").splitlines():
-        if line.startswith("Hugepagesize:"):
-            size = line.split()[1]
-            return int(size) if size.isdecimal() else None
-    return None
+    fields = (host.lines("/proc/meminfo", "Hugepagesize:") or "").split()
+    return int(fields[1]) if len(fields) > 1 and fields[1].isdecimal() else None
 
 
 def number(host: Host, path: str) -> t.Optional[int]:

@@ -42,8 +42,8 @@ class MountState(t.NamedTuple):
     uid: t.Optional[int]
     gid: t.Optional[int]
     in_the_way: t.Optional[str]
-    kept: t.Optional[str]
     available: t.Optional[int] = None
+    kept: t.Optional[str] = None
 
 
 class Observation(t.NamedTuple):
@@ -85,8 +85,8 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
         uid,
         gid,
         obstacle(host, wanted, found, kept),
-        kept,
         hugepages.available(host, wanted.pagesize_kib) if wanted.min_size and found is None else None,
+        kept,
     )
 
 
