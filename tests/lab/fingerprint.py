@@ -34,6 +34,7 @@ RESTLESS = (
     "/run/systemd/incoming",
     "/run/systemd/show-status",
     "/run/systemd/ask-password-block",
+    "/run/systemd/empty",
     "/var/lib/systemd/random-seed",
     "/var/lib/systemd/timers",
     "/var/lib/systemd/linger",

@@ -112,7 +112,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
     told = report.status(host, context, outcome, now.previous, paused=now.paused)
     log(outcome, now)
     keep = not told["error"] and broken is None
-    host.unrecorded(lambda: publish(host, now, told, context, fresh=fresh, keep=keep))
+    host.unrecorded(lambda: publish(host, now, told, context, keep=keep))
     # A pause ends with the clock, which nobody would ask; so does one whose file stays.
     settled = told["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
     if settled and not at_boot and not in_second_of(now.previous, told):
@@ -120,10 +120,11 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
-def publish(host: Host, now: Tick, told: dict[str, t.Any], context: Context, *, fresh: bool, keep: bool) -> None:
-    """Publish what was seen, and keep what the profile comes to where that may have changed."""
+def publish(host: Host, now: Tick, told: dict[str, t.Any], context: Context, *, keep: bool) -> None:
+    """Publish what was seen, and ``keep`` what the profile comes to, which is written when it changed."""
     write_metrics(host, now, told)
-    if (report.publish(host, told, context) or fresh) and keep:
+    report.publish(host, told, context)
+    if keep:
         reconcile.keep_compiled(host, context)
 
 

@@ -21,12 +21,12 @@ from _core.model.plan import Step
 from fake_legacy import LegacySystemd
 
 # Collected once more, with the fixtures of this file.
-from test_faults import (  # noqa: F401
+from test_faults import (  # noqa: F401 # pylint: disable=unused-import
     test_a_death_at_any_write_is_made_good_by_the_next_run,
     test_a_removal_right_after_a_death_restores_everything,
     test_an_error_at_any_write_is_undone_and_the_next_run_converges,
 )
-from test_rollout import (  # noqa: F401
+from test_rollout import (  # noqa: F401 # pylint: disable=unused-import
     CIRCLE,
     NO_ISOLATED,
     OTHER_CORE,
