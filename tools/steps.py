@@ -35,21 +35,20 @@ def linter(name: str, *command: str) -> Step:
 def answer(
     command: t.Sequence[str], cwd: pathlib.Path = setup.CHECKOUT, env: t.Mapping[str, str] | None = None
 ) -> str | None:
-    """What a command says, on both channels; None when it fails, which shows its output."""
+    """What a command says; None when it fails, which shows what it said and what it complained of."""
     done = subprocess.run(
         command,
         cwd=cwd,
         env=env or setup.environment(),
         stdin=subprocess.DEVNULL,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.STDOUT,
+        capture_output=True,
         text=True,
         errors="replace",
         check=False,
     )
     if done.returncode == 0:
         return done.stdout
-    print(done.stdout, flush=True)
+    print(done.stdout + done.stderr, flush=True)
     return None
 
 

@@ -127,7 +127,7 @@ def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
         "ANSIBLE_HOME": str(tmp_path / "home"),
         "ANSIBLE_NOCOLOR": "1",
     }
-    words = ["-m", "ansible", "playbook", "-i", "hosts.json", "play.json", "--check", "--diff", "-vv"]
+    words = ["-m", "ansible.cli.playbook", "-i", "hosts.json", "play.json", "--check", "--diff", "-vv"]
     done = subprocess.run(
         [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
     )

@@ -13,34 +13,37 @@ import typing as t
 import node
 import pytest
 import runs
+import test_faults
+import test_rollout
 from _core import reconcile
 from _core.host import cgroup
 from _core.model import validate
 from _core.model.errors import CorralError
 from _core.model.plan import Step
 from fake_legacy import LegacySystemd
-
-# Collected once more, with the fixtures of this file.
-from test_faults import (  # noqa: F401 # pylint: disable=unused-import
-    test_a_death_at_any_write_is_made_good_by_the_next_run,
-    test_a_removal_right_after_a_death_restores_everything,
-    test_an_error_at_any_write_is_undone_and_the_next_run_converges,
-)
-from test_rollout import (  # noqa: F401 # pylint: disable=unused-import
-    CIRCLE,
-    NO_ISOLATED,
-    OTHER_CORE,
-    SWAPPED,
-    test_a_converged_tick_writes_its_status_alone_and_starts_no_process,
-    test_a_second_run_writes_nothing_and_asks_nobody,
-    test_check_mode_writes_nothing_and_foretells_the_run,
-    test_removal_restores_a_fresh_node,
-)
+from test_rollout import CIRCLE, NO_ISOLATED, OTHER_CORE, SWAPPED
 
 Make = t.Callable[..., node.Node]
 ROOT = "/sys/fs/cgroup/cpuset"
 SHARED, ISOLATED = f"{ROOT}/corral.slice/corral-shared.slice", f"{ROOT}/corral.slice/corral-isolated.slice"
 ONLINE = frozenset(range(8))
+
+# Collected once more, with the fixtures of this file.
+test_a_death_at_any_write_is_made_good_by_the_next_run = (
+    test_faults.test_a_death_at_any_write_is_made_good_by_the_next_run
+)
+test_a_removal_right_after_a_death_restores_everything = (
+    test_faults.test_a_removal_right_after_a_death_restores_everything
+)
+test_an_error_at_any_write_is_undone_and_the_next_run_converges = (
+    test_faults.test_an_error_at_any_write_is_undone_and_the_next_run_converges
+)
+test_a_converged_tick_writes_its_status_alone_and_starts_no_process = (
+    test_rollout.test_a_converged_tick_writes_its_status_alone_and_starts_no_process
+)
+test_a_second_run_writes_nothing_and_asks_nobody = test_rollout.test_a_second_run_writes_nothing_and_asks_nobody
+test_check_mode_writes_nothing_and_foretells_the_run = test_rollout.test_check_mode_writes_nothing_and_foretells_the_run
+test_removal_restores_a_fresh_node = test_rollout.test_removal_restores_a_fresh_node
 
 
 @pytest.fixture
