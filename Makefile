@@ -38,8 +38,8 @@ ecosystem: venv ## build, install and import the collection; what its users' too
 molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule
 
-test: setup ## every test, VMs included
-	@$(VENV) tools/suite.py check sanity ecosystem molecule
+test: setup ## every test of the nodes and of the code, VMs included (beside it: make ecosystem)
+	@$(VENV) tools/suite.py check sanity molecule
 
 bench: bench-compile bench-tick bench-rollout bench-handover ## all benchmarks, by hand; none of them is a test
 
