@@ -205,8 +205,8 @@ class Node:
         given = max(min(asked, self.room.get((number, size), asked)), self.in_use.get((number, size), 0))
         file.write_text(f"{given}\n")
         (file.parent / "free_hugepages").write_text(f"{given}\n")
-        nodes = self.root.glob(f"sys/devices/system/node/node*/hugepages/{file.parent.name}/nr_hugepages")
-        total = sum(int(one.read_text()) for one in nodes)
+        counted = self.root.glob(f"sys/devices/system/node/node*/hugepages/{file.parent.name}/nr_hugepages")
+        total = sum(int(one.read_text()) for one in counted)
         whole = self.root / "sys/kernel/mm/hugepages" / file.parent.name
         for name, count in (("nr", total), ("free", total), ("resv", 0)):
             (whole / f"{name}_hugepages").write_text(f"{count}\n")
