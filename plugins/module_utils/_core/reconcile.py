@@ -149,7 +149,10 @@ def is_as_before(host: Host, before: undo.Before) -> bool:
         step = Step("property", before.target, f"{before.name}=", RELEASE)
         # The folders that would have to be made are missing now as they were then, too.
         return actions.look(host, step) == before
-    return before.kind in ("value", "pool") and (host.read(before.target) or "").strip() == before.value
+    if before.kind not in ("value", "pool"):
+        return False
+    # A pool can be gone with its NUMA node.
+    return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
 
 
 def restoring(record: Record, online: str) -> Change:

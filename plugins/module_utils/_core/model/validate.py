@@ -101,6 +101,9 @@ def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:
             asked[node] = asked.get(node, 0) + int(step.value or 0) * int(match.group(2))
     found = []
     for node, kib in asked.items():
+        if node is not None and node not in topology.numa:
+            found.append(Problem("memory.hugepages", f"{kib} KiB", f"this machine has no NUMA node {node}"))
+            continue
         memory = topology.machine_memory_kib if node is None else topology.numa[node].memory_kib
         if memory is not None and kib > memory:
             where = "this machine" if node is None else f"NUMA node {node}"

@@ -137,6 +137,21 @@ def test_a_tick_while_another_runs_does_nothing(fake: node.Node) -> None:
     assert runs.tick(fake.host()) == 2
 
 
+@pytest.mark.parametrize("how", ["another profile", "removal"])
+def test_a_pool_whose_numa_node_is_gone_needs_no_bringing_back(how: str, fake: node.Node) -> None:
+    before = fake.fingerprint("sys/devices/system/node")
+    both = [*pages(8)["hugepages"], *pages(8, at=1)["hugepages"]]
+    assert not runs.declare(fake.host(), memory={"hugepages": both}).error
+    shutil.rmtree(fake.root / "sys/devices/system/node/node1")
+    fake.put("/sys/devices/system/node/online", "0\n")
+    cpu = {"reserved": {"count": 2}}
+    if how == "another profile":
+        outcome = runs.declare(fake.host(), memory=pages(8), cpu=cpu)
+        assert (outcome.error, outcome.remaining) == ("", ())
+    assert runs.remove(fake.host()).leftovers == ()
+    assert node.different(before, fake.fingerprint("sys/devices/system/node")) == []
+
+
 # The command line
 
 
