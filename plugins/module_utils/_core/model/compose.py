@@ -201,8 +201,8 @@ def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, orig
             if at is not None:
                 merged[at] = None
             continue
-        for index in _rivals(name, names, node):
-            merged[index] = None
+        for rival in _rivals(name, free, node):
+            merged[free.pop(rival)] = None
         if at is None:
             merged.append(item)
         else:
@@ -238,17 +238,12 @@ def _takes_away(item: _Marked, node: schema.Node) -> bool:
 
 
 def _rivals(
-    name: t.Optional[tuple[t.Any, ...]], names: t.Sequence[t.Optional[tuple[t.Any, ...]]], node: schema.Node
-) -> list[int]:
+    name: t.Optional[tuple[t.Any, ...]], others: t.Iterable[tuple[t.Any, ...]], node: schema.Node
+) -> list[tuple[t.Any, ...]]:
     """Pools of hugepages of the same size: the whole machine's and those of NUMA nodes cannot stand together."""
     if node.key.path != "memory.hugepages" or name is None:
         return []
-    size, numa = name
-    return [
-        index
-        for index, other in enumerate(names)
-        if other is not None and other[0] == size and (other[1] is None) != (numa is None)
-    ]
+    return [other for other in others if other[0] == name[0] and (other[1] is None) != (name[1] is None)]
 
 
 def _read(kind_of: t.Optional[schema_types.Type], value: t.Any) -> t.Any:
