@@ -35,6 +35,9 @@ def load(text: str, path: str) -> t.Any:
         raise refusal(str(error), path=path) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
         raise refusal(f"no YAML: {' '.join(str(error).split())}", path=path) from None
+    except (AttributeError, LookupError):
+        # So PyYAML fails at a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
+        raise refusal("no YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:
