@@ -268,10 +268,11 @@ def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
 
 def do_status(host: Host, asked: argparse.Namespace) -> int:
     """corral status"""
-    told = state.read_json(host, state.STATUS)
-    if not isinstance(told, dict):
+    told = report.last_status(host)
+    if not told:
         raise refusal(
-            "no tick has run yet: is corral-reconcile.timer active? corral drift looks now", path=state.STATUS
+            "no tick has told anything as Corral writes it: is corral-reconcile.timer active? corral drift looks now",
+            path=state.STATUS,
         )
     show(asked, told, status_lines(host, told))
     return agent.ERROR if told.get("error") else agent.IN_SYNC if told.get("in_sync") else agent.DIFFERS

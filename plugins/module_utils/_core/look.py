@@ -200,9 +200,7 @@ def log(outcome: Outcome, now: Tick) -> None:
     for change in outcome.applied:
         notice(f"changed {report.line(change)[2:]}")
     before = now.previous.get("items", [])
-    known = {
-        (item.get("manager"), item.get("subject"), item.get("property")) for item in before if isinstance(item, dict)
-    }
+    known = {(item["manager"], item["subject"], item["property"]) for item in before}
     for change in outcome.remaining:
         if change.item() not in known:
             what = "drift under maintenance" if now.paused else "drift"

@@ -22,8 +22,23 @@ from .reconcile import ALL_MANAGERS, Outcome
 
 CORES_PER_LINE = 16
 LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "offline": "."}
-# What a tick takes from the status before it.
-BUILT_UPON: dict[str, t.Any] = {"time": int, "items": list, "totals": dict, "paused": (dict, type(None))}
+# What is taken from the status that was published before.
+ITEM = {
+    **dict.fromkeys(("manager", "subject", "property", "verdict", "reason"), str),
+    **dict.fromkeys(("actual", "wanted"), (str, None)),
+    "since": int,
+}
+PAUSED = {"since": int, "until": int, "by": str, "reason": str}
+CHANGED = {"time": int, "changes": list}
+BUILT_UPON = {
+    "time": int,
+    "items": [ITEM],
+    "totals": {"changes": int, "errors": int},
+    "paused": (PAUSED, None),
+    "last_changed": (CHANGED, None),
+    "last_in_sync": (int, None),
+}
+LARGEST = 2**40  # of its numbers; what is larger is no time
 COLOURS = {"R": "44", "S": "42", "I": "45", ".": "100"}
 
 
@@ -185,8 +200,20 @@ PUBLISHED = (state.STATUS, f"{state.RUN}/pools.json", f"{state.RUN}/pools.env")
 def last_status(host: Host) -> dict[str, t.Any]:
     """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
     told = state.read_json(host, state.STATUS)
-    right = isinstance(told, dict) and all(isinstance(told.get(key), kind) for key, kind in BUILT_UPON.items())
-    return t.cast("dict[str, t.Any]", told) if right else {}
+    return t.cast("dict[str, t.Any]", told) if built_as(told, BUILT_UPON) else {}
+
+
+def built_as(value: t.Any, shape: t.Any) -> bool:
+    """Whether JSON data has these keys with values of these shapes: types, [items], {keys}, (one, or another), None."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(built_as(value.get(key), inner) for key, inner in shape.items())
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(built_as(item, shape[0]) for item in value)
+    if isinstance(shape, tuple):
+        return any(built_as(value, one) for one in shape)
+    if shape is int:
+        return isinstance(value, int) and 0 <= value < LARGEST
+    return value is None if shape is None else isinstance(value, shape)
 
 
 def status(
@@ -202,11 +229,8 @@ def status(
 
     What has no context could not be looked at: there are no counts then, rather than counts of nothing.
     """
-    since = {
-        (item.get("manager"), item.get("subject"), item.get("property")): item.get("since")
-        for item in previous.get("items", [])
-        if isinstance(item, dict)
-    }
+    before = previous.get("items", [])
+    since = {(item["manager"], item["subject"], item["property"]): item["since"] for item in before}
     now = int(host.now())
     said = error or outcome.error
     items = [

@@ -278,14 +278,36 @@ def test_an_ended_pause_whose_file_cannot_go_is_said_and_stays_ended(
     assert fake.get(PID_MAX) == "65536\n"
 
 
-@pytest.mark.parametrize(
-    "text", ["{", "[]", '{"time": "x"}', '{"time": 5, "items": [5], "totals": {}, "paused": {}}',
-             '{"time": 5, "items": {}, "totals": 5}']
-)  # fmt: skip
+ITEM = {"manager": "x", "subject": "x", "property": "x", "verdict": "x", "reason": "x", "since": 5}
+
+
+@pytest.mark.parametrize("text", ["{", "[]", "null", '{"time": 5}'])
 def test_somebodys_status_stops_no_tick(paused: node.Node, text: str) -> None:
     paused.put(STATUS, text)
+    with pytest.raises(CorralError, match="as Corral writes it"):
+        runs.command(paused.host(), "status")
     assert is_paused(paused)
     assert status(paused)["totals"] == {"changes": 0, "errors": 0}
+
+
+@pytest.mark.parametrize(
+    ("key", "value"),
+    [
+        ("time", "x"), ("time", None), ("time", -1), ("time", 2**50), ("items", {}), ("items", [5]), ("items", [ITEM, {}]),
+        ("items", [{**ITEM, "manager": ["x"]}]), ("items", [{**ITEM, "since": "x"}]), ("totals", 5), ("totals", {}),
+        ("totals", {"changes": "x", "errors": 0}), ("paused", {}), ("paused", 5), ("last_changed", 5),
+        ("last_changed", {"time": None, "changes": []}), ("last_changed", {"time": 5, "changes": 5}), ("last_in_sync", "x"),
+    ],
+)  # fmt: skip
+def test_a_status_with_a_wrong_value_stops_no_tick(rolled: node.Node, key: str, value: t.Any) -> None:
+    for code in (2, 0):
+        rolled.put(STATUS, json.dumps({**status(rolled), key: value}))
+        with pytest.raises(CorralError, match="as Corral writes it"):
+            runs.command(rolled.host(), "status")
+        if code:
+            rolled.kernel_write(PID_MAX, "40000")
+        assert runs.tick(rolled.host()) == code
+        assert status(rolled)["totals"] == {"changes": 1 if code else 0, "errors": 0}
 
 
 def test_a_removal_takes_the_pause_with_it(fake: node.Node) -> None:
