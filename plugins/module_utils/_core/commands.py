@@ -76,10 +76,10 @@ def run(words: t.Sequence[str]) -> int:
         asked = parser().parse_args(list(words))
     except SystemExit as stop:
         return agent.IN_SYNC if stop.code in (None, 0) else agent.ERROR
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+    with contextlib.ExitStack() as stack:
         root = getattr(asked, "root", None) or "/"
         if root != "/" and not os.path.isdir(root):
-            root = snapshot.unpack(root, folder)
+            root = snapshot.unpack(root, stack.enter_context(tempfile.TemporaryDirectory(prefix="corral-")))
         host = Host(root, record=asked.command == "snapshot")
         return t.cast("dict[str, t.Callable[[Host, t.Any], int]]", COMMANDS)[asked.command](host, asked)
 

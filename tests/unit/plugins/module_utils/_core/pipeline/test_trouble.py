@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import tempfile
 import typing as t
 from pathlib import Path
 
@@ -230,6 +231,14 @@ def test_files_that_are_not_there_are_told(tree: str, capsys: pytest.CaptureFixt
     assert "no readable snapshot" in capsys.readouterr().err
     assert agent.main(["plan", "--root", tree]) == 1
     assert "no profile is declared here" in capsys.readouterr().err
+
+
+def test_a_full_disk_keeps_no_report_from_being_read(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*dummy: t.Any, **more: t.Any) -> t.NoReturn:
+        raise FileNotFoundError(2, "No usable temporary directory found")
+
+    monkeypatch.setattr(tempfile, "mkdtemp", full)
+    assert agent.main(["topology", "--root", tree]) == 0
 
 
 def test_a_tree_without_a_cpu_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
