@@ -181,17 +181,19 @@ def do_profile(host: Host, asked: argparse.Namespace) -> int:
 
 def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
     """corral reconcile"""
-    declared = the_profile(host, None)
-    return applied(host, asked, declared)
+    return applied(host, asked, lambda: reconcile.declare(host, the_profile(host, None)))
 
 
-def applied(host: Host, asked: argparse.Namespace, declared: Profile) -> int:
-    """Apply a profile now, as the module does, and say what came of it."""
+def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], reconcile.Outcome]) -> int:
+    """Apply a profile now, as the module does, and say what came of it.
+
+    Which one is asked with the lock: whoever held it before may have declared another.
+    """
 
     def work() -> reconcile.Outcome:
         if not asked.force:
             pause.refuse_changes(host, "end the pause with corral resume, or add --force")
-        return reconcile.declare(host, declared)
+        return declare()
 
     outcome = locked(host, work)
     show(asked, report.outcome_data(outcome), report.outcome_lines(outcome))
@@ -235,15 +237,17 @@ def do_resume(host: Host, asked: argparse.Namespace) -> int:
 
 def do_rollback(host: Host, asked: argparse.Namespace) -> int:
     """corral rollback"""
-    state.preflight(host, ())
-    past = state.checked(host, state.HISTORY)
-    if not isinstance(past, list) or not past:
-        raise refusal("no profile was applied before this one: corral.node.remove restores the node as it was")
-    declared = profile.parse(past[0])
-    code = applied(host, asked, declared)
-    if code != agent.ERROR:
-        state.write_checked(host, state.HISTORY, past[1:])
-    return code
+
+    def declare() -> reconcile.Outcome:
+        past = state.checked(host, state.HISTORY)
+        if not isinstance(past, list) or not past:
+            raise refusal("no profile was applied before this one: corral.node.remove restores the node as it was")
+        outcome = reconcile.declare(host, profile.parse(past[0]))
+        if not outcome.error:
+            state.write_checked(host, state.HISTORY, past[1:])
+        return outcome
+
+    return applied(host, asked, declare)
 
 
 def do_snapshot(host: Host, asked: argparse.Namespace) -> int:

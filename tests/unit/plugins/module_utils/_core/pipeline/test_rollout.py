@@ -14,6 +14,7 @@ import pytest
 import runs
 from _core import reconcile
 from _core.host import state
+from _core.host.lock import Lock
 from _core.model import cpuset, profile
 from _core.model.errors import CorralError
 
@@ -299,6 +300,25 @@ def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
     assert [row["name"] for row in past] == ["edge"]
     assert not reconcile.declare(fake.host(), profile.parse(past[0])).error
     assert fake.cpus("corral-isolated.slice") == node.ISOLATED_CPUS
+
+
+@pytest.mark.parametrize(("command", "name"), [("reconcile", "third"), ("rollback", "second")])
+def test_what_was_declared_while_a_command_waited_counts(
+    command: str, name: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for first in ("first", "second"):
+        assert not runs.declare(fake.host(), name=first).error
+    real = Lock.take
+
+    def take(lock: Lock, wait: float = 0.0) -> bool:
+        runs.declare(fake.host(), name="third")
+        return real(lock, wait)
+
+    monkeypatch.setattr(Lock, "take", take)
+    assert runs.command(fake.host(), command) in (0, 2)
+    assert json.loads(fake.get("/etc/corral/profile.json"))["name"] == name
+    past = [row["name"] for row in state.checked(fake.host(), state.HISTORY)]
+    assert past == (["second", "first"] if command == "reconcile" else ["first"])
 
 
 @pytest.mark.parametrize(
