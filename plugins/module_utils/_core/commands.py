@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import io
 import json
 import os
 import sys
@@ -76,6 +77,8 @@ def run(words: t.Sequence[str]) -> int:
         asked = parser().parse_args(list(words))
     except SystemExit as stop:
         return agent.IN_SYNC if stop.code in (None, 0) else agent.ERROR
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # What the locale cannot write is a question mark, no traceback.
     with contextlib.ExitStack() as stack:
         root = getattr(asked, "root", None) or "/"
         if root != "/" and not os.path.isdir(root):

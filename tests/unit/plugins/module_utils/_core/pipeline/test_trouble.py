@@ -8,6 +8,8 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
+import sys
 import tempfile
 import typing as t
 from pathlib import Path
@@ -231,6 +233,17 @@ def test_files_that_are_not_there_are_told(tree: str, capsys: pytest.CaptureFixt
     assert "no readable snapshot" in capsys.readouterr().err
     assert agent.main(["plan", "--root", tree]) == 1
     assert "no profile is declared here" in capsys.readouterr().err
+
+
+def test_a_report_that_the_locale_cannot_write_is_no_traceback(fake: node.Node, tree: str) -> None:
+    runs.converged(fake)
+    fake.put("/etc/sysctl.d/90-corral.conf", f"kernel.pid_max = {'9' * 200}\n")
+    core = os.path.dirname(os.path.dirname(agent.__file__))
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from _core import agent; sys.exit(agent.main(sys.argv[2:]))"
+    words = [sys.executable, "-B", "-c", program, core, "drift", "--root", tree]
+    done = subprocess.run(words, env={"PYTHONIOENCODING": "iso-8859-1"}, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (2, b"")
+    assert b"99? -> kernel.pid_max" in done.stdout
 
 
 def test_a_full_disk_keeps_no_report_from_being_read(tree: str, monkeypatch: pytest.MonkeyPatch) -> None:
