@@ -63,6 +63,11 @@ class Host:
         """True for the machine we run on, as opposed to a recorded or made-up tree."""
         return not self.root
 
+    @property
+    def answers(self) -> bool:
+        """Whether commands can be asked: not of a tree, whose machine is not this one."""
+        return self.live or self._run is not None
+
     def now(self) -> float:
         """Seconds since the epoch."""
         return self._clock()
@@ -280,11 +285,11 @@ class Host:
     def run(self, *argv: str, timeout: float = 60.0) -> Command:
         """Run a command of the machine, never through a shell."""
         self.commands.append(argv)
-        if self._run is None:
-            from .command import run_command
+        if self._run is not None:
+            return self._run(argv, timeout)
+        from .command import Command, run_command
 
-            return run_command(argv, timeout)
-        return self._run(argv, timeout)
+        return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
 
 
 def make_folders(folder: str) -> None:

@@ -118,8 +118,8 @@ def observe(
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
-    """Which of the agent's units run by themselves now."""
-    if trigger == agent_units.TIMER:
+    """Which of the agent's units run by themselves now; of a tree it is taken for granted."""
+    if trigger == agent_units.TIMER or not host.answers:
         return frozenset(agent_units.STARTED)
     return systemd.active(host, agent_units.STARTED) if systemd.runs(host) else frozenset()
 

@@ -276,3 +276,16 @@ def test_a_snapshot_of_a_tree_replays_the_same_plan(
         assert commands.run(["drift", "--root", root, "--json"]) == 2
         shown.append(json.loads(capsys.readouterr().out))
     assert shown[0] == shown[1]
+
+
+def test_a_tree_is_not_answered_for_by_this_machine(
+    fake: node.Node, tree: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.converged(fake, with_agent=True)
+    asked: list[t.Any] = []
+    monkeypatch.setattr(subprocess, "run", lambda *words, **more: asked.append(words))
+    assert agent.main(["drift", "--root", tree]) == 0
+    assert "in sync" in capsys.readouterr().out
+    fake.drop("/etc/systemd/system/timers.target.wants/corral-reconcile.timer")
+    assert agent.main(["drift", "--root", tree]) == 2
+    assert (asked, Host(tree).run("true").code) == ([], 127)
