@@ -13,8 +13,7 @@ from . import reconcile, report
 from .host import cgroup, hugepages, mounts, state, sysctl, sysfs, systemd
 from .host.files import Host
 from .managers import cpu, pids
-from .model import cpuset, fit, pools, present, profile, unitproperty, yaml_text
-from .model.context import Context
+from .model import cpuset, present, profile, unitproperty, yaml_text
 from .model.errors import CorralError
 from .model.plan import Change
 from .model.present import Atom, Facts, Limit, Slice
@@ -71,19 +70,7 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
 
 def planned(host: Host, topology: Topology, data: dict[str, t.Any]) -> tuple[Change, ...]:
     """What a profile would change here. Raises CorralError when it is no profile or does not fit."""
-    declared = profile.parse(data)
-    problems = fit.check_node(declared, topology)
-    if problems:
-        raise CorralError(*problems)
-    before = [record.before for record in state.records(host)[0]]
-    context = Context(
-        declared,
-        topology,
-        pools.compute(declared, topology),
-        host.now(),
-        reconcile.load_attempts(host),
-        before={one.target: one.value for one in before if one.kind == "value" and one.value},
-    )
+    context = reconcile.compile_profile(host, profile.parse(data), topology=topology)
     return reconcile.plan_profile(host, context).changes
 
 

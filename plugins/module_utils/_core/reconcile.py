@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import actions, lock, mounts, state, sysfs
+from .host import actions, hugepages, lock, mounts, state, sysfs
 from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
@@ -23,6 +23,7 @@ from .model.errors import CorralError, Problem, refusal
 from .model.handover import Stuck
 from .model.plan import DECLARE, RELEASE, START, VALUES, Change, Part, Step, steps_in_order
 from .model.profile import Profile
+from .model.topology import Topology
 
 MANAGERS = (cpu, memory, pids, owners)
 PROFILE = "profile"  # the manager of the declaration itself
@@ -60,14 +61,17 @@ class Outcome(t.NamedTuple):
 # Planning
 
 
-def compile_profile(host: Host, declared: Profile, *, fresh: bool = False) -> Context:
-    """The profile on this machine: topology, pools. Raises CorralError with every problem at once."""
-    topology = sysfs.watched(host)
-    problems = fit.check_node(declared, topology)
+def compile_profile(
+    host: Host, declared: Profile, *, fresh: bool = False, topology: t.Optional[Topology] = None
+) -> Context:
+    """The profile on this machine, or on that ``topology`` of it. Raises CorralError with every problem at once."""
+    topology = sysfs.watched(host) if topology is None else topology
+    befores = [record.before for record in state.records(host)[0]]
+    pages = {hugepages.pool_of(one.target): one.value or "" for one in befores if one.kind == "pool"}
+    problems = fit.check_node(declared, topology, {pool: int(n) for pool, n in pages.items() if pool and n.isdecimal()})
     if problems:
         raise CorralError(*problems)
     computed = pools.compute(declared, topology)
-    befores = [record.before for record in state.records(host)[0]]
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     return Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
 

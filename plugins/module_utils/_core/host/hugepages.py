@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from .files import Host
@@ -17,6 +18,14 @@ def folder(size_kib: int, node: t.Optional[int]) -> str:
     if node is None:
         return f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
     return f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_kib}kB"
+
+
+def pool_of(path: str) -> t.Optional[tuple[int, t.Optional[int]]]:
+    """The page size and NUMA node of a pool's file; None for any other path."""
+    found = re.fullmatch(
+        r"/sys/(?:devices/system/node/node(\d+)|kernel/mm)/hugepages/hugepages-(\d+)kB/nr_hugepages", path
+    )
+    return (int(found.group(2)), int(found.group(1)) if found.group(1) else None) if found else None
 
 
 def pool(host: Host, size_kib: int, node: t.Optional[int]) -> t.Optional[int]:

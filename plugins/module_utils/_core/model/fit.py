@@ -19,9 +19,15 @@ from .profile import Hugepages, Mount, Profile
 from .schema_types import about_text, page_text, size_text
 from .topology import Topology
 
+# Page size in KiB and NUMA node (None: the whole machine).
+Pool = tuple[int, t.Optional[int]]
 
-def check_node(profile: Profile, topology: Topology) -> list[Problem]:
-    """Everything that keeps this profile from this machine, CPU pools included; empty when it fits."""
+
+def check_node(profile: Profile, topology: Topology, before: t.Mapping[Pool, int] = {}) -> list[Problem]:
+    """Everything that keeps this profile from this machine, CPU pools included; empty when it fits.
+
+    ``before`` has the pages of pools as they were before Corral: what the profile no longer declares goes back to them.
+    """
     problems: list[Problem] = []
     try:
         pools.compute(profile, topology)
@@ -29,7 +35,7 @@ def check_node(profile: Profile, topology: Topology) -> list[Problem]:
         problems += exc.problems
     problems += _check_reserved(profile, topology)
     problems += _check_pools(profile, topology) or _check_budget(profile, topology)
-    problems += _check_mounts(profile, topology)
+    problems += _check_mounts(profile, topology, before)
     return problems
 
 
@@ -141,22 +147,22 @@ def _over(declared: list[tuple[int, Hugepages]], memory: int, kept: int, where: 
         )
 
 
-def _check_mounts(profile: Profile, topology: Topology) -> list[Problem]:
+def _check_mounts(profile: Profile, topology: Topology, before: t.Mapping[Pool, int]) -> list[Problem]:
     problems: list[Problem] = []
     for index, mount in enumerate(profile.memory.mounts):
         lacking = _lacking(mount.pagesize_kib, _sizes(topology), "this node")
         if lacking:
             problems.append(Problem(f"memory.mounts[{index}].pagesize", page_text(mount.pagesize_kib), lacking))
     if not problems:
-        problems += _check_set_aside(profile, topology)
+        problems += _check_set_aside(profile, topology, before)
     return problems
 
 
-def _check_set_aside(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
+def _check_set_aside(profile: Profile, topology: Topology, before: t.Mapping[Pool, int]) -> t.Iterator[Problem]:
     """min_size is taken from the pool when the file system is mounted; a mount beyond it fails (ENOMEM)."""
     left: dict[int, int | None] = {}
     for index, mount in enumerate(profile.memory.mounts):
-        pool = left.setdefault(mount.pagesize_kib, _pool_bytes(profile, topology, mount.pagesize_kib))
+        pool = left.setdefault(mount.pagesize_kib, _pool_bytes(profile, topology, mount.pagesize_kib, before))
         if mount.min_size is None or pool is None:
             continue
         if mount.min_size > pool:
@@ -169,13 +175,19 @@ def _too_little(mount: Mount, pool: int) -> str:
     return f"the pool of {page} pages has {size_text(pool)} for it: ask for less, or declare more pages in memory.hugepages"
 
 
-def _pool_bytes(profile: Profile, topology: Topology, size_kib: int) -> int | None:
-    """What the pools of a page size hold under this profile: declared, and what is there where nothing is declared."""
+def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int] = {}) -> int | None:
+    """What the pools of a page size hold under this profile: declared, and what is there where nothing is declared.
+
+    Where nothing is declared any more it is what was there before.
+    """
     declared = [pool for pool in profile.memory.hugepages if pool.size_kib == size_kib]
     if any(pool.node is None for pool in declared):
         return sum(_bytes(pool) for pool in declared)
     counts = {pool.node: pool.pages for pool in declared if pool.node is not None}
+    if not counts and (size_kib, None) in before:
+        return (before[size_kib, None] * size_kib) << 10
     there = {node.id: node.hugepages[size_kib] for node in topology.numa.values() if size_kib in node.hugepages}
+    there = {node: before.get((size_kib, node), pages) for node, pages in there.items()}
     if not there and topology.global_hugepages and not counts:
         return (topology.global_hugepages.get(size_kib, 0) * size_kib) << 10
     return (sum({**there, **counts}.values()) * size_kib) << 10 if there or counts else None

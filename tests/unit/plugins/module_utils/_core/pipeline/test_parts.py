@@ -405,6 +405,15 @@ def test_a_refusal_is_by_the_whole_node_and_names_who_declared_the_rest(fake: no
     assert said.endswith("(corral.node.pid_limits declared it on this node)")
 
 
+def test_a_pool_that_a_mount_sets_aside_from_is_not_taken_away(fake: node.Node) -> None:
+    runs.part(fake.host(), HUGEPAGES, size="2Mi", count=32)
+    runs.part(fake.host(), MOUNT, path=PATH, pagesize="2Mi", min_size="32Mi")
+    host = fake.host()
+    with pytest.raises(CorralError, match=r"min_size.*corral.node.hugetlbfs_mount declared it on this node"):
+        runs.part(host, HUGEPAGES, "absent", size="2Mi")
+    assert host.writes == []
+
+
 def test_pools_that_ask_for_too_much_together_are_refused_by_the_count(fake: node.Node) -> None:
     part(fake.host(), HUGEPAGES, count=1000)
     (said,) = refusal(fake, HUGEPAGES, size="1Gi", count=3)

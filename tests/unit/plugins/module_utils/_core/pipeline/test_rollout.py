@@ -255,6 +255,22 @@ def test_a_mount_waits_for_the_pages_that_it_sets_aside(fake: node.Node) -> None
     assert "/dev/pages" in fake.get("/proc/1/mountinfo")
 
 
+@pytest.mark.parametrize("at", [{"node": 0}, {}])
+def test_pages_that_a_mount_sets_aside_stay_declared(at: dict[str, int], fake: node.Node) -> None:
+    """What goes back to what it was before is not there for the mount."""
+    mount = {"path": MOUNT, "pagesize": "2Mi", "min_size": "32Mi"}
+    fake.set_pool(fake.root / node.pool_file(1).lstrip("/"), 6)
+    memory = {"mounts": [mount], "hugepages": [{"size": "2Mi", "count": 32, **at}]}
+    assert runs.declare(fake.host(), memory=memory).remaining == ()
+    host = fake.host()
+    with pytest.raises(CorralError) as refused:
+        runs.declare(host, memory={"mounts": [mount]})
+    assert str(refused.value).startswith("memory.mounts[0].min_size: 32Mi: the pool of 2Mi pages has 12Mi for it")
+    assert host.writes == []
+    mount["min_size"] = "12Mi"
+    assert not runs.declare(fake.host(), memory={"mounts": [mount]}).error
+
+
 def test_a_partly_filled_pool_is_drift_and_is_asked_for_again_after_ten_minutes(fake: node.Node) -> None:
     fake.room[1, 2048] = 20
     outcome = runs.declare(fake.host())
