@@ -272,12 +272,12 @@ class Host:
             os.chmod(self.at(path), mode)
 
     def remove_dir(self, path: str) -> None:
-        """Remove an empty directory; one that is not there or not empty stays as it is."""
+        """Remove an empty directory; one that is not there, not empty or read-only for us stays as it is."""
         self.writes.append(path)
         try:
             os.rmdir(self.at(path))
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST):
+            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.EROFS):
                 raise
 
     # Commands

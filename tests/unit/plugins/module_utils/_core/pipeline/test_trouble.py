@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ from _core import agent, commands
 from _core.host import state
 from _core.host.files import Host
 from _core.host.lock import Lock
+from _core.model import profile
 from _core.model.errors import CorralError
 
 CPU: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}}
@@ -153,6 +155,25 @@ def test_a_pool_whose_numa_node_is_gone_needs_no_bringing_back(how: str, fake: n
         assert (outcome.error, outcome.remaining) == ("", ())
     assert runs.remove(fake.host()).leftovers == ()
     assert node.different(before, fake.fingerprint("sys/devices/system/node")) == []
+
+
+def test_a_mount_point_that_the_tick_must_not_touch_holds_nothing_up(
+    fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """To the agent's unit all is read-only but Corral's own places (ProtectSystem=strict)."""
+    real, place = os.rmdir, str(fake.root / "mnt")
+
+    def rmdir(path: str) -> None:
+        if path.startswith(place):
+            raise OSError(errno.EROFS, "Read-only file system", path)
+        real(path)
+
+    assert not runs.declare(fake.host(), memory=mount("/mnt/pages")).error
+    monkeypatch.setattr(os, "rmdir", rmdir)
+    fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(memory=None))))
+    assert runs.tick(fake.host()) == 2
+    assert json.loads(fake.get("/run/corral/status.json"))["error"] is None
+    assert runs.tick(fake.host()) == 0
 
 
 # The command line
