@@ -116,7 +116,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
     # A pause ends with the clock, which nobody would ask; so does one whose file stays.
     settled = told["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
     if settled and not at_boot and not in_second_of(now.previous, told):
-        inputs.keep(host, report.PUBLISHED, told["time"])
+        inputs.keep(host, state.PUBLISHED, told["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 

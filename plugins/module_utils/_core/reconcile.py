@@ -278,7 +278,7 @@ def keep_compiled(host: Host, context: Context) -> None:
 def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything) -> Outcome:
     """Bring back what was there before these managers' first change; the caller holds the lock.
 
-    Corral's own state goes with the last of it; what boot would bring back goes with the profile.
+    Corral's own state goes with the last of it; what boot would bring back and others read goes with the profile.
     """
 
     def plan() -> Plan:
@@ -288,7 +288,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     if not outcome.error and not state.records(host)[0]:
         state.forget(host)
     elif PROFILE in managers:
-        for path in filter(host.exists, (state.APPLIED, state.COMPILED)):
+        for path in filter(host.exists, (state.APPLIED, state.COMPILED, *state.PUBLISHED)):
             host.remove(path)
     return outcome
 

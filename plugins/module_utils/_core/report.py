@@ -194,8 +194,6 @@ def topology_lines(topology: Topology) -> list[str]:
 
 # Published files
 
-PUBLISHED = (state.STATUS, f"{state.RUN}/pools.json", f"{state.RUN}/pools.env")
-
 
 def last_status(host: Host) -> dict[str, t.Any]:
     """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
@@ -291,8 +289,8 @@ def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) ->
         return False
     shown, changed = pools.to_dict(context.pools), False
     for path, text in (
-        (PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
-        (PUBLISHED[2], pools.to_env(context.pools)),
+        (state.PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
+        (state.PUBLISHED[2], pools.to_env(context.pools)),
     ):
         if host.read(path) != text:
             host.write_file(path, text)

@@ -30,6 +30,7 @@ HISTORY = f"{STATE}/journal/profiles.json"
 PAUSE = f"{STATE}/pause.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
+PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
 HISTORY_LENGTH = 10
 PRIVATE = 0o600

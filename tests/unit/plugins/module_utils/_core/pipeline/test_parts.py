@@ -146,6 +146,14 @@ def test_a_removed_profile_stays_away_at_boot(fake: node.Node) -> None:
     assert fake.pool(1) == 0
 
 
+def test_what_is_published_of_a_profile_goes_with_it(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    runs.tick(fake.host())
+    assert all(fake.has(path) for path in state.PUBLISHED)
+    runs.remove(fake.host(), reconcile.PROFILE_MANAGERS)
+    assert not any(fake.has(path) for path in state.PUBLISHED), "nobody keeps it up to date any more"
+
+
 def test_the_agent_keeps_parts_as_it_keeps_a_profile(fake: node.Node) -> None:
     runs.install(fake.host())
     put_together(fake)
