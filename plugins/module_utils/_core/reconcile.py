@@ -339,8 +339,8 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
 
 
 def forget_records(host: Host, kept: t.Sequence[Record]) -> None:
-    """After an undo: keep what was kept before; on a node that Corral has not changed, nothing at all."""
-    if kept:
+    """After an undo: keep what was kept before; on a node that Corral has not changed, nothing at all but its pause."""
+    if kept or host.exists(state.PAUSE):
         state.save_records(host, kept)
     else:
         state.forget(host)

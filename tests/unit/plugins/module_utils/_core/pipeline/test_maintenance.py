@@ -328,6 +328,17 @@ def test_without_an_agent_a_pause_holds_all_the_same(fake: node.Node) -> None:
         runs.command(fake.host(), "reconcile")
 
 
+def test_a_run_that_was_forced_and_undone_ends_no_pause(fake: node.Node) -> None:
+    runs.command(fake.host(), "pause", "--for", "1h")
+    before, at = fake.fingerprint("var/lib/corral", "run/corral"), 6
+    outcome = runs.declare(fake.host("error", at))
+    assert (bool(outcome.error), outcome.leftovers) == (True, ())
+    assert node.different(before, fake.fingerprint("var/lib/corral", "run/corral")) == []
+    assert pause.in_force(fake.host()) is not None
+    runs.remove(fake.host())
+    assert not fake.has(state.STATE)
+
+
 # The live clock
 
 
