@@ -29,7 +29,6 @@ from ._core.model.plan import change_to_dict
 from ._core.model.profile import Profile
 from ._core.reconcile import Outcome, Plan
 
-DEFAULT_INTERVAL = 10
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
 
@@ -215,9 +214,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 def agent_options(module: AnsibleModule, host: Host) -> Options:
     """How to install the agent: as asked, else as it is installed, else as is usual."""
-    now = agent_manager.installed(host)
-    if now is None or not host.exists(now.python):
-        now = Options(DEFAULT_INTERVAL, sys.executable)
+    now = agent_manager.installed_or_usual(host, sys.executable)
     interval, python, folder = (module.params[name] for name in ("interval", "python", "metrics_dir"))
     options = Options(
         now.interval if interval is None else interval,

@@ -43,6 +43,12 @@ def installed(host: Host) -> t.Optional[Options]:
     return None
 
 
+def installed_or_usual(host: Host, python: str) -> Options:
+    """As the agent is installed, but with ``python`` where its own is gone; as is usual where it is not."""
+    now = installed(host) or Options(agent_units.INTERVAL, python)
+    return now if host.exists(now.python) else now._replace(python=python)
+
+
 def check_metrics_dir(host: Host, folder: str) -> None:
     """Refuse a folder into which the agent could not write. Raises CorralError."""
     import re

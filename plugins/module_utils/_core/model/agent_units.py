@@ -21,6 +21,7 @@ BOOT = "corral-boot.service"
 # What is enabled: unit → the target that wants it. The service is started by timer and path alone.
 WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target"}
 STARTED = (TIMER, PATH)
+INTERVAL = 10  # s, as the kubelet has it
 # Where Debian's node_exporter looks for metrics of others.
 METRICS_DIR = "/var/lib/prometheus/node-exporter"
 METRICS_NAME = "corral.prom"

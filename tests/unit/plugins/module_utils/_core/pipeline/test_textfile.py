@@ -256,3 +256,14 @@ def test_an_odd_setting_is_the_usual_folder(rolled: node.Node, chosen: t.Any) ->
     options = agent_manager.installed(rolled.host())
     assert options is not None
     assert options.metrics_dir == METRICS_DIR
+
+
+def test_a_python_that_is_gone_takes_no_other_choice_with_it(fake: node.Node) -> None:
+    newer = "/usr/bin/python3.13"
+    assert agent_manager.installed_or_usual(fake.host(), newer) == Options(10, newer)
+    fake.put("/usr/bin/python3", "")
+    chosen = Options(60, "/usr/bin/python3", ELSEWHERE)
+    assert not runs.install(fake.host(), options=chosen).error
+    assert agent_manager.installed_or_usual(fake.host(), newer) == chosen
+    fake.drop("/usr/bin/python3")
+    assert agent_manager.installed_or_usual(fake.host(), newer) == chosen._replace(python=newer)
