@@ -6,7 +6,7 @@
 """The keys of a profile, all of them, in one table: the parser and docs/profile.md both read it.
 
 A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name.
-To add a key: one entry here, one field in profile.py; the reference page is written by ``tools/profile-reference``.
+To add a key: one entry here, one field in profile.py; the reference page is written by ``tools/profile_reference.py``.
 """
 
 from __future__ import annotations
@@ -80,8 +80,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "mode",
         types.choice("enforce", "audit"),
-        "With `enforce` the node is brought to the profile and kept there; with `audit` differences are reported and "
-        "nothing is changed.",
+        "Both are applied at a rollout, and brought back at boot. With `enforce` the agent keeps the node so from then on; "
+        "with `audit` it only reports what differs. To change nothing at all, use check mode.",
         example="audit",
         default="enforce",
     ),
