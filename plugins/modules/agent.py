@@ -14,8 +14,8 @@ description:
   - Installs on the node the very core that this module was shipped with, so that node and collection cannot skew.
   - C(corral-reconcile.timer) looks at the node every O(interval) seconds, C(corral-reconcile.path) when the profile
     changed, and C(corral-boot.service) brings everything back at boot before workloads start. No daemon stays in memory.
-  - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(reconcile),
-    C(snapshot), C(rollback), C(pause) and C(resume).
+  - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(profile),
+    C(reconcile), C(snapshot), C(rollback), C(pause) and C(resume).
   - Metrics for Prometheus go to a file for node_exporter. The collection's C(docs/metrics.md) lists every one.
 author:
   - Corral contributors (@corral-project)
