@@ -17,6 +17,7 @@ from .model.context import Context
 from .model.plan import Change, change_to_dict
 from .model.profile import Profile
 from .model.reader import join
+from .model.slices import ISOLATED
 
 UNKNOWN_ORIGIN = "-"
 _UNIT = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")
@@ -78,7 +79,7 @@ def _key_of(change: Change, declared: Profile) -> t.Optional[str]:
     if change.manager == "cpu":
         if declared.cpu is not None and unit in declared.cpu.reserved.slices:
             return "cpu.reserved"
-        return "cpu.isolated" if unit == "corral-isolated.slice" else "cpu"
+        return "cpu.isolated" if unit == ISOLATED else "cpu"
     if change.manager == "memory":
         if change.property == "nr_hugepages":
             return "memory.hugepages"

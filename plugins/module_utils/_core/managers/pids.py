@@ -20,13 +20,13 @@ from ..model.context import Context
 from ..model.errors import Problem
 from ..model.plan import FILES, LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile import Pids
+from ..model.slices import TOP
 from ..model.unitfile import HEADER, file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
 
 NAME = "pids"
 PID_MAX = "kernel.pid_max"
 THREADS_MAX = "kernel.threads-max"
-TOP = "corral.slice"
 MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
 
 

@@ -13,9 +13,8 @@ import typing as t
 from . import cpuset, schema
 from .mount_options import bytes_of, number
 from .schema_types import mode_text, page_text, size_text
+from .slices import ISOLATED, SHARED, TOP
 from .yaml_text import Off
-
-TOP, SHARED, ISOLATED = "corral.slice", "corral-shared.slice", "corral-isolated.slice"
 
 # kernel/pid.c: at least 32768, and 1024 for each CPU that there may be (PIDS_PER_CPU_DEFAULT).
 PID_MAX_LOW, PIDS_PER_CPU = 32768, 1024

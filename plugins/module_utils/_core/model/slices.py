@@ -13,9 +13,10 @@ from .handover import Home
 from .plan import UNCHANGEABLE, UNKNOWN, Change, Part
 from .pools import Pools, workload_cpus
 from .profile import Cpu
+from .schema_types import CORRAL_SLICE
 
 MANAGER = "cpu"
-TOP = "corral.slice"
+TOP = CORRAL_SLICE
 SHARED = "corral-shared.slice"
 ISOLATED = "corral-isolated.slice"
 SCOPE = "init.scope"
