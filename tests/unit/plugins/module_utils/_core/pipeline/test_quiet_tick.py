@@ -79,6 +79,34 @@ def test_the_timers_tick_sees_and_mends_what_a_hand_did(name: str, quiet: node.N
     assert (status["time"], status["last_changed"]) == (quiet.time, changed)
 
 
+NEWS = {
+    "a drop-in of a unit": ("/etc/systemd/system/system.slice.d/20-x.conf", "[Slice]\nAllowedCPUs=0\n"),
+    "a drop-in of all slices": ("/run/systemd/system/slice.d/20-x.conf", "[Slice]\nTasksMax=7\n"),
+    "a drop-in of slices in a slice": ("/usr/lib/systemd/system/corral-.slice.d/20-x.conf", "[Slice]\n"),
+    "a unit's file": ("/etc/systemd/system/machine.slice", "[Slice]\nTasksMax=7\n"),
+    "a sysctl.d file": ("/run/sysctl.d/99-x.conf", "kernel.pid_max = 5000\n"),
+    "a slice with processes": ("/sys/fs/cgroup/foo.slice/cgroup.events", "populated 1\n"),
+    "processes that systemd does not know": ("/sys/fs/cgroup/lxc/cgroup.events", "populated 1\n"),
+    "a process in corral.slice": ("/sys/fs/cgroup/corral.slice/cgroup.procs", "5\n"),
+    "tuned": ("/sys/fs/cgroup/system.slice/tuned.service/cgroup.events", "populated 1\n"),
+    "a kubelet": ("/sys/fs/cgroup/system.slice/kubelet.service/cgroup.events", "populated 1\n"),
+    "less memory": ("/proc/meminfo", "MemTotal: 1000000 kB\n"),
+    "another boot": ("/proc/sys/kernel/random/boot_id", "second\n"),
+    "another file of the agent": ("/etc/systemd/system/corral-boot.service", "[Unit]\n"),
+    "other options of the agent": ("/etc/corral/agent.json", "{}"),
+    "other before-values": ("/var/lib/corral/journal/before.json", "{}"),
+    "another profile at boot": ("/var/lib/corral/applied.json", "{}"),
+    "a pause": ("/var/lib/corral/pause.json", "{}"),
+}
+
+
+@pytest.mark.parametrize("name", NEWS)
+def test_what_is_new_on_the_node_is_seen(name: str, quiet: node.Node) -> None:
+    assert short(quiet)
+    quiet.put(*NEWS[name])
+    assert not short(quiet)
+
+
 def test_a_cpu_that_goes_offline_is_seen(quiet: node.Node) -> None:
     # The fake's files of CPUs are shared by all nodes: this node gets its own.
     folder = quiet.root / "sys/devices/system/cpu"
