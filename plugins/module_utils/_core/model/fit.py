@@ -23,7 +23,7 @@ from .topology import Topology
 Pool = tuple[int, t.Optional[int]]
 
 
-def check_node(profile: Profile, topology: Topology, before: t.Mapping[Pool, int] = {}) -> list[Problem]:
+def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None) -> list[Problem]:
     """Everything that keeps this profile from this machine, CPU pools included; empty when it fits.
 
     ``before`` has the pages of pools as they were before Corral: what the profile no longer declares goes back to them.
@@ -35,7 +35,7 @@ def check_node(profile: Profile, topology: Topology, before: t.Mapping[Pool, int
         problems += exc.problems
     problems += _check_reserved(profile, topology)
     problems += _check_pools(profile, topology) or _check_budget(profile, topology)
-    problems += _check_mounts(profile, topology, before)
+    problems += _check_mounts(profile, topology, before or {})
     return problems
 
 
@@ -62,7 +62,7 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
     if any(pool.node is None for pool in profile.memory.hugepages) and _machine_memory(topology) is None:
         found.append("the kernel does not tell the machine's memory: the hugepage budget is not checked")
     for mount in profile.memory.mounts:
-        pool = _pool_bytes(profile, topology, mount.pagesize_kib)
+        pool = _pool_bytes(profile, topology, mount.pagesize_kib, {})
         if mount.size is not None and pool is not None and mount.size > pool:
             found.append(
                 f"{mount.path} may hold {size_text(mount.size)}, the pool of {page_text(mount.pagesize_kib)} pages has {size_text(pool)}"
@@ -175,7 +175,7 @@ def _too_little(mount: Mount, pool: int) -> str:
     return f"the pool of {page} pages has {size_text(pool)} for it: ask for less, or declare more pages in memory.hugepages"
 
 
-def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int] = {}) -> int | None:
+def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int]) -> int | None:
     """What the pools of a page size hold under this profile: declared, and what is there where nothing is declared.
 
     Where nothing is declared any more it is what was there before.
