@@ -11,6 +11,8 @@ cd "$WORK"
 
 packages=systemd,systemd-sysv,udev,dbus,openssh-server,python3,python3-psutil,python3-yaml,iproute2,procps,kmod
 packages=$packages,util-linux,busybox-static,podman,crun
+# Rootless Podman: newuidmap and newgidmap, and a user manager with a bus for its scopes.
+packages=$packages,uidmap,libpam-systemd,dbus-user-session
 mkdir tree kernel debs initrd
 # The kernel is unpacked, never installed: its scripts would make an initrd of 15 MB. mmdebstrap lends its apt for it.
 # shellcheck disable=SC2016 # the hook's shell is to expand these
