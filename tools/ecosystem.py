@@ -32,7 +32,12 @@ INSTALLED = GROUND / "installed"
 BARE = GROUND / "bare"  # without all that a collection must do without
 SHIPPED = {"CONTRIBUTING.md", "LICENSES", "README.md", "bin", "changelogs", "docs", "examples"}
 NEEDED = {"meta", "playbooks", "plugins", "roles"}
-KINDS = ("module", "filter", "lookup")
+KINDS = {
+    "module": "plugins/modules/*.py",
+    "filter": "plugins/filter/*.py",
+    "lookup": "plugins/lookup/*.py",
+    "role": "roles/*",
+}
 # Every write of a rollout is made to fail once: for minutes, in what knows no version of Python. .venv runs it.
 LONG = ("pipeline/test_faults.py", "pipeline/test_legacy.py")
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
@@ -127,9 +132,8 @@ def install() -> Tally:
 
 def documentation() -> Tally:
     """ansible-doc knows every plugin and role that is there, and nothing is wrong with what it reads."""
-    wanted = {kind: plugins(kind) for kind in KINDS}
-    wanted["role"] = {f"corral.node.{path.name}" for path in (collection(BARE) / "roles").iterdir()}
-    for kind, names in wanted.items():
+    for kind in KINDS:
+        names = named(kind)
         said = say("ansible-doc", "--type", kind, "--json", *sorted(names))
         if said is None or set(json.loads(said)) != names:
             return one_test(None, f"ansible-doc --type {kind}: wanted {sorted(names)}, and it said:\n{said}")
@@ -139,9 +143,14 @@ def documentation() -> Tally:
     return Tally(passed=1)
 
 
-def plugins(kind: str) -> set[str]:
-    folder = collection(BARE) / "plugins" / ("modules" if kind == "module" else kind)
-    return {f"corral.node.{path.stem}" for path in folder.glob("*.py")}
+def named(kind: str) -> set[str]:
+    """The collection's plugins or roles of a kind, as its users name them."""
+    return {f"corral.node.{path.stem}" for path in collection(BARE).glob(KINDS[kind])}
+
+
+def offered() -> set[str]:
+    """All that users name."""
+    return set().union(*map(named, KINDS))
 
 
 def syntax() -> Tally:
@@ -188,13 +197,12 @@ def galaxy() -> Tally:
     if said is None or any(line.startswith(("WARNING", "ERROR")) for line in said.splitlines()):
         return one_test(None, f"galaxy-importer said:\n{said}")
     result = json.loads((GROUND / "importer_result.json").read_text(encoding="utf-8"))
-    found = {f"corral.node.{content['name']}" for content in result["contents"]}
-    wanted = set().union(*map(plugins, KINDS)) | {"corral.node.corral"}
-    return one_test(wanted <= found, f"galaxy-importer missed {sorted(wanted - found)}")
+    missing = offered() - {f"corral.node.{content['name']}" for content in result["contents"]}
+    return one_test(not missing, f"galaxy-importer missed {sorted(missing)}")
 
 
 def changelog() -> Tally:
-    """A release of the checkout as it is: the fragments and every module get into CHANGELOG.md."""
+    """A release of the checkout as it is: every module, plugin and role gets into CHANGELOG.md."""
     if not newest():
         return cannot(NO_NEWEST)
     tree = ansible_test.fresh_tree()
@@ -202,9 +210,9 @@ def changelog() -> Tally:
     words = ["release", "--update-existing", "--reload-plugins"]
     if say("antsibull-changelog", *words, root=tree.parents[2], cwd=tree) is None:
         return Tally(failed=1)
-    text = (tree / "CHANGELOG.md").read_text(encoding="utf-8")
-    missing = [name for name in plugins("module") if name not in text]
-    return one_test(not missing, f"CHANGELOG.md would not have {missing}")
+    text = (tree / "CHANGELOG.md").read_text(encoding="utf-8").replace("\\", "")  # Markdown's escapes: corral\\.node
+    missing = [name for name in offered() if f"* {name} - " not in text]
+    return one_test(not missing, f"CHANGELOG.md would not have {sorted(missing)}")
 
 
 def lint() -> Tally:
