@@ -19,19 +19,28 @@ from _core.host import actions
 Make = t.Callable[..., node.Node]
 
 
-@pytest.fixture(scope="session")
-def template(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The kernel files of the machine that all fake nodes are."""
-    root = tmp_path_factory.mktemp("machine")
-    trees.build(root, node.MACHINE)
-    return root
+# In memory where that can be had: hundreds of nodes come and go in some tests.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+
+# The kernel files of the machine that all fake nodes are. No fixture, since ansible-test runs each test in a process
+# of its own: each would build it anew.
+TEMPLATE = tempfile.TemporaryDirectory(dir=MEMORY)
+trees.build(Path(TEMPLATE.name), node.MACHINE)
+
+
+def pytest_sessionfinish() -> None:
+    TEMPLATE.cleanup()
+
+
+@pytest.fixture
+def template() -> Path:
+    return Path(TEMPLATE.name)
 
 
 @pytest.fixture
 def folder() -> t.Iterator[Path]:
-    """A folder for nodes, in memory where that can be had: hundreds of them come and go in some tests."""
-    memory = "/dev/shm"
-    with tempfile.TemporaryDirectory(dir=memory if os.access(memory, os.W_OK) else None) as name:
+    """A folder for nodes."""
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         yield Path(name)
 
 
