@@ -93,6 +93,7 @@ def unpack(source: str, folder: str) -> str:
                     raise refusal(
                         "an entry leaves the snapshot: not made by corral snapshot", path=source, value=member.name
                     )
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # what 3.14 does by itself
             archive.extractall(folder, members=members)  # noqa: S202 - the members were looked at
     except (tarfile.TarError, OSError, EOFError) as error:
         raise refusal(f"no readable snapshot ({error}): make one with corral snapshot", path=source) from None

@@ -8,6 +8,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import stat
 import subprocess
 import sys
 import tarfile
@@ -174,6 +175,18 @@ def test_devices_and_pipes_in_a_snapshot_are_left_out(tmp_path: Path) -> None:
     out.mkdir()
     snapshot.unpack(str(tmp_path / "s.tar"), str(out))
     assert list(out.rglob("*")) == []
+
+
+@pytest.mark.skipif(not hasattr(tarfile, "data_filter"), reason="this Python's tarfile has no filters")
+def test_a_file_in_a_snapshot_is_data_only(tmp_path: Path) -> None:
+    with tarfile.open(tmp_path / "s.tar", "w") as archive:
+        member = entry("sys/file")
+        member.mode = 0o6777
+        archive.addfile(member)
+    out = tmp_path / "out"
+    out.mkdir()
+    snapshot.unpack(str(tmp_path / "s.tar"), str(out))
+    assert stat.S_IMODE((out / "sys/file").stat().st_mode) == 0o755
 
 
 def test_profiles_are_remembered_for_a_rollback(tmp_path: Path) -> None:
