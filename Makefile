@@ -33,13 +33,13 @@ sanity: venv ## ansible-test sanity over the files as they are
 	@$(VENV) tools/suite.py sanity
 
 ecosystem: venv ## build, install and import the collection; what its users' tools and other Pythons say
-	@$(VENV) tools/suite.py ecosystem
+	@$(VENV) tools/suite.py ecosystem units
 
 molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule
 
-test: setup ## every test of the nodes and of the code, VMs included (beside it: make ecosystem)
-	@$(VENV) tools/suite.py check sanity molecule
+test: setup ## every test of the nodes, the code and the built collection, VMs included
+	@$(VENV) tools/suite.py check sanity ecosystem molecule
 
 bench: bench-compile bench-tick bench-rollout bench-handover ## all benchmarks, by hand; none of them is a test
 

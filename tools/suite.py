@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `molecule`, or several of them.
+"""Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `units`, `molecule`, or several of them.
 
 Everything is run to its end, then a table and the plain closing line `N passed, N failed`; exit 1 if one failed.
 """
@@ -142,6 +142,7 @@ PARTS: dict[str, t.Callable[[], list[Step]]] = {
     "check": check,
     "sanity": lambda: [Step("ansible-test sanity", ansible_test.sanity)],
     "ecosystem": ecosystem.steps,
+    "units": ecosystem.units,
     "molecule": molecule,
 }
 
