@@ -10,7 +10,7 @@ release=$1
 cd "$WORK"
 
 packages=systemd,systemd-sysv,udev,dbus,openssh-server,python3,python3-psutil,python3-yaml,iproute2,procps,kmod
-packages=$packages,util-linux,busybox-static,podman,crun
+packages=$packages,util-linux,e2fsprogs,busybox-static,podman,crun
 # Rootless Podman: newuidmap and newgidmap, and a user manager with a bus for its scopes.
 packages=$packages,uidmap,libpam-systemd,dbus-user-session
 mkdir tree kernel debs initrd
