@@ -45,9 +45,10 @@ options:
     type: int
     default: 120
 notes:
-  - What the modules M(corral.node.cpuset), M(corral.node.hugepages), M(corral.node.hugetlbfs_mount) and
-    M(corral.node.pid_limits) declare is kept on the node as one profile of the name V(parts). Where M(corral.node.agent)
-    is installed it keeps that profile like any other, and M(corral.node.profile) without a profile applies it.
+  - What the modules M(corral.node.cpuset), M(corral.node.hugepages), M(corral.node.hugetlbfs_mount),
+    M(corral.node.pid_limits) and M(corral.node.gc) declare is kept on the node as one profile of the name V(parts). Where
+    M(corral.node.agent) is installed it keeps that profile like any other, and M(corral.node.profile) without a profile
+    applies it.
   - A task plans and changes its own part, with what that asks of the others, such as the task limits of new slices. Drift
     of the others is left to them. The plan is validated against the whole node all the same.
   - A node that has a profile of M(corral.node.profile) refuses a part that differs from it. The other way round, a

@@ -68,13 +68,18 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
     """Do the work as the only writer, unless the node is paused and the task does not say to do it all the same."""
 
     def checked() -> Outcome:
-        if module.params["during_pause"] == "refuse":
-            pause.refuse_changes(
-                host, "end the pause with corral resume or corral.node.pause, or set during_pause to apply"
-            )
+        refuse_while_paused(module, host)
         return work()
 
     return locked(module, host, checked)
+
+
+def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
+    """Raise CorralError on a paused node, unless the task says to change it all the same."""
+    if module.params["during_pause"] == "refuse":
+        pause.refuse_changes(
+            host, "end the pause with corral resume or corral.node.pause, or set during_pause to apply"
+        )
 
 
 def only_planned(plan: Plan) -> Outcome:

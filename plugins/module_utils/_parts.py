@@ -14,6 +14,7 @@ from ._core import parts, report
 from ._core.host.files import Host
 from ._core.model import pools
 from ._core.model.parts import CPUSET, Piece
+from ._core.reconcile import Outcome
 
 COMMON = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -33,6 +34,17 @@ def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> None:
 
 
 def part_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[str, t.Any]:
+    """What a piece's module returns."""
+    outcome = part_outcome(module, host, piece)
+    result = _module.result_of(module, outcome)
+    context = outcome.plan.context
+    if piece.module == CPUSET and piece.present and context is not None:
+        result["pools"] = pools.to_dict(context.pools)
+        result["cpu_map"] = report.cpu_map(context.topology, context.pools)
+    return result
+
+
+def part_outcome(module: _module.AnsibleModule, host: Host, piece: Piece) -> Outcome:
     """Plan a piece; unless in check mode or where nothing is to do, apply it."""
     asked = parts.ask(host, piece)
     outcome = _module.only_planned(parts.plan(host, asked))
@@ -44,9 +56,4 @@ def part_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[s
                 "the kernel forgets this at the next boot, and the agent that brings it back is not installed: "
                 "use corral.node.agent"
             )
-    result = _module.result_of(module, outcome)
-    context = outcome.plan.context
-    if piece.module == CPUSET and piece.present and context is not None:
-        result["pools"] = pools.to_dict(context.pools)
-        result["cpu_map"] = report.cpu_map(context.topology, context.pools)
-    return result
+    return outcome

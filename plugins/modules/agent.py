@@ -15,7 +15,7 @@ description:
   - C(corral-reconcile.timer) looks at the node every O(interval) seconds, C(corral-reconcile.path) when the profile
     changed, and C(corral-boot.service) brings everything back at boot before workloads start. No daemon stays in memory.
   - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(profile),
-    C(reconcile), C(snapshot), C(rollback), C(pause) and C(resume).
+    C(reconcile), C(gc), C(snapshot), C(rollback), C(pause) and C(resume).
   - Metrics for Prometheus go to a file for node_exporter. The collection's C(docs/metrics.md) lists every one.
 author:
   - Corral contributors (@corral-project)
@@ -44,7 +44,7 @@ options:
   metrics_dir:
     description:
       - The folder for the file C(corral.prom) that node_exporter's textfile collector reads. It is written when something
-        changed and once a minute.
+        changed and once a minute. Beside it C(corral-gc.prom) is written at each pass of garbage collection.
       - Without it as the agent is installed, else C(/var/lib/prometheus/node-exporter) (Debian's), where that folder is
         there. Empty for no metrics.
     type: path

@@ -12,7 +12,7 @@ short_description: Make a node resource profile the state of a node
 version_added: 0.1.0
 description:
   - Compiles the profile for this node, compares it with what the kernel and systemd really have, and changes what
-    differs. CPU pools, hugepages and their mounts, and PID limits, in one task and one round trip.
+    differs. CPU pools, hugepages and their mounts, PID limits and garbage collection, in one task and one round trip.
   - The whole plan is validated before the first write. A write that is refused in the middle undoes what was done, in
     reverse order.
   - In check mode it writes nothing. Its plan is the drift report.
@@ -44,8 +44,8 @@ options:
   layers:
     description:
       - The profile in parts, such as one of a site, one of each group and one of the host. A later layer wins.
-      - Mappings merge key by key, items of C(memory.hugepages) by size and node, items of C(memory.mounts) by path. Lists
-        of plain values are replaced. An empty key (V(null)) takes away what an earlier layer declared. Of keys that
+      - Mappings merge key by key, items of C(memory.hugepages) by size and node, items of C(memory.mounts) by path, items of
+        C(workloads) by name. Lists of plain values are replaced. An empty key (V(null)) takes away what an earlier layer declared. Of keys that
         cannot stand together the latest layer's stays. The collection's C(docs/compose.md) tells the rules.
       - P(corral.node.profile_layers#lookup) collects them from variables.
     type: list
@@ -88,6 +88,7 @@ seealso:
   - module: corral.node.hugepages
   - module: corral.node.hugetlbfs_mount
   - module: corral.node.pid_limits
+  - module: corral.node.gc
   - module: corral.node.agent
   - module: corral.node.pause
   - module: corral.node.pools_info

@@ -22,6 +22,7 @@ from _core.host.command import Command
 from _core.host.files import Host
 from _core.model import profile
 from fake_legacy import CPUSETS, LegacySystemd
+from fake_podman import Storage
 from fake_systemd import FakeSystemd
 
 EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
@@ -103,6 +104,10 @@ class NodeHost(Host):
             self.node.systemd.removed(path)
         super().remove_dir(path)
 
+    def space(self, path: str) -> tuple[int, int, int] | None:
+        held = next((one for one in self.node.podmans.values() if f"{path}/".startswith(f"{one.path}/")), None)
+        return super().space(path) if held is None else held.disk.space()
+
     def _answer(self, argv: t.Sequence[str], dummy_timeout: float) -> Command:
         if argv[:2] == ("systemctl", "is-active"):
             return self.node.run(*argv)  # A question, not an act.
@@ -119,6 +124,7 @@ class Node:
         self.room: dict[tuple[int, int], int] = {}
         self.in_use: dict[tuple[int, int], int] = {}
         self.compactions = 0
+        self.podmans: dict[str, Storage] = {}  # by user
         devices = root / "sys/devices/system"
         devices.mkdir(parents=True)
         shutil.copytree(template / "sys/devices/system/node", devices / "node")
@@ -156,6 +162,8 @@ class Node:
         self.systemd.watch = lambda: None
         twin = copy.deepcopy(self)
         twin.root = twin.systemd.root = root
+        for storage in twin.podmans.values():
+            storage.folder = root
         twin.systemd.watch = twin.watch
         self.systemd.watch = self.watch
         return twin
@@ -237,7 +245,19 @@ class Node:
                 folder.mkdir(exist_ok=True)
                 (folder / f"{source.stem}.{sys.implementation.cache_tag}.pyc").write_text("compiled")
             return Command(0, "", "")
+        if argv[0] == "getent":
+            lines = self.get(f"/etc/{argv[1]}").splitlines()
+            found = next((line for line in lines if line.startswith(f"{argv[2]}:")), None)
+            return Command(0, f"{found}\n", "") if found else Command(2, "", "")
+        user = argv[2] if argv[0] == "runuser" else "root"
+        if "podman" in argv and user in self.podmans:
+            return self.podmans[user].podman(*argv[argv.index("podman") + 1 :])
         return Command(127, "", f"{argv[0]}: not installed")
+
+    def account(self, name: str, number: int) -> None:
+        """Make an account whose user is logged in."""
+        self.put("/etc/passwd", f"{self.get('/etc/passwd')}{name}:x:{number}:{number}::/home/{name}:/bin/sh\n")
+        (self.root / f"run/user/{number}").mkdir(parents=True)
 
     def systemctl(self, *words: str) -> None:
         """A hand at the node's shell."""
@@ -254,6 +274,7 @@ class Node:
         twin = copy.copy(self)
         twin.systemd = copy.deepcopy(self.systemd, memo)
         twin.room, twin.in_use, twin.overlaps = dict(self.room), dict(self.in_use), []
+        twin.podmans = copy.deepcopy(self.podmans, memo)
         return twin
 
     def watch(self) -> None:

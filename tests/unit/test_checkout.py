@@ -38,7 +38,8 @@ def imports(source: Path) -> list[tuple[int, str]]:
 
 
 def layer_of(source: Path) -> str:
-    return source.relative_to(CORE).parts[0] if source.parent != CORE else ""
+    folder = source.relative_to(CORE).parts[0]
+    return folder if folder in LAYERS else ""
 
 
 @pytest.mark.parametrize("source", SOURCES, ids=lambda path: str(path.relative_to(CORE)))

@@ -29,9 +29,10 @@ METRICS_SECONDS = 60
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
     """Run one command; never ends in a traceback for a bad profile or node."""
     words = list(sys.argv[1:] if argv is None else argv)
-    by_systemd = words in (["reconcile", "--tick"], ["reconcile", "--boot"])
+    ticks = words in (["reconcile", "--tick"], ["reconcile", "--boot"])
+    by_systemd = ticks or words == ["gc", "--tick"]
     try:
-        if by_systemd:
+        if ticks:
             return tick(Host(), at_boot=words[1] == "--boot")
         from . import commands
 

@@ -64,6 +64,9 @@ def parser() -> argparse.ArgumentParser:
     back = command("rollback", "go back to the profile applied before this one")
     for one in (now, back):
         one.add_argument("--force", action="store_true", help="on a paused node, too")
+    collect = command("gc", "collect images and dead containers now, as the profile declares")
+    collect.add_argument("--dry-run", action="store_true", help="say what would go, and what that would free")
+    collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
     hold = command("pause", "maintenance: look and report, change nothing; ends by itself")
     hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
     hold.add_argument("--reason", metavar="TEXT", default="", help="what for, shown wherever the node is seen paused")
@@ -139,7 +142,20 @@ def planned(host: Host, asked: argparse.Namespace) -> Plan:
     declared = the_profile(host, asked.profile)
     context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
     plan = look.plan_node(host, context, with_agent=True)
-    return plan._replace(notes=(*plan.notes, *neighbours.notes(host, context)))
+    return plan._replace(notes=(*plan.notes, *gc_lines(host), *neighbours.notes(host, context)))
+
+
+def gc_lines(host: Host) -> list[str]:
+    """The last passes of garbage collection; none where no pass was made. What they left undone is drift."""
+    told = state.read_json(host, state.GC_STATUS)
+    if told is None:
+        return []
+    from .gc import status
+
+    try:
+        return status.lines(told, host.now())
+    except (LookupError, TypeError, ValueError):
+        return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass writes it anew"]
 
 
 def do_plan(host: Host, asked: argparse.Namespace) -> int:
@@ -253,6 +269,23 @@ def do_rollback(host: Host, asked: argparse.Namespace) -> int:
     return applied(host, asked, declare)
 
 
+def do_gc(host: Host, asked: argparse.Namespace) -> int:
+    """corral gc"""
+    import signal
+
+    from .gc import collect, outcome
+
+    stop = collect.new_stop(host)
+    signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
+    state.preflight(host, ())
+    if asked.tick:
+        result = collect.tick(host, look.notice, stop)
+    else:
+        result = collect.now(host, the_profile(host, None), dry=asked.dry_run, stop=stop)
+        show(asked, outcome.result_data(result), outcome.lines(result))
+    return agent.ERROR if result.errors else agent.DIFFERS if result.removed or result.drift else agent.IN_SYNC
+
+
 def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
     """corral snapshot"""
     from . import from_node
@@ -281,7 +314,7 @@ def do_status(host: Host, asked: argparse.Namespace) -> int:
             "no tick has told anything as Corral writes it: is corral-reconcile.timer active? corral drift looks now",
             path=state.STATUS,
         )
-    show(asked, told, status_lines(host, told))
+    show(asked, {**told, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, told))
     return agent.ERROR if told.get("error") else agent.IN_SYNC if told.get("in_sync") else agent.DIFFERS
 
 
@@ -299,6 +332,7 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
     if isinstance(last, dict):
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last["time"]))
         rows.append(f"last change {when}: {len(last['changes'])} changes")
+    rows += gc_lines(host)
     for item in told.get("items", []):
         since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))
         mark = " (under maintenance)" if item.get("maintenance") else ""
@@ -326,6 +360,7 @@ COMMANDS = {
     "reconcile": do_reconcile,
     "snapshot": do_snapshot,
     "rollback": do_rollback,
+    "gc": do_gc,
     "pause": do_pause,
     "resume": do_resume,
 }

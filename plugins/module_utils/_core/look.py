@@ -152,7 +152,7 @@ def in_second_of(previous: dict[str, t.Any], told: dict[str, t.Any]) -> bool:
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
     """The plan of the profile and, where the agent is installed, of its own units."""
-    plan = reconcile.plan_profile(host, context)
+    plan = reconcile.plan_profile(host, context._replace(by_timer=bool(trigger), at_boot=not with_agent))
     options = agent_manager.installed(host) if with_agent else None
     return plan if options is None else reconcile.joined(plan, reconcile.plan_agent(host, options, trigger=trigger))
 

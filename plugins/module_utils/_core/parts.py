@@ -17,7 +17,7 @@ from . import reconcile
 from .host import hugepages, mounts, state
 from .host.files import Host
 from .managers import agent as agent_manager
-from .managers import cpu, memory, pids
+from .managers import cpu, gc, memory, pids
 from .model import parts
 from .model.errors import CorralError, refusal
 from .model.parts import Piece
@@ -29,6 +29,7 @@ from .reconcile import Outcome, Plan
 
 # Their pools and mounts are there after a boot only when corral-boot.service brings them back.
 BOOT_NEEDS_AGENT = (parts.HUGEPAGES, parts.MOUNT)
+WHOLE_MANAGERS = {parts.CPUSET: cpu.NAME, parts.PIDS: pids.NAME, parts.GC: gc.NAME}
 
 
 class Scope(t.NamedTuple):
@@ -88,7 +89,7 @@ def scope_of(piece: Piece) -> Scope:
         path = parts.path_of(piece.options)
         unit = f"{escaped_path(path)}.mount"
         return Scope(memory.NAME, frozenset({path, unit, f"{ETC}/{unit}", mounts.TABLE}))
-    return Scope(cpu.NAME if piece.module == parts.CPUSET else pids.NAME, None)
+    return Scope(WHOLE_MANAGERS[piece.module], None)
 
 
 def plan(host: Host, asked: Asked) -> Plan:
@@ -162,7 +163,7 @@ def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
 
 def settled(host: Host, asked: Asked, planned: Plan) -> bool:
     """Whether there is nothing to do, nor to finish that a death has left half done."""
-    if planned.changes or planned.obsolete:
+    if any(change.steps for change in planned.changes) or planned.obsolete:
         return False
     if asked.wanted is None:
         return not host.exists(state.STATE) and not host.exists(state.RUN)

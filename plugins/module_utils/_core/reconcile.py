@@ -15,7 +15,7 @@ from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
 from .managers import agent as agent_manager
-from .managers import cpu, memory, owners, pids
+from .managers import cpu, gc, memory, owners, pids
 from .model import fit, pools, profile, undo, unitproperty, validate
 from .model.agent_units import Options
 from .model.context import Attempt, Context
@@ -25,7 +25,7 @@ from .model.plan import DECLARE, RELEASE, START, VALUES, Change, Part, Step, ste
 from .model.profile import Profile
 from .model.topology import Topology
 
-MANAGERS = (cpu, memory, pids, owners)
+MANAGERS = (cpu, memory, pids, gc, owners)
 PROFILE = "profile"  # the manager of the declaration itself
 PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
 ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)
@@ -93,7 +93,10 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
     if declare:
         parts.append(declaration(host, context))
     plan = finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
-    return plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
+    return plan._replace(
+        changes=plan.changes + gc.stale(host, context),
+        notes=(*plan.notes, *fit.notes(context.profile, context.topology)),
+    )
 
 
 def plan_agent(
@@ -288,7 +291,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     if not outcome.error and not state.records(host)[0]:
         state.forget(host)
     elif PROFILE in managers:
-        for path in filter(host.exists, (state.APPLIED, state.COMPILED, *state.PUBLISHED)):
+        for path in filter(host.exists, (state.APPLIED, state.COMPILED, *state.PUBLISHED, *gc.told(host))):
             host.remove(path)
     return outcome
 

@@ -203,6 +203,18 @@ class Host:
             answer = False
         return self.tell(answer, "read_only", path)
 
+    def space(self, path: str) -> t.Optional[tuple[int, int, int]]:
+        """The file system that holds ``path``: its device, its bytes, and those that others than root may still take.
+
+        None when it cannot be looked at.
+        """
+        try:
+            held, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev
+        except OSError as error:
+            self.errors[path] = error.errno or errno.EIO
+            return None
+        return device, held.f_blocks * held.f_frsize, held.f_bavail * held.f_frsize
+
     # Writing
 
     def write_value(self, path: str, text: str) -> None:

@@ -24,10 +24,11 @@ LOCK = f"{RUN}/lock"
 
 
 class Lock:
-    """The one writer of a node (flock(2): the kernel frees it when the holder dies)."""
+    """The one writer of a node, or of what ``path`` is the lock of (flock(2): the kernel frees it when the holder dies)."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: Host, path: str = LOCK) -> None:
         self.host = host
+        self.path = path
         self.file = -1
 
     def take(self, wait: float = 0.0) -> bool:
@@ -35,7 +36,7 @@ class Lock:
         deadline = time.monotonic() + wait
         while True:
             own_folder(self.host, RUN, 0o755)
-            self.file = os.open(self.host.at(LOCK), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
+            self.file = os.open(self.host.at(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 # A removal may have taken the file away while we waited: a lock on that keeps nobody out.

@@ -28,10 +28,13 @@ APPLIED = f"{STATE}/applied.json"
 COMPILED = f"{STATE}/compiled.json"
 HISTORY = f"{STATE}/journal/profiles.json"
 PAUSE = f"{STATE}/pause.json"
+GC_RECORDS = f"{STATE}/gc.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
 PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
+GC_STATUS = f"{RUN}/gc.json"
+GC_DRIFT = f"{RUN}/gc-drift.json"
 HISTORY_LENGTH = 10
 PRIVATE = 0o600
 

@@ -36,3 +36,17 @@ def refresh(host: Host, now: int, began: float) -> bool:
     """Write them of a tick that found all as it was told in the status. Whether that goes well, and did before."""
     told = state.read_json(host, state.STATUS)
     return told["metrics_error"] is None and publish(host, {**told, "time": now}, began) is None
+
+
+def publish_gc(host: Host, told: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    """Write the metrics of garbage collection; ``told`` is what gc.json holds. Returns what went wrong."""
+    from ..model import gc_metrics
+
+    path = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
+    if not path or not host.is_dir(os.path.dirname(path)):
+        return None
+    try:
+        host.write_file(path, gc_metrics.text(told))
+    except OSError as error:
+        return f"{path}: cannot be written ({error.strerror}): no metrics"
+    return None

@@ -65,10 +65,14 @@ def check_metrics_dir(host: Host, folder: str) -> None:
 def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple[Change, ...]:
     """The removal of metrics that nobody will keep up to date."""
     folder = agent_units.metrics_dir(state.read_json(host, state.AGENT))
-    path = agent_units.metrics_file(folder)
-    if not path or (wanted is not None and wanted.metrics_dir == folder) or not host.exists(path):
+    if wanted is not None and wanted.metrics_dir == folder:
         return ()
-    return (Change(NAME, path, "content", "metrics", None, reason, path, (Step("file", path, None, FILES),)),)
+    files = filter(None, (agent_units.metrics_file(folder), agent_units.gc_metrics_file(folder)))
+    return tuple(
+        Change(NAME, path, "content", "metrics", None, reason, path, (Step("file", path, None, FILES),))
+        for path in files
+        if host.exists(path)
+    )
 
 
 def plan(

@@ -25,6 +25,7 @@ INTERVAL = 10  # s, as the kubelet has it
 # Where Debian's node_exporter looks for metrics of others.
 METRICS_DIR = "/var/lib/prometheus/node-exporter"
 METRICS_NAME = "corral.prom"
+GC_METRICS_NAME = "corral-gc.prom"
 
 
 class Options(t.NamedTuple):
@@ -46,12 +47,18 @@ def metrics_file(folder: str) -> str:
     return f"{folder}/{METRICS_NAME}" if folder else ""
 
 
+def gc_metrics_file(folder: str) -> str:
+    """The file of garbage collection's metrics, which has another writer; "" where they are switched off."""
+    return f"{folder}/{GC_METRICS_NAME}" if folder else ""
+
+
 def launcher(options: Options) -> str:
     """The command, for people and units alike."""
     return (
         f"#!{options.python} -I\n"
         f'"""Corral\'s command line; installed by the module corral.node.agent."""\n\n'
-        f"import sys\n\nsys.path.insert(0, {FOLDER!r})\n\nfrom _core import agent\n\nraise SystemExit(agent.main(sys.argv[1:]))\n"
+        f"import sys\n\nsys.dont_write_bytecode = True  # a removal must find what it compiled, and no more\n"
+        f"sys.path.insert(0, {FOLDER!r})\n\nfrom _core import agent\n\nraise SystemExit(agent.main(sys.argv[1:]))\n"
     )
 
 

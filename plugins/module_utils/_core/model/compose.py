@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import schema, schema_types
+from . import profile_gc, schema, schema_types
 from .errors import CorralError, Problem, refusal
 from .reader import brief, join
 
@@ -23,6 +23,7 @@ from .reader import brief, join
 IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.hugepages": ("size", "node"),
     "memory.mounts": ("path",),
+    "workloads": ("name",),
 }
 
 # A key and those that cannot stand beside it: a later layer's choice takes the earlier layers' away.
@@ -38,6 +39,10 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "memory.mounts[].user": ("uid",),
     "memory.mounts[].gid": ("group",),
     "memory.mounts[].group": ("gid",),
+    **{
+        f"workloads[].match.{kind}": tuple(other for other in profile_gc.MATCHES if other != kind)
+        for kind in profile_gc.MATCHES
+    },
 }
 
 # The origin of what no layer declares.

@@ -27,7 +27,8 @@ class Context(t.NamedTuple):
 
     ``before`` has the kernel values that Corral has changed, by file, as they were: what a profile no longer declares
     goes back to them, and the rest of the plan must count with that. ``origins`` says which layer each leaf of the
-    profile comes from, where that is known (see compose.py).
+    profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``at_boot``
+    units are yet to be started.
     """
 
     profile: Profile
@@ -38,3 +39,5 @@ class Context(t.NamedTuple):
     fresh: bool = False
     before: t.Mapping[str, str] = {}
     origins: t.Mapping[str, str] = {}
+    by_timer: bool = False
+    at_boot: bool = False

@@ -56,9 +56,13 @@ def text(told: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
 
     What the last tick could not know has no samples: a series that is not there is not a good one.
     """
-    found = samples(told, seconds, python)
+    return rendered(FAMILIES, samples(told, seconds, python))
+
+
+def rendered(families: t.Iterable[Family], found: t.Mapping[str, Samples]) -> str:
+    """Families with their samples as text; one without samples is left out."""
     lines = []
-    for family in FAMILIES:
+    for family in families:
         if found.get(family.name):
             lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.type}"]
             lines += [f"{family.name}{labelled(labels)} {number(value)}" for labels, value in found[family.name]]

@@ -21,9 +21,9 @@ from .profile import Profile
 # The profile that parts make up; nobody else may declare one of this name.
 NAME = "parts"
 
-CPUSET, HUGEPAGES, MOUNT, PIDS = "cpuset", "hugepages", "hugetlbfs_mount", "pid_limits"
+CPUSET, HUGEPAGES, MOUNT, PIDS, GC = "cpuset", "hugepages", "hugetlbfs_mount", "pid_limits", "gc"
 LISTS = {HUGEPAGES: "hugepages", MOUNT: "mounts"}
-SECTIONS = {CPUSET: "cpu", HUGEPAGES: "memory.hugepages", MOUNT: "memory.mounts", PIDS: "pids"}
+SECTIONS = {CPUSET: "cpu", HUGEPAGES: "memory.hugepages", MOUNT: "memory.mounts", PIDS: "pids", GC: "gc"}
 STRICT = "strict_cpu_reservation"
 
 
@@ -50,7 +50,7 @@ def merged(held: t.Optional[Profile], piece: Piece) -> tuple[t.Optional[Profile]
     elif piece.module == CPUSET:
         data[own] = cpu_data(given)
     elif given:
-        data[own] = pids_data(data.get(own, {}), given)
+        data[own] = added(data.get(own, {}), given)
     if not set(data) - {"name", "version", "mode"}:
         return None, own
     try:
@@ -74,10 +74,16 @@ def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
     return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
 
 
-def pids_data(held: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
-    """The section ``pids``: what was declared, with what is given now, key by key."""
-    slices = {**held.get("slices", {}), **given.get("slices", {})}
-    return {**held, **given, **({"slices": slices} if slices else {})}
+def added(held: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A section as it was declared, with what is given now, key by key; a list is replaced.
+
+    An empty mapping stays: for the schema it takes the defaults.
+    """
+    found = dict(held)
+    for name, value in given.items():
+        there = found.get(name, {})
+        found[name] = added(there, value) if isinstance(value, dict) and isinstance(there, dict) else value
+    return found
 
 
 def put_item(data: dict[str, t.Any], piece: Piece, given: dict[str, t.Any]) -> str:

@@ -7,17 +7,15 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
+from . import duration as units
 from .errors import refusal
 
-UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86400}
-MOST_SECONDS = 30 * UNITS["d"]
+MOST_SECONDS = 30 * units.UNITS["d"]
 REASON_LIMIT = 200
 # So far may the wall clock be off before the end is shown by it rather than as it was asked for.
 SHOWN_TOLERANCE = 2.0
-_DURATION = re.compile(r"([0-9]{1,8})([smhd])", re.ASCII)
 
 
 class Pause(t.NamedTuple):
@@ -34,10 +32,10 @@ class Pause(t.NamedTuple):
 
 def duration(text: str) -> int:
     """The seconds that ``text`` (90s, 15m, 1h, 2d) writes. Raises CorralError."""
-    match = _DURATION.fullmatch(text)
-    if match is None:
-        raise refusal("write a number and s, m, h or d, such as 90s, 15m, 1h or 2d", path="duration", value=text)
-    seconds = int(match.group(1)) * UNITS[match.group(2)]
+    try:
+        seconds = units.parse(text)
+    except ValueError as error:
+        raise refusal(str(error), path="duration", value=text) from None
     if not 0 < seconds <= MOST_SECONDS:
         raise refusal("from 1s to 30d; pause again before it ends", path="duration", value=text)
     return seconds

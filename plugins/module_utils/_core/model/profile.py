@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import typing as t
 
-from . import cpuset, schema, schema_types
+from . import cpuset, profile_gc, schema, schema_types
 from .errors import CorralError
+from .profile_gc import GC, Workload
 from .reader import Reader, join
 
 
@@ -110,6 +111,8 @@ class Profile(t.NamedTuple):
     cpu: t.Optional[Cpu]
     memory: Memory
     pids: Pids
+    gc: t.Optional[GC] = None
+    workloads: tuple[Workload, ...] = ()
 
 
 class DuplicateKey(ValueError):
@@ -150,6 +153,7 @@ def parse(data: object) -> Profile:
     _check_hugepages(reader, values.get("memory", {}).get("hugepages", []))
     _check_mounts(reader, values.get("memory", {}).get("mounts", []))
     _check_pids(reader, values.get("pids", {}), values.get("cpu") or {})
+    profile_gc.check(reader, values, given)
     if reader.problems:
         raise CorralError(*reader.problems)
     return _build(values)
@@ -168,7 +172,7 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
         pids["slices"] = {item.slice: item.tasks_max for item in profile.pids.slices}
     if pids:
         data["pids"] = pids
-    return data
+    return {**data, **profile_gc.to_data(profile.gc, profile.workloads)}
 
 
 def _newer(version: object) -> bool:
@@ -348,6 +352,7 @@ def _build(values: dict[str, t.Any]) -> Profile:
         for m in memory.get("mounts", [])
     )
     pools = [Hugepages(pool["size"], pool["count"], pool.get("node")) for pool in memory.get("hugepages", [])]
+    gc, workloads = profile_gc.build(values)
     return Profile(
         name=values["name"],
         version=values["version"],
@@ -365,6 +370,8 @@ def _build(values: dict[str, t.Any]) -> Profile:
             pids.get("default_tasks_max"),
             tuple(sorted(SliceTasks(name, limit) for name, limit in pids.get("slices", {}).items())),
         ),
+        gc=gc,
+        workloads=workloads,
     )
 
 

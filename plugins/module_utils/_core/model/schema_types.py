@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import cpuset, quantity
+from . import cpuset, duration, quantity
 
 
 class Type(t.NamedTuple):
@@ -35,6 +35,9 @@ SIZE_LIMIT = 1 << 60
 CPU_LIMIT = 1 << 16
 NODE_LIMIT = 1 << 10
 
+# Longer than anything is kept: ten years.
+DURATION_LIMIT = 3650 * duration.UNITS["d"]
+
 CORRAL_SLICE = "corral.slice"
 
 _UNITS = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
@@ -45,6 +48,10 @@ _PATH = re.compile(r"/[A-Za-z0-9_.:@+/-]*")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name() without what no udev rule makes
 _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}\$?")  # useradd(8)
+_IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
+_CONTAINER = re.compile(r"[a-zA-Z0-9*?][a-zA-Z0-9_.*?-]{0,252}")  # libpod's NameRegex
+_CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n]{0,1024})?")
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@*?-]{1,240}\.(service|scope|slice|socket|timer)")
 _MODE = re.compile(r"0?[0-7]{3}|[01][0-7]{3}")
 
 
@@ -346,6 +353,33 @@ def _node(value: object) -> int:
     return int(value)
 
 
+def _duration(value: object, low: int = 0) -> int:
+    """Seconds, from a length of time with its unit."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        such_as = f"{value}s" if isinstance(value, int) and 0 <= value <= DURATION_LIMIT else "90s"
+        raise ValueError(f"has no unit: write seconds as {such_as}, or such as 2m, 1h30m or 7d")
+    seconds = duration.parse(_text(value, such_as="2m").strip())
+    if not low <= seconds <= DURATION_LIMIT:
+        raise ValueError(f"is out of bounds: write {duration.text(low)} to {duration.text(DURATION_LIMIT)}")
+    return seconds
+
+
+def _interval(value: object) -> int:
+    return _duration(value, low=10)
+
+
+def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Callable[[object], str]:
+    """Text of some characters, ``*`` and ``?`` among them."""
+
+    def read(value: object) -> str:
+        text = _text(value, such_as=such_as)
+        if not pattern.fullmatch(text):
+            raise ValueError(f"is not {characters}: write it as in {such_as}")
+        return text
+
+    return read
+
+
 BOOLEAN = Type("true or false", _boolean)
 LABEL = Type("DNS label", _label)
 CPUS = Type("CPU list", _cpus)
@@ -357,3 +391,9 @@ SLICE = Type("top-level slice", _slice)
 NEAR = Type("network interface or PCI address", _near)
 ACCOUNT = Type("account name", _account)
 NODE = Type("NUMA node", _node)
+DURATION = Type("length of time", _duration)
+INTERVAL = Type("length of time, from 10s", _interval)
+IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"))
+CONTAINER = Type("container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"))
+CONTAINER_LABEL = Type("label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"))
+UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"))

@@ -35,8 +35,11 @@ PLACE = re.compile("|".join(f"(?:{place})" for place in PLACES))
 CPUSET = re.compile(
     r"/sys/fs/cgroup/cpuset/(?:init\.scope|[^/]+\.slice|corral\.slice/corral-(?:shared|isolated)\.slice)"
 )
-# A plan never writes metrics; it may remove them, wherever a node has chosen to have them.
-METRICS = re.compile(r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/corral\.prom")
+# A plan never writes metrics, or what passes of garbage collection tell; it may remove them, metrics wherever a node has
+# chosen to have them.
+TOLD = re.compile(
+    r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/corral(-gc)?\.prom|/run/corral/gc(-drift)?\.json|/var/lib/corral/gc\.json(\.previous)?"
+)
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
@@ -53,7 +56,7 @@ def place_problems(step: Step) -> list[Problem]:
     if step.kind == "folder":
         # Only an empty folder can go, and a mount's may be anywhere.
         allowed = step.target.startswith("/") and ".." not in step.target.split("/")
-    elif step.kind == "file" and step.value is None and METRICS.fullmatch(step.target):
+    elif step.kind == "file" and step.value is None and TOLD.fullmatch(step.target):
         allowed = True
     elif step.kind in ("file", "link", "value", "pool", "compile"):
         allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")

@@ -24,6 +24,10 @@ def merged(*layers: Data) -> Composed:
     return compose.compose([Layer(chr(ord("a") + number), data) for number, data in enumerate(layers)])
 
 
+def workload(name: str, **match: str) -> Data:
+    return {"name": name, "match": match}
+
+
 def pool(size: str, count: int | None, node: t.Any = None) -> Data:
     return {"size": size, "count": count, **({} if node is None else {"node": node})}
 
@@ -79,6 +83,33 @@ def pool(size: str, count: int | None, node: t.Any = None) -> Data:
                 "memory.mounts[1].pagesize": "b",
             },
             id="mounts by path, and a number displaces a name",
+        ),
+        pytest.param(
+            [
+                {
+                    "gc": {"images": {"high": 90, "keep": ["a"]}, "containers": {}},
+                    "workloads": [workload("x", pod="x")],
+                },
+                {"gc": {"images": {"keep": ["b"]}, "containers": None}, "workloads": [workload("y", label="y")]},
+            ],
+            {
+                "gc": {"images": {"high": 90, "keep": ["b"]}, "containers": None},
+                "workloads": [workload("x", pod="x"), workload("y", label="y")],
+            },
+            {
+                "gc.images.high": "a",
+                "gc.images.keep": "b",
+                "gc.containers": "b",
+                **{f"workloads[0].{name}": "a" for name in ("name", "match.pod")},
+                **{f"workloads[1].{name}": "b" for name in ("name", "match.label")},
+            },
+            id="keys of gc one by one, workloads by name",
+        ),
+        pytest.param(
+            [{"workloads": [workload("x", pod="x")]}, {"workloads": [workload("x", unit="x.service")]}],
+            {"workloads": [workload("x", unit="x.service")]},
+            {"workloads[0].name": "b", "workloads[0].match.unit": "b"},
+            id="another match displaces the one before",
         ),
         pytest.param(
             [{"memory": {"hugepages": [pool("2Mi", 8)]}}, {"memory": {"hugepages": [pool("2Mi", 4, 1)]}}],

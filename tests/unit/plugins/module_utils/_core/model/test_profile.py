@@ -9,8 +9,11 @@ import json
 import typing as t
 
 import pytest
-from _core.model import profile, schema, suggest
+from _core.model import profile, profile_gc, schema, suggest
 from _core.model.errors import CorralError
+from _core.model.profile_gc import GC, ContainerGC, ImageGC, Workload
+from hypothesis import given
+from hypothesis import strategies as st
 
 FULL = {
     "name": "edge-worker",
@@ -126,6 +129,20 @@ def pids(**keys: object) -> dict[str, object]:
     return {"pids": keys}
 
 
+def images(**keys: object) -> dict[str, object]:
+    return {"gc": {"images": keys}}
+
+
+def containers(**keys: object) -> dict[str, object]:
+    return {"gc": {"containers": keys}}
+
+
+def workloads(*matches: object) -> dict[str, object]:
+    return {"workloads": [{"name": f"w{number}", "match": match} for number, match in enumerate(matches)]}
+
+
+LENGTH = "is no length of time: write whole numbers with s, m, h or d, such as 90s, 15m, 1h30m or 2d"
+COLLECTS_NOTHING = "gc: collects nothing: write images or containers (an empty mapping takes the defaults)"
 SLICE = "name a top-level slice such as system.slice, or init.scope"
 PATH = "write an absolute path such as /dev/hugepages-2Mi"
 QUANTITY = "is not a quantity as Kubernetes writes it"
@@ -136,11 +153,11 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(Min_Size="2Mi"), "memory.mounts[0].Min_Size: unknown key: did you mean memory.mounts[0].min_size?"),
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
-    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids"),
-    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids'),
-    ({True: 1}, "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids"),
-    ({"gc": {"images": {}}}, "gc: not in this version of Corral: leave the key out"),
-    ({"workloads": []}, "workloads: not in this version of Corral: leave the key out"),
+    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, gc, workloads"),
+    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, gc, workloads'),
+    ({True: 1}, "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids, gc, workloads"),
+    ({"devices": {}}, "devices: not in this version of Corral: leave the key out"),
+    ({"workloads": [{"name": "a", "match": {"pod": "a"}, "requests": {}}]}, "workloads[0].requests: not in this version of Corral: leave the key out"),
     (pids(per_workload=4096), "pids.per_workload: not in this version of Corral: leave the key out"),
     (cpu(options={"full-pcpus-only": True}), "cpu.options.full-pcpus-only: not in this version of Corral: leave the key out"),
     (cpu(policy="static"), "cpu.policy: static: not in this version of Corral: write none"),
@@ -261,6 +278,55 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
      ('pids.slices["batch.slice"]: 10: is not a slice of this profile\'s pools: name one of system.slice, user.slice, init.scope, '
      "machine.slice, corral.slice, or add it to cpu.shared.slices")),
     (pids(slices={"a/../b": 10}), f'pids.slices["a/../b"]: the key is not the name of a slice: {SLICE}'),
+    # Garbage collection.
+    ({"gc": {}}, COLLECTS_NOTHING),
+    ({"gc": {"images": None}}, COLLECTS_NOTHING),
+    ({"gc": {"users": ["alice"]}}, COLLECTS_NOTHING),
+    ({"gc": []}, "gc: a list of 0: is a list, not a mapping: write one or more of its keys, images, containers, users"),
+    (images(high=80, low=80), "gc.images.low: 80: is not below gc.images.high (80): write at most 79, or a larger gc.images.high"),
+    (images(high=70), "gc.images.low: 80: is not below gc.images.high (70): write at most 69, or a larger gc.images.high"),
+    (images(low=90), "gc.images.low: 90: is not below gc.images.high (85): write at most 84, or a larger gc.images.high"),
+    (images(high=0, low=0), "gc.images.low: 0: is not below gc.images.high (0): gc.images.high must be larger"),
+    (images(high=101), "gc.images.high: 101: is too large: write a whole number from 0 to 100"),
+    (images(low=-1), "gc.images.low: -1: is too small: write a whole number from 0 to 100"),
+    (images(high="85%"), "gc.images.high: 85%: is text: write a whole number from 0 to 100"),
+    (images(min_age=120), "gc.images.min_age: 120: has no unit: write seconds as 120s, or such as 2m, 1h30m or 7d"),
+    (images(min_age=float("inf")), "gc.images.min_age: inf: has no unit: write seconds as 90s, or such as 2m, 1h30m or 7d"),
+    (images(min_age="2"), f"gc.images.min_age: 2: {LENGTH}"),
+    (images(min_age="1w"), f"gc.images.min_age: 1w: {LENGTH}"),
+    (images(min_age="1h1h"), f"gc.images.min_age: 1h1h: {LENGTH}"),
+    (images(min_age="-1s"), f"gc.images.min_age: -1s: {LENGTH}"),
+    (images(max_age="2m"), "gc.images.max_age: 2m: is not more than gc.images.min_age (2m): write a longer time, or 0s for no limit"),
+    (images(max_age="3651d"), "gc.images.max_age: 3651d: is out of bounds: write 0s to 3650d"),
+    (images(interval="9s"), "gc.images.interval: 9s: is out of bounds: write 10s to 3650d"),
+    (images(keep=["a b"]), "gc.images.keep[0]: a b: is not the name of an image: write it as in quay.example/base:*"),
+    (images(keep=["--all"]), "gc.images.keep[0]: --all: is not the name of an image: write it as in quay.example/base:*"),
+    (images(hihg=5), "gc.images.hihg: unknown key: did you mean gc.images.high?"),
+    ({"imageMaximumGCAge": "1h"}, "imageMaximumGCAge: unknown key: did you mean gc.images.max_age?"),
+    (containers(max_per_workload=-2), "gc.containers.max_per_workload: -2: is too small: write a whole number from -1 to 1048576"),
+    (containers(max_total=1.5), "gc.containers.max_total: 1.5: has a decimal point: write a whole number from -1 to 1048576"),
+    (containers(scope="every"), "gc.containers.scope: every: is not known: write declared or all"),
+    (containers(min_age=5), "gc.containers.min_age: 5: has no unit: write seconds as 5s, or such as 2m, 1h30m or 7d"),
+    (containers(volumes="yes"), "gc.containers.volumes: yes: is text: write true or false without quotes"),
+    (containers(keep=["a/b"]), "gc.containers.keep[0]: a/b: is not the name of a container or pod: write it as in batch-*"),
+    (containers(keep_labels=["=x"]), "gc.containers.keep_labels[0]: =x: is not a label, KEY or KEY=VALUE: write it as in app=batch"),
+    ({"gc": {"images": {}, "user": ["a"]}}, "gc.user: unknown key: did you mean gc.users?"),
+    ({"gc": {"images": {}, "users": ["root"]}}, "gc.users: root: root's storage is always looked after: leave it out"),
+    ({"gc": {"images": {}, "users": ["alice", "alice"]}}, "gc.users[1]: alice: is in the list twice: leave one out"),
+    ({"gc": {"images": {}, "users": ["al ice"]}},
+     "gc.users[0]: al ice: is not the name of an account: write lower-case letters, digits, _ and -, such as qemu"),
+    # Workloads.
+    (workloads({}), "workloads[0].match: declares nothing: write exactly one of unit, container, pod, label"),
+    (workloads({"pod": "a", "unit": "b.service"}),
+     "workloads[0].match: declares unit and pod together: write exactly one of unit, container, pod, label"),
+    (workloads({"unit": "b"}), "workloads[0].match.unit: b: is not the full name of a unit: write it as in batch@*.service"),
+    (workloads({"container": "a/b"}), "workloads[0].match.container: a/b: is not the name of a container or pod: write it as in batch-*"),
+    (workloads({"label": "a\nb"}), "workloads[0].match.label: a\\nb: is not a label, KEY or KEY=VALUE: write it as in app=batch"),
+    (workloads("pod"), "workloads[0].match: pod: is text, not a mapping: write one or more of its keys, unit, container, pod, label"),
+    ({"workloads": [{"name": "a"}]}, "workloads[0].match: is missing: write one of its keys, unit, container, pod, label"),
+    ({"workloads": [{"match": {"pod": "a"}}]}, "workloads[0].name: is missing: write it as in name: batch"),
+    ({"workloads": [{"name": "a", "match": {"pod": "a"}}, {"name": "a", "match": {"pod": "b"}}]},
+     "workloads[1].name: a: is the name of workloads[0] already: give each its own"),
 ]  # fmt: skip
 
 
@@ -272,9 +338,9 @@ def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], lin
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (None, "the profile is empty, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids"),
-        ([], "a list of 0: the profile is a list, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids"),
-        ("name: x", "name: x: the profile is text, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids"),
+        (None, "the profile is empty, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids, gc, workloads"),
+        ([], "a list of 0: the profile is a list, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids, gc, workloads"),
+        ("name: x", "name: x: the profile is text, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids, gc, workloads"),
         ({"version": 2, "whatever": 1}, "version: 2: a profile of a newer version: this Corral knows 1; update it on the node"),
     ],
 )  # fmt: skip
@@ -327,3 +393,38 @@ def test_every_key_is_documented() -> None:
         assert key.doc.endswith(".")
         assert key.later or key.type is None or key.example, key.path
         assert key.later or key.since
+
+
+ages = st.integers(0, 10**6)
+kept_names = st.lists(st.from_regex(r"[a-z*][a-z0-9./:*?]{0,8}", fullmatch=True), unique=True, max_size=3).map(tuple)
+patterns = st.lists(st.from_regex(r"[a-z*][a-z0-9.*?-]{0,8}", fullmatch=True), unique=True, max_size=3).map(tuple)
+labels = st.lists(st.from_regex(r"[a-z./]{1,5}(=[ -~]{0,5})?", fullmatch=True), unique=True, max_size=3).map(tuple)
+thresholds = st.tuples(st.integers(0, 100), st.integers(0, 100)).filter(lambda pair: pair[0] > pair[1])
+image_sections = st.builds(
+    lambda pair, ages, *rest: ImageGC(*pair, ages[0], ages[1] and ages[0] + ages[1], *rest),
+    thresholds, st.tuples(ages, ages), st.integers(10, 10**6), kept_names,
+)  # fmt: skip
+container_sections = st.builds(
+    ContainerGC, ages, st.integers(-1, 9), st.integers(-1, 9), st.sampled_from(["declared", "all"]), st.integers(10, 10**6),
+    st.booleans(), patterns, labels,
+)  # fmt: skip
+users = st.lists(
+    st.from_regex(r"[a-z]{1,8}", fullmatch=True).filter(lambda name: name != "root"), unique=True, max_size=3
+)
+sections = st.builds(GC, st.none() | image_sections, st.none() | container_sections, users.map(tuple)).filter(
+    lambda gc: gc.images is not None or gc.containers is not None
+)
+
+
+@given(
+    sections,
+    st.lists(
+        st.tuples(st.sampled_from(["container", "pod"]), st.from_regex(r"[a-z*][a-z-]{0,5}", fullmatch=True)),
+        max_size=3,
+    ),
+)
+def test_gc_and_workloads_are_read_as_they_are_written(gc: GC, matches: list[tuple[str, str]]) -> None:
+    declared = tuple(Workload(f"w{number}", *match) for number, match in enumerate(matches))
+    found = profile.parse(json.loads(json.dumps({"name": "edge", **profile_gc.to_data(gc, declared)})))
+    assert (found.gc, found.workloads) == (gc, declared)
+    assert profile.to_data(profile.parse(profile.to_data(found))) == profile.to_data(found)

@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""gc.json as metrics in Prometheus' text format (see metrics.py; docs/metrics.md says what each one means)."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .metrics import COUNTER, GAUGE, Family, Samples, rendered
+
+FAMILIES = (
+    Family("corral_gc_last_pass_timestamp_seconds", GAUGE, "When images or containers were looked at last."),
+    Family("corral_gc_removed_total", COUNTER, "Images or containers (pods) removed since the node started."),
+    Family("corral_gc_freed_bytes_total", COUNTER, "Bytes that removed images gave back since the node started."),
+    Family("corral_gc_errors_total", COUNTER, "What passes could not look at since the node started."),
+    Family("corral_gc_failing", GAUGE, "1 when the last pass could not look at everything."),
+    Family("corral_gc_images", GAUGE, "Images on a file system."),
+    Family("corral_gc_dead_containers", GAUGE, "Dead containers and pods that may go, and are kept."),
+    Family("corral_gc_size_bytes", GAUGE, "Size of a file system that holds images."),
+    Family("corral_gc_available_bytes", GAUGE, "What is free of it after the last pass."),
+    Family(
+        "corral_gc_threshold_ratio", GAUGE, "The part of it from which on images go (high), and down to which (low)."
+    ),
+    Family("corral_gc_short_bytes", GAUGE, "By how much the last pass freed less than was asked of it."),
+)
+
+
+def text(told: t.Mapping[str, t.Any]) -> str:
+    """The file's text. ``told`` is what gc.json holds."""
+    return rendered(FAMILIES, samples(told))
+
+
+def samples(told: t.Mapping[str, t.Any]) -> dict[str, Samples]:
+    """The samples of each metric by its name."""
+    totals, parts = told["totals"], {kind: told[kind] for kind in ("images", "containers") if told[kind]}
+    found: dict[str, Samples] = {
+        "corral_gc_last_pass_timestamp_seconds": [({"kind": kind}, part["time"]) for kind, part in parts.items()],
+        "corral_gc_removed_total": [({"kind": kind}, totals[kind]) for kind in ("images", "containers")],
+        "corral_gc_freed_bytes_total": [({}, totals["bytes"])],
+        "corral_gc_errors_total": [({}, totals["errors"])],
+        "corral_gc_failing": [({}, bool(told["error"]) or any(part["errors"] for part in parts.values()))],
+    }
+    for held in parts.get("images", {}).get("file_systems", ()):
+        path = {"path": held["path"]}
+        for name, value in (
+            ("images", held["images"] - len(held["removed"] if not parts["images"]["dry"] else ())),
+            ("size_bytes", held["capacity"]),
+            ("available_bytes", held["available"]),
+            ("short_bytes", held["short"]),
+        ):
+            found.setdefault(f"corral_gc_{name}", []).append((path, value))
+        for name in ("high", "low"):
+            row = ({**path, "threshold": name}, held[name] / 100)
+            found.setdefault("corral_gc_threshold_ratio", []).append(row)
+    if "containers" in parts:
+        held = parts["containers"]
+        found["corral_gc_dead_containers"] = [({}, held["dead"] - (0 if held["dry"] else len(held["removed"])))]
+    return found

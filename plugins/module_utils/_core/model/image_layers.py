@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What removing an image gains: the layers that no other image has.
+
+The sum of the images' sizes is more than the disk holds; what they share goes with the last of them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+
+class Layers:
+    """The layers of a storage: ``parents`` and ``sizes`` (bytes) by layer, ``tops`` an image's uppermost layers."""
+
+    def __init__(
+        self, parents: t.Mapping[str, str], sizes: t.Mapping[str, int], tops: t.Mapping[str, t.Sequence[str]]
+    ) -> None:
+        self.sizes = sizes
+        self.chains = {image: chain(parents, layers) for image, layers in tops.items()}
+        self.users: dict[str, int] = {}
+        for layers in self.chains.values():
+            for layer in layers:
+                self.users[layer] = self.users.get(layer, 0) + 1
+
+    def gain(self, image: str) -> t.Optional[int]:
+        """The bytes that removing the image now would free; None for one that is not known."""
+        layers = self.chains.get(image)
+        if layers is None:
+            return None
+        return sum(self.sizes.get(layer, 0) for layer in layers if self.users[layer] == 1)
+
+    def remove(self, image: str) -> None:
+        """Count without the image from now on."""
+        for layer in self.chains.pop(image, ()):
+            self.users[layer] -= 1
+
+
+def chain(parents: t.Mapping[str, str], tops: t.Sequence[str]) -> frozenset[str]:
+    """Layers with all those below them."""
+    found: set[str] = set()
+    for layer in tops:
+        while layer and layer not in found:
+            found.add(layer)
+            layer = parents.get(layer, "")
+    return frozenset(found)
+
+
+def read(images: object, layers: object) -> Layers:
+    """The layers by the storage's own lists (containers/storage: images.json and layers.json).
+
+    Raises ValueError where they are not as that writes them.
+    """
+    parents: dict[str, str] = {}
+    sizes: dict[str, int] = {}
+    tops: dict[str, t.Sequence[str]] = {}
+    try:
+        for row in t.cast("list[dict[str, t.Any]]", layers):
+            parents[row["id"]] = row.get("parent") or ""
+            sizes[row["id"]] = max(int(row.get("diff-size") or 0), 0)
+        for row in t.cast("list[dict[str, t.Any]]", images):
+            # An image without a layer is one of a manifest list; mapped ones are copies for a user namespace.
+            tops[row["id"]] = [layer for layer in (row.get("layer"), *(row.get("mapped-layers") or ())) if layer]
+        return Layers(parents, sizes, tops)
+    except (TypeError, KeyError, AttributeError, ValueError, OverflowError):
+        raise ValueError("the storage's lists of images and layers are not as expected") from None
