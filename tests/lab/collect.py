@@ -1,0 +1,470 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node with Corral's agent and Podman: garbage collection with real images, containers and a small disk.
+
+`collect.py before` makes images and uses some of them; after a reboot `collect.py after` fills the disk and looks at
+what goes; with names of steps it takes those alone. Passes are made with `corral gc`, whose timer is too slow to come between.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+import typing as t
+
+STORAGE = "/var/lib/containers/storage"
+DISK = "/var/containers.ext4"
+DISK_MIB = 200
+FILL = f"{STORAGE}/fill"
+STATUS = "/run/corral/gc.json"
+RECORDS = "/var/lib/corral/gc.json"
+PROFILE = "/etc/corral/profile.json"
+MIB = 1 << 20
+
+
+def run(*words: str, code: t.Optional[int] = 0, timeout: float = 300, data: t.Optional[bytes] = None) -> str:
+    done = subprocess.run(words, capture_output=True, input=data, check=False, timeout=timeout)
+    out, err = done.stdout.decode(), done.stderr.decode()
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{' '.join(words)}: exit {done.returncode}: {out}{err}")
+    return out
+
+
+def podman(*words: str, code: t.Optional[int] = 0) -> str:
+    return run("podman", *words, code=code).strip()
+
+
+def expect(what: str, got: object, wanted: object) -> None:
+    if got != wanted:
+        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def read(path: str) -> t.Any:
+    with open(path, encoding="utf-8") as file:
+        return json.load(file)
+
+
+def available() -> int:
+    held = os.statvfs(STORAGE)
+    return held.f_bavail * held.f_frsize
+
+
+def used_percent() -> int:
+    held = os.statvfs(STORAGE)
+    return 100 - held.f_bavail * 100 // held.f_blocks
+
+
+def images() -> set[str]:
+    """Names of the images, without the registry that Podman gives local ones."""
+    done = None
+    while done is None or done.returncode:  # It fails while another Podman removes one of them.
+        done = subprocess.run(["podman", "images", "--all", "--format", "json"], capture_output=True, check=False)
+    rows = json.loads(done.stdout)
+    return {name[len("localhost/") :] for row in rows for name in row["Names"] or [row["Id"]]}
+
+
+def containers() -> set[str]:
+    return {row["Names"][0] for row in json.loads(podman("ps", "--all", "--format", "json")) or []}
+
+
+def gc(*words: str, code: t.Optional[int] = None) -> dict[str, t.Any]:
+    """One pass, and what it says."""
+    return json.loads(run("corral", "gc", "--json", *words, code=code))
+
+
+def removed(result: dict[str, t.Any]) -> list[str]:
+    """The images of a pass, in the order in which they went, each by its first name."""
+    rows = [one for held in result["images"]["file_systems"] for one in held["removed"]]
+    return [min(one["names"]).rpartition("localhost/")[2] for one in rows]
+
+
+def declare(**changes: t.Any) -> None:
+    """Declare another profile, as somebody who edits the file would; the tick applies it."""
+    profile = read(PROFILE)
+    for section, values in changes.items():
+        profile[section] = values
+    with open(f"{PROFILE}.new", "w", encoding="utf-8") as file:
+        json.dump(profile, file)
+    os.rename(f"{PROFILE}.new", PROFILE)
+
+
+def image_gc(**values: t.Any) -> dict[str, t.Any]:
+    """The gc of a profile that looks at images and containers once a day."""
+    return {
+        "images": {"high": 75, "low": 65, "min_age": "0s", "interval": "1d", "keep": ["keep/*"], **values},
+        "containers": {"interval": "1d"},
+    }
+
+
+# Images
+
+
+def make_image(name: str, mib: int, *lines: str) -> None:
+    """An image of busybox and some MiB of random bytes."""
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.mkdir(f"{folder}/bin")
+        run("cp", "/bin/busybox", f"{folder}/bin/busybox")
+        for link in ("sh", "sleep", "true"):
+            os.symlink("busybox", f"{folder}/bin/{link}")
+        with open(f"{folder}/data", "wb") as file:
+            file.write(os.urandom(mib * MIB))
+        run("tar", "-C", folder, "-cf", f"{folder}.tar", ".")
+        podman("import", "--quiet", f"{folder}.tar", f"localhost/{name}")
+        os.remove(f"{folder}.tar")
+
+
+def small_disk() -> None:
+    """Podman's storage on a file system of its own."""
+    with open(DISK, "wb") as file:
+        file.truncate(DISK_MIB * MIB)
+    run("mkfs.ext4", "-q", "-m", "0", DISK)
+    os.makedirs(STORAGE, exist_ok=True)
+    with open("/etc/fstab", "a", encoding="utf-8") as file:
+        file.write(f"{DISK} {STORAGE} ext4 loop 0 0\n")
+    run("mount", STORAGE)
+
+
+def before() -> None:
+    """Images, of which some are used, some kept and two share what they have; a first pass sees them."""
+    small_disk()
+    for name, mib in (("never:1", 12), ("early:1", 12), ("late:1", 12), ("keep/tools:1", 12), ("busy:1", 2)):
+        make_image(name, mib)
+    podman("tag", "localhost/never:1", "localhost/never:again")
+    podman("run", "--detach", "--network=none", "--name=busy", "localhost/busy:1", "/bin/sleep", "1000000")
+    result = gc(code=0)
+    expect("what goes from an empty disk", (removed(result), result["containers"]["removed"]), ([], []))
+    for name in ("early", "late"):
+        podman("run", "--network=none", f"--name=use-{name}", f"localhost/{name}:1", "/bin/true")
+        time.sleep(1.1)
+    gc(code=0)
+    podman("rm", "use-early", "use-late")
+    gc(code=0)
+    uses = read(RECORDS)["data"]["images"]["root"]
+    expect("images that were seen in use", sorted(last is not None for first, last in uses.values()), [False, False, True, True, True])  # fmt: skip
+    print(f"storage of {DISK_MIB} MiB is {used_percent()} % full")
+
+
+# After the reboot
+
+
+def fill(percent: int) -> None:
+    """Fill the storage's file system to a little more than so many percent."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(FILL)
+    held = os.statvfs(STORAGE)
+    size = held.f_blocks * held.f_frsize
+    want = available() - size * (100 - percent) // 100 + size // 200
+    run("fallocate", "-l", str(want), FILL)
+
+
+def exactly_the_right_images_go() -> None:
+    """Least recently used first, as it was known before the reboot; no more than needed; kept and used ones stay."""
+    uses = read(RECORDS)["data"]["images"]["root"]
+    expect("records after the reboot", len(uses), 5)
+    fill(77)
+    full = used_percent()
+    dry = gc("--dry-run", code=2)
+    everything, space = images(), available()
+    real = gc(code=2)
+    gained = available() - space
+    expect("what a dry run names", removed(dry), removed(real))
+    # From 77 % to 65 % of about 185 MiB it is more than one image of 14 MiB, and less than two.
+    expect("the images that went, in order", removed(real), ["never:1", "early:1"])
+    (held,) = real["images"]["file_systems"]
+    expect("all names of those that went", everything - images(), {"never:1", "never:again", "early:1"})
+    expect("freed, as the file system says", real["images"]["freed"], gained)
+    print(f"{full} % -> {used_percent()} %, {removed(real)} went, {gained / MIB:.1f} MiB gained, "
+          f"{dry['images']['freed'] / MIB:.1f} MiB foretold")  # fmt: skip
+    if abs(dry["images"]["freed"] - gained) > MIB:
+        raise AssertionError(f"foretold {dry['images']['freed']}, gained {gained}")
+    if {"keep/tools:1", "busy:1"} - images():
+        raise AssertionError("a kept or used image went")
+    wanted = held["capacity"] * (100 - 65) // 100
+    last = held["removed"][-1]["bytes"]
+    if held["available"] < wanted and not held["why"]:
+        raise AssertionError("it stopped early without a reason")
+    if held["available"] - last >= wanted:
+        raise AssertionError(f"more than needed by one image: {held}")
+
+
+def shared_layers_count_once() -> None:
+    """Of an image and one made from it, the first to go gains nothing: what both have goes with the second."""
+    os.remove(FILL)
+    make_image("parent:1", 14)
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        with open(f"{folder}/Containerfile", "w", encoding="utf-8") as file:
+            file.write("FROM localhost/parent:1\nCOPY more /more\n")
+        with open(f"{folder}/more", "wb") as more:
+            more.write(os.urandom(MIB))
+        podman("build", "--quiet", "--network=none", "--tag=localhost/child:1", folder)
+    gc()
+    fill(79)
+    dry, space = gc("--dry-run", code=2), available()
+    real = gc(code=2)
+    both = {"parent:1", "child:1"} & set(removed(real))
+    expect("both go, whichever is first", both, {"parent:1", "child:1"})
+    sizes = {one["names"][0].rpartition("/")[2]: one["bytes"] for held in real["images"]["file_systems"] for one in held["removed"]}  # fmt: skip
+    expect("freed, as the file system says", real["images"]["freed"], available() - space)
+    together = sizes["parent:1"] + sizes["child:1"]
+    if not 15 * MIB < together < 18 * MIB or abs(dry["images"]["freed"] - real["images"]["freed"]) > MIB:
+        raise AssertionError(f"parent and child gained {sizes}, a dry run said {dry['images']}")
+    print(f"parent gained {sizes['parent:1'] / MIB:.1f} MiB, child {sizes['child:1'] / MIB:.1f} MiB")
+
+
+def what_is_short_is_drift() -> None:
+    """A pass that frees less than asked says why, and so does the tick."""
+    fill(90)
+    result = gc(code=None)
+    (held,) = result["images"]["file_systems"]
+    if not held["short"] or "in use" not in held["why"] or "kept" not in held["why"]:
+        raise AssertionError(f"not short, or no reason: {held}")
+    expect("images that are left", images(), {"keep/tools:1", "busy:1"})
+    said = run("corral", "drift", code=2)
+    if "disk use" not in said or held["why"] not in said:
+        raise AssertionError(f"drift says {said}")
+    os.remove(FILL)
+    gc(code=0)
+    run("corral", "drift", code=0)
+
+
+def young_ones_stay() -> None:
+    """An image that was first seen a moment ago outlives a full disk."""
+    declare(gc=image_gc(min_age="1h"))
+    make_image("young:1", 8)
+    fill(85)
+    expect("what goes", removed(gc(code=None)), [])
+    declare(gc=image_gc())
+    expect("what goes without an age", removed(gc(code=None)), ["young:1"])
+    os.remove(FILL)
+
+
+def killed_in_the_middle() -> None:
+    """A pass that is killed after its first removal: the next one ends what it began, and nothing else goes.
+
+    Podman itself is let alone: what it is killed in the middle of is for Podman to mend.
+    """
+    for name in ("one:1", "two:1", "three:1"):
+        make_image(name, 10)
+    gc()
+    fill(88)
+    one = subprocess.Popen(["corral", "gc"], stdout=subprocess.DEVNULL)
+    until = time.monotonic() + 120
+    while len({"one:1", "two:1", "three:1"} & images()) == 3 and one.poll() is None and time.monotonic() < until:
+        time.sleep(0.05)
+    one.kill()
+    one.wait()
+    left = {"one:1", "two:1", "three:1"} & images()
+    print(f"killed with {len(left)} of 3 left")
+    if not 0 < len(left) < 3:
+        raise AssertionError(f"not killed in the middle: {left}")
+    gc()
+    expect("after the next pass", images(), {"keep/tools:1", "busy:1"})
+    read(RECORDS)
+    os.remove(FILL)
+
+
+def audit_removes_nothing() -> None:
+    """In mode audit a pass says what it would do, and the tick shows it."""
+    make_image("doomed:1", 10)
+    gc()
+    fill(85)
+    declare(mode="audit")
+    result = gc(code=2)
+    expect("what would go", (removed(result), result["dry"]), (["doomed:1"], "mode audit"))
+    if "doomed:1" not in images() or "would free" not in run("corral", "drift", code=2):
+        raise AssertionError("it went, or nobody says that it would")
+    declare(mode="enforce")
+    expect("what goes then", removed(gc(code=None)), ["doomed:1"])
+    os.remove(FILL)
+
+
+# Containers
+
+
+def dead(name: str, *words: str) -> None:
+    podman("run", "--network=none", f"--name={name}", *words, "localhost/busy:1", "/bin/true")
+
+
+def dead_containers_go_as_declared() -> None:
+    """The oldest of a workload go, pods as units; what runs, what is kept and what is nobody's stays."""
+    declare(workloads=[
+        {"name": "batch", "match": {"container": "batch-*"}},
+        {"name": "web", "match": {"pod": "web-*"}},
+        {"name": "tagged", "match": {"label": "app=tagged"}},
+    ])  # fmt: skip
+    for name in ("batch-1", "batch-2", "batch-3", "mine"):
+        dead(name)
+    dead("other-1", "--label=app=tagged")
+    dead("other-2", "--label=app=tagged", "--label=keep=yes")
+    dead("other-3", "--label=app=tagged")
+    podman("run", "--detach", "--network=none", "--name=batch-run", "localhost/busy:1", "/bin/sleep", "1000000")
+    for pod in ("web-1", "web-2"):
+        podman("pod", "create", "--infra=false", f"--name={pod}")
+        for name in ("a", "b"):
+            podman("run", f"--pod={pod}", "--network=none", f"--name={pod}-{name}", "localhost/busy:1", "/bin/true")
+    policy = image_gc()
+    policy["containers"] = {"interval": "1d", "keep_labels": ["keep=yes"]}
+    declare(gc=policy)
+    dry = gc("--dry-run", code=2)
+    everything = containers()
+    real = gc(code=2)
+    names = [one["names"][0] for one in real["containers"]["removed"]]
+    expect("dry run and pass", [one["names"][0] for one in dry["containers"]["removed"]], names)
+    expect("what went", set(names), {"container batch-1", "container batch-2", "container other-1", "pod web-1"})
+    expect("of the containers", everything - containers(), {"batch-1", "batch-2", "other-1", "web-1-a", "web-1-b"})
+    podman("pod", "exists", "web-2")
+    expect("a second pass", gc(code=0)["containers"]["removed"], [])
+
+
+def a_workload_that_left() -> None:
+    """Its dead containers all go, once the profile is right; those that run do not."""
+    with open(PROFILE, encoding="utf-8") as file:
+        text = file.read()
+    with open(PROFILE, "w", encoding="utf-8") as file:
+        file.write(text[: len(text) // 2])
+    run("systemctl", "start", "corral-gc.service", code=None)
+    held = containers()
+    run("corral", "gc", code=1)
+    expect("with half a profile", containers(), held)
+    with open(PROFILE, "w", encoding="utf-8") as file:
+        file.write(text)
+    declare(workloads=[])
+    went = {one["names"][0] for one in gc(code=2)["containers"]["removed"]}
+    expect("once it left", went, {"container batch-3", "container other-3", "pod web-2"})
+    if {"batch-run", "mine", "other-2"} - containers():
+        raise AssertionError(f"too much went: {containers()}")
+    podman("rm", "--force", "--time=0", "batch-run")
+    podman("rm", "mine", "other-2")
+
+
+def anonymous_volumes_only_when_asked() -> None:
+    """A dead container's anonymous volume goes where the profile says so."""
+    for volumes, left in ((False, 1), (True, 0)):
+        declare(workloads=[{"name": "vol", "match": {"container": "vol-*"}}],
+                gc={"containers": {"interval": "1d", "max_per_workload": 0, "volumes": volumes}})  # fmt: skip
+        dead("vol-1", "--volume=/scratch")
+        gc(code=2)
+        expect(f"volumes with {volumes}", len(podman("volume", "ls", "--quiet").split()), left)
+        podman("volume", "prune", "--force")
+    declare(workloads=[], gc=image_gc())
+
+
+# Users, trouble
+
+
+def a_user_of_its_own() -> None:
+    """Storage of a user without a session is looked after as well."""
+    run("useradd", "--create-home", "alice")
+    uid = run("id", "-u", "alice").strip()
+    run("loginctl", "enable-linger", "alice")
+    as_alice = ["runuser", "-u", "alice", "--", "env", "-C", "/", "HOME=/home/alice", f"XDG_RUNTIME_DIR=/run/user/{uid}", "podman"]  # fmt: skip
+    with tempfile.TemporaryDirectory(dir="/var/tmp") as folder:
+        os.chmod(folder, 0o755)
+        podman("save", "--quiet", "--output", f"{folder}/busy.tar", "localhost/busy:1")
+        os.chmod(f"{folder}/busy.tar", 0o644)
+        run(*as_alice, "load", "--quiet", "--input", f"{folder}/busy.tar")
+    for name in ("job-1", "job-2"):
+        run(*as_alice, "run", "--network=none", f"--name={name}", "localhost/busy:1", "/bin/true")
+    policy = image_gc()
+    declare(gc={**policy, "users": ["alice"]}, workloads=[{"name": "job", "match": {"container": "job-*"}}])
+    result = gc(code=2)
+    went = [(one["user"], one["names"][0]) for one in result["containers"]["removed"]]
+    expect("what went", went, [("alice", "container job-1")])
+    users = sorted(user for held in result["images"]["file_systems"] for user in held["users"])
+    expect("whose images were looked at", users, ["alice", "root"])
+    declare(gc=policy, workloads=[])
+    gc()
+
+
+def podman_is_in_trouble() -> None:
+    """No Podman, or a storage that is broken: a verdict, and nothing goes."""
+    os.rename("/usr/bin/podman", "/usr/bin/podman.away")
+    try:
+        said = gc(code=1)
+        run("corral", "drift", code=2)
+    finally:
+        os.rename("/usr/bin/podman.away", "/usr/bin/podman")
+    if "not installed" not in said["images"]["errors"][0]:
+        raise AssertionError(f"without podman: {said}")
+    path = f"{STORAGE}/overlay-images/images.json"
+    with open(path, "rb") as file:
+        whole = file.read()
+    fill(85)
+    try:
+        with open(path, "wb") as file:
+            file.write(whole[: len(whole) // 2])
+        said = gc(code=1)
+    finally:
+        with open(path, "wb") as file:
+            file.write(whole)
+    expect("what went from a broken storage", (removed(said), len(said["images"]["errors"])), ([], 1))
+    print(f"  a broken storage: {said['images']['errors'][0][:200]}")
+    os.remove(FILL)
+    gc(code=0)
+
+
+def the_timer_collects() -> None:
+    """The timer's own pass does what is due, at the lowest priority, and the tick reads its result."""
+    make_image("last:1", 10)
+    gc()
+    fill(85)
+    policy = image_gc(interval="10s")
+    policy["containers"]["interval"] = "10s"
+    declare(gc=policy)
+    run("systemctl", "start", "corral-reconcile.service", code=None)
+    until = time.monotonic() + 180
+    while "last:1" in images() and time.monotonic() < until:
+        time.sleep(2)
+    expect("after the timer's pass", images(), {"keep/tools:1", "busy:1"})
+    shown = run("systemctl", "show", "corral-gc.service", "--property=CPUSchedulingPolicy,IOSchedulingClass")
+    expect("its priority", sorted(shown.split()), ["CPUSchedulingPolicy=5", "IOSchedulingClass=3"])
+    journal = run("journalctl", "--unit=corral-gc.service", "--boot", "--quiet", "--output=cat", "--no-pager")
+    if "removed localhost/last:1" not in journal:
+        raise AssertionError(f"the journal says {journal}")
+    os.remove(FILL)
+
+
+AFTER = (
+    exactly_the_right_images_go,
+    shared_layers_count_once,
+    what_is_short_is_drift,
+    young_ones_stay,
+    killed_in_the_middle,
+    audit_removes_nothing,
+    dead_containers_go_as_declared,
+    a_workload_that_left,
+    anonymous_volumes_only_when_asked,
+    a_user_of_its_own,
+    podman_is_in_trouble,
+    the_timer_collects,
+)
+
+
+def passes(step: t.Callable[[], None]) -> bool:
+    begin = time.monotonic()
+    try:
+        step()
+    except (AssertionError, OSError, KeyError, ValueError, subprocess.SubprocessError) as error:
+        print(f"{step.__name__}: FAILED: {type(error).__name__}: {error}", flush=True)
+        return False
+    print(f"{step.__name__}: passed in {time.monotonic() - begin:.0f} s", flush=True)
+    return True
+
+
+def main(words: t.Sequence[str]) -> int:
+    steps = (
+        (before,) if words == ["before"] else [step for step in AFTER if words == ["after"] or step.__name__ in words]
+    )
+    # What comes later stands on what came before: the first failure ends it.
+    return 0 if all(passes(step) for step in steps) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
