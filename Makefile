@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem molecule test bench bench-compile bench-tick bench-rollout bench-handover rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem molecule test bench bench-compile bench-tick bench-rollout bench-handover bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,7 +41,7 @@ molecule: setup ## the scenarios on VMs
 test: setup ## every test of the nodes, the code and the built collection, VMs included
 	@$(VENV) tools/suite.py check sanity ecosystem molecule
 
-bench: bench-compile bench-tick bench-rollout bench-handover ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-tick bench-rollout bench-handover bench-collect ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
@@ -54,6 +54,9 @@ bench-rollout: setup ## a profile against a playbook of stock modules, on a VM
 
 bench-handover: setup ## how long CPUs are on their way from pool to pool, on a VM
 	@$(VENV) tests/benchmarks/handover.py
+
+bench-collect: setup ## garbage collection: deciding, and a pass on a VM beside podman image prune
+	@$(VENV) tests/benchmarks/collect.py
 
 changelog: venv ## at a release: take changelogs/fragments and new modules into CHANGELOG.md
 	@PATH=.venv/bin:$$PATH antsibull-changelog release --update-existing --reload-plugins
