@@ -128,9 +128,8 @@ class Storage:
 
     def left(self) -> list[str]:
         """The containers and pods that are there, by name."""
-        return sorted(
-            one.name for one in (*self.containers.values(), *self.pods.values()) if not getattr(one, "infra", 0)
-        )
+        containers = [one.name for one in self.containers.values() if not one.infra]
+        return sorted([*containers, *(pod.name for pod in self.pods.values())])
 
     def write(self) -> None:
         """The storage's own lists."""
