@@ -211,7 +211,9 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
             return idle
         before = read_status(host)
         result = collect(host, declared, Asked(due_only=True), stop or new_stop(host))
-        told = publish(host, declared, result)
+        still = reconcile.read_declared(host)
+        # One that left the profile meanwhile took its files along.
+        told = publish(host, declared, result) if still is not None and still.gc is not None else None
     except CorralError as error:
         # What is no profile says nothing of what may go: nothing does. The tick reports it.
         tell(f"not collected: {error}".replace("\n", "; "), 3)
@@ -226,7 +228,8 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
     for said in result.errors:
         if said not in known and said != before.get("error"):
             tell(f"not collected: {said}", 4)
-    write_metrics(host, told)
+    if told is not None:
+        write_metrics(host, told)
     return result
 
 

@@ -653,6 +653,22 @@ def test_two_passes_at_once_are_one(fake: node.Node) -> None:
     lock.release()
 
 
+def test_gc_that_leaves_the_profile_during_a_pass_leaves_nothing_behind(fake: node.Node) -> None:
+    declare(fake)
+    storage = crowd(fake)
+    without = json.dumps({"name": "x", "pids": {"pid_max": 65536}})
+
+    def leave(words: tuple[str, ...]) -> None:
+        fake.put(state.DECLARED, without)
+        for path in (state.GC_STATUS, state.GC_DRIFT):
+            (fake.root / path[1:]).unlink(missing_ok=True)
+
+    storage.before = leave
+    tick(fake)
+    assert not fake.host().exists(state.GC_STATUS)
+    assert not fake.host().exists(state.GC_DRIFT)
+
+
 def test_a_pass_ends_when_its_time_is_over_and_the_next_goes_on(fake: node.Node) -> None:
     declare(fake, workloads=WORKLOADS)
     storage = crowd(fake)
