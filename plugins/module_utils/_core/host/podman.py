@@ -71,8 +71,8 @@ class Podman:
     def containers(self) -> list[ListedContainer]:
         """All containers, those of builds as well."""
         booted = self.host.now() - self.host.uptime()
-        of = lambda data: model.containers(data, booted)  # noqa: E731
-        return t.cast("list[ListedContainer]", self.read(of, "ps", "--all", "--external"))
+        found = self.read(lambda data: model.containers(data, booted), "ps", "--all", "--external")
+        return t.cast("list[ListedContainer]", found)
 
     def pods(self) -> list[ListedPod]:
         """All pods."""
