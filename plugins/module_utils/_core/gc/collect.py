@@ -23,7 +23,8 @@ from ..model.gc_records import Clock, Records
 from ..model.plan import UNKNOWN, Change, change_to_dict
 from ..model.profile import Profile
 from . import containers, images, outcome
-from .outcome import Result, Stop
+from .outcome import Result
+from .stop import Stop
 
 LOCK = f"{state.RUN}/gc.lock"
 # The service's own limit is a little more than this and one command of Podman's.

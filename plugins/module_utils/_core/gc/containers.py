@@ -18,7 +18,8 @@ from ..model.gc_match import Item
 from ..model.gc_records import Records
 from ..model.podman import DEAD, NEVER_STARTED, last_uses
 from ..model.profile_gc import ALL, ContainerGC, Workload
-from .outcome import Containers, Removed, Stop
+from .outcome import Containers, Removed
+from .stop import Stop
 
 # Somebody who made a container or a pod may be about to start it.
 NEVER_STARTED_SECONDS = 3600.0

@@ -17,7 +17,8 @@ from ..model.image_gc import Image
 from ..model.image_layers import Layers
 from ..model.podman import ListedContainer, ListedImage, last_uses
 from ..model.profile_gc import ImageGC
-from .outcome import FileSystem, Images, Removed, Stop
+from .outcome import FileSystem, Images, Removed
+from .stop import Stop
 
 # XFS and btrfs give space back a moment after a file is gone.
 SETTLE_SECONDS = 2.0

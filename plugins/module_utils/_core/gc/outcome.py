@@ -7,40 +7,14 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
-from ..host.podman import PodmanError
 from ..model import image_gc
 from ..model.errors import shown
 from ..model.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change
 from ..model.schema_types import about_text
 
 NAME = "gc"
-
-
-class Stop:
-    """When a pass ends, whatever is left to do: the next one goes on."""
-
-    def __init__(self, uptime: t.Callable[[], float], seconds: float) -> None:
-        self.uptime, self.until = uptime, uptime() + seconds
-
-    def end(self) -> None:
-        """Let what is being removed be the last: Podman leaves layers behind when a removal is killed."""
-        self.until = self.uptime()
-
-    def now(self) -> bool:
-        """Whether the time is over."""
-        return self.uptime() >= self.until
-
-    def check(self, user: str) -> None:
-        """Raise PodmanError for a storage whose turn comes when the time is over."""
-        if self.now():
-            raise PodmanError(f"podman of {user}: not looked at, the others took the pass's whole time")
-
-    def wait(self, seconds: float) -> None:
-        """Let the machine do something."""
-        time.sleep(seconds)
 
 
 class Removed(t.NamedTuple):

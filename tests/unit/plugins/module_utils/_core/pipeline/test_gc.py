@@ -12,8 +12,9 @@ import node
 import pytest
 import runs
 from _core import look, reconcile
-from _core.gc import collect, outcome
+from _core.gc import collect
 from _core.gc.outcome import Result
+from _core.gc.stop import Stop
 from _core.host import collectors, pause, state
 from _core.host.command import Command
 from _core.host.lock import Lock
@@ -34,7 +35,7 @@ def fake(make: Make, monkeypatch: pytest.MonkeyPatch) -> node.Node:
     """A node with Podman, and room on its disk."""
     made = make()
     made.podmans["root"] = Storage(made.root, Disk())
-    monkeypatch.setattr(outcome.Stop, "wait", lambda dummy, seconds: made.wait(seconds))
+    monkeypatch.setattr(Stop, "wait", lambda dummy, seconds: made.wait(seconds))
     return made
 
 

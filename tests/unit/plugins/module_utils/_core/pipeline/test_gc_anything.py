@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from _core.gc import containers, images
-from _core.gc.outcome import Stop
+from _core.gc.stop import Stop
 from _core.host.files import Host
 from _core.model.gc_records import Clock, Records, Use
 from _core.model.profile_gc import ContainerGC, ImageGC, Workload
