@@ -19,7 +19,7 @@ from ..model.context import Context
 from ..model.errors import Problem
 from ..model.gc_records import mapping
 from ..model.gc_units import SERVICE, TIMER
-from ..model.plan import FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
+from ..model.plan import DRIFT, FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile_gc import DECLARED, GC
 from ..model.unitfile import file_change
 from ..model.unitproperty import ETC
@@ -28,6 +28,7 @@ NAME = "gc"
 LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
 # A pass may take this long, and the tick must not mistake that for a timer that stands still.
 LONGEST_PASS = 600
+MAY_BE_NONE = ("actual", "wanted")
 
 
 class Observation(t.NamedTuple):
@@ -62,7 +63,7 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
         host.link(LINK) is not None,
         is_active(host, context, gc, last),
         last,
-        items(state.read_json(host, state.GC_DRIFT)),
+        items(state.read_json(host, state.GC_DRIFT) if host.exists(state.GC_DRIFT) else []),
         collectors.kubelet(host),
         tuple(collectors.pruners(host)),
         tuple(user for user in gc.users if names.user_id(host, None, user) is None),
@@ -80,14 +81,27 @@ def is_active(host: Host, context: Context, gc: GC, last: t.Optional[float]) -> 
 
 
 def items(data: object) -> tuple[Change, ...]:
-    """What the last passes left undone, as they wrote it down; what is not understood is left out."""
-    found = []
-    for row in data if isinstance(data, list) else []:
-        try:
-            found.append(Change(**{**row, "steps": ()}))
-        except TypeError:
-            continue
-    return tuple(found)
+    """What the last passes left undone, as they wrote it down.
+
+    What is not as they write it is unknown, not in sync.
+    """
+    rows = data if isinstance(data, list) else [data]
+    found = [item(row) for row in rows]
+    if None in found:
+        reason = "not as Corral wrote it: the next pass writes it anew"
+        found.append(Change(NAME, state.GC_DRIFT, "content", None, None, reason, state.GC_DRIFT, (), UNKNOWN))
+    return tuple(change for change in found if change is not None)
+
+
+def item(row: object) -> t.Optional[Change]:
+    """One item; None for what is none."""
+    try:
+        change = Change(**{**t.cast("dict[str, t.Any]", row), "steps": ()})
+    except TypeError:
+        return None
+    values = {name: value for name, value in change._asdict().items() if name != "steps"}
+    texts = all(isinstance(value, str) or (value is None and name in MAY_BE_NONE) for name, value in values.items())
+    return change if texts and change.manager == NAME and change.verdict in (DRIFT, UNCHANGEABLE, UNKNOWN) else None
 
 
 def decide(context: Context, gc: GC, seen: Observation) -> Part:

@@ -12,15 +12,15 @@ import node
 import pytest
 import runs
 from _core import look, reconcile
-from _core.gc import collect
+from _core.gc import collect, outcome
 from _core.gc.outcome import Result
 from _core.gc.stop import Stop
 from _core.host import collectors, pause, state
 from _core.host.command import Command
 from _core.host.lock import Lock
-from _core.managers import gc as gc_manager
 from _core.model.errors import CorralError
 from _core.model.gc_units import SERVICE, TIMER
+from _core.model.plan import change_to_dict
 from fake_podman import MIB, Disk, Storage
 
 Make = t.Callable[..., node.Node]
@@ -41,8 +41,8 @@ def fake(make: Make, monkeypatch: pytest.MonkeyPatch) -> node.Node:
 
 def declare(fake: node.Node, gc: dict[str, t.Any] | None = None, **sections: t.Any) -> None:
     """A profile of garbage collection alone."""
-    outcome = runs.declare(fake.host(), cpu=None, memory=None, pids=None, gc=BOTH if gc is None else gc, **sections)
-    assert not outcome.error
+    came = runs.declare(fake.host(), cpu=None, memory=None, pids=None, gc=BOTH if gc is None else gc, **sections)
+    assert not came.error
 
 
 def tick(fake: node.Node, host: node.NodeHost | None = None) -> tuple[Result, list[str]]:
@@ -654,6 +654,27 @@ def test_two_passes_at_once_are_one(fake: node.Node) -> None:
     lock.release()
 
 
+@pytest.mark.parametrize(
+    "change",
+    [{"manager": "x"}, {"verdict": "odd"}, {"reason": 5}, {"subject": ["a"]}, {"actual": 5}, {"more": ""}, None],
+    ids=str,
+)
+def test_a_pass_that_somebody_wrote_into_is_unknown_and_no_traceback(
+    change: dict[str, t.Any] | None, fake: node.Node
+) -> None:
+    declare(fake)
+    tick(fake)
+    right = change_to_dict(outcome.change("images", "pass", None, None, "locked", ""))
+    written = "5" if change is None else json.dumps([{**right, **change}])
+    fake.put(state.GC_DRIFT, written)
+    assert drift(fake) == {
+        (state.GC_DRIFT, "content"): ("unknown", "not as Corral wrote it: the next pass writes it anew")
+    }
+    fake.wait(600)
+    tick(fake)
+    assert drift(fake) == {}
+
+
 def test_gc_that_leaves_the_profile_during_a_pass_leaves_nothing_behind(fake: node.Node) -> None:
     declare(fake)
     storage = crowd(fake)
@@ -1126,4 +1147,3 @@ def test_a_profile_without_an_agent_says_that_nothing_collects(fake: node.Node) 
     outcome = runs.declare(fake.host(), cpu=None, memory=None, pids=None, gc={"images": {}, "containers": {}})
     assert any("collects once the agent is installed" in note for note in outcome.plan.notes)
     assert any("no workloads are declared" in note for note in outcome.plan.notes)
-    assert gc_manager.items([{"nonsense": 1}, 5, None]) == ()
