@@ -184,22 +184,14 @@ def _mapping(data: dict[str, t.Any], name: str) -> dict[str, t.Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _one_of(reader: Reader, path: str, given: dict[str, t.Any], names: tuple[str, ...]) -> None:
-    """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""
-    there = [name for name in names if given.get(name) is not None]
-    if len(there) != 1:
-        what = f"declares {' and '.join(there)} together" if there else "declares nothing"
-        reader.refuse(path, None, f"{what}: write exactly one of {', '.join(names)}")
-
-
 def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.Any]) -> None:
     if not cpu:
         return
     if isinstance(given.get("reserved"), dict):
-        _one_of(reader, "cpu.reserved", given["reserved"], ("cpus", "count", "cores_per_numa"))
+        reader.one_of("cpu.reserved", given["reserved"], ("cpus", "count", "cores_per_numa"))
     isolated = given.get("isolated")
     if isinstance(isolated, dict):
-        _one_of(reader, "cpu.isolated", isolated, ("cpus", "cores"))
+        reader.one_of("cpu.isolated", isolated, ("cpus", "cores"))
         where = [name for name in ("numa", "near") if isolated.get(name) is not None]
         if len(where) == 2:
             reader.refuse("cpu.isolated", None, "declares numa and near together: write one of them")

@@ -97,10 +97,7 @@ def _check_workloads(reader: Reader, workloads: t.Sequence[t.Mapping[str, t.Any]
         as_written = given[index] if isinstance(given, (list, tuple)) and index < len(given) else None
         match = as_written.get("match") if isinstance(as_written, dict) else None
         if isinstance(match, dict):
-            there = [kind for kind in MATCHES if match.get(kind) is not None]
-            if len(there) != 1:
-                what = f"declares {' and '.join(there)} together" if there else "declares nothing"
-                reader.refuse(join(at, "match"), None, f"{what}: write exactly one of {', '.join(MATCHES)}")
+            reader.one_of(join(at, "match"), match, MATCHES)
 
 
 def build(values: t.Mapping[str, t.Any]) -> tuple[t.Optional[GC], tuple[Workload, ...]]:

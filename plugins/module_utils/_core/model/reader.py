@@ -58,6 +58,13 @@ class Reader:
         elif len(self.problems) == PROBLEMS_LIMIT:
             self.problems.append(Problem("", None, "there are more problems than these: mend them and look again"))
 
+    def one_of(self, path: str, given: dict[str, t.Any], names: t.Sequence[str]) -> None:
+        """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""
+        there = [name for name in names if given.get(name) is not None]
+        if len(there) != 1:
+            what = f"declares {' and '.join(there)} together" if there else "declares nothing"
+            self.refuse(path, None, f"{what}: write exactly one of {', '.join(names)}")
+
     def section(self, data: object, path: str, known: dict[str, schema.Node]) -> dict[str, t.Any]:
         """The values of a mapping by key, without those that were refused; None stands for "not declared"."""
         if not isinstance(data, dict):
