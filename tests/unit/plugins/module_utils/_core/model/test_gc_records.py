@@ -50,7 +50,8 @@ rows = st.dictionaries(
     )
 )
 def test_any_json_is_read(data: object) -> None:
-    found = gc_records.read(data, CLOCK)
+    # As a file has it: every key is text.
+    found = gc_records.read(json.loads(json.dumps(data, default=str)), CLOCK)
     assert found.since <= NOW
     assert gc_records.read(json.loads(json.dumps(gc_records.to_data(found))), CLOCK) == found
     for kept in found.images.values():
