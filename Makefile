@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem molecule test bench bench-compile bench-tick bench-rollout bench-handover bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem molecule test bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -41,10 +41,16 @@ molecule: setup ## the scenarios on VMs
 test: setup ## every test of the nodes, the code and the built collection, VMs included
 	@$(VENV) tools/suite.py check sanity ecosystem molecule
 
-bench: bench-compile bench-tick bench-rollout bench-handover bench-collect ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
+
+bench-hints: venv ## decide NUMA affinities on up to 64 nodes
+	@$(VENV) tests/benchmarks/hints.py
+
+bench-allocate: venv ## choose CPUs for containers, on up to 1,024 CPUs and 64 NUMA nodes
+	@$(VENV) tests/benchmarks/allocate.py
 
 bench-tick: venv ## one converged tick of the agent on a made-up node (on a real one: tests/benchmarks/tick.py)
 	@$(VENV) tests/benchmarks/tick.py --fake

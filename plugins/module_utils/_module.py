@@ -163,11 +163,14 @@ def apply_profile(
         "mode": declared.mode,
         "pools": pools.to_dict(context.pools),
         "cpu_map": report.cpu_map(context.topology, context.pools),
-        "compiled": compiled.compile_to_data(declared, context.pools),
+        "compiled": compiled.compile_to_data(declared, context.lasting_pools),
         "origins": known,
     }
     if module._diff:
-        result["diff"] = [result["diff"], *compiled_diff(compiled_before, compiled.text_of(declared, context.pools))]
+        result["diff"] = [
+            result["diff"],
+            *compiled_diff(compiled_before, compiled.text_of(declared, context.lasting_pools)),
+        ]
     if module._verbosity >= 2:
         shown = outcome.plan.changes if module.check_mode else outcome.applied
         result["explain"] = explain.lines(context._replace(origins=known), shown)

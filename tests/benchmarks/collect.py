@@ -22,7 +22,7 @@ from pathlib import Path
 import bench
 import lab_node
 from _core.model import container_gc, gc_match, gc_records, image_gc, image_layers, podman
-from _core.model.profile_gc import Workload
+from _core.model.profile_workloads import Workload
 
 SCRIPT = bench.HERE / "collect_node.py"
 NOW = 1_800_000_000.0

@@ -24,9 +24,15 @@ from .host.lock import LOCK, Lock
 from .model import compose, pools, profile, topology, yaml_text
 from .model import pause as model_pause
 from .model.errors import CorralError, refusal
-from .model.plan import change_to_dict
+from .model.plan import Change, change_to_dict
 from .model.profile import Profile
 from .reconcile import Plan
+
+ENDING_SECONDS = 20.0  # A run that has ended gives back what it had within moments.
+if t.TYPE_CHECKING:
+    from .admit import Admission
+    from .model.context import Workloads
+    from .model.grants import Grant
 
 Answer = t.TypeVar("Answer")
 
@@ -64,6 +70,26 @@ def parser() -> argparse.ArgumentParser:
     back = command("rollback", "go back to the profile applied before this one")
     for one in (now, back):
         one.add_argument("--force", action="store_true", help="on a paused node, too")
+    why = command("explain", "why a workload has what it has, or was refused, and what would help")
+    why.add_argument("name", metavar="WORKLOAD")
+    let_in = command(
+        "admit", "give a workload what it asks for: one of the profile about to start, or another until its release"
+    )
+    let_in.add_argument("name", metavar="WORKLOAD")
+    let_in.add_argument("--unit", metavar="UNIT", help="a workload beside the profile's: the unit that it is")
+    let_in.add_argument("--container", metavar="NAME", help="or its container")
+    let_in.add_argument("--requests", metavar="LIST", default="", help="what it is to have: cpu=4,memory=2Gi")
+    let_in.add_argument(
+        "--limits", metavar="LIST", default="", help="what it may have at most; a missing request equals its limit"
+    )
+    let_in.add_argument(
+        "--hold", choices=("declared", "running"), default="declared", help="until its release, or its stop"
+    )
+    let_in.add_argument("--dry-run", action="store_true", help="say what would come of it, and change nothing")
+    let_in.add_argument("--start", action="store_true", help=argparse.SUPPRESS)  # corral-grant@.service
+    let_go = command("release", "take back what a workload was given at run time")
+    let_go.add_argument("name", metavar="WORKLOAD")
+    let_go.add_argument("--stop", action="store_true", help=argparse.SUPPRESS)  # corral-grant@.service
     collect = command("gc", "collect images and dead containers now, as the profile declares")
     collect.add_argument("--dry-run", action="store_true", help="say what would go, and what that would free")
     collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
@@ -269,6 +295,105 @@ def do_rollback(host: Host, asked: argparse.Namespace) -> int:
     return applied(host, asked, declare)
 
 
+def do_explain(host: Host, asked: argparse.Namespace) -> int:
+    """corral explain"""
+    from . import admit, settling, workload_report
+
+    context = admit.what_if(host, settling.NOTHING)
+    found = context.workloads
+    if found is None:
+        raise refusal("no workload is declared with resources here", path=asked.name)
+    known = [row["name"] for row in workload_report.rows(found)]
+    # A pattern that means several units is a workload of each of them.
+    names = [name for name in known if name == asked.name or name.startswith(f"{asked.name}:")]
+    if not names:
+        raise refusal("no such workload is declared with resources: corral status lists them", path=asked.name)
+    said, rows = [], []
+    for name in names:
+        shown = context
+        if admit.grant_of(context, name) is None and name in {need.workload.name for need in found.needs}:
+            shown = admit.what_if(host, settling.Asked(start={name: "what-if"}))
+            if admit.grant_of(shown, name) is not None:
+                said.append(f"{name} is granted nothing now; this is what a start would give it:")
+        said += workload_report.explained(shown, name)
+        rows += [row for row in workload_report.rows(t.cast("Workloads", shown.workloads)) if row["name"] == name]
+    show(asked, {"workloads": rows, "explanation": said}, said)
+    return agent.DIFFERS if any(row["state"] == "refused" for row in rows) else agent.IN_SYNC
+
+
+def do_admit(host: Host, asked: argparse.Namespace) -> int:
+    """corral admit"""
+    from . import admit, settling
+
+    run = os.environ.get("INVOCATION_ID", "") if asked.start else ""
+    match = {kind: value for kind in ("unit", "container") if (value := getattr(asked, kind))}
+    if not match:
+        if asked.dry_run:
+            context = admit.what_if(host, settling.Asked(start={asked.name: "what-if"}))
+            admit.refuse(context, asked.name)
+            return show_grant(asked, admit.grant_of(context, asked.name), ())
+        found = started(host, asked.name, run)
+        return show_grant(asked, found.grant, found.outcome.applied)
+    row = {"name": asked.name, "match": match, "hold": asked.hold}
+    row.update({key: amounts(getattr(asked, key)) for key in ("requests", "limits") if getattr(asked, key)})
+    workload = profile.parse_workloads([row])[0]
+    if asked.dry_run:
+        context = admit.what_if(host, admit.admission(host, workload)[0])
+        admit.refuse(context, asked.name)
+        return show_grant(asked, admit.grant_of(context, asked.name), ())
+    found = locked(host, lambda: admit.admit(host, workload))
+    return show_grant(asked, found.grant, found.outcome.applied)
+
+
+def started(host: Host, name: str, run: str) -> Admission:
+    """Admit a workload that is about to start; while another's run is just ending, what it had is waited for."""
+    from . import admit
+
+    deadline = time.monotonic() + ENDING_SECONDS
+    while True:
+        try:
+            return locked(host, lambda: admit.start(host, name, run))
+        except CorralError:
+            if time.monotonic() > deadline or not admit.ending(host, name):
+                raise
+        time.sleep(0.3)
+
+
+def amounts(text: str) -> dict[str, str]:
+    """``cpu=4,memory=2Gi`` as a mapping. Raises CorralError."""
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not value:
+            raise refusal("is not RESOURCE=AMOUNT: write it as cpu=4,memory=2Gi", value=part)
+        found[name.strip()] = value.strip()
+    return found
+
+
+def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
+    """What was granted, and what had to change for it."""
+    from .managers.workloads import grant_text
+    from .model.grants import grant_to_data
+
+    data = {"grant": grant_to_data(grant) if grant else None, "changed": [change_to_dict(change) for change in applied]}
+    text = f"{asked.name}: {grant_text(grant)}, in {grant.slice}" if grant else f"{asked.name}: released"
+    show(asked, data, [text])
+    return agent.IN_SYNC
+
+
+def do_release(host: Host, asked: argparse.Namespace) -> int:
+    """corral release"""
+    from . import admit
+
+    def work() -> admit.Admission:
+        if asked.stop:
+            return admit.stop(host, asked.name, os.environ.get("INVOCATION_ID", ""))
+        return admit.withdraw(host, asked.name)
+
+    found = locked(host, work)
+    return show_grant(asked, None, found.outcome.applied)
+
+
 def do_gc(host: Host, asked: argparse.Namespace) -> int:
     """corral gc"""
     import signal
@@ -344,6 +469,10 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
         declared = reconcile.read_declared(host)
         if declared is not None:
             context = reconcile.compile_profile(host, declared)
+            if context.workloads is not None:
+                from . import workload_report
+
+                rows += ["", *workload_report.lines(context)]
             rows += ["", *report.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())]
     except CorralError as error:
         rows.append(f"no CPU map: {error}")
@@ -360,6 +489,9 @@ COMMANDS = {
     "reconcile": do_reconcile,
     "snapshot": do_snapshot,
     "rollback": do_rollback,
+    "explain": do_explain,
+    "admit": do_admit,
+    "release": do_release,
     "gc": do_gc,
     "pause": do_pause,
     "resume": do_resume,

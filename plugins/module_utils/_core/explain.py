@@ -37,7 +37,7 @@ def to_data(context: Context, changes: t.Sequence[Change]) -> dict[str, t.Any]:
     }
     return {
         "keys": keys,
-        "compiled": compiled.compile_to_data(declared, context.pools),
+        "compiled": compiled.compile_to_data(declared, context.lasting_pools),
         "changes": [dict(change_to_dict(change), asked_by=asked_by(change, context)) for change in changes],
     }
 

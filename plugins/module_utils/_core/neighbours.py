@@ -14,7 +14,6 @@ import typing as t
 
 from .host import cgroup, hugepages, owners, usage
 from .host.files import Host
-from .managers import cpu
 from .model import busy, slices
 from .model import owners as decision
 from .model.context import Context
@@ -41,9 +40,9 @@ def busy_notes(host: Host, context: Context) -> t.Iterator[str]:
     declared = context.profile.cpu
     if declared is None or not cgroup.unified(host):
         return
-    for unit, wanted in slices.wanted_cpus(declared, context.pools).items():
+    for unit, wanted in slices.wanted_cpus(declared, context.pools, context.grants).items():
         now = cgroup.cpus(host, unit)
-        if unit in cpu.DESCRIPTIONS or not cgroup.exists(host, unit) or now.requested or not now.effective:
+        if slices.described(unit) or not cgroup.exists(host, unit) or now.requested or not now.effective:
             continue
         if wanted < now.effective:
             note = busy.note(unit, now.effective, wanted, usage.of_unit(host, unit))

@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import actions, hugepages, lock, mounts, state, sysfs
+from .host import actions, cgroup, hugepages, lock, mounts, state, sysfs
 from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
@@ -26,11 +26,16 @@ from .model.profile import Profile
 from .model.topology import Topology
 
 MANAGERS = (cpu, memory, pids, gc, owners)
+WORKLOADS = "workloads"  # a node without workloads does not load their manager
 PROFILE = "profile"  # the manager of the declaration itself
-PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS))
+PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS), WORKLOADS)
 ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
+VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/corral.slice/")
+if t.TYPE_CHECKING:
+    from .settling import Asked
+
 Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see parts.py.
 
 
@@ -62,9 +67,17 @@ class Outcome(t.NamedTuple):
 
 
 def compile_profile(
-    host: Host, declared: Profile, *, fresh: bool = False, topology: t.Optional[Topology] = None
+    host: Host,
+    declared: Profile,
+    *,
+    fresh: bool = False,
+    topology: t.Optional[Topology] = None,
+    asked: t.Optional[Asked] = None,
 ) -> Context:
-    """The profile on this machine, or on that ``topology`` of it. Raises CorralError with every problem at once."""
+    """The profile on this machine, or on that ``topology`` of it; ``asked`` has the workloads that start or stop now.
+
+    Raises CorralError with every problem at once.
+    """
     topology = sysfs.watched(host) if topology is None else topology
     befores = [record.before for record in state.records(host)[0]]
     pages = {hugepages.pool_of(one.target): one.value or "" for one in befores if one.kind == "pool"}
@@ -73,7 +86,15 @@ def compile_profile(
         raise CorralError(*problems)
     computed = pools.compute(declared, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
-    return Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
+    context = Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
+    if not (asked or declared.workloads or host.exists(state.CHECKPOINT) or host.exists(state.ADMITTED)):
+        return context
+    from . import settling
+
+    if not (asked or settling.concerns(host, declared)):
+        return context
+    left, settled = settling.settle(host, declared, topology, computed, asked or settling.NOTHING, fresh=fresh)
+    return context._replace(pools=left, workloads=settled)
 
 
 def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan:
@@ -84,6 +105,10 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
     """
     try:
         parts = [manager.plan(host, context) for manager in MANAGERS]
+        if context.workloads is not None:
+            from .managers import workloads
+
+            parts.append(workloads.plan(host, context))
     except Stuck as stuck:
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
@@ -119,6 +144,11 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     """The plan that brings back what was there before these managers' first change."""
     plan = finish(host, None, [], managers)
     stale = agent_manager.stale_metrics(host, None, "nobody keeps the metrics up to date any more")
+    if WORKLOADS in managers and host.exists(state.CHECKPOINT):
+        from .managers import workloads
+
+        known = {change.subject for change in plan.changes}
+        stale += tuple(change for change in workloads.empty_slices(host) if change.subject not in known)
     return plan._replace(changes=plan.changes + stale)
 
 
@@ -264,7 +294,11 @@ def declare(
 
 
 def looked_again(host: Host, context: Context) -> Context:
-    """The context for the look after an apply: what the kernel gave is known now."""
+    """The context for the look after an apply: what the kernel gave, and what workloads were granted, is known now."""
+    if context.workloads is not None:
+        origins, timer, boot = context.origins, context.by_timer, context.at_boot
+        context = compile_profile(host, context.profile, topology=context.topology)
+        context = context._replace(origins=origins, by_timer=timer, at_boot=boot)
     return context._replace(now=host.now(), attempts=load_attempts(host), fresh=False)
 
 
@@ -272,7 +306,7 @@ def keep_compiled(host: Host, context: Context) -> None:
     """Keep what the profile comes to on this node, for the diff of the next run; written only when it changed."""
     from . import compiled
 
-    text = compiled.text_of(context.profile, context.pools)
+    text = compiled.text_of(context.profile, context.lasting_pools)
     if host.read(state.COMPILED, follow=False) != text:
         state.state_folder(host, state.STATE)
         host.write_file(state.COMPILED, text, state.PRIVATE)
@@ -356,7 +390,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
     found = []
     for change in (change for part in plan.parts for change in part.changes):
         for step in (looked for written in change.steps for looked in (written, *taken_with(written))):
-            if step.kind == "folder" or step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
+            if is_volatile(step) or step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
                 continue
             known.add(step.key)
             found.append(Record(change.manager, change.subject, actions.look(host, step)))
@@ -367,6 +401,13 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 found.append(Record(part.manager, target, actions.look(host, Step(kind, target, None, VALUES))))
         found += [Record(part.manager, s.target, actions.look(host, s)) for s in part.remember if s.key not in known]
     return found
+
+
+def is_volatile(step: Step) -> bool:
+    """Whether there is nothing to bring back: Corral's own state, and what ends with a process or a control group."""
+    if step.target.startswith("/proc/"):
+        return not step.target.startswith("/proc/sys/")
+    return step.kind == "folder" or step.target.startswith(VOLATILE)
 
 
 def taken_with(step: Step) -> tuple[Step, ...]:

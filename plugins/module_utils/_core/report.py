@@ -21,7 +21,7 @@ from .model.topology import Topology
 from .reconcile import ALL_MANAGERS, Outcome
 
 CORES_PER_LINE = 16
-LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "offline": "."}
+LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}
 # What is taken from the status that was published before.
 ITEM = {
     **dict.fromkeys(("manager", "subject", "property", "verdict", "reason"), str),
@@ -39,7 +39,7 @@ BUILT_UPON = {
     "last_in_sync": (int, None),
 }
 LARGEST = 2**40  # of its numbers; what is larger is no time
-COLOURS = {"R": "44", "S": "42", "I": "45", ".": "100"}
+COLOURS = {"R": "44", "S": "42", "I": "45", "E": "41", ".": "100"}
 
 
 # Changes
@@ -123,7 +123,7 @@ def diff(changes: t.Sequence[Change]) -> dict[str, str]:
 
 def pool_lines(computed: Pools) -> list[str]:
     """The pools as a table, whole machine first, then each NUMA node."""
-    names = ("reserved", "shared", "isolated")
+    names = pools.shown(computed)
     table = [("", *names), ("all", *(cpuset.format(getattr(computed, name)) or "-" for name in names))]
     for node, part in sorted(computed.per_numa.items()):
         table.append((f"node {node}", *(cpuset.format(part[name]) or "-" for name in names)))
@@ -140,7 +140,7 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
     """The machine as a picture: a row per NUMA node, a block per core, a letter per thread."""
 
     def letter(cpu: int) -> str:
-        for name in ("isolated", "reserved", "shared"):
+        for name in ("isolated", "exclusive", "reserved", "shared"):
             if cpu in getattr(computed, name):
                 return LETTERS[name]
         return LETTERS["offline"]
@@ -164,8 +164,7 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
             rows.append(f"node {node:<3} (no CPUs)")
     offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""
     legend = "   ".join(
-        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}"
-        for name in ("reserved", "shared", "isolated")
+        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}" for name in pools.shown(computed)
     )
     return [*rows, legend + offline]
 
@@ -257,6 +256,19 @@ def status(
         else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
         "pools": pools.to_dict(context.pools) if context else None,
         "hugepages": hugepage_rows(host, context) if context else None,
+        **workload_status(context),
+    }
+
+
+def workload_status(context: t.Optional[Context]) -> dict[str, t.Any]:
+    """Who has what, and how far the node is given out; null on a node without workloads."""
+    if context is None or context.workloads is None:
+        return {"workloads": None, "budget": None}
+    from . import workload_report
+
+    return {
+        "workloads": [workload_report.brief(row) for row in workload_report.rows(context.workloads)],
+        "budget": workload_report.budget(context),
     }
 
 

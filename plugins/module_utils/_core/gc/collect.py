@@ -60,10 +60,11 @@ def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
     last = read_status(host) if asked.due_only else {}
     users = (ROOT, *gc.users)
     kept = records = kept_records(host, now)
+    owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
     try:
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
-            found = containers.look(host, users, declared.workloads, records, now, stop)
+            found = containers.look(host, users, owners, records, now, stop)
             # Where nobody looks at images, nothing is known of their use.
             records = found.records if gc.images else found.records._replace(images={})
             remember(host, kept, records, asked)

@@ -17,7 +17,8 @@ from ..model.errors import shown
 from ..model.gc_match import Item
 from ..model.gc_records import Records
 from ..model.podman import DEAD, NEVER_STARTED, last_uses
-from ..model.profile_gc import ALL, ContainerGC, Workload
+from ..model.profile_gc import ALL, ContainerGC
+from ..model.profile_workloads import Workload
 from .outcome import Containers, Removed
 from .stop import Stop
 

@@ -13,10 +13,11 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ..model import unit_limits
 from ..model.plan import RELEASE, Step
 from ..model.undo import Before
 from ..model.unitproperty import control_file
-from . import cgroup, cpusets, mounts, systemd
+from . import cgroup, cpusets, mounts, systemd, thread_masks
 from .files import Host
 
 READ_BACK_SECONDS = 3.0
@@ -59,6 +60,9 @@ def look(host: Host, step: Step) -> Before:
     if step.kind == "unit":
         slice_there = step.target.endswith(".slice") and cgroup.exists(host, step.target)
         return before._replace(active=slice_there or bool(step.target and systemd.active(host, [step.target])))
+    if step.kind == "controller":
+        name = (step.value or "")[1:]
+        return before._replace(name=name, active=name in cgroup.delegated(host, step.target.rpartition("/")[0]))
     if step.kind == "mount":
         mounted = mounts.at(host, step.where) is not None
         return before._replace(name=step.where, active=mounted, made=missing_folders(host, f"{step.where}/."))
@@ -83,6 +87,8 @@ def perform(host: Host, step: Step) -> None:
         write_value(host, step)
     elif step.kind == "pool":
         fill_pool(host, step)
+    elif step.kind == "controller":
+        host.write_value(step.target, step.value or "")
     elif step.kind == "cpuset":
         set_cpuset(host, step)
     elif step.kind == "property":
@@ -109,10 +115,10 @@ def missing_folders(host: Host, path: str) -> tuple[str, ...]:
 
 def live_value(host: Host, unit: str, name: str) -> t.Optional[str]:
     """What the kernel has for a property of a unit; None when there is nothing to read."""
-    if name == "AllowedCPUs":
-        text = host.read(f"{cgroup.path_of(unit)}/cpuset.cpus")
-        return None if text is None else text.strip()
-    return cgroup.pids_max(host, unit)
+    if name == "TasksMax":
+        return cgroup.pids_max(host, unit)
+    text = host.read(f"{cgroup.path_of(unit)}/{unit_limits.FILES[name]}")
+    return None if text is None else text.strip()
 
 
 def write_value(host: Host, step: Step) -> None:
@@ -155,6 +161,7 @@ def set_property(host: Host, step: Step) -> None:
         return  # It would make a control group for a slice that does not run, and nothing would remove that.
     if name == "AllowedCPUs" and not cgroup.unified(host):
         return  # Kept from before a boot with v2: on v1 systemd takes it and does nothing.
+    masks = thread_masks.own(host, cgroup.path_of(step.target)) if name == "AllowedCPUs" else {}
     answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
     if answer.code:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
@@ -168,6 +175,7 @@ def set_property(host: Host, step: Step) -> None:
                 f"{seen(host, step.target, name)} (see cpuset.cpus.effective in {cgroup.path_of(step.target)})"
             )
         time.sleep(0.02)
+    thread_masks.give_back(host, masks)
 
 
 def set_cpuset(host: Host, step: Step) -> None:
@@ -201,14 +209,15 @@ def shows(host: Host, unit: str, name: str, value: str) -> bool:
     """Whether the kernel has the value in force."""
     if name == "AllowedCPUs":
         return cgroup.cpus(host, unit).effective == cgroup.cpu_list(value)
-    return cgroup.pids_max(host, unit) == value.replace("infinity", "max")
+    got = live_value(host, unit, name)
+    return got is not None and unit_limits.meaning(name, got) == unit_limits.kernel(name, value)
 
 
 def seen(host: Host, unit: str, name: str) -> str:
     """The value in force, for an error."""
     if name == "AllowedCPUs":
         return host.read(f"{cgroup.path_of(unit)}/cpuset.cpus.effective") or "nothing"
-    return cgroup.pids_max(host, unit) or "nothing"
+    return live_value(host, unit, name) or "nothing"
 
 
 def control_unit(host: Host, step: Step) -> None:

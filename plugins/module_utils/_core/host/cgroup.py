@@ -103,6 +103,27 @@ def top_level(host: Host) -> list[str]:
     return [name for name in host.names(units(host)) if name.endswith((".slice", ".scope"))]
 
 
+def slices_in(host: Host, frame: str) -> list[str]:
+    """The slices directly below a slice, by name."""
+    return [name for name in host.names(path_of(frame)) if name.endswith(".slice")] if exists(host, frame) else []
+
+
+def offers(host: Host, controller: str) -> bool:
+    """Whether the kernel has a controller for v2."""
+    return controller in (host.read(f"{ROOT}/cgroup.controllers") or "").split()
+
+
+def delegated(host: Host, path: str) -> list[str]:
+    """The controllers that the groups below a control group have."""
+    return (host.read(f"{path}/cgroup.subtree_control") or "").split()
+
+
+def ancestors(path: str) -> list[str]:
+    """The control groups around one, the root first."""
+    parts = path[len(ROOT) :].strip("/").split("/")
+    return [ROOT + "".join(f"/{part}" for part in parts[:depth]) for depth in range(len(parts))]
+
+
 def pids_file(host: Host, unit: str) -> str:
     """Where the limit of a unit's tasks is."""
     return f"{path_of(unit, ROOT if unified(host) else f'{ROOT}/pids')}/pids.max"

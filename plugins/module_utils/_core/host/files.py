@@ -125,6 +125,12 @@ class Host:
         text = self.unrecorded(lambda: self.read(path)) or ""
         return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
 
+    def oom_scores(self, path: str) -> tuple[str, ...]:
+        """The scores that the processes of a control group have, each once: who they are changes all the time."""
+        from . import oom
+
+        return self.tell(self.unrecorded(lambda: oom.scores(self, path)), "oom_scores", path)
+
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:
             # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.

@@ -77,7 +77,8 @@ def kubelet(host: Host) -> t.Optional[Kubelet]:
         return None
     text = host.read(KUBELET_CONFIG) or ""
     reserved = cgroup.cpu_list(scalar(text, "reservedSystemCPUs")) or frozenset()
-    return Kubelet(KUBELET_CONFIG, scalar(text, "cpuManagerPolicy"), reserved)
+    strict = scalar(text, "strict-cpu-reservation").lower() in ("true", "t", "1")
+    return Kubelet(KUBELET_CONFIG, scalar(text, "cpuManagerPolicy"), reserved, strict)
 
 
 def scalar(text: str, key: str) -> str:

@@ -28,6 +28,8 @@ APPLIED = f"{STATE}/applied.json"
 COMPILED = f"{STATE}/compiled.json"
 HISTORY = f"{STATE}/journal/profiles.json"
 PAUSE = f"{STATE}/pause.json"
+CHECKPOINT = f"{STATE}/checkpoint.json"
+ADMITTED = f"{STATE}/admitted.json"
 GC_RECORDS = f"{STATE}/gc.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
@@ -37,6 +39,7 @@ GC_STATUS = f"{RUN}/gc.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 HISTORY_LENGTH = 10
 PRIVATE = 0o600
+VERSION = 1  # of checksummed files
 
 
 class Record(t.NamedTuple):
@@ -57,10 +60,28 @@ def read_json(host: Host, path: str) -> t.Any:
 
 def checked(host: Host, path: str) -> t.Any:
     """The data of a checksummed file; None when it is absent, truncated, foreign or of a newer version."""
-    held = read_json(host, path)
-    if isinstance(held, dict) and held.get("version") == 1 and held.get("checksum") == checksum(held.get("data")):
-        return held["data"]
-    return None
+    try:
+        return checked_data(read_json(host, path))
+    except ValueError:
+        return None
+
+
+def checked_data(held: t.Any) -> t.Any:
+    """The data of what a checksummed file holds. Raises ValueError with what is wrong with it."""
+    if held is None:
+        raise ValueError("is no JSON: truncated, or not Corral's")
+    if not isinstance(held, dict) or not {"version", "checksum", "data"} <= held.keys():
+        raise ValueError("is not Corral's")
+    if held["version"] != VERSION:
+        raise ValueError(f"is of version {held['version']}, this Corral writes {VERSION}")
+    if held["checksum"] != checksum(held["data"]):
+        raise ValueError("was changed by hand, or is damaged (its checksum differs)")
+    return held["data"]
+
+
+def checked_text(data: t.Any) -> str:
+    """The text of a checksummed file."""
+    return json.dumps({"version": VERSION, "checksum": checksum(data), "data": data}, sort_keys=True) + "\n"
 
 
 def checksum(data: t.Any) -> str:
@@ -70,7 +91,7 @@ def checksum(data: t.Any) -> str:
 
 def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> None:
     """Write a checksummed file, keeping the version before it beside it (``spare``)."""
-    text = json.dumps({"version": 1, "checksum": checksum(data), "data": data}, sort_keys=True) + "\n"
+    text = checked_text(data)
     state_folder(host, os.path.dirname(path))
     held = host.read(path) if spare else None
     if held is not None and checked(host, path) is not None:

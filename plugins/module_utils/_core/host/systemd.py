@@ -44,6 +44,12 @@ def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:
     return frozenset(unit for unit, state in zip(units, answer.out.split("\n")) if state.strip() == "active")
 
 
+def usual_slice(unit: str) -> str:
+    """Where a service runs that says nothing: instances of a template have a slice of their own (systemd.service(5))."""
+    stem, at, dummy = unit.partition("@")
+    return f"system-{stem.replace('-', chr(92) + 'x2d')}.slice" if at else "system.slice"
+
+
 def unit_settings(host: Host, unit: str, name: str) -> list[Setting]:
     """All assignments of ``name`` for ``unit``, in the order in which systemd applies them."""
     stem, dummy, kind = unit.rpartition(".")

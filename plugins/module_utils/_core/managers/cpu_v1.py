@@ -78,7 +78,7 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
     """The changes that bring the tree to what is wanted."""
-    homes, frames = slices.homes_of(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()}, wanted)
+    homes, frames = slices.homes_of(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()}, wanted.get)
     steps: dict[str, list[Step]] = {}
     order = 0
     for unit, cpus in handover.order(homes, frames, pools.reserved):
@@ -96,7 +96,10 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
         rest = [step for leftover in steps.values() for step in leftover]
         changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
     return Part(
-        (*changes, *slices.stray_changes(seen.strangers, seen.in_top, f"{cgroup.ROOT}/systemd")),
+        (
+            *changes,
+            *slices.stray_changes(seen.strangers, {TOP: seen.in_top}, lambda unit: f"{cgroup.ROOT}/systemd/{unit}"),
+        ),
         held_by(wanted),
         tuple(homes),
         problems=problems(wanted),

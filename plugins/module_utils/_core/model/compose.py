@@ -15,7 +15,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import profile_gc, schema, schema_types
+from . import profile_workloads, schema, schema_types
 from .errors import CorralError, Problem, refusal
 from .reader import brief, join
 
@@ -24,6 +24,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.hugepages": ("size", "node"),
     "memory.mounts": ("path",),
     "workloads": ("name",),
+    "workloads[].containers": ("name",),
 }
 
 # A key and those that cannot stand beside it: a later layer's choice takes the earlier layers' away.
@@ -40,8 +41,8 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "memory.mounts[].gid": ("group",),
     "memory.mounts[].group": ("gid",),
     **{
-        f"workloads[].match.{kind}": tuple(other for other in profile_gc.MATCHES if other != kind)
-        for kind in profile_gc.MATCHES
+        f"workloads[].match.{kind}": tuple(other for other in profile_workloads.MATCHES if other != kind)
+        for kind in profile_workloads.MATCHES
     },
 }
 

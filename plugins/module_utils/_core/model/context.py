@@ -13,6 +13,12 @@ from .pools import Pools
 from .profile import Profile
 from .topology import Topology
 
+if t.TYPE_CHECKING:  # A node without workloads does not pay for them.
+    from .admission import Facts, Settlement
+    from .grants import Checkpoint, Grant
+    from .needs import Need
+    from .profile_workloads import Workload
+
 
 class Attempt(t.NamedTuple):
     """The last time the kernel was asked for a pool of hugepages: how many, how many it gave, when (epoch seconds)."""
@@ -20,6 +26,26 @@ class Attempt(t.NamedTuple):
     wanted: int
     got: int
     time: float
+
+
+class Workloads(t.NamedTuple):
+    """What the declared workloads come to: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
+    (``damage`` says what was wrong with it) and what is to be (``settled``), with the pools that its lasting grants leave.
+    ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
+    ``drifted`` tells what of the nodes' memory changed since the checkpoint was written.
+    """
+
+    needs: tuple[Need, ...]
+    checkpoint: Checkpoint
+    settled: Settlement
+    totals: t.Mapping[int, t.Mapping[str, int]]
+    lasting_pools: Pools
+    facts: Facts
+    damage: str = ""
+    notes: tuple[str, ...] = ()
+    admitted: t.Optional[tuple[Workload, ...]] = None
+    pids: t.Optional[int] = None
+    drifted: tuple[str, ...] = ()
 
 
 class Context(t.NamedTuple):
@@ -41,3 +67,14 @@ class Context(t.NamedTuple):
     origins: t.Mapping[str, str] = {}
     by_timer: bool = False
     at_boot: bool = False
+    workloads: t.Optional[Workloads] = None
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """What workloads have once the plan is executed."""
+        return self.workloads.settled.grants if self.workloads else ()
+
+    @property
+    def lasting_pools(self) -> Pools:
+        """The pools as they are after a reboot, without the grants that end with a run."""
+        return self.workloads.lasting_pools if self.workloads else self.pools

@@ -12,7 +12,7 @@ import re
 import typing as t
 
 from .podman import ListedContainer, ListedImage, ListedPod
-from .profile_gc import Workload
+from .profile_workloads import Workload
 
 UNIT_LABEL = "PODMAN_SYSTEMD_UNIT"
 _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .profile_gc import MATCHES, Workload
+from .profile_workloads import MATCHES, Workload
 
 LATEST = 1 << 53  # Every whole second before it is a float, and none of those that JSON calls Infinity or NaN.
 SLEWED = 60.0  # A clock that is off by less is brought right bit by bit, which no age notices.
@@ -68,7 +68,7 @@ def to_data(records: Records) -> dict[str, t.Any]:
         "since": records.since,
         "looked": records.looked,
         "images": {user: {key: list(row) for key, row in uses.items()} for user, uses in records.images.items()},
-        "workloads": [list(one) for one in records.workloads],
+        "workloads": [list(one[:3]) for one in records.workloads],
         "clock": list(records.clock),
     }
 

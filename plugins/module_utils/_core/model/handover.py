@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """The order in which pools hand over CPUs: givers shrink before takers grow, so that no instant overlaps.
 
-A *home* is a slice (or scope) whose processes run on its CPUs. A guarded home (isolated, later: exclusive) shares its
-CPUs with nobody. A *frame* (corral.slice) holds homes and no process; it only has to span them at every step, because
-the kernel gives a child outside its parent the parent's CPUs without a word.
+A *home* is a slice (or scope) whose processes run on its CPUs. A guarded home (isolated, exclusive) shares its
+CPUs with nobody. A *frame* (corral.slice, and within it corral-exclusive.slice) holds homes and no process; it only has
+to span them at every step, because the kernel gives a child outside its parent the parent's CPUs without a word.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ class Home(t.NamedTuple):
     now: frozenset[int]
     wanted: frozenset[int]
     guarded: bool = False
-    frame: t.Optional[str] = None
+    frames: tuple[str, ...] = ()  # those it lies in, the outermost first
 
 
 class Stuck(Exception):
@@ -36,7 +36,8 @@ def order(
 
     ``frames`` maps a frame to its CPUs (now, wanted). ``refuge`` is where an unguarded home may wait when homes swap
     their CPUs in a circle: the reserved pool, on which shared workloads do no harm; where a guarded home is still on
-    it, any CPUs that no guarded home has or gets. Raises Stuck when there is no such way.
+    it, any CPUs that no guarded home has or gets. Guarded homes that swap wait on one such CPU that the others give up
+    meanwhile. Raises Stuck when there is no such way.
     """
     guarded_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if home.guarded))
     open_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if not home.guarded)) - guarded_cpus
@@ -46,9 +47,12 @@ def order(
     spans = {frame: cpus for frame, (cpus, dummy) in frames.items()}
 
     def put(home: Home, cpus: frozenset[int]) -> None:
-        if home.frame is not None and not cpus <= spans[home.frame]:
-            spans[home.frame] |= cpus | frames[home.frame][1]
-            moves.append((home.frame, spans[home.frame]))
+        for depth, frame in enumerate(home.frames):
+            # A frame grows to all that it is to be, as far as the one around it reaches.
+            around = spans[home.frames[depth - 1]] if depth else frames[frame][1]
+            if not cpus <= spans[frame]:
+                spans[frame] |= cpus | (frames[frame][1] & around)
+                moves.append((frame, spans[frame]))
         moves.append((home.unit, cpus))
         now[home.unit] = cpus
 
@@ -64,28 +68,40 @@ def order(
         kept = home.now & home.wanted
         if kept and kept != home.now:
             put(home, kept)
-    pending = [home for home in homes if now[home.unit] != home.wanted]
     waiting: set[str] = set()
-    while pending:
+    while True:
+        pending = [home for home in homes if now[home.unit] != home.wanted]
+        if not pending:
+            break
         ready = next((home for home in pending if free_for(home, home.wanted)), None)
         if ready is not None:
             put(ready, ready.wanted)
-            pending.remove(ready)
             continue
+        idle = [home for home in pending if home.unit not in waiting]
+        open_homes = [home for home in homes if home.unit not in guarded]
         parked = next(
             (
                 (home, cpus)
                 for cpus in (refuge, open_cpus)
-                for home in pending
-                if home.unit not in guarded and home.unit not in waiting and cpus and free_for(home, cpus)
+                for home in idle
+                if home.unit not in guarded and cpus and free_for(home, cpus)
             ),
             None,
         )
         if parked is None:
-            raise Stuck(", ".join(home.unit for home in pending))
+            # Guarded homes that swap among themselves: one of them waits on a CPU that the open ones can spare.
+            spare = min(open_cpus - refuge, default=None)
+            lenders = [home for home in open_homes if spare in now[home.unit]]
+            waiter = next((home for home in idle if home.unit in guarded), None)
+            if spare is None or waiter is None or any(len(now[home.unit]) == 1 for home in lenders):
+                raise Stuck(", ".join(home.unit for home in pending))
+            for home in lenders:
+                put(home, now[home.unit] - {spare})
+            parked = (waiter, frozenset({spare}))
         waiting.add(parked[0].unit)
         put(*parked)
-    for frame, (dummy, wanted) in frames.items():
+    # The inner frames first: one that is left wider than the frame around it would get that one's CPUs.
+    for frame, (dummy, wanted) in reversed(list(frames.items())):
         if spans[frame] != wanted:
             moves.append((frame, wanted))
     return moves

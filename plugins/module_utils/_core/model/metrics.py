@@ -46,6 +46,10 @@ FAMILIES = (
     Family("corral_pool_cpus", GAUGE, "CPUs of a pool on a NUMA node."),
     Family("corral_hugepages_wanted", GAUGE, "Hugepages that the profile declares, in pages."),
     Family("corral_hugepages_actual", GAUGE, "Hugepages that the kernel has in a declared pool, in pages."),
+    Family("corral_workloads", GAUGE, "Workloads with resources of their own, by state and class."),
+    Family("corral_allocatable", GAUGE, "What the node can give to workloads: CPUs, bytes, tasks."),
+    Family("corral_requested", GAUGE, "What the granted workloads ask for."),
+    Family("corral_limits", GAUGE, "The sum of their limits, which may go beyond what there is."),
     Family("corral_paused", GAUGE, "1 while the node is paused for maintenance."),
     Family("corral_paused_until_timestamp_seconds", GAUGE, "When the pause ends, 0 when the node is not paused."),
 )
@@ -95,6 +99,29 @@ def samples(told: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[st
     for name, key in (("corral_hugepages_wanted", "wanted"), ("corral_hugepages_actual", "actual")):
         rows = [(page_labels(row), row[key]) for row in told["hugepages"] or ()]
         found[name] = [(labels, value) for labels, value in rows if value is not None]
+    return {**found, **workloads(told.get("workloads") or (), told.get("budget") or {})}
+
+
+def workloads(
+    rows: t.Sequence[t.Mapping[str, t.Any]], budget: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, Samples]:
+    """How many workloads there are, and how far the node is given out; CPUs in whole ones."""
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows:
+        labels = (row["state"], row["qos"] or "unknown")
+        counts[labels] = counts.get(labels, 0) + 1
+    found: dict[str, Samples] = {
+        "corral_workloads": [({"state": state, "qos": qos}, count) for (state, qos), count in sorted(counts.items())]
+    }
+    for name, key in (
+        ("corral_allocatable", "allocatable"),
+        ("corral_requested", "requested"),
+        ("corral_limits", "limits"),
+    ):
+        found[name] = [
+            ({"resource": resource}, one[key] / 1000 if resource == "cpu" else one[key])
+            for resource, one in sorted(budget.items())
+        ]
     return found
 
 

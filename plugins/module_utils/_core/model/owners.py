@@ -39,6 +39,7 @@ class Kubelet(t.NamedTuple):
     file: str
     policy: str
     reserved: frozenset[int]
+    strict: bool = False  # strict-cpu-reservation: no pod at all runs on the reserved CPUs
 
 
 class Irqbalance(t.NamedTuple):

@@ -22,6 +22,7 @@ UNKNOWN = "unknown"  # could not look; never counted as in sync
 
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
+CLAIM = 5  # the checkpoint, and what slices find when they start: before anything takes effect
 STOP = 10  # units that are about to lose their files
 VALUES = 20  # sysctl, hugepage pools
 CPUS = 30  # the ordered hand-over
@@ -44,6 +45,7 @@ class Step(t.NamedTuple):
       cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: away with it), ``where`` the
                 unit whose processes it holds ("": nobody's)
       property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
+      controller ``target`` a cgroup.subtree_control, ``value`` "+NAME" or "-NAME": a controller that groups below are to have
       unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
       mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
       compile   ``target`` folder of Python files

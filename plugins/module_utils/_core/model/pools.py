@@ -19,14 +19,14 @@ from .errors import CorralError, Problem
 from .profile import Cpu, Isolated, Profile
 from .topology import Topology
 
-POOLS = ("reserved", "shared", "isolated")
+POOLS = ("reserved", "shared", "isolated", "exclusive")
 
 # So many split cores, interfaces or devices are named in one message.
 NAMED = 8
 
 
 class Pools(t.NamedTuple):
-    """``per_numa`` holds the three pools by NUMA node; ``notes`` say what a person should know, nothing is wrong."""
+    """``per_numa`` holds the pools by NUMA node; ``notes`` say what a person should know, nothing is wrong."""
 
     online: CpuSet
     reserved: CpuSet
@@ -35,6 +35,7 @@ class Pools(t.NamedTuple):
     per_numa: dict[int, dict[str, CpuSet]]
     notes: tuple[str, ...]
     strict: bool
+    exclusive: CpuSet = cpuset.EMPTY
 
 
 class _Found(t.NamedTuple):
@@ -75,6 +76,22 @@ def workload_cpus(pools: Pools) -> CpuSet:
     return pools.shared if pools.strict else pools.shared | pools.reserved
 
 
+def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
+    """The pools once workloads have these CPUs for themselves: they come out of the shared one."""
+    if not exclusive:
+        return pools
+    per_numa = {}
+    for node, by in pools.per_numa.items():
+        own = by["shared"] & exclusive
+        per_numa[node] = {**by, "shared": by["shared"] - own, "exclusive": own}
+    return pools._replace(shared=pools.shared - exclusive, exclusive=exclusive, per_numa=per_numa)
+
+
+def shown(pools: Pools) -> tuple[str, ...]:
+    """The pools that a person is shown: the exclusive one where somebody has CPUs of his own."""
+    return POOLS if pools.exclusive else POOLS[:-1]
+
+
 def to_dict(pools: Pools) -> dict[str, t.Any]:
     """JSON data; CPU sets as lists in the kernel's form (``0-3,8``)."""
     return {
@@ -99,7 +116,12 @@ def to_env(pools: Pools) -> str:
 
 
 def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[str], *, strict: bool) -> Pools:
-    sets = {"reserved": reserved, "shared": topology.online - reserved - isolated, "isolated": isolated}
+    sets = {
+        "reserved": reserved,
+        "shared": topology.online - reserved - isolated,
+        "isolated": isolated,
+        "exclusive": cpuset.EMPTY,
+    }
     per_numa = {
         node: {name: cpus & own for name, cpus in sets.items()} for node, own in sorted(topology.node_cpus().items())
     }

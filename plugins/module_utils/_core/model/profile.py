@@ -13,9 +13,11 @@ from __future__ import annotations
 
 import typing as t
 
-from . import cpuset, profile_gc, schema, schema_types
+from . import cpu_options, cpuset, profile_gc, profile_workloads, schema, schema_types
+from .affinity import Policy
 from .errors import CorralError
-from .profile_gc import GC, Workload
+from .profile_gc import GC
+from .profile_workloads import Workload
 from .reader import Reader, join
 
 
@@ -38,14 +40,20 @@ class Isolated(t.NamedTuple):
 
 
 class Cpu(t.NamedTuple):
-    """The CPU pools. ``strict``: shared workloads are kept off the reserved CPUs."""
+    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs stay in the shared pool whoever asks for them."""
 
     reserved: Reserved
     isolated: t.Optional[Isolated]
     shared_slices: tuple[str, ...]
     whole_cores: bool
     policy: str
-    strict: bool
+    options: cpu_options.Options = cpu_options.Options()
+    min_shared: int = 1
+
+    @property
+    def strict(self) -> bool:
+        """Whether shared workloads are kept off the reserved CPUs."""
+        return self.options.strict_cpu_reservation
 
 
 class NodeMemory(t.NamedTuple):
@@ -83,6 +91,7 @@ class Memory(t.NamedTuple):
     reserved: tuple[NodeMemory, ...]
     hugepages: tuple[Hugepages, ...]
     mounts: tuple[Mount, ...]
+    policy: str = "none"
 
 
 class SliceTasks(t.NamedTuple):
@@ -100,6 +109,7 @@ class Pids(t.NamedTuple):
     reserved: t.Optional[int]
     default_tasks_max: t.Optional[int]
     slices: tuple[SliceTasks, ...]
+    per_workload: t.Optional[int] = None
 
 
 class Profile(t.NamedTuple):
@@ -113,6 +123,7 @@ class Profile(t.NamedTuple):
     pids: Pids
     gc: t.Optional[GC] = None
     workloads: tuple[Workload, ...] = ()
+    topology: t.Optional[Policy] = None
 
 
 class DuplicateKey(ValueError):
@@ -154,9 +165,21 @@ def parse(data: object) -> Profile:
     _check_mounts(reader, values.get("memory", {}).get("mounts", []))
     _check_pids(reader, values.get("pids", {}), values.get("cpu") or {})
     profile_gc.check(reader, values, given)
+    profile_workloads.check(reader, values, given.get("workloads"))
+    _check_alignment(reader, values)
     if reader.problems:
         raise CorralError(*reader.problems)
     return _build(values)
+
+
+def parse_workloads(rows: object) -> tuple[Workload, ...]:
+    """The workloads that ``rows`` declare, as a profile's section does. Raises CorralError with all problems."""
+    reader = Reader()
+    values = reader.section({"workloads": rows}, "", {"workloads": schema.TREE["workloads"]})
+    profile_workloads.check(reader, values, rows)
+    if reader.problems:
+        raise CorralError(*reader.problems)
+    return profile_workloads.build(values.get("workloads", ()))
 
 
 def to_data(profile: Profile) -> dict[str, t.Any]:
@@ -172,7 +195,13 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
         pids["slices"] = {item.slice: item.tasks_max for item in profile.pids.slices}
     if pids:
         data["pids"] = pids
-    return {**data, **profile_gc.to_data(profile.gc, profile.workloads)}
+    if profile.topology is not None:
+        data["topology"] = _topology_data(profile.topology)
+    if profile.gc is not None:
+        data["gc"] = profile_gc.to_data(profile.gc)
+    if profile.workloads:
+        data["workloads"] = profile_workloads.to_data(profile.workloads)
+    return data
 
 
 def _newer(version: object) -> bool:
@@ -202,12 +231,32 @@ def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.
                 "literal cpus have their place already: leave it out, or write cores",
             )
     _check_overlap(reader, cpu)
+    for first, second in cpu_options.forbidden(_options(cpu)):
+        reader.refuse(f"cpu.options.{second}", True, f"cannot stand beside {first} (the kubelet's rule): leave one out")
     shared = cpu.get("shared", {}).get("slices", [])
     for index, name in enumerate(shared):
         if name in cpu.get("reserved", {}).get("slices", []):
             reader.refuse(
                 f"cpu.shared.slices[{index}]", name, "is in cpu.reserved.slices as well: leave it out of one of them"
             )
+
+
+def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
+    """What the managers of CPUs, memory and topology say of each other."""
+    cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
+    if policy == "single-numa-node" and _options(cpu).align_by_socket:
+        path = "cpu.options.align-by-socket"
+        reader.refuse(path, True, "cannot stand beside topology.policy single-numa-node: leave one of them out")
+    if any(row.get("requests") or row.get("limits") or row.get("containers") for row in values.get("workloads", ())):
+        if not cpu and "cpu" not in {problem.path for problem in reader.problems}:
+            message = "workloads with requests or limits need the pools of CPUs: declare cpu.reserved"
+            reader.refuse("cpu", None, message)
+
+
+def _options(cpu: dict[str, t.Any]) -> cpu_options.Options:
+    """The options of the CPU manager, of a section that may lack any."""
+    given = cpu.get("options", {})
+    return cpu_options.Options(**{field: given[name] for name, field in cpu_options.NAMES.items() if name in given})
 
 
 def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
@@ -344,7 +393,6 @@ def _build(values: dict[str, t.Any]) -> Profile:
         for m in memory.get("mounts", [])
     )
     pools = [Hugepages(pool["size"], pool["count"], pool.get("node")) for pool in memory.get("hugepages", [])]
-    gc, workloads = profile_gc.build(values)
     return Profile(
         name=values["name"],
         version=values["version"],
@@ -354,6 +402,7 @@ def _build(values: dict[str, t.Any]) -> Profile:
             reserved=tuple(sorted(NodeMemory(node, size) for node, size in memory.get("reserved", {}).items())),
             hugepages=tuple(pools),
             mounts=tuple(mounts),
+            policy=memory.get("policy", "none"),
         ),
         pids=Pids(
             pids.get("pid_max"),
@@ -361,9 +410,11 @@ def _build(values: dict[str, t.Any]) -> Profile:
             pids.get("reserved"),
             pids.get("default_tasks_max"),
             tuple(sorted(SliceTasks(name, limit) for name, limit in pids.get("slices", {}).items())),
+            pids.get("per_workload"),
         ),
-        gc=gc,
-        workloads=workloads,
+        gc=profile_gc.build(values.get("gc")),
+        workloads=profile_workloads.build(values.get("workloads", ())),
+        topology=_build_topology(values.get("topology")),
     )
 
 
@@ -379,11 +430,30 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
         shared_slices=tuple(cpu.get("shared", {}).get("slices", schema.SHARED_SLICES)),
         whole_cores=cpu["whole_cores"],
         policy=cpu["policy"],
-        strict=cpu.get("options", {}).get(_STRICT, True),
+        options=_options(cpu),
+        min_shared=cpu.get("shared", {}).get("min_cpus", 1),
     )
 
 
-_STRICT = "strict-cpu-reservation"
+def _build_topology(topology: dict[str, t.Any] | None) -> Policy | None:
+    if topology is None:
+        return None
+    options = topology.get("options", {})
+    return Policy(
+        topology["policy"],
+        topology["scope"],
+        options.get(_CLOSEST, False),
+        options.get(_NODES, schema_types.NODE_LIMIT),
+        topology["preferred_by"],
+    )
+
+
+_CLOSEST, _NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+
+
+def _topology_data(policy: Policy) -> dict[str, t.Any]:
+    options = {_CLOSEST: policy.prefer_closest, _NODES: policy.max_nodes}
+    return {"policy": policy.name, "scope": policy.scope, "preferred_by": policy.preferred_by, "options": options}
 
 
 def _given(values: dict[str, t.Any], *without: str) -> dict[str, t.Any]:
@@ -397,17 +467,19 @@ def _renamed(values: dict[str, t.Any], **names: str) -> dict[str, t.Any]:
 def _cpu_data(cpu: Cpu) -> dict[str, t.Any]:
     reserved = _renamed(_given(cpu.reserved._asdict()), number="count")
     reserved["slices"] = list(cpu.reserved.slices)
-    data: dict[str, t.Any] = {"reserved": reserved, "shared": {"slices": list(cpu.shared_slices)}}
+    shared = {"slices": list(cpu.shared_slices), "min_cpus": cpu.min_shared}
+    data: dict[str, t.Any] = {"reserved": reserved, "shared": shared}
     if cpu.isolated is not None:
         data["isolated"] = _given(cpu.isolated._asdict())
     for section in data.values():
         if "cpus" in section:
             section["cpus"] = cpuset.format(section["cpus"])
-    return {**data, "whole_cores": cpu.whole_cores, "policy": cpu.policy, "options": {_STRICT: cpu.strict}}
+    options = {name: getattr(cpu.options, field) for name, field in cpu_options.NAMES.items()}
+    return {**data, "whole_cores": cpu.whole_cores, "policy": cpu.policy, "options": options}
 
 
 def _memory_data(memory: Memory) -> dict[str, t.Any]:
-    data: dict[str, t.Any] = {}
+    data: dict[str, t.Any] = {"policy": memory.policy} if memory.policy != "none" else {}
     if memory.reserved:
         data["reserved"] = {str(item.node): schema_types.size_text(item.size) for item in memory.reserved}
     if memory.hugepages:

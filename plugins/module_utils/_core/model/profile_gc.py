@@ -3,18 +3,16 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The sections ``gc`` and ``workloads`` of a profile: what may be collected, and whose it is."""
+"""The section ``gc`` of a profile: what may be collected."""
 
 from __future__ import annotations
 
 import typing as t
 
 from . import duration
-from .reader import Reader, join
+from .reader import Reader
 
 ALL, DECLARED = "all", "declared"
-# By what a workload's containers are known; exactly one of them.
-MATCHES = ("unit", "container", "pod", "label")
 
 
 class ImageGC(t.NamedTuple):
@@ -49,14 +47,6 @@ class GC(t.NamedTuple):
     users: tuple[str, ...]
 
 
-class Workload(t.NamedTuple):
-    """A workload: how its containers are known (one of MATCHES, and the pattern)."""
-
-    name: str
-    match: str
-    pattern: str
-
-
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
     """Refuse what contradicts itself. ``given`` is the profile as written."""
     gc = values.get("gc")
@@ -68,7 +58,6 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
             )
         if "root" in gc.get("users", ()):
             reader.refuse("gc.users", "root", "root's storage is always looked after: leave it out")
-    _check_workloads(reader, values.get("workloads", []), given.get("workloads"))
 
 
 def _check_images(reader: Reader, images: t.Optional[t.Mapping[str, t.Any]]) -> None:
@@ -85,33 +74,16 @@ def _check_images(reader: Reader, images: t.Optional[t.Mapping[str, t.Any]]) -> 
         )  # fmt: skip
 
 
-def _check_workloads(reader: Reader, workloads: t.Sequence[t.Mapping[str, t.Any]], given: t.Any) -> None:
-    names: dict[str, int] = {}
-    for index, workload in enumerate(workloads):
-        at = join("workloads", index)
-        name = workload.get("name")
-        if name in names:
-            reader.refuse(join(at, "name"), name, f"is the name of workloads[{names[name]}] already: give each its own")
-        elif name is not None:
-            names[name] = index
-        as_written = given[index] if isinstance(given, (list, tuple)) and index < len(given) else None
-        match = as_written.get("match") if isinstance(as_written, dict) else None
-        if isinstance(match, dict):
-            reader.one_of(join(at, "match"), match, MATCHES)
-
-
-def build(values: t.Mapping[str, t.Any]) -> tuple[t.Optional[GC], tuple[Workload, ...]]:
-    """The sections, once everything was found right."""
-    gc, images, containers = values.get("gc"), None, None
-    if gc is not None and gc.get("images") is not None:
+def build(gc: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[GC]:
+    """The section, once everything was found right; None when there is none."""
+    images, containers = None, None
+    if gc is None:
+        return None
+    if gc.get("images") is not None:
         images = ImageGC(**_fields(ImageGC, gc["images"], "keep"))
-    if gc is not None and gc.get("containers") is not None:
+    if gc.get("containers") is not None:
         containers = ContainerGC(**_fields(ContainerGC, gc["containers"], "keep", "keep_labels"))
-    workloads = []
-    for row in values.get("workloads", []):
-        kind = next(kind for kind in MATCHES if kind in row["match"])
-        workloads.append(Workload(row["name"], kind, row["match"][kind]))
-    return (None if gc is None else GC(images, containers, tuple(gc.get("users", ())))), tuple(workloads)
+    return GC(images, containers, tuple(gc.get("users", ())))
 
 
 def _fields(of: t.Any, values: t.Mapping[str, t.Any], *lists: str) -> dict[str, t.Any]:
@@ -119,17 +91,14 @@ def _fields(of: t.Any, values: t.Mapping[str, t.Any], *lists: str) -> dict[str, 
     return {name: tuple(values.get(name, ())) if name in lists else values[name] for name in of._fields}
 
 
-def to_data(gc: t.Optional[GC], workloads: t.Iterable[Workload]) -> dict[str, t.Any]:
-    """The sections as plain data, defaults written out; what is not declared is left out."""
-    data: dict[str, t.Any] = {}
-    if gc is not None:
-        data["gc"] = {
-            name: _section(part) for name, part in (("images", gc.images), ("containers", gc.containers)) if part
-        }
-        if gc.users:
-            data["gc"]["users"] = list(gc.users)
-    listed = [{"name": one.name, "match": {one.match: one.pattern}} for one in workloads]
-    return {**data, **({"workloads": listed} if listed else {})}
+def to_data(gc: GC) -> dict[str, t.Any]:
+    """The section as plain data, defaults written out; what is not declared is left out."""
+    data: dict[str, t.Any] = {
+        name: _section(part) for name, part in (("images", gc.images), ("containers", gc.containers)) if part
+    }
+    if gc.users:
+        data["users"] = list(gc.users)
+    return data
 
 
 def _section(part: t.Union[ImageGC, ContainerGC]) -> dict[str, t.Any]:

@@ -51,6 +51,7 @@ _ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}\$?")  # useradd(8)
 _IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
 _CONTAINER = re.compile(r"[a-zA-Z0-9*?][a-zA-Z0-9_.*?-]{0,252}")  # libpod's NameRegex
 _CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n]{0,1024})?")
+_CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@*?-]{1,240}\.(service|scope|slice|socket|timer)")
 _MODE = re.compile(r"0?[0-7]{3}|[01][0-7]{3}")
 
@@ -364,6 +365,37 @@ def _duration(value: object, low: int = 0) -> int:
     return seconds
 
 
+def _amount(value: object) -> quantity.Quantity:
+    """A Kubernetes quantity; what may stand there depends on the resource, which profile_workloads.py checks."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"is {kind(value)}, not a quantity: write it as in 2, 500m or 1Gi")
+    if isinstance(value, str) and len(value) > 64:
+        raise ValueError("is too long for a quantity: write it as in 2, 500m or 1Gi")
+    try:
+        amount = quantity.parse(value)
+    except ValueError:
+        wanted = _binary(value) if isinstance(value, str) else None
+        way_out = f"did you mean {wanted}?" if wanted else "write it as in 2, 500m or 1Gi"
+        raise ValueError(f"is not a quantity as Kubernetes writes it: {way_out}") from None
+    if amount.nano > SIZE_LIMIT * quantity.NANO:
+        raise ValueError(f"is more than any machine has: write at most {size_text(SIZE_LIMIT)}")
+    return amount
+
+
+def _resource(value: object) -> str:
+    """The name of a resource that workloads are given, page sizes in the kubelet's form."""
+    text = value if isinstance(value, str) and len(value) <= 64 else ""
+    if text in ("cpu", "memory", "pids"):
+        return text
+    prefix, dash, size = text.partition("-")
+    if prefix == "hugepages" and dash:
+        try:
+            return f"hugepages-{page_text(_page_size(size))}"
+        except ValueError:
+            pass
+    raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
+
+
 def _interval(value: object) -> int:
     return _duration(value, low=10)
 
@@ -396,4 +428,7 @@ INTERVAL = Type("length of time, from 10s", _interval)
 IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"))
 CONTAINER = Type("container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"))
 CONTAINER_LABEL = Type("label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"))
+CONTAINER_NAME = Type("container name", _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"))
+QUANTITY = Type("quantity", _amount)
+RESOURCE = Type("resource", _resource)
 UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"))

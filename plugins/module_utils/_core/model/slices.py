@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from .grants import EXCLUSIVE, Grant, workload_of
 from .handover import Home
 from .plan import UNCHANGEABLE, UNKNOWN, Change, Part
 from .pools import Pools, workload_cpus
@@ -20,69 +21,107 @@ TOP = CORRAL_SLICE
 SHARED = "corral-shared.slice"
 ISOLATED = "corral-isolated.slice"
 SCOPE = "init.scope"
+# The slices that Corral makes, beside those of workloads.
+DESCRIPTIONS = {
+    TOP: "Corral: all pools but the reserved one",
+    SHARED: "Corral: workloads on the shared pool",
+    ISOLATED: "Corral: workloads on the isolated pool",
+    EXCLUSIVE: "Corral: workloads with CPUs of their own",
+}
 # What systemd calls its control groups; others at the top are somebody else's.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
 
 Frames = dict[str, tuple[frozenset[int], frozenset[int]]]
 
 
-def wanted_cpus(cpu: Cpu, pools: Pools) -> dict[str, frozenset[int]]:
-    """Which unit runs on which CPUs, parents before children."""
+def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
+    """Which unit runs on which CPUs, parents before children. ``pools`` are those that the grants leave."""
     shared = workload_cpus(pools)
+    own = {grant.slice: grant.cpus for grant in grants if grant.cpus}
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
     wanted.update(dict.fromkeys(cpu.shared_slices, shared))
-    wanted[TOP] = shared | pools.isolated
+    wanted[TOP] = shared | pools.isolated | pools.exclusive
     wanted[SHARED] = shared
     if pools.isolated:
         wanted[ISOLATED] = pools.isolated
-    return wanted
+    if own:
+        wanted[EXCLUSIVE] = frozenset().union(*own.values())
+    return {**wanted, **own}
 
 
-def looked_at(wanted: t.Iterable[str]) -> list[str]:
-    """The units of the tree; the isolated slice also when it is no longer declared."""
-    return list(dict.fromkeys((*wanted, ISOLATED)))
+def described(unit: str) -> str:
+    """What a slice that Corral makes is for; "" for all others."""
+    if unit in DESCRIPTIONS:
+        return DESCRIPTIONS[unit]
+    workload = workload_of(unit)
+    return f"Corral: workload {workload}" if workload else ""
+
+
+def looked_at(wanted: t.Iterable[str], present: t.Iterable[str] = ()) -> list[str]:
+    """The units of the tree; the isolated slice and those of workloads that are ``present`` also when they are no
+    longer declared.
+    """
+    return list(dict.fromkeys((*wanted, ISOLATED, EXCLUSIVE, *present)))
+
+
+def frames_of(unit: str) -> tuple[str, ...]:
+    """The frames that a slice lies in, the outermost first."""
+    if unit in (SHARED, ISOLATED):
+        return (TOP,)
+    return (TOP, EXCLUSIVE) if unit.startswith(EXCLUSIVE[: -len(".slice")]) and unit != EXCLUSIVE else ()
 
 
 def homes_of(
-    wanted: t.Mapping[str, frozenset[int]], now: t.Mapping[str, t.Optional[frozenset[int]]], made: t.Container[str]
+    wanted: t.Mapping[str, frozenset[int]],
+    now: t.Mapping[str, t.Optional[frozenset[int]]],
+    made: t.Callable[[str], object],
 ) -> tuple[list[Home], Frames]:
-    """The hand-over's view of the tree; ``now`` is None for a unit that is not there, ``made`` are those Corral makes.
+    """The hand-over's view of the tree; ``now`` is None for a unit that is not there, ``made`` tells those Corral makes.
 
-    An isolated slice that is no longer declared runs as shared until it stops.
+    A slice of its own that is no longer declared runs as shared until it stops, and nobody runs in an empty one.
     """
     nothing: frozenset[int] = frozenset()
     homes = [
-        Home(unit, now[unit] or nothing, cpus, unit == ISOLATED, TOP if unit in (SHARED, ISOLATED) else None)
+        Home(unit, now[unit] or nothing, cpus, unit == ISOLATED or EXCLUSIVE in frames_of(unit), frames_of(unit))
         for unit, cpus in wanted.items()
-        if unit != TOP and (now[unit] is not None or unit in made)
+        if unit not in (TOP, EXCLUSIVE) and (now[unit] is not None or made(unit))
     ]
-    isolated = now[ISOLATED]
-    if ISOLATED not in wanted and isolated is not None:
-        homes.append(Home(ISOLATED, isolated, wanted[SHARED], False, TOP))
-    return homes, {TOP: (now[TOP] or nothing, wanted[TOP])}
+    left = [unit for unit in now if unit not in wanted and unit not in (TOP, EXCLUSIVE)]
+    homes += [Home(unit, now[unit] or nothing, wanted[SHARED], False, frames_of(unit)) for unit in left if now[unit]]
+    frames = {TOP: (now[TOP] or nothing, wanted[TOP])}
+    inside = wanted.get(EXCLUSIVE, nothing)
+    if any(EXCLUSIVE in frames_of(unit) and now[unit] for unit in left):
+        inside |= wanted[SHARED]
+    if inside or now.get(EXCLUSIVE):
+        frames[EXCLUSIVE] = (now.get(EXCLUSIVE) or nothing, inside or wanted[SHARED])
+    return homes, frames
 
 
-def stray_changes(strangers: t.Iterable[str], in_top: int, root: str) -> list[Change]:
+def stray_changes(
+    strangers: t.Iterable[str], in_frames: t.Mapping[str, int], paths: t.Callable[[str], str]
+) -> list[Change]:
     """Processes where nobody placed them: they run on CPUs that the profile does not give them.
 
-    ``strangers`` are top-level units that the profile does not know, ``in_top`` counts processes directly in
-    corral.slice, ``root`` is where the units' control groups are.
+    ``strangers`` are top-level units that the profile does not know, ``in_frames`` counts processes directly in a frame,
+    ``paths`` tells where a unit's control group is.
     """
     changes = [
         Change(
             MANAGER, name, "placement", "runs on all CPUs", "a pool",
             stranger_reason(name),
-            f"{root}/{name}", (), UNCHANGEABLE,
+            paths(name), (), UNCHANGEABLE,
         )
         for name in strangers
     ]  # fmt: skip
-    if in_top:
-        changes.append(
-            Change(
-                MANAGER, TOP, "placement", f"{in_top} processes directly in it", "none",
-                f"start them in {SHARED} or {ISOLATED} (Slice=)", f"{root}/{TOP}/cgroup.procs", (), UNCHANGEABLE,
-            )
-        )  # fmt: skip
+    for frame, count in in_frames.items():
+        if count:
+            inside = f"{SHARED} or {ISOLATED}" if frame == TOP else "their workload's own slice"
+            changes.append(
+                Change(
+                    MANAGER, frame, "placement", f"{count} processes directly in it", "none",
+                    f"start them in {inside} (Slice=)", f"{paths(frame)}/cgroup.procs", (), UNCHANGEABLE,
+                )
+            )  # fmt: skip
     return changes
 
 

@@ -13,6 +13,8 @@ from __future__ import annotations
 
 import typing as t
 
+from . import unit_limits
+from .grants import workload_of
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 from .unitproperty import control_file
 
@@ -77,11 +79,14 @@ def restore(before: Before, online: str) -> list[Step]:
         return [Step("cpuset", target, before.value or None, RELEASE, order, where=before.name)]
     if before.kind == "property":
         return restore_property(before, online)
-    if before.kind == "unit" and not before.active:
+    if before.kind == "unit" and (not before.active or workload_of(target)):
         # A slice is stopped after its properties are back; anything else before its files go.
         return [Step("unit", target, "stop", RELEASE if target.endswith(".slice") else STOP, 90)]
     if before.kind == "mount" and not before.active:
         return [Step("mount", target, "stop", STOP, where=before.name), *folders(before)]
+    if before.kind == "controller" and not before.active:
+        # Others may have come to rely on it: the kernel refuses then, and it stays.
+        return [Step("controller", target, f"-{before.name}", RELEASE, 99, optional=True)]
     if before.kind == "compile":
         return [Step("compile", target, "", STOP, 95)]
     return []
@@ -105,16 +110,19 @@ def restore_property(before: Before, online: str) -> list[Step]:
             Step("file", control, before.runtime, RELEASE, 10, reload=True),
         ]
     if name == "AllowedCPUs":
-        # A pool's slice stops, or keeps its CPUs with the processes that somebody has put there.
-        ours = unit.startswith(("corral.", "corral-")) and not before.active
-        assignments = [""] if ours else [before.value or online, ""]
+        assignments = [before.value or online, ""]
     else:
-        assignments = [(before.value or "max").replace("max", "infinity")]
+        assignments = [unit_limits.property_value(name, before.value or "max")]
+    # A slice of Corral's stops, or keeps what it has with the processes that somebody has put there. That of a workload
+    # may have been started with the workload's unit, before it got anything.
+    ours = unit.startswith(("corral.", "corral-")) and (not before.active or bool(workload_of(unit)))
+    if ours:
+        assignments = [""]
     steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]
     # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property.
     return [
         *steps,
-        Step("file", control, None, RELEASE, 10, reload=True),
+        Step("file", control, None, RELEASE, 10, reload=not ours),
         *folders(before, RELEASE),
     ]
 
@@ -144,7 +152,7 @@ def inverse(before: Before, step: Step, online: str) -> list[Step]:
     if step.kind == "property" and step.phase in (CPUS, LIVE):
         if before.value:
             # The hand-over passes through several values: each goes back to the one before it, live first.
-            value = before.value.replace("max", "infinity") if before.name != "AllowedCPUs" else before.value
+            value = unit_limits.property_value(before.name, before.value)
             back = [Step("property", step.target, f"{before.name}={value}", step.phase)]
             return back if before.runtime is not None else back + in_order(restore_property(before, online))
     return in_order(restore(before, online))

@@ -22,7 +22,11 @@ from .topology import Topology
 # Where Corral writes, and nowhere else, whatever a profile or a unit's name says.
 PLACES = (
     r"/etc/systemd/system(\.conf\.d)?/([^/]+\.(d|wants)/)?[^/]+",
-    r"/(etc|run)/systemd/system\.control/[^/]+\.d/50-(AllowedCPUs|TasksMax)\.conf",
+    r"/(etc|run)/systemd/system\.control/[^/]+\.d/50-(Allowed(CPUs|MemoryNodes)|TasksMax|CPU(Weight|Quota)|Memory(Swap)?Max)\.conf",
+    r"/var/lib/corral/checkpoint\.json(\.previous|\.damaged)?",
+    r"/var/lib/corral/admitted\.json(\.previous)?",
+    r"/proc/[0-9]+/oom_score_adj",
+    r"/sys/fs/cgroup/corral\.slice/corral-(exclusive|shared)\.slice/corral-(exclusive|shared)-[^/]+\.slice/hugetlb\.[0-9]+[KMGT]B\.max",
     r"/etc/sysctl\.d/90-corral\.conf",
     r"/etc/corral/[^/]+",
     r"/usr/libexec/corral(/.*)?",
@@ -40,6 +44,8 @@ CPUSET = re.compile(
 TOLD = re.compile(
     r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/corral(-gc)?\.prom|/run/corral/gc(-drift)?\.json|/var/lib/corral/gc\.json(\.previous)?"
 )
+CONTROL = re.compile(r"/sys/fs/cgroup(/corral\.slice(/corral-(exclusive|shared)\.slice)?)?/cgroup\.subtree_control")
+CONTROLLERS = ("+hugetlb", "-hugetlb")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
@@ -60,6 +66,8 @@ def place_problems(step: Step) -> list[Problem]:
         allowed = True
     elif step.kind in ("file", "link", "value", "pool", "compile"):
         allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")
+    elif step.kind == "controller":
+        allowed = CONTROL.fullmatch(step.target) is not None and step.value in CONTROLLERS
     elif step.kind == "cpuset":
         holds = step.where in ("", step.target.rpartition("/")[2])
         allowed = holds and CPUSET.fullmatch(step.target) is not None and ".." not in step.target

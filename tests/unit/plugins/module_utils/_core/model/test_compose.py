@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model import compose, profile, schema
+from _core.model import compose, cpu_options, profile, schema
 from _core.model.compose import Composed, Layer
 from _core.model.errors import CorralError
 from hypothesis import given
@@ -385,10 +385,11 @@ def test_the_origins_of_a_declared_profile_name_the_defaults() -> None:
         "mode": "default",
         "cpu.reserved.count": "a",
         "cpu.reserved.slices": "default",
+        "cpu.shared.min_cpus": "default",
         "cpu.shared.slices": "default",
         "cpu.whole_cores": "default",
         "cpu.policy": "default",
-        "cpu.options.strict-cpu-reservation": "default",
+        **{f"cpu.options.{name}": "default" for name in cpu_options.NAMES},
         "memory.reserved.0": "b",
         "memory.mounts[0].path": "b",
         "memory.mounts[0].pagesize": "b",

@@ -9,7 +9,7 @@ import pytest
 from _core.model import gc_match
 from _core.model.gc_match import Item
 from _core.model.podman import ListedContainer, ListedImage, ListedPod
-from _core.model.profile_gc import Workload
+from _core.model.profile_workloads import Workload
 from hypothesis import given
 from hypothesis import strategies as st
 

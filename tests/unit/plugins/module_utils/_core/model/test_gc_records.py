@@ -10,7 +10,7 @@ import json
 import pytest
 from _core.model import gc_records
 from _core.model.gc_records import Clock, Records, Use
-from _core.model.profile_gc import MATCHES, Workload
+from _core.model.profile_workloads import MATCHES, Workload
 from hypothesis import given
 from hypothesis import strategies as st
 from test_profile_anything import anything
@@ -25,7 +25,7 @@ records = st.builds(
     Records,
     past,
     st.dictionaries(names, uses, max_size=3),
-    st.lists(st.builds(Workload, names, st.sampled_from(MATCHES), names), max_size=3).map(tuple),
+    st.lists(st.tuples(names, st.sampled_from(MATCHES), names).map(lambda row: Workload(*row)), max_size=3).map(tuple),
     st.just(CLOCK),
     past,
 )

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 from _core.model import handover
 from _core.model.handover import Home, Stuck
@@ -23,9 +25,9 @@ def partitions(draw: st.DrawFn) -> tuple[frozenset[int], frozenset[int], frozens
 
 def homes_of(now: tuple[frozenset[int], ...], wanted: tuple[frozenset[int], ...]) -> list[Home]:
     homes = [Home("system.slice", now[0], wanted[0]), Home("user.slice", now[0], wanted[0])]
-    homes += [Home("machine.slice", now[1], wanted[1]), Home("shared", now[1], wanted[1], frame="top")]
+    homes += [Home("machine.slice", now[1], wanted[1]), Home("shared", now[1], wanted[1], frames=("top",))]
     if wanted[2]:
-        homes.append(Home("isolated", now[2], wanted[2], guarded=True, frame="top"))
+        homes.append(Home("isolated", now[2], wanted[2], guarded=True, frames=("top",)))
     return homes
 
 
@@ -39,7 +41,7 @@ def replay(
         else:
             now[unit] = cpus
         for home in homes:
-            if home.frame and now[home.unit] and unit == home.unit:
+            if home.frames and now[home.unit] and unit == home.unit:
                 assert now[unit] <= top, "the kernel would give it the parent's CPUs"
         assert cpus, "a unit is never without CPUs"
     return {**now, "top": top}
@@ -64,8 +66,8 @@ def test_from_any_pools_to_any_pools(now: tuple[frozenset[int], ...], wanted: tu
 @given(partitions())
 def test_from_a_fresh_node_there_is_always_a_way(wanted: tuple[frozenset[int], ...]) -> None:
     empty: frozenset[int] = frozenset()
-    homes = [Home("system.slice", CPUS, wanted[0]), Home("shared", empty, wanted[1], frame="top")]
-    homes += [Home("isolated", empty, wanted[2], guarded=True, frame="top")] if wanted[2] else []
+    homes = [Home("system.slice", CPUS, wanted[0]), Home("shared", empty, wanted[1], frames=("top",))]
+    homes += [Home("isolated", empty, wanted[2], guarded=True, frames=("top",))] if wanted[2] else []
     moves = handover.order(homes, {"top": (empty, wanted[1] | wanted[2])}, wanted[0])
     assert handover.new_overlap(homes, moves) is None
     replay(homes, moves, empty)
@@ -74,6 +76,94 @@ def test_from_a_fresh_node_there_is_always_a_way(wanted: tuple[frozenset[int], .
 @given(partitions())
 def test_nothing_to_do_is_no_move(pools: tuple[frozenset[int], ...]) -> None:
     assert handover.order(homes_of(pools, pools), {"top": (pools[1] | pools[2], pools[1] | pools[2])}, pools[0]) == []
+
+
+# Workloads with CPUs of their own lie in two frames: corral.slice, and in that corral-exclusive.slice.
+OUTER, INNER = "top", "inner"
+OWN = ("x", "y", "z")
+Now = dict[str, frozenset[int]]
+
+
+@st.composite
+def owners(draw: st.DrawFn) -> list[str]:
+    """Who has each CPU: the reserved pool, the shared one or a workload; the pools are never without any."""
+    labels = draw(st.lists(st.sampled_from([*"rs", *OWN]), min_size=8, max_size=8))
+    return labels if {"r", "s"} <= set(labels) else ["r", "s", *labels[2:]]
+
+
+def of(labels: list[str], owner: str) -> frozenset[int]:
+    return frozenset(cpu for cpu, label in enumerate(labels) if label == owner)
+
+
+def workload_homes(
+    now: list[str], wanted: list[str]
+) -> tuple[list[Home], dict[str, tuple[frozenset[int], frozenset[int]]]]:
+    homes = [Home("system.slice", of(now, "r"), of(wanted, "r"))]
+    homes.append(Home("shared", of(now, "s"), of(wanted, "s"), frames=(OUTER,)))
+    # Who has no CPUs now is yet to start, who gets none is gone before.
+    own = [name for name in OWN if of(wanted, name)]
+    homes += [Home(name, of(now, name), of(wanted, name), True, (OUTER, INNER)) for name in own]
+    inner = [frozenset[int]().union(*(of(labels, name) for name in own)) for labels in (now, wanted)]
+    outer = [of(labels, "s") | part for labels, part in zip((now, wanted), inner)]
+    frames = {OUTER: (outer[0], outer[1])}
+    if inner[1]:
+        frames[INNER] = (inner[0], inner[1])
+    return homes, frames
+
+
+def step_by_step(homes: list[Home], frames: dict[str, tuple[frozenset[int], frozenset[int]]], moves: t.Any) -> Now:
+    """Replay the moves; after each one everybody lies within what is around it, and no guarded home shares."""
+    now = {home.unit: home.now for home in homes} | {name: cpus for name, (cpus, dummy) in frames.items()}
+    for unit, cpus in moves:
+        assert cpus, "a unit is never without CPUs"
+        now[unit] = cpus
+        for home in homes:
+            for frame in home.frames:
+                assert now[home.unit] <= now[frame], f"{home.unit} outside {frame} after {unit}"
+        if INNER in now:
+            assert now[INNER] <= now[OUTER], f"the inner frame outside after {unit}"
+        for home in homes:
+            others = [other for other in homes if other is not home and home.guarded]
+            assert not any(now[home.unit] & now[other.unit] for other in others), f"{home.unit} shares after {unit}"
+    return now
+
+
+@given(owners(), owners())
+def test_workloads_hand_over_within_two_frames(now: list[str], wanted: list[str]) -> None:
+    homes, frames = workload_homes(now, wanted)
+    try:
+        moves = handover.order(homes, frames, of(wanted, "r"))
+    except Stuck:
+        assert nobody_can_spare(homes)
+        return
+    assert handover.new_overlap(homes, moves) is None
+    end = step_by_step(homes, frames, moves)
+    assert end == {**{home.unit: home.wanted for home in homes}, **{name: cpus for name, (_, cpus) in frames.items()}}
+
+
+def nobody_can_spare(homes: list[Home]) -> bool:
+    """Whether each CPU that could be lent is the only one of somebody, or of a guarded home."""
+    guarded = frozenset[int]().union(*(home.now | home.wanted for home in homes if home.guarded))
+    lenders = [home for home in homes if not home.guarded]
+    return all(len(home.now - guarded) <= 1 for home in lenders) or all(
+        len((home.now | home.wanted) - guarded) <= 1 for home in lenders
+    )
+
+
+@pytest.mark.parametrize("circle", [("x", "y"), ("x", "y", "z")])
+def test_workloads_that_swap_wait_on_a_cpu_that_others_lend(circle: tuple[str, ...]) -> None:
+    now = [*circle, "r", "s", "s"]
+    wanted = [*circle[1:], circle[0], "r", "s", "s"]
+    homes, frames = workload_homes(now, wanted)
+    moves = handover.order(homes, frames, of(wanted, "r"))
+    assert handover.new_overlap(homes, moves) is None
+    assert step_by_step(homes, frames, moves)["shared"] == of(wanted, "s")
+
+
+def test_workloads_that_swap_are_stuck_where_nobody_can_spare_a_cpu() -> None:
+    homes, frames = workload_homes(["x", "y", "s"], ["y", "x", "s"])
+    with pytest.raises(Stuck):
+        handover.order(homes, frames, frozenset())
 
 
 def test_the_validator_sees_what_the_order_must_not_do() -> None:

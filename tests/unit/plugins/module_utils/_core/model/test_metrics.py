@@ -125,7 +125,33 @@ def test_the_reader_finds_what_is_against_the_format(text: str) -> None:
 
 # By https://prometheus.io/docs/practices/naming/: base units, _total for counters, info metrics.
 UNITLESS = {"corral_in_sync", "corral_drift_items", "corral_pool_cpus", "corral_hugepages_wanted", "corral_hugepages_actual",
-            "corral_paused", "corral_mode"}  # fmt: skip
+            "corral_paused", "corral_mode",
+            "corral_workloads", "corral_allocatable", "corral_requested", "corral_limits"}  # fmt: skip
+
+
+ROWS = [
+    {"state": "granted", "qos": "Guaranteed"},
+    {"state": "granted", "qos": "Guaranteed"},
+    {"state": "refused", "qos": None},
+]
+BUDGET = {
+    "cpu": {"allocatable": 6000, "requested": 4500, "limits": 7000},
+    "pids": {"allocatable": 9, "requested": 1, "limits": 1},
+}
+
+
+def test_workloads_are_counted_and_the_budget_is_in_whole_cpus() -> None:
+    found = samples(workloads=ROWS, budget=BUDGET)
+    assert {name: value for name, value in found.items() if "workloads" in name or 'resource="' in name} == {
+        'corral_workloads{state="granted",qos="Guaranteed"}': 2,
+        'corral_workloads{state="refused",qos="unknown"}': 1,
+        'corral_allocatable{resource="cpu"}': 6,
+        'corral_allocatable{resource="pids"}': 9,
+        'corral_requested{resource="cpu"}': 4.5,
+        'corral_requested{resource="pids"}': 1,
+        'corral_limits{resource="cpu"}': 7,
+        'corral_limits{resource="pids"}': 1,
+    }
 
 
 def test_names_follow_the_rules() -> None:
@@ -136,7 +162,7 @@ def test_names_follow_the_rules() -> None:
         assert family.help.endswith(".")
         assert family.help.isascii()
     assert len({family.name for family in metrics.FAMILIES}) == len(metrics.FAMILIES)
-    produced = {name.partition("{")[0] for name in samples()}
+    produced = {name.partition("{")[0] for name in samples(workloads=ROWS, budget=BUDGET)}
     assert produced == {family.name for family in metrics.FAMILIES}
 
 

@@ -171,25 +171,27 @@ def test_as_data_and_as_environment() -> None:
         "reserved": "0-1,4-5",
         "shared": "2-3",
         "isolated": "6-7",
+        "exclusive": "",
         "workloads": "0-5",
         "strict": False,
         "numa": {
-            "0": {"reserved": "0-1", "shared": "2-3", "isolated": ""},
-            "1": {"reserved": "4-5", "shared": "", "isolated": "6-7"},
-            "2": {"reserved": "", "shared": "", "isolated": ""},
+            "0": {"reserved": "0-1", "shared": "2-3", "isolated": "", "exclusive": ""},
+            "1": {"reserved": "4-5", "shared": "", "isolated": "6-7", "exclusive": ""},
+            "2": {"reserved": "", "shared": "", "isolated": "", "exclusive": ""},
         },
         "notes": [],
     }
     lines = pools.to_env(found).splitlines()
-    assert lines[:6] == [
+    assert lines[:7] == [
         'CORRAL_ONLINE_CPUS="0-7"',
         'CORRAL_RESERVED_CPUS="0-1,4-5"',
         'CORRAL_SHARED_CPUS="2-3"',
         'CORRAL_ISOLATED_CPUS="6-7"',
+        'CORRAL_EXCLUSIVE_CPUS=""',
         'CORRAL_WORKLOAD_CPUS="0-5"',
         'CORRAL_RESERVED_CPUS_NUMA0="0-1"',
     ]
-    assert len(lines) == 5 + 3 * 3
+    assert len(lines) == 6 + 3 * 4
 
 
 @st.composite

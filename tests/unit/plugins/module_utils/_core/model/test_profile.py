@@ -9,9 +9,11 @@ import json
 import typing as t
 
 import pytest
-from _core.model import profile, profile_gc, schema, suggest
+from _core.model import cpu_options, profile, profile_gc, profile_workloads, schema, suggest
+from _core.model.cpu_options import Options
 from _core.model.errors import CorralError
-from _core.model.profile_gc import GC, ContainerGC, ImageGC, Workload
+from _core.model.profile_gc import GC, ContainerGC, ImageGC
+from _core.model.profile_workloads import Workload
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -61,7 +63,7 @@ def test_a_full_profile_is_read_as_declared() -> None:
             shared_slices=("machine.slice", "batch.slice"),
             whole_cores=True,
             policy="none",
-            strict=False,
+            options=Options(strict_cpu_reservation=False),
         ),
         memory=profile.Memory(
             reserved=(profile.NodeMemory(0, 1 << 30), profile.NodeMemory(1, 1 << 29)),
@@ -91,10 +93,10 @@ def test_the_canonical_form_writes_defaults_out_and_is_read_back() -> None:
         "mode": "enforce",
         "cpu": {
             "reserved": {"count": 2, "slices": ["system.slice", "user.slice", "init.scope"]},
-            "shared": {"slices": ["machine.slice"]},
+            "shared": {"slices": ["machine.slice"], "min_cpus": 1},
             "whole_cores": False,
             "policy": "none",
-            "options": {"strict-cpu-reservation": True},
+            "options": {**dict.fromkeys(cpu_options.NAMES, False), "strict-cpu-reservation": True},
         },
     }
     assert profile.parse(data) == read
@@ -105,7 +107,7 @@ def test_the_canonical_form_writes_defaults_out_and_is_read_back() -> None:
 def test_a_profile_may_say_nothing_about_cpus() -> None:
     read = profile.parse({"name": "x"})
     assert read.cpu is None
-    assert not any(read.memory)
+    assert read.memory == profile.Memory((), (), ())
     assert not any(read.pids)
 
 
@@ -153,14 +155,14 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(Min_Size="2Mi"), "memory.mounts[0].Min_Size: unknown key: did you mean memory.mounts[0].min_size?"),
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
-    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, gc, workloads"),
-    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, gc, workloads'),
-    ({True: 1}, "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids, gc, workloads"),
+    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads"),
+    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads'),
+    ({True: 1}, "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids, topology, gc, workloads"),
     ({"devices": {}}, "devices: not in this version of Corral: leave the key out"),
-    ({"workloads": [{"name": "a", "match": {"pod": "a"}, "requests": {}}]}, "workloads[0].requests: not in this version of Corral: leave the key out"),
-    (pids(per_workload=4096), "pids.per_workload: not in this version of Corral: leave the key out"),
-    (cpu(options={"full-pcpus-only": True}), "cpu.options.full-pcpus-only: not in this version of Corral: leave the key out"),
-    (cpu(policy="static"), "cpu.policy: static: not in this version of Corral: write none"),
+    ({"tenants": []}, "tenants: not in this version of Corral: leave the key out"),
+    ({"kubelet": {}}, "kubelet: not in this version of Corral: leave the key out"),
+    ({"irq": "off"}, "irq: not in this version of Corral: leave the key out"),
+    ({"boot": {"isolcpus": "1"}}, "boot: not in this version of Corral: leave the key out"),
     # Words and names.
     ({"mode": "enforced"}, "mode: enforced: is not known: write enforce or audit"),
     ({"mode": True}, "mode: true: YAML reads this word as true or false: write text, such as enforce, in quotes"),
@@ -335,12 +337,16 @@ def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], lin
     assert lines({"name": "x", **data}) == [line]
 
 
+KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads"
+WRITE = f"not a mapping: write one or more of its keys, {KEYS}"
+
+
 @pytest.mark.parametrize(
     ("data", "line"),
     [
-        (None, "the profile is empty, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids, gc, workloads"),
-        ([], "a list of 0: the profile is a list, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids, gc, workloads"),
-        ("name: x", "name: x: the profile is text, not a mapping: write one or more of its keys, name, version, mode, cpu, memory, pids, gc, workloads"),
+        (None, f"the profile is empty, {WRITE}"),
+        ([], f"a list of 0: the profile is a list, {WRITE}"),
+        ("name: x", f"name: x: the profile is text, {WRITE}"),
         ({"version": 2, "whatever": 1}, "version: 2: a profile of a newer version: this Corral knows 1; update it on the node"),
     ],
 )  # fmt: skip
@@ -425,6 +431,10 @@ sections = st.builds(GC, st.none() | image_sections, st.none() | container_secti
 )
 def test_gc_and_workloads_are_read_as_they_are_written(gc: GC, matches: list[tuple[str, str]]) -> None:
     declared = tuple(Workload(f"w{number}", *match) for number, match in enumerate(matches))
-    found = profile.parse(json.loads(json.dumps({"name": "edge", **profile_gc.to_data(gc, declared)})))
+    found = profile.parse(
+        json.loads(
+            json.dumps({"name": "edge", "gc": profile_gc.to_data(gc), "workloads": profile_workloads.to_data(declared)})
+        )
+    )
     assert (found.gc, found.workloads) == (gc, declared)
     assert profile.to_data(profile.parse(profile.to_data(found))) == profile.to_data(found)

@@ -13,7 +13,8 @@ from _core.gc import containers, images
 from _core.gc.stop import Stop
 from _core.host.files import Host
 from _core.model.gc_records import Clock, Records, Use
-from _core.model.profile_gc import ContainerGC, ImageGC, Workload
+from _core.model.profile_gc import ContainerGC, ImageGC
+from _core.model.profile_workloads import Workload
 from fake_podman import MIB, Disk, Storage
 from hypothesis import given
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ import node
 import pytest
 import runs
 from _core import reconcile
-from _core.managers import cpu
+from _core.model import slices
 from _core.model.plan import Change
 
 Make = t.Callable[..., node.Node]
@@ -139,6 +139,6 @@ def test_who_would_win_over_a_new_file_is_named_in_the_first_plan(fake: node.Nod
 
 
 def test_a_pools_own_slice_has_its_file_whatever_others_say(fake: node.Node) -> None:
-    fake.put(f"{SYSTEM}/{cpu.SHARED}.d/20-mine.conf", "[Slice]\nAllowedCPUs=1,5\n")
+    fake.put(f"{SYSTEM}/{slices.SHARED}.d/20-mine.conf", "[Slice]\nAllowedCPUs=1,5\n")
     runs.converged(fake)
-    assert fake.has(f"{SYSTEM}/{cpu.SHARED}.d/10-corral-cpu.conf")
+    assert fake.has(f"{SYSTEM}/{slices.SHARED}.d/10-corral-cpu.conf")

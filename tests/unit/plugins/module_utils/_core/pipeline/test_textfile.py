@@ -76,7 +76,7 @@ def test_what_a_tick_saw_is_in_them(rolled: node.Node) -> None:
     found = samples(rolled)
     assert {name: value for name, value in found.items() if "drift_items" in name} == {
         f'corral_drift_items{{manager="{manager}",verdict="{verdict}"}}': 0
-        for manager in ("profile", "cpu", "memory", "pids", "gc", "owners", "agent")
+        for manager in ("profile", "cpu", "memory", "pids", "workloads", "gc", "owners", "agent")
         for verdict in ("drift", "unchangeable", "unknown")
     }
     assert found["corral_in_sync"] == 1

@@ -1,0 +1,104 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a node shows of workloads: which run, where, and what the kernel lets them have. Files only, no command."""
+
+from __future__ import annotations
+
+import fnmatch
+import json
+import typing as t
+
+from ..model import cpuset
+from ..model.grants import EXCLUSIVE, SHARED_PREFIX, Grant, workload_of
+from ..model.profile_workloads import slice_name
+from . import cgroup, systemd
+from .files import Host
+
+# systemd keeps the INVOCATION_ID of every active service there, as a link (src/core/unit.c, unit_export_invocation_id).
+INVOCATIONS = "/run/systemd/units"
+CONTAINERS = "/var/lib/containers/storage/overlay-containers/containers.json"
+SHARED_SLICE = "corral-shared.slice"
+
+
+def grant_unit(workload: str) -> str:
+    """The unit that holds a workload's grant while it runs: active from before its start until after its stop."""
+    return f"corral-grant@{slice_name(workload)}.service"
+
+
+def run_of(host: Host, workload: str) -> t.Optional[str]:
+    """The run of the unit that holds a workload's grant (its INVOCATION_ID); None while it is not active."""
+    return host.link(f"{INVOCATIONS}/invocation:{grant_unit(workload)}")
+
+
+def populated(host: Host, workload: str) -> bool:
+    """Whether anything runs in one of a workload's slices."""
+    escaped = slice_name(workload)
+    return any(
+        cgroup.populated(host, f"{frame[: -len('.slice')]}-{escaped}.slice") for frame in (EXCLUSIVE, SHARED_SLICE)
+    )
+
+
+def present(host: Host) -> list[str]:
+    """The workloads that have a slice of their own now, with CPUs of their own or without."""
+    found = [*cgroup.slices_in(host, EXCLUSIVE), *cgroup.slices_in(host, SHARED_SLICE)]
+    names = (workload_of(unit) for unit in found)
+    return list(dict.fromkeys(name for name in names if name))
+
+
+def units_like(host: Host, pattern: str) -> list[str]:
+    """The services that a pattern means: those with a file, instances that are enabled, and those that run."""
+    found: set[str] = set()
+    for base in systemd.LOAD_PATH:
+        for name in host.names(base):
+            if name.endswith((".wants", ".requires")):
+                found.update(fnmatch.filter(host.names(f"{base}/{name}"), pattern))
+            else:
+                found.update(fnmatch.filter([name], pattern))
+    running = (link[len("invocation:") :] for link in host.names(INVOCATIONS) if link.startswith("invocation:"))
+    found.update(fnmatch.filter(running, pattern))
+    return sorted(name for name in found if name.endswith(".service") and not name.endswith("@.service"))
+
+
+def there(host: Host, unit: str) -> bool:
+    """Whether systemd has a file for a service, its template's included, or runs it."""
+    stem, at, dummy = unit.partition("@")
+    names = [unit, *([f"{stem}@.service"] if at else [])]
+    found = any(host.exists(f"{base}/{name}") for base in systemd.LOAD_PATH for name in names)
+    return found or host.link(f"{INVOCATIONS}/invocation:{unit}") is not None
+
+
+def containers_outside(host: Host, pattern: str) -> list[tuple[str, str]]:
+    """The running containers of a name that are in no slice of Corral's: control group and name."""
+    rows = podman_names(host)
+    found = []
+    for ident, names in rows.items() if rows else ():
+        name = next((name for name in names if fnmatch.fnmatchcase(name, pattern)), None)
+        place = f"{cgroup.ROOT}/machine.slice/libpod-{ident}.scope"
+        if name is not None and cgroup.populated_at(host, place):
+            found.append((place, name))
+    return found
+
+
+def podman_names(host: Host) -> dict[str, list[str]]:
+    """The names of root's containers, by id, as containers/storage keeps them: asking Podman would start a process."""
+    try:
+        rows = json.loads(host.read(CONTAINERS) or "[]")
+        return {str(row["id"]): [str(name) for name in row.get("names") or ()] for row in rows}
+    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+        return {}
+
+
+def seen_grants(host: Host) -> list[Grant]:
+    """The grants as the kernel shows them: every slice of a workload, with the CPUs and nodes that it was given."""
+    found: list[Grant] = []
+    for unit in cgroup.slices_in(host, EXCLUSIVE):
+        name, cpus = workload_of(unit), cgroup.cpus(host, unit).requested
+        if name and cpus and not any(cpus & other.cpus for other in found):
+            mems = cgroup.cpu_list(host.read(f"{cgroup.path_of(unit)}/cpuset.mems"))
+            found.append(Grant(name, cpus=cpus, mems=mems or None, instance=run_of(host, name) or ""))
+    shared = [workload_of(unit) for unit in cgroup.slices_in(host, SHARED_SLICE) if unit.startswith(SHARED_PREFIX)]
+    known = {grant.workload for grant in found}
+    return found + [Grant(name, cpus=cpuset.EMPTY) for name in shared if name and name not in known]

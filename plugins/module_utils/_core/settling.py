@@ -1,0 +1,250 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What the declared workloads come to on this node: the checkpoint and what runs meet the decisions of admission.py."""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from .host import collectors, hugepages, owners, state, sysctl, workloads
+from .host.files import Host
+from .model import admission, cpu_topology, cpuset, grants, needs, numa_memory, pools, profile
+from .model.admission import Facts, Machine
+from .model.context import Workloads
+from .model.errors import CorralError
+from .model.grants import Checkpoint, Grant
+from .model.needs import Need
+from .model.pools import Pools
+from .model.profile import Profile
+from .model.profile_workloads import DECLARED, MEMORY, RUNNING, Workload
+from .model.topology import Topology
+
+# A workload that was admitted by hand has so long (s) to start in its slice before its grant ends.
+START_SECONDS = 120
+BY_HAND = "by-hand"
+
+
+class Asked(t.NamedTuple):
+    """What is asked for now: ``start`` has the run of each workload about to start, ``stop`` the run of each that ended.
+
+    ``admitted`` replaces the workloads that were admitted at run time (None: they stay as they are).
+    """
+
+    start: t.Mapping[str, str] = {}
+    stop: t.Mapping[str, str] = {}
+    admitted: t.Optional[tuple[Workload, ...]] = None
+
+
+NOTHING = Asked()
+
+
+def concerns(host: Host, declared: Profile) -> bool:
+    """Whether there is anything to settle: workloads with resources, or grants of some that were there."""
+    return any(one.has_resources for one in declared.workloads) or host.exists(state.CHECKPOINT)
+
+
+def settle(
+    host: Host, declared: Profile, topology: Topology, base: Pools, asked: Asked = NOTHING, *, fresh: bool = False
+) -> tuple[Pools, Workloads]:
+    """The pools that the grants leave, and the grants. ``base`` are the pools without any; ``fresh`` is a profile whose
+    hugepages are yet to be made.
+    """
+    extra, unreadable = admitted_or_damage(host) if asked.admitted is None else (asked.admitted, "")
+    found, notes = expanded(host, [*declared.workloads, *extra], asked.start)
+    listed = [
+        needs.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload) for one in found
+    ]
+    checkpoint, damage = read_checkpoint(host, listed)
+    tables = memory_tables(host, declared, topology, fresh=fresh)
+    machine = Machine(declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared))
+    if any(need.cpus for need in listed):
+        machine = beside_kubelet(host, machine)
+    facts = look(host, checkpoint.grants, asked)
+    promised = {one.workload: one.blocks for one in checkpoint.grants}
+    drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
+    facts = facts._replace(lost_memory=drift.broken, undeclared_stay=bool(unreadable))
+    held = [
+        one for one in checkpoint.grants if asked.stop.get(one.workload, None) != one.instance or one.hold != RUNNING
+    ]
+    settled = admission.settle(machine, listed, held, facts)
+    gone = [one for one in checkpoint.grants if one not in held]
+    settled = settled._replace(
+        told=(*settled.told, *(admission.Told(one.workload, one, None, "its run has ended") for one in gone))
+    )
+    now = pools.with_exclusive(base, grants.exclusive(settled.grants))
+    lasting = pools.with_exclusive(base, grants.exclusive(grants.lasting(settled.grants)))
+    shared = [f"workload {need.workload.name}: {need.note}" for need in listed if need.note]
+    return now, Workloads(
+        tuple(listed),
+        checkpoint,
+        settled,
+        tables,
+        lasting,
+        facts,
+        damage,
+        (*notes, *shared, *drift.notes, *([unreadable] if unreadable else [])),
+        asked.admitted,
+        machine.pids,
+        drift.notes,
+    )
+
+
+def expanded(
+    host: Host, declared: t.Iterable[Workload], starting: t.Iterable[str] = ()
+) -> tuple[list[Workload], list[str]]:
+    """The workloads one by one: a pattern that means several units is a workload of each of them.
+
+    An instance of a template that is about to start for the first time is known by its name alone (``starting``).
+    """
+    found: list[Workload] = []
+    notes: list[str] = []
+    for one in declared:
+        if not one.has_resources:
+            continue
+        if one.match != "unit" or not one.is_glob:
+            found.append(one)
+            continue
+        names = (name[len(one.name) + 1 :] for name in starting if name.startswith(f"{one.name}:"))
+        new = [f"{name}.service" for name in names if fnmatch.fnmatchcase(f"{name}.service", one.pattern)]
+        units = sorted({*workloads.units_like(host, one.pattern), *new})
+        template = one.pattern.replace("@*.", "@.") if one.pattern.count("*") == 1 and "?" not in one.pattern else ""
+        template = template if "@." in template and one.hold == RUNNING else ""
+        if not units:
+            notes.append(f"workload {one.name}: no unit matches {one.pattern}")
+        for unit in units:
+            name = unit[: -len(".service")]
+            # A dash in an instance's name would nest slices, which no specifier prevents (systemd.unit(5)).
+            plain = "" if "-" in name.partition("@")[2] else template
+            found.append(one._replace(name=f"{one.name}:{name}", pattern=unit, template=plain))
+        if template:
+            # What the template says of all instances is said where none is known yet.
+            found.append(
+                one._replace(name=f"{one.name}:{template[: -len('.service')]}", pattern=template, template=template)
+            )
+    return found, notes
+
+
+def admitted(host: Host) -> tuple[Workload, ...]:
+    """The workloads that were admitted at run time, beside those of the profile."""
+    return admitted_or_damage(host)[0]
+
+
+def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
+    """The workloads that were admitted at run time, and what was wrong with the file when they are of the version before."""
+    if not host.exists(state.ADMITTED):
+        return (), ""
+    try:
+        return profile.parse_workloads(state.checked(host, state.ADMITTED)), ""
+    except CorralError:
+        pass
+    said = f"{state.ADMITTED} cannot be read as Corral wrote it"
+    try:
+        return profile.parse_workloads(
+            state.checked(host, f"{state.ADMITTED}.previous")
+        ), f"{said}: the version before it is used"
+    except CorralError:
+        return (), f"{said}: grants stay as they are; admit or release workloads anew"
+
+
+def look(host: Host, held: t.Iterable[Grant], asked: Asked) -> Facts:
+    """Which workloads run."""
+    now = int(host.now())
+    alive = {one.workload for one in held if runs(host, one, now)}
+    return Facts(frozenset(alive), asked.start, now)
+
+
+def runs(host: Host, grant: Grant, now: int) -> bool:
+    """Whether the run that a grant is for has not ended. Who was admitted by hand has a while to start."""
+    if workloads.populated(host, grant.workload) or workloads.run_of(host, grant.workload) is not None:
+        return True
+    return grant.instance.startswith(BY_HAND) and 0 <= now - int(grant.instance.rpartition(":")[2] or 0) < START_SECONDS
+
+
+def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:
+    """The bytes of memory and hugepages of each NUMA node that may be granted (kubelet: allocatable).
+
+    Pools that are about to be made count as declared, others as they are.
+    """
+    totals = {node.id: node.memory_kib << 10 for node in topology.numa.values() if node.memory_kib}
+    pages = {node.id: dict(node.hugepages) for node in topology.numa.values()}
+    for pool in declared.memory.hugepages:
+        if pool.node is not None and pool.node in pages:
+            there = hugepages.pool(host, pool.size_kib, pool.node)
+            pages[pool.node][pool.size_kib] = pool.pages if fresh or there is None else there
+    reserved = {row.node: {MEMORY: row.size} for row in declared.memory.reserved}
+    return numa_memory.allocatable(totals, pages, reserved)
+
+
+def pid_capacity(host: Host, declared: Profile) -> t.Optional[int]:
+    """The tasks that workloads may be given: min(pid_max, threads-max) less the reserve, as the kubelet has it."""
+    limits = [
+        declared.pids.pid_max or sysctl.live(host, "kernel.pid_max"),
+        declared.pids.threads_max or sysctl.live(host, "kernel.threads-max"),
+    ]
+    known = [limit for limit in limits if limit is not None]
+    return max(min(known) - (declared.pids.reserved or 0), 0) if known else None
+
+
+def beside_kubelet(host: Host, machine: Machine) -> Machine:
+    """The machine with what a kubelet on it leaves to others: reserved CPUs that no pod may run on, and no more."""
+    service = collectors.kubelet(host)
+    if service is None:
+        return machine
+    config = owners.kubelet(host)
+    keeps_off = config is not None and config.policy == "static" and config.strict
+    return machine._replace(kubelet=service, not_kubelets=config.reserved if config and keeps_off else cpuset.EMPTY)
+
+
+# The checkpoint
+
+
+def read_checkpoint(host: Host, listed: t.Sequence[Need]) -> tuple[Checkpoint, str]:
+    """The grants as they were written, and what was wrong with the file when they had to be found another way.
+
+    What cannot be read is not believed, nor is the version before it where the kernel shows otherwise: the slices tell
+    who runs where, and only workloads that do not run are taken from that earlier version.
+    """
+    if not host.exists(state.CHECKPOINT):
+        found = rebuilt(host, listed, Checkpoint())
+        return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
+    held = state.read_json(host, state.CHECKPOINT)
+    try:
+        return grants.from_data(state.checked_data(held)), ""
+    except ValueError as error:
+        said = str(error)
+    try:
+        earlier = grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))
+    except ValueError:
+        earlier = Checkpoint()
+    return rebuilt(host, listed, earlier), f"{state.CHECKPOINT}: {said}: set aside, grants are as the slices show them"
+
+
+def rebuilt(host: Host, listed: t.Sequence[Need], earlier: Checkpoint) -> Checkpoint:
+    """The grants as the node shows them, completed by an earlier checkpoint."""
+    known = {one.workload: one for one in earlier.grants}
+    declared = {need.workload.name: need for need in listed}
+    found: dict[str, Grant] = {}
+    for one in workloads.seen_grants(host):
+        need, before = declared.get(one.workload), known.get(one.workload)
+        if need is None and before is None:
+            continue  # Somebody's slice of that name; processes in it are the cpu manager's to report.
+        hold = need.workload.hold if need else before.hold if before else DECLARED
+        same = before is not None and before.cpus == one.cpus
+        found[one.workload] = one._replace(
+            hold=hold,
+            instance=one.instance if hold == RUNNING else "",
+            blocks=before.blocks if before and same else (),
+            containers=before.containers if before and same else (),
+            requests=need.requests if need else (),
+            limits=need.limits if need else (),
+            since=before.since if before else int(host.now()),
+        )
+    taken = grants.exclusive(found.values())
+    for name, before in known.items():
+        if name not in found and not before.cpus & taken:
+            found[name] = before
+    return Checkpoint(tuple(found.values()), earlier.totals)
