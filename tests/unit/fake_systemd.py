@@ -6,10 +6,14 @@
 What it does was tried on real systemd 252 and 257: a set-property on a slice that does not run makes an empty control
 group, CPUs that do not exist are accepted and ignored, clearing AllowedCPUs= leaves the kernel's value, cpuset files are
 there only while some unit of the level has AllowedCPUs=, and a child outside its parent silently gets the parent's CPUs.
+The same goes for memory nodes, and for the files of the cpu controller. systemd never switches the hugetlb controller on:
+who does finds it again until the control group goes.
 """
 
 from __future__ import annotations
 
+import errno
+import json
 import shutil
 import typing as t
 from pathlib import Path
@@ -34,15 +38,38 @@ BASES = (
     "usr/lib/systemd/system",
 )
 DONE = Command(0, "", "")
+FRAMES = ("corral.slice", "corral-exclusive.slice")
+ISOLATED = "corral-isolated.slice"
+EXCLUSIVE = "corral-exclusive-"
+CHECKPOINT = "var/lib/corral/checkpoint.json"
+LISTS = ("AllowedCPUs", "AllowedMemoryNodes")
+# The kernel's file of each other property, and what it shows without one.
+LIMITS = {
+    "CPUWeight": ("cpu.weight", "100"),
+    "CPUQuota": ("cpu.max", "max 100000"),
+    "MemoryMax": ("memory.max", "max"),
+    "MemorySwapMax": ("memory.swap.max", "max"),
+}
+CPU_PROPERTIES = ("CPUWeight", "CPUQuota")
+PAGE = 4096
+SECOND = 1_000_000  # in microseconds
+HUGETLB = ("hugetlb.2MB.max", "hugetlb.1GB.max")
 
 
 class Cgroup:
-    """One control group: cpuset.cpus as requested (None: nothing), pids.max, and how many processes are in it."""
+    """One control group: cpuset.cpus and .mems as requested (None: nothing), pids.max, other files by name, and how many
+    processes are in it; those of services by their ids. ``delegated`` are controllers that somebody switched on for the
+    groups below.
+    """
 
     def __init__(self) -> None:
         self.requested: Cpus | None = None
+        self.mems: Cpus | None = None
         self.pids = "max"
+        self.values: dict[str, str] = {}
+        self.delegated: set[str] = set()
         self.procs = 0
+        self.tasks: list[int] = []
 
 
 class Unit:
@@ -50,7 +77,9 @@ class Unit:
 
     def __init__(self) -> None:
         self.cpus: Cpus | None = None
+        self.mems: Cpus | None = None
         self.tasks = "max"
+        self.limits: dict[str, str] = {}
         self.running = False
 
 
@@ -62,7 +91,8 @@ class FakeSystemd:
 
     def __init__(self, root: Path, online: Cpus, *, reload_applies: bool = True) -> None:
         self.root = root
-        self.online = online
+        self.online = self.possible = online
+        self.nodes = frozenset({0, 1})
         self.reload_applies = reload_applies
         self.units: dict[str, Unit] = {}
         self.cgroups: dict[str, Cgroup] = {"": Cgroup()}
@@ -96,6 +126,7 @@ class FakeSystemd:
     def mount_cgroups(self) -> None:
         """What is there from the start."""
         self.write(f"{CGROUP}/cgroup.controllers", "cpuset cpu io memory hugetlb pids")
+        self.write(f"{CGROUP}/cgroup.subtree_control", "memory pids")
 
     def sync(self) -> None:
         """Show control groups and mounts as files."""
@@ -105,6 +136,7 @@ class FakeSystemd:
 
     def show_groups(self) -> None:
         self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(self.online))
+        self.show(f"{CGROUP}/cgroup.subtree_control", " ".join(self.controllers("", below=True)))
         for path in [path for path in self.folders if path not in self.cgroups]:
             self.folders.discard(path)
             self.shown = {file: text for file, text in self.shown.items() if not file.startswith(f"{CGROUP}/{path}/")}
@@ -128,16 +160,40 @@ class FakeSystemd:
         folder = f"{CGROUP}/{path}"
         inside = [other for name, other in self.cgroups.items() if f"{name}/".startswith(f"{path}/")]
         self.show(f"{folder}/pids.max", group.pids)
-        self.show(f"{folder}/cgroup.procs", "\n".join(str(pid) for pid in range(group.procs)))
-        self.show(f"{folder}/cgroup.events", f"populated {int(any(one.procs for one in inside))}\nfrozen 0")
+        self.show(f"{folder}/cgroup.procs", "\n".join(map(str, (*range(group.procs), *group.tasks))))
+        populated = any(one.procs or one.tasks for one in inside)
+        self.show(f"{folder}/cgroup.events", f"populated {int(populated)}\nfrozen 0")
+        files: dict[str, str | None] = dict.fromkeys(("cpuset.cpus", "cpuset.cpus.effective"))
         if self.has_cpuset(path):
-            self.show(f"{folder}/cpuset.cpus", cpuset.format(group.requested or ()))
-            self.show(f"{folder}/cpuset.cpus.effective", cpuset.format(self.effective(path)))
-            return
-        group.requested = None
-        for name in ("cpuset.cpus", "cpuset.cpus.effective"):
-            if self.shown.pop(f"{folder}/{name}", None) is not None:
+            files["cpuset.cpus"] = cpuset.format(group.requested or ())
+            files["cpuset.cpus.effective"] = cpuset.format(self.effective(path))
+        else:
+            group.requested = group.mems = None
+        if f"{path}/".startswith(f"{FRAMES[0]}/"):  # Nobody looks at the others.
+            files.update(self.limit_files(path, group))
+        for name, text in files.items():
+            if text is not None:
+                self.show(f"{folder}/{name}", text)
+            elif self.shown.pop(f"{folder}/{name}", None) is not None:
                 (self.root / folder / name).unlink()
+
+    def limit_files(self, path: str, group: Cgroup) -> dict[str, str | None]:
+        """The files of a control group's other controllers; None for one that is not there."""
+        controllers = self.controllers(path)
+        files: dict[str, str | None] = {
+            "cgroup.controllers": " ".join(controllers),
+            "cgroup.subtree_control": " ".join(self.controllers(path, below=True)),
+            **dict.fromkeys(("cpuset.mems", "cpuset.mems.effective")),
+        }
+        if self.has_cpuset(path):
+            files["cpuset.mems"] = cpuset.format(group.mems or ())
+            files["cpuset.mems.effective"] = cpuset.format(self.effective_mems(path))
+        for file, usual in (*LIMITS.values(), *((name, "max") for name in HUGETLB)):
+            there = file.partition(".")[0] in controllers
+            if not there:
+                group.values.pop(file, None)
+            files[file] = group.values.get(file, usual) if there else None
+        return files
 
     # Control groups
 
@@ -150,11 +206,46 @@ class FakeSystemd:
         return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
 
     def has_cpuset(self, path: str) -> bool:
-        parent = path.rpartition("/")[0]
+        return self.some_unit(path.rpartition("/")[0], lambda unit: unit.cpus is not None or unit.mems is not None)
+
+    def some_unit(self, parent: str, wants: t.Callable[[Unit], bool]) -> bool:
+        """Whether a unit below a control group wants a controller."""
         return any(
-            unit.running and unit.cpus is not None and (not parent or self.place(name).startswith(f"{parent}/"))
+            unit.running and wants(unit) and (not parent or self.place(name).startswith(f"{parent}/"))
             for name, unit in self.units.items()
         )
+
+    def controllers(self, path: str, *, below: bool = False) -> list[str]:
+        """The controllers of a control group, or those that the groups ``below`` it have."""
+        parent = path if below else path.rpartition("/")[0]
+        found = ["memory", "pids"]
+        if self.has_cpuset(f"{parent}/x" if parent else "x"):
+            found.append("cpuset")
+        if self.some_unit(parent, lambda unit: any(unit.limits.get(name) for name in CPU_PROPERTIES)):
+            found.append("cpu")
+        return found + sorted(self.cgroups[parent].delegated if parent in self.cgroups else ())
+
+    def write_file(self, path: str, text: str) -> None:
+        """Write to a file of a control group, past systemd."""
+        name, dummy, file = path[len(CGROUP) + 1 :].strip("/").rpartition("/")
+        group = self.cgroups[name]
+        if file == "cgroup.subtree_control":
+            controller = text.lstrip("+")
+            offered = (self.root / CGROUP / name / "cgroup.controllers").read_text().split()
+            if controller not in offered:
+                raise OSError(errno.ENOENT, "No such file or directory", path)
+            if name and (group.procs or group.tasks):
+                raise OSError(errno.EBUSY, "Device or resource busy", path)
+            group.delegated.add(controller)
+        elif file == "pids.max":
+            group.pids = text
+        elif file == "cpuset.mems":
+            group.mems = cpuset.parse(text)
+        elif file == "cpuset.cpus":
+            group.requested = cpuset.parse(text)
+        else:
+            group.values[file] = text
+        self.sync()
 
     def effective(self, path: str) -> Cpus:
         """What the kernel has in force."""
@@ -166,20 +257,41 @@ class FakeSystemd:
     def effective_of(self, unit: str) -> Cpus:
         return self.effective(self.place(unit))
 
+    def effective_mems(self, path: str) -> Cpus:
+        """The memory nodes in force."""
+        if not path:
+            return self.nodes
+        above = self.effective_mems(path.rpartition("/")[0])
+        return (self.cgroups[path].mems or frozenset()) & above or above
+
     def overlaps(self) -> list[str]:
-        """Who shares an isolated CPU now."""
-        isolated = "corral-isolated.slice"
-        if isolated not in self.units or not self.units[isolated].running:
-            return []
-        own = self.effective_of(isolated)
-        others = [
-            unit for unit, state in self.units.items() if state.running and unit not in (isolated, "corral.slice")
-        ]
-        return [
-            f"{unit} {sorted(self.effective_of(unit))} and isolated {sorted(own)}"
-            for unit in others
-            if own & self.effective_of(unit)
-        ]
+        """Who shares an isolated CPU now, or one of a workload that runs and was granted it."""
+        homes = [unit for unit, state in self.units.items() if state.running and unit not in FRAMES]
+        homes = [unit for unit in homes if not unit.startswith(EXCLUSIVE) or self.populated(unit)]
+        granted = self.granted()
+        found = []
+        for guarded in homes:
+            if guarded == ISOLATED or (guarded.startswith(EXCLUSIVE) and granted(guarded)):
+                own = self.effective_of(guarded)
+                sharing = [unit for unit in homes if unit != guarded and own & self.effective_of(unit)]
+                found += [f"{unit} {sorted(self.effective_of(unit))} and {guarded} {sorted(own)}" for unit in sharing]
+        return found
+
+    def granted(self) -> t.Callable[[str], bool]:
+        """Whose slices are to be guarded: those that the checkpoint grants CPUs, or all when it cannot be read."""
+        try:
+            rows = json.loads((self.root / CHECKPOINT).read_text())["data"]["grants"]
+            names = {row["workload"] for row in rows if row["cpus"]}
+        except (OSError, ValueError, LookupError, TypeError):
+            return lambda unit: True
+        return lambda unit: unescaped(unit[len(EXCLUSIVE) : -len(".slice")]) in names
+
+    def populated(self, unit: str) -> bool:
+        """Whether a unit's control group or one below it has a process."""
+        place = self.place(unit)
+        return any(
+            (group.procs or group.tasks) and f"{path}/".startswith(f"{place}/") for path, group in self.cgroups.items()
+        )
 
     def tamper(self, unit: str, cpus: str) -> None:
         """Write cpuset.cpus directly, behind systemd's back."""
@@ -188,9 +300,13 @@ class FakeSystemd:
 
     def realise(self, name: str) -> None:
         unit, group = self.units[name], self.cgroups[self.place(name)]
-        if unit.cpus is not None and unit.cpus <= self.online:
+        if unit.cpus is not None and unit.cpus <= self.possible:
             group.requested = unit.cpus
+        if unit.mems is not None and unit.mems <= self.nodes:
+            group.mems = unit.mems
         group.pids = unit.tasks
+        for key, (file, usual) in LIMITS.items():
+            group.values[file] = kernel_text(key, unit.limits.get(key, "")) or usual
         self.sync()
 
     # Units
@@ -206,14 +322,20 @@ class FakeSystemd:
 
     def load(self, name: str) -> Unit:
         unit = self.units.setdefault(name, Unit())
-        unit.cpus, unit.tasks = None, "max"
-        for value in self.settings(name, "AllowedCPUs"):
-            # Blanks separate as commas do.
-            cpus = cpuset.parse(value.replace(" ", ","))
-            unit.cpus = (unit.cpus or frozenset()) | cpus if value else None
+        unit.tasks = "max"
+        unit.cpus, unit.mems = (self.added_up(name, key) for key in LISTS)
         for value in self.settings(name, "TasksMax"):
             unit.tasks = (value or "max").replace("infinity", "max")
+        unit.limits = {key: values[-1] for key in LIMITS if (values := self.settings(name, key))}
         return unit
+
+    def added_up(self, unit: str, name: str) -> Cpus | None:
+        """A list over all its assignments."""
+        found: Cpus | None = None
+        for value in self.settings(unit, name):
+            # Blanks separate as commas do.
+            found = (found or frozenset()) | cpuset.parse(value.replace(" ", ",")) if value else None
+        return found
 
     def run_slice(self, name: str) -> None:
         path = self.place(name)
@@ -240,18 +362,24 @@ class FakeSystemd:
         key, dummy, value = assignment.partition("=")
         if not name.endswith(".slice") and name not in self.units:
             return Command(1, "", f"Failed to set unit properties on {name}: Unit {name} not found.")
-        if key == "AllowedCPUs":
+        if key not in (*LISTS, *LIMITS, "TasksMax"):
+            return Command(1, "", f"Unknown assignment: {assignment}")
+        if key in LISTS:
             try:
-                cpus = cpuset.parse(value)
+                members = cpuset.parse(value)
             except ValueError:
-                return Command(1, "", "Failed to parse AllowedCPUs")
+                return Command(1, "", f"Failed to parse {key}")
         unit = self.units[name] if name in self.units and self.units[name].running else self.load(name)
         if runtime or name != "init.scope":
             text = f"# This is a drop-in unit file extension, created via systemctl set-property.\n[{name}]\n"
-            text += (f"{key}=\n" if value and key == "AllowedCPUs" else "") + f"{key}={value}"
+            text += (f"{key}=\n" if value and key in LISTS else "") + f"{key}={value}"
             self.write(f"{RUNTIME if runtime else PERSISTENT}/{name}.d/50-{key}.conf", text)
         if key == "AllowedCPUs":
-            unit.cpus = cpus if value else None
+            unit.cpus = members if value else None
+        elif key == "AllowedMemoryNodes":
+            unit.mems = members if value else None
+        elif key in LIMITS:
+            unit.limits[key] = value
         else:
             unit.tasks = (value or "max").replace("infinity", "max")
         if unit.running:
@@ -359,6 +487,24 @@ class FakeSystemd:
             return DONE
         (self.active.add if verb == "start" else self.active.discard)(unit)
         return DONE
+
+
+def kernel_text(name: str, value: str) -> str:
+    """What the kernel's file shows for a property; "" for none."""
+    if name == "CPUQuota" and value:
+        per_second = round(float(value.rstrip("%")) * 10000)
+        # At least a millisecond: the period grows where it must (systemd, cgroup_cpu_adjust_period).
+        period = min(max(-(-1000 * SECOND // per_second), SECOND // 10), SECOND)
+        return f"{max(per_second * period // SECOND, 1000)} {period}"
+    if name.startswith("Memory") and value.isdecimal():
+        return str(int(value) // PAGE * PAGE)
+    return "max" if value == "infinity" else value
+
+
+def unescaped(name: str) -> str:
+    """What stands for a part of a unit's name (systemd-escape(1))."""
+    first, *rest = name.replace("-", "/").split("\\x")
+    return first + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
 
 
 def kernel_options(asked: Options) -> Options:

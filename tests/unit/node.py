@@ -23,7 +23,7 @@ from _core.host.files import Host
 from _core.model import profile
 from fake_legacy import CPUSETS, LegacySystemd
 from fake_podman import Storage
-from fake_systemd import FakeSystemd
+from fake_systemd import CGROUP, FakeSystemd
 
 EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
 ISOLATED = "corral-isolated.slice"
@@ -114,6 +114,16 @@ class NodeHost(Host):
         return t.cast("Command", self._act("run", " ".join(argv), lambda: self.node.run(*argv)))
 
 
+class Run(t.NamedTuple):
+    """One run of a service: its control group, process and INVOCATION_ID, and where its first instruction ran."""
+
+    place: str
+    pid: int
+    ident: str
+    cpus: frozenset[int]
+    mems: frozenset[int]
+
+
 class Node:
     """The folder and what lives in it. ``room`` is how many hugepages of a size each NUMA node can give."""
 
@@ -125,6 +135,10 @@ class Node:
         self.in_use: dict[tuple[int, int], int] = {}
         self.compactions = 0
         self.podmans: dict[str, Storage] = {}  # by user
+        self.runs: dict[str, Run] = {}  # of services, by unit
+        self.holders: dict[str, str] = {}  # units that hold grants, and their INVOCATION_ID
+        self.started = 100  # processes so far
+        self.said: list[str] = []  # what refused starts said
         devices = root / "sys/devices/system"
         devices.mkdir(parents=True)
         shutil.copytree(template / "sys/devices/system/node", devices / "node")
@@ -195,6 +209,9 @@ class Node:
         if isinstance(self.systemd, LegacySystemd) and path.startswith(f"/{CPUSETS}/"):
             self.systemd.write_cpuset(path, text)
             return
+        if path.startswith(f"/{CGROUP}/"):
+            self.systemd.write_file(path.lstrip("/"), text)
+            return
         if path.endswith("/compact"):
             self.compactions += 1
         elif path.endswith("/nr_hugepages"):
@@ -226,6 +243,20 @@ class Node:
         """Time goes by, on every clock."""
         self.time += seconds
         self.up += seconds
+
+    def set_online(self, *offline: int) -> None:
+        """These CPUs are offline from now on, all others are back."""
+        machine = MACHINE._replace(offline=frozenset(offline))
+        tree = self.root.with_name(f"machine-without-{'-'.join(map(str, offline))}")
+        if not tree.exists():
+            trees.build(tree, machine)
+        folder = self.root / "sys/devices/system"
+        (folder / "cpu").unlink()
+        (folder / "cpu").symlink_to(tree / "sys/devices/system/cpu")
+        for one in (tree / "sys/devices/system/node").glob("node*/cpu*"):
+            shutil.copy(one, folder / "node" / one.parent.name / one.name)
+        self.systemd.online = self.systemd.possible - set(offline)
+        self.systemd.sync()
 
     def boot_anew(self, seconds: float = 20.0) -> None:
         """What a reboot does to clocks and /run; the machine was off for as long as it takes to say so."""
@@ -275,6 +306,8 @@ class Node:
         twin.systemd = copy.deepcopy(self.systemd, memo)
         twin.room, twin.in_use, twin.overlaps = dict(self.room), dict(self.in_use), []
         twin.podmans = copy.deepcopy(self.podmans, memo)
+        twin.runs, twin.holders = dict(self.runs), dict(self.holders)
+        twin.said = list(self.said)
         return twin
 
     def watch(self) -> None:

@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The module workload: a workload beside those of the node's profile, admitted at run time."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import _module
+from ._core import admit, reconcile, settling, workload_report
+from ._core.host.files import Host
+from ._core.model import profile
+from ._core.model.errors import CorralError, Problem, refusal
+from ._core.model.profile_workloads import Workload
+from ._core.reconcile import Outcome, Plan
+
+OPTIONS = ("name", "match", "hold", "requests", "limits", "containers")
+
+
+def run(spec: dict[str, t.Any], **rules: t.Any) -> None:
+    """Run the module workload."""
+    _module.run(spec, workload_task, **rules)
+
+
+def workload_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """Admit the workload, or take it back. Raises CorralError by the module's options."""
+    name, present = module.params["name"], module.params["state"] == "present"
+    try:
+        outcome = admitted(module, host) if present else withdrawn(module, host, name)
+    except CorralError as error:
+        raise by_options(error, name) from None
+    result = _module.result_of(module, outcome._replace(plan=without_others_notes(outcome.plan, name)))
+    context = outcome.plan.context if present else None
+    rows = workload_report.rows(context.workloads) if context and context.workloads else []
+    result["grant"] = next((row for row in rows if row["name"] == name), None)
+    result["explanation"] = workload_report.explained(context, name) if context else []
+    return result
+
+
+def without_others_notes(plan: Plan, name: str) -> Plan:
+    """The plan without what is said of other workloads: its notes become warnings of this task."""
+    notes = (note for note in plan.notes if not note.startswith("workload ") or note.startswith(f"workload {name}: "))
+    return plan._replace(notes=tuple(notes))
+
+
+def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
+    """What comes of the workload being there."""
+    workload = asked_for(module)
+
+    def plan() -> Plan:
+        return admit.planned(host, *admit.admission(host, workload), with_files=True)
+
+    return carried_out(module, host, plan(), lambda: admit.admit(host, workload))
+
+
+def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
+    """What comes of it being gone. What the profile declares is not given back by a task that admits."""
+    if name not in {one.name for one in settling.admitted(host)}:
+        declared = reconcile.read_declared(host)
+        if declared is not None and name in {one.name for one in declared.workloads}:
+            raise refusal("is declared in the node's profile: take it out there", path="name", value=name)
+        return _module.only_planned(Plan(None, (), (), frozenset()))
+    plan = admit.planned(host, admit.withdrawal(host, name), "", with_files=True)
+    return carried_out(module, host, plan, lambda: admit.withdraw(host, name))
+
+
+def carried_out(
+    module: _module.AnsibleModule, host: Host, plan: Plan, work: t.Callable[[], admit.Admission]
+) -> Outcome:
+    """Do the work as the only writer; nothing in check mode, and where there is nothing to do.
+
+    It is a start, and no enforcement: a pause of the node does not keep it out.
+    """
+    if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
+        return _module.only_planned(plan)
+    return _module.locked(module, host, work).outcome
+
+
+def asked_for(module: _module.AnsibleModule) -> Workload:
+    """The workload that the options declare, read as a profile's are. Raises CorralError."""
+    row = {name: module.params[name] for name in OPTIONS if module.params[name] is not None}
+    try:
+        return profile.parse_workloads([row])[0]
+    except CorralError as error:
+        raise by_options(error, "workloads[0]") from None
+
+
+def by_options(error: CorralError, place: str) -> CorralError:
+    """A refusal by the module's options: ``place`` is where the core has them."""
+    return CorralError(*(by_option(problem, place) for problem in error.problems))
+
+
+def by_option(problem: Problem, place: str) -> Problem:
+    path = problem.path
+    if path == place or path.startswith(f"{place}."):
+        path = path[len(place) + 1 :]
+    return problem._replace(path=path, message=problem.message.removeprefix(f"{place}: "))
