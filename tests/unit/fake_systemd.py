@@ -104,7 +104,8 @@ class FakeSystemd:
         self.loaded: dict[str, str] = {}
         self.shown: dict[str, str] = {}
         self.watch: t.Callable[[], None] = lambda: None
-        (root / "run/systemd/system").mkdir(parents=True)
+        for folder in ("system", "units"):
+            (root / "run/systemd" / folder).mkdir(parents=True)
         self.mount_cgroups()
         for unit in ("init.scope", "system.slice", "user.slice"):
             self.run_slice(unit)
@@ -230,6 +231,13 @@ class FakeSystemd:
         name, dummy, file = path[len(CGROUP) + 1 :].strip("/").rpartition("/")
         group = self.cgroups[name]
         if file == "cgroup.subtree_control":
+            if text.startswith("-"):
+                below = [other for other in self.cgroups if other and other.rpartition("/")[0] == name]
+                if any(text[1:] in self.cgroups[other].delegated for other in below):
+                    raise OSError(errno.EBUSY, "Device or resource busy", path)
+                group.delegated.discard(text[1:])
+                self.sync()
+                return
             controller = text.lstrip("+")
             offered = (self.root / CGROUP / name / "cgroup.controllers").read_text().split()
             if controller not in offered:
@@ -450,7 +458,7 @@ class FakeSystemd:
     def systemctl(self, *words: str) -> Command:
         verb, *rest = words
         runtime = "--runtime" in rest
-        rest = [word for word in rest if word not in ("--runtime", "--now", "--")]
+        rest = [word for word in rest if word not in ("--runtime", "--now", "--", "--job-mode=fail")]
         if verb == "daemon-reload":
             return self.daemon_reload()
         if verb == "is-active":

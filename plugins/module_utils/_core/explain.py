@@ -14,6 +14,7 @@ import typing as t
 from . import compiled, report
 from .model import compose, profile
 from .model.context import Context
+from .model.grants import workload_of
 from .model.plan import Change, change_to_dict
 from .model.profile import Profile
 from .model.reader import join
@@ -85,6 +86,13 @@ def _key_of(change: Change, declared: Profile) -> t.Optional[str]:
             return "memory.hugepages"
         paths = [mount.path for mount in declared.memory.mounts]
         return f"memory.mounts[{paths.index(change.subject)}]" if change.subject in paths else "memory.mounts"
+    if change.manager == "workloads":
+        names = [one.name for one in declared.workloads]
+        for part in (change.subject, *change.place.split("/"), *change.subject.split("/")):
+            name = (workload_of(part.removesuffix(".d")) or part).partition(":")[0]
+            if name in names:
+                return f"workloads[{names.index(name)}]"
+        return "workloads"
     if change.manager == "pids":
         return join("pids.slices", unit) if unit else _PIDS.get(change.subject, "pids")
     return None

@@ -115,6 +115,10 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
     host.unrecorded(lambda: publish(host, now, told, context, keep=keep))
     # A pause ends with the clock, which nobody would ask; so does one whose file stays.
     settled = told["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    if settled and context.workloads is not None:
+        from . import settling
+
+        settled = not settling.waits(host, context.grants)
     if settled and not at_boot and not in_second_of(now.previous, told):
         inputs.keep(host, state.PUBLISHED, told["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC

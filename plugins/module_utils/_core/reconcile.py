@@ -436,7 +436,7 @@ def execute(
         try:
             actions.perform(host, step)
         except (StepFailed, OSError) as error:
-            if step.optional:
+            if step.optional and not forgiving:
                 continue
             said = sentence(step, error)
             if forgiving:

@@ -63,15 +63,16 @@ def settle(
     machine = Machine(declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared))
     if any(need.cpus for need in listed):
         machine = beside_kubelet(host, machine)
-    facts = look(host, checkpoint.grants, asked)
+    facts = look(host, checkpoint.grants, listed, asked)
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
     facts = facts._replace(lost_memory=drift.broken, undeclared_stay=bool(unreadable))
-    held = [
-        one for one in checkpoint.grants if asked.stop.get(one.workload, None) != one.instance or one.hold != RUNNING
-    ]
+    held: list[Grant] = []
+    gone: list[Grant] = []
+    for one in checkpoint.grants:
+        ends = one.hold == RUNNING and asked.stop.get(one.workload) == one.instance
+        (gone if ends else held).append(one)
     settled = admission.settle(machine, listed, held, facts)
-    gone = [one for one in checkpoint.grants if one not in held]
     settled = settled._replace(
         told=(*settled.told, *(admission.Told(one.workload, one, None, "its run has ended") for one in gone))
     )
@@ -102,15 +103,15 @@ def expanded(
     """
     found: list[Workload] = []
     notes: list[str] = []
-    for one in declared:
-        if not one.has_resources:
-            continue
+    claims = [one for one in declared if one.has_resources]
+    known = workloads.units_like(host, [one.pattern for one in claims if one.match == "unit" and one.is_glob])
+    for one in claims:
         if one.match != "unit" or not one.is_glob:
             found.append(one)
             continue
         names = (name[len(one.name) + 1 :] for name in starting if name.startswith(f"{one.name}:"))
         new = [f"{name}.service" for name in names if fnmatch.fnmatchcase(f"{name}.service", one.pattern)]
-        units = sorted({*workloads.units_like(host, one.pattern), *new})
+        units = sorted({*fnmatch.filter(known, one.pattern), *new})
         template = one.pattern.replace("@*.", "@.") if one.pattern.count("*") == 1 and "?" not in one.pattern else ""
         template = template if "@." in template and one.hold == RUNNING else ""
         if not units:
@@ -150,11 +151,19 @@ def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
         return (), f"{said}: grants stay as they are; admit or release workloads anew"
 
 
-def look(host: Host, held: t.Iterable[Grant], asked: Asked) -> Facts:
-    """Which workloads run."""
+def look(host: Host, held: t.Iterable[Grant], listed: t.Iterable[Need], asked: Asked) -> Facts:
+    """Which workloads run, of those whose grants depend on it."""
     now = int(host.now())
-    alive = {one.workload for one in held if runs(host, one, now)}
+    declared = {need.workload.name: need for need in listed}
+    alive = {one.workload for one in held if run_matters(one, declared.get(one.workload)) and runs(host, one, now)}
     return Facts(frozenset(alive), asked.start, now)
+
+
+def run_matters(grant: Grant, need: t.Optional[Need]) -> bool:
+    """Whether a grant depends on a run: it ends with it, or keeps CPUs for it that are no longer declared."""
+    if grant.hold == RUNNING:
+        return True
+    return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
 
 
 def runs(host: Host, grant: Grant, now: int) -> bool:
@@ -177,6 +186,11 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
             pages[pool.node][pool.size_kib] = pool.pages if fresh or there is None else there
     reserved = {row.node: {MEMORY: row.size} for row in declared.memory.reserved}
     return numa_memory.allocatable(totals, pages, reserved)
+
+
+def waits(host: Host, held: t.Iterable[Grant]) -> bool:
+    """Whether a grant is for somebody who was admitted by hand and is yet to start: it ends with the clock."""
+    return any(one.instance.startswith(BY_HAND) and not workloads.populated(host, one.workload) for one in held)
 
 
 def pid_capacity(host: Host, declared: Profile) -> t.Optional[int]:

@@ -14,6 +14,7 @@ import time
 import typing as t
 
 from ..model import unit_limits
+from ..model.grants import is_workloads
 from ..model.plan import RELEASE, Step
 from ..model.undo import Before
 from ..model.unitproperty import control_file
@@ -225,7 +226,9 @@ def control_unit(host: Host, step: Step) -> None:
     verb = step.value or ""
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
-    answer = host.run("systemctl", verb, *(["--", step.target] if step.target else []), timeout=120.0)
+    # A stop takes along whoever is about to start in a slice; then it is better left alone.
+    mode = ["--job-mode=fail"] if verb == "stop" and is_workloads(step.target) else []
+    answer = host.run("systemctl", verb, *mode, *(["--", step.target] if step.target else []), timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
         raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())

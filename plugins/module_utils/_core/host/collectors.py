@@ -49,14 +49,17 @@ def kubelet(host: Host) -> t.Optional[str]:
 def pruners(host: Host) -> list[tuple[str, str]]:
     """The enabled timers and cron files that prune Podman's storage, each with the line that does."""
     found = []
-    for timer in host.names(f"{ETC}/timers.target.wants"):
-        service = next((row.value for row in reversed(systemd.unit_settings(host, timer, "Unit"))), "")
-        service = service or f"{timer[: -len('.timer')]}.service"
-        line = next((line for line in commands(host, service) if PRUNES.search(line)), None)
-        if line is not None and timer.endswith(".timer"):
+    timers = [name for name in host.names(f"{ETC}/timers.target.wants") if name.endswith(".timer")]
+    files = systemd.UnitFiles(host, timers)
+    started = {timer: [row.value for row in files.settings(timer, "Unit")] for timer in timers}
+    services = {timer: (units or [""])[-1] or f"{timer[: -len('.timer')]}.service" for timer, units in started.items()}
+    files = systemd.UnitFiles(host, services.values())
+    for timer, service in services.items():
+        line = next((line for line in commands(files, service) if PRUNES.search(line)), None)
+        if line is not None:
             found.append((timer, line))
-    files = [*CRON_FILES, *(f"{folder}/{name}" for folder in CRON_FOLDERS for name in host.names(folder))]
-    for file in files:
+    crons = [*CRON_FILES, *(f"{folder}/{name}" for folder in CRON_FOLDERS for name in host.names(folder))]
+    for file in crons:
         text = host.lines(file, "podman") or ""
         rows = (row.strip() for row in text.splitlines())
         line = next((row for row in rows if not row.startswith("#") and PRUNES.search(row)), None)
@@ -65,12 +68,12 @@ def pruners(host: Host) -> list[tuple[str, str]]:
     return found
 
 
-def commands(host: Host, service: str) -> list[str]:
+def commands(files: systemd.UnitFiles, service: str) -> list[str]:
     """The commands of a service; an empty assignment takes the earlier ones away (systemd.service(5))."""
     found: list[str] = []
     for name in EXEC:
         own: list[str] = []
-        for row in systemd.unit_settings(host, service, name):
+        for row in files.settings(service, name):
             own = [*own, row.value] if row.value else []
         found += own
     return found

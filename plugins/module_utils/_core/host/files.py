@@ -125,11 +125,11 @@ class Host:
         text = self.unrecorded(lambda: self.read(path)) or ""
         return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
 
-    def oom_scores(self, path: str) -> tuple[str, ...]:
-        """The scores that the processes of a control group have, each once: who they are changes all the time."""
+    def oom_scores(self, path: str, usual: str) -> tuple[str, ...]:
+        """The other scores that processes of a control group have, each once: who they are changes all the time."""
         from . import oom
 
-        return self.tell(self.unrecorded(lambda: oom.scores(self, path)), "oom_scores", path)
+        return self.tell(self.unrecorded(lambda: oom.scores(self, path, usual)), "oom_scores", path, usual)
 
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:
@@ -160,6 +160,17 @@ class Host:
             self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
             found = []
         return self.tell(found, "names", path)
+
+    def names_like(self, path: str, ends: tuple[tuple[str, str], ...]) -> list[str]:
+        """The names in a directory that begin and end in one of these ways, sorted; the others do not matter."""
+        names = self.unrecorded(lambda: self.names(path))
+        found = [name for name in names if any(name.startswith(one) and name.endswith(end) for one, end in ends)]
+        return self.tell(found, "names_like", path, ends)
+
+    def among(self, path: str, wanted: tuple[str, ...]) -> list[str]:
+        """Which of these names are in a directory, sorted: one question for many, and the others' do not matter."""
+        found = set(self.unrecorded(lambda: self.names(path)))
+        return self.tell(sorted(found.intersection(wanted)), "among", path, wanted)
 
     def exists(self, path: str) -> bool:
         """Whether something is there, links followed."""

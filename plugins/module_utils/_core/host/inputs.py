@@ -31,6 +31,7 @@ KEPT = f"{RUN}/inputs"
 # Bounds what rests on the things that are not asked again: the clock, and most of the topology (sysfs.watched).
 FULL_LOOK_SECONDS = 600
 MARSHAL_VERSION = 2  # The same data give the same bytes.
+COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
 
 
 def keep(host: Host, published: t.Sequence[str], now: int) -> None:
@@ -49,7 +50,7 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
             texts.append((path, text.split(str(now))))
         else:
             asked.append(("read_bytes", path, False, text.encode()))
-    data = marshal.dumps((conditions(), program(), asked, texts), MARSHAL_VERSION)
+    data = zlib.compress(marshal.dumps((conditions(), program(), asked, texts), MARSHAL_VERSION), COMPRESSION)
     text = f"{zlib.crc32(data):08x}{data.hex()}"
     if host.read(KEPT, follow=False) != text:
         try:
@@ -69,7 +70,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
         data = bytes.fromhex(kept[8:])
         if kept[:8] != f"{zlib.crc32(data):08x}":
             return False
-        known, files, asked, texts = marshal.loads(data)  # noqa: S302 - no other than keep() wrote it
+        known, files, asked, texts = marshal.loads(zlib.decompress(data))  # noqa: S302 - no other than keep() wrote it
         if known != conditions() or [stamp(file) for file, *dummy in files] != files:
             return False
         now = int(host.now())
@@ -85,7 +86,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
             return False
         for path, parts in texts:
             host.write_file(path, str(now).join(parts))
-    except (OSError, ValueError):
+    except (OSError, ValueError, zlib.error):
         return False
     return True
 

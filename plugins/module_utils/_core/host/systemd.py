@@ -52,21 +52,58 @@ def usual_slice(unit: str) -> str:
 
 def unit_settings(host: Host, unit: str, name: str) -> list[Setting]:
     """All assignments of ``name`` for ``unit``, in the order in which systemd applies them."""
+    return UnitFiles(host, [unit]).settings(unit, name)
+
+
+class UnitFiles:
+    """The files of some units, for one look: each folder of the load path is listed once for all of them, and each file
+    is read once.
+    """
+
+    def __init__(self, host: Host, units: t.Iterable[str]) -> None:
+        self.host = host
+        wanted = tuple(sorted({name for unit in units for name in (*fragments(unit), *dropin_folders(unit))}))
+        self.names = {base: frozenset(host.among(base, wanted)) for base in LOAD_PATH}
+        self.texts: dict[str, t.Optional[str]] = {}
+
+    def text(self, path: str) -> t.Optional[str]:
+        """A file's text; None when it is absent or cannot be read."""
+        if path not in self.texts:
+            self.texts[path] = self.host.read(path)
+        return self.texts[path]
+
+    def fragment(self, unit: str) -> t.Optional[str]:
+        """The unit's own file, an instance's mostly its template's."""
+        paths = (f"{base}/{name}" for name in fragments(unit) for base, names in self.names.items() if name in names)
+        return next((path for path in paths if self.text(path) is not None or self.host.exists(path)), None)
+
+    def settings(self, unit: str, name: str) -> list[Setting]:
+        """All assignments of ``name`` for a unit, in the order in which systemd applies them."""
+        files: dict[str, str] = {}
+        # systemd.unit(5): of two drop-ins with one name the more specific folder wins, then the earlier load path.
+        for folder in reversed(dropin_folders(unit)):
+            for base, names in self.names.items():
+                for file in self.host.names(f"{base}/{folder}") if folder in names else ():
+                    if file.endswith(".conf"):
+                        files.setdefault(file, f"{base}/{folder}/{file}")
+        fragment = self.fragment(unit)
+        ordered = ([fragment] if fragment else []) + [files[file] for file in sorted(files)]
+        return [found for file in ordered for found in assignments(file, self.text(file), name)]
+
+
+def fragments(unit: str) -> list[str]:
+    """The names of the file that makes a unit: its own, and for an instance its template's."""
+    stem, dummy, kind = unit.rpartition(".")
+    prefix, at, instance = stem.partition("@")
+    return [unit, f"{prefix}@.{kind}"] if at and instance else [unit]
+
+
+def dropin_folders(unit: str) -> list[str]:
+    """The folders of a unit's drop-ins, the most general first: of its kind, of those with its prefixes, its own."""
     stem, dummy, kind = unit.rpartition(".")
     parts = stem.split("-")
-    folders = [f"{kind}.d"]
-    folders += ["-".join(parts[:depth]) + f"-.{kind}.d" for depth in range(1, len(parts))]
-    folders.append(f"{unit}.d")
-    files: dict[str, str] = {}
-    # systemd.unit(5): of two drop-ins with one name the more specific folder wins, then the earlier load path.
-    for folder in reversed(folders):
-        for base in LOAD_PATH:
-            for file in host.names(f"{base}/{folder}"):
-                if file.endswith(".conf"):
-                    files.setdefault(file, f"{base}/{folder}/{file}")
-    fragment = next((f"{base}/{unit}" for base in LOAD_PATH if host.exists(f"{base}/{unit}")), None)
-    ordered = ([fragment] if fragment else []) + [files[file] for file in sorted(files)]
-    return assignments(host, ordered, name)
+    prefixes = ["-".join(parts[:depth]) + f"-.{kind}.d" for depth in range(1, len(parts))]
+    return [f"{kind}.d", *prefixes, *(f"{name}.d" for name in reversed(fragments(unit)))]
 
 
 def system_settings(host: Host, name: str) -> list[Setting]:
@@ -76,17 +113,17 @@ def system_settings(host: Host, name: str) -> list[Setting]:
         for file in host.names(base):
             if file.endswith(".conf"):
                 files.setdefault(file, f"{base}/{file}")
-    return assignments(host, ["/etc/systemd/system.conf", *(files[file] for file in sorted(files))], name)
+    ordered = ["/etc/systemd/system.conf", *(files[file] for file in sorted(files))]
+    return [found for file in ordered for found in assignments(file, host.read(file), name)]
 
 
-def assignments(host: Host, files: t.Iterable[str], name: str) -> list[Setting]:
-    """Each ``name=value`` of the files, in order."""
+def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
+    """Each ``name=value`` of a file, in order."""
     found = []
-    for file in files:
-        for line in (host.read(file) or "").splitlines():
-            key, equals, value = line.partition("=")
-            if equals and key.strip() == name:
-                found.append(Setting(file, value.strip()))
+    for line in (text or "").splitlines():
+        key, equals, value = line.partition("=")
+        if equals and key.strip() == name:
+            found.append(Setting(file, value.strip()))
     return found
 
 

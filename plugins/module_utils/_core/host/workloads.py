@@ -9,16 +9,21 @@ from __future__ import annotations
 
 import fnmatch
 import json
+import re
 import typing as t
 
 from ..model import cpuset
 from ..model.grants import EXCLUSIVE, SHARED_PREFIX, Grant, workload_of
-from ..model.profile_workloads import slice_name
+from ..model.profile_workloads import Workload, slice_name
 from . import cgroup, systemd
 from .files import Host
 
 # systemd keeps the INVOCATION_ID of every active service there, as a link (src/core/unit.c, unit_export_invocation_id).
 INVOCATIONS = "/run/systemd/units"
+INVOCATION = "invocation:"
+# The folders of units that others want, by the beginning and the end of their names.
+WANTS = (("", ".requires"), ("", ".wants"))
+WILD = re.compile(r"[*?\[\]]")
 CONTAINERS = "/var/lib/containers/storage/overlay-containers/containers.json"
 SHARED_SLICE = "corral-shared.slice"
 
@@ -30,7 +35,7 @@ def grant_unit(workload: str) -> str:
 
 def run_of(host: Host, workload: str) -> t.Optional[str]:
     """The run of the unit that holds a workload's grant (its INVOCATION_ID); None while it is not active."""
-    return host.link(f"{INVOCATIONS}/invocation:{grant_unit(workload)}")
+    return host.link(f"{INVOCATIONS}/{INVOCATION}{grant_unit(workload)}")
 
 
 def populated(host: Host, workload: str) -> bool:
@@ -48,26 +53,39 @@ def present(host: Host) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def units_like(host: Host, pattern: str) -> list[str]:
-    """The services that a pattern means: those with a file, instances that are enabled, and those that run."""
+def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
+    """The services that patterns mean: those with a file, instances that are enabled, and those that run.
+
+    Others that begin and end as a pattern does may be among them.
+    """
+    if not patterns:
+        return []
+    ends = tuple(sorted({(WILD.split(one)[0], WILD.split(one)[-1]) for one in patterns}))
     found: set[str] = set()
     for base in systemd.LOAD_PATH:
-        for name in host.names(base):
-            if name.endswith((".wants", ".requires")):
-                found.update(fnmatch.filter(host.names(f"{base}/{name}"), pattern))
-            else:
-                found.update(fnmatch.filter([name], pattern))
-    running = (link[len("invocation:") :] for link in host.names(INVOCATIONS) if link.startswith("invocation:"))
-    found.update(fnmatch.filter(running, pattern))
+        found.update(host.names_like(base, ends))
+        for name in host.names_like(base, WANTS):
+            found.update(host.names_like(f"{base}/{name}", ends))
+    running = host.names_like(INVOCATIONS, tuple((f"{INVOCATION}{start}", end) for start, end in ends))
+    found.update(link[len(INVOCATION) :] for link in running)
     return sorted(name for name in found if name.endswith(".service") and not name.endswith("@.service"))
 
 
-def there(host: Host, unit: str) -> bool:
-    """Whether systemd has a file for a service, its template's included, or runs it."""
+def units_of(found: t.Iterable[Workload]) -> list[str]:
+    """The units that workloads match, and the templates of those that are instances."""
+    return [name for one in found if one.match == "unit" for name in named(one.pattern)]
+
+
+def named(unit: str) -> list[str]:
+    """The names under which systemd may have a file for a service."""
     stem, at, dummy = unit.partition("@")
-    names = [unit, *([f"{stem}@.service"] if at else [])]
-    found = any(host.exists(f"{base}/{name}") for base in systemd.LOAD_PATH for name in names)
-    return found or host.link(f"{INVOCATIONS}/invocation:{unit}") is not None
+    return [unit, *([f"{stem}@.service"] if at else [])]
+
+
+def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
+    """Whether systemd has a file for a service, its template's included, or runs it."""
+    found = any(files.fragment(name) for name in named(unit))
+    return found or host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
 
 
 def containers_outside(host: Host, pattern: str) -> list[tuple[str, str]]:
@@ -97,8 +115,15 @@ def seen_grants(host: Host) -> list[Grant]:
     for unit in cgroup.slices_in(host, EXCLUSIVE):
         name, cpus = workload_of(unit), cgroup.cpus(host, unit).requested
         if name and cpus and not any(cpus & other.cpus for other in found):
-            mems = cgroup.cpu_list(host.read(f"{cgroup.path_of(unit)}/cpuset.mems"))
-            found.append(Grant(name, cpus=cpus, mems=mems or None, instance=run_of(host, name) or ""))
-    shared = [workload_of(unit) for unit in cgroup.slices_in(host, SHARED_SLICE) if unit.startswith(SHARED_PREFIX)]
+            found.append(Grant(name, cpus=cpus, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
     known = {grant.workload for grant in found}
-    return found + [Grant(name, cpus=cpuset.EMPTY) for name in shared if name and name not in known]
+    for unit in cgroup.slices_in(host, SHARED_SLICE):
+        name = workload_of(unit) if unit.startswith(SHARED_PREFIX) else None
+        if name and name not in known:
+            found.append(Grant(name, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
+    return found
+
+
+def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:
+    """The NUMA nodes that a slice's memory is bound to; None: to none in particular."""
+    return cgroup.cpu_list(host.read(f"{cgroup.path_of(unit)}/cpuset.mems")) or None

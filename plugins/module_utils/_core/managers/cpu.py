@@ -73,12 +73,14 @@ def plan(host: Host, context: Context) -> Part:
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
     """Read the slice tree: kernel files and systemd's files, no command."""
     units = {}
-    for unit in slices.looked_at(wanted, cgroup.slices_in(host, EXCLUSIVE)):
+    looked_at = slices.looked_at(wanted, cgroup.slices_in(host, EXCLUSIVE))
+    files = systemd.UnitFiles(host, looked_at)
+    for unit in looked_at:
         units[unit] = UnitState(
             cgroup.exists(host, unit),
             cgroup.cpus(host, unit),
-            host.read(dropin(unit, NAME)),
-            tuple(systemd.unit_settings(host, unit, "AllowedCPUs")),
+            files.text(dropin(unit, NAME)),
+            tuple(files.settings(unit, "AllowedCPUs")),
             EXCLUSIVE not in slices.frames_of(unit) or cgroup.populated(host, unit),
         )
     strangers = tuple(name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, name))

@@ -76,6 +76,7 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
     """Read the limits: kernel files and systemd's files, no command."""
     slices = dict.fromkeys([*(row.slice for row in pids.slices), *(homes if pids.reserved is not None else ())])
     ours = host.read(sysctl.OURS)
+    files = systemd.UnitFiles(host, slices)
     return Observation(
         {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)},
         ours,
@@ -85,8 +86,8 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
         {
             unit: SliceState(
                 cgroup.pids_max(host, unit),
-                host.read(dropin(unit, NAME)),
-                tuple(systemd.unit_settings(host, unit, "TasksMax")),
+                files.text(dropin(unit, NAME)),
+                tuple(files.settings(unit, "TasksMax")),
                 cgroup.pids_file(host, unit),
             )
             for unit in slices

@@ -17,6 +17,7 @@ from ..host import workloads as seen_workloads
 from ..host.files import Host
 from ..model import cpuset, grants, profile_workloads, qos, unit_limits, unitproperty, workload_units
 from ..model.admission import Refusal, Told
+from ..model.agent_units import LAUNCHER
 from ..model.context import Context, Workloads
 from ..model.errors import Problem
 from ..model.grants import EXCLUSIVE, Grant
@@ -40,7 +41,9 @@ class UnitState(t.NamedTuple):
 
 
 class State(t.NamedTuple):
-    """What is seen of one workload: its slice's drop-in and kernel values (None: no slice), and its unit."""
+    """What is seen of one workload: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
+    that its processes should not have.
+    """
 
     slice: str
     exists: bool
@@ -70,6 +73,7 @@ def plan(host: Host, context: Context) -> Part:
     problems += twice_matched(found.needs)
     notes = list(found.notes)
     memory = context.topology.machine_memory_kib
+    files = systemd.UnitFiles(host, seen_workloads.units_of(need.workload for need in found.needs))
     for need in found.needs:
         score = score_of(need, None if memory is None else memory << 10)
         if need.workload.is_template:
@@ -77,8 +81,8 @@ def plan(host: Host, context: Context) -> Part:
             held.add(f"file:{dropin(need.workload.template, NAME)}")
             continue
         grant = by_name.get(need.workload.name)
-        seen = observe(host, need, grant, sizes)
         wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
+        seen = observe(host, files, need, slice_for(need, grant), wanted, score, sizes)
         changes += slice_changes(host, need, grant, wanted, seen, sizes)
         held |= held_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
         if need.workload.match == "unit":
@@ -102,6 +106,8 @@ def plan(host: Host, context: Context) -> Part:
             None, [file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")]
         )
         held.add(f"file:{path}")
+        if not host.exists(LAUNCHER):
+            notes.append("workloads with hold: running start once the agent is installed (corral.node.agent)")
     return Part(tuple(changes), frozenset(held), problems=tuple(problems), manager=NAME, notes=tuple(notes))
 
 
@@ -134,35 +140,44 @@ def empty_slices(host: Host) -> tuple[Change, ...]:
     )  # fmt: skip
 
 
-def observe(host: Host, need: Need, grant: t.Optional[Grant], sizes: t.Sequence[int]) -> State:
-    """Look at a workload: kernel files and systemd's files, no command."""
-    unit = slice_for(need, grant)
+def observe(
+    host: Host,
+    files: systemd.UnitFiles,
+    need: Need,
+    unit: str,
+    limits: t.Iterable[str],
+    score: t.Optional[int],
+    sizes: t.Sequence[int],
+) -> State:
+    """Look at a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
     path = cgroup.path_of(unit)
     exists = cgroup.exists(host, unit)
-    values = {
-        name: stripped(host.read(f"{path}/{file}"))
-        for name, file in unit_limits.FILES.items()
-        if exists and name != "AllowedCPUs"
-    }
-    limits = (
+    values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
+    hugetlb = (
         {name: stripped(host.read(f"{path}/{name}")) for name in unit_limits.hugetlb(need, sizes)} if exists else {}
     )
-    service = observe_unit(host, need, unit) if need.workload.match == "unit" else None
-    scores = host.oom_scores(path) if exists else ()
-    return State(unit, exists, host.read(dropin(unit, NAME)), values, limits, service, scores)
+    service = observe_unit(host, files, need, unit) if need.workload.match == "unit" else None
+    scores = host.oom_scores(path, str(score)) if exists and score is not None else ()
+    return State(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
 
 
-def observe_unit(host: Host, need: Need, wanted: str) -> UnitState:
+def observe_unit(host: Host, files: systemd.UnitFiles, need: Need, wanted: str) -> UnitState:
     """Look at a workload's unit."""
     unit = need.workload.pattern
-    own = dropin(unit, NAME)
-    settings = systemd.unit_settings(host, unit, "Slice")
+    own = place_file(need)
+    settings = files.settings(unit, "Slice")
     before = [item.value for item in settings if item.file != own and item.value]
     usual = before[-1] if before else systemd.usual_slice(unit)
     places = dict.fromkeys((wanted, usual, grants.slice_of(need.workload.name, exclusive=not need.cpus)))
     runs_in = next((place for place in places if cgroup.populated_at(host, f"{cgroup.path_of(place)}/{unit}")), None)
-    quotas = systemd.unit_settings(host, unit, "CPUQuota")
-    return UnitState(seen_workloads.there(host, unit), host.read(own), tuple(settings), tuple(quotas), runs_in)
+    quotas = files.settings(unit, "CPUQuota") if need.cpus else []
+    there = seen_workloads.there(host, files, unit)
+    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in)
+
+
+def place_file(need: Need) -> str:
+    """The drop-in that places a workload's unit: its own, or its template's."""
+    return dropin(need.workload.template or need.workload.pattern, NAME)
 
 
 def stripped(text: t.Optional[str]) -> t.Optional[str]:
@@ -388,7 +403,7 @@ def unit_changes(need: Need, grant: t.Optional[Grant], seen: State, score: t.Opt
     change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
-    changes += filter(None, [later_change(unit, "CPUQuota", found.quotas, "")] if need.cpus else [])
+    changes += filter(None, [later_change(need, "CPUQuota", found.quotas, "")] if need.cpus else [])
     if found.runs_in is not None and found.runs_in != seen.slice:
         changes.append(
             Change(
@@ -411,20 +426,18 @@ def template_change(host: Host, need: Need, score: t.Optional[int]) -> t.Optiona
 def unit_problems(context: Context, need: Need, seen: State) -> list[Problem]:
     """A unit that somebody else's file keeps in another slice: there it would get that slice's CPUs."""
     found = seen.unit
-    change = later_change(need.workload.pattern, "Slice", found.slices, seen.slice) if found else None
-    return (
-        []
-        if change is None
-        else [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, change.reason))]
-    )
+    change = later_change(need, "Slice", found.slices, seen.slice) if found else None
+    if change is None:
+        return []
+    return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, change.reason))]
 
 
-def later_change(unit: str, name: str, settings: t.Sequence[Setting], wanted: str) -> t.Optional[Change]:
+def later_change(need: Need, name: str, settings: t.Sequence[Setting], wanted: str) -> t.Optional[Change]:
     """A file of somebody else that sorts after our drop-in and sets a property otherwise."""
-    ours = dropin(unit, NAME)
+    ours = place_file(need)
     coming = unitproperty.foretold(settings, ours, (wanted,))
     result = coming[-1].value if coming else wanted
-    return unitproperty.later_change(NAME, unit, name, coming, result, wanted)
+    return unitproperty.later_change(NAME, need.workload.pattern, name, coming, result, wanted, ours)
 
 
 def container_change(host: Host, need: Need, seen: State) -> t.Optional[Change]:
@@ -452,13 +465,13 @@ def score_of(need: Need, capacity: t.Optional[int]) -> t.Optional[int]:
 
 def score_changes(host: Host, need: Need, seen: State, score: t.Optional[int]) -> list[Change]:
     """Processes that have another score: OOMScoreAdjust= reaches a unit at its start only."""
-    if score is None or not any(value != str(score) for value in seen.scores):
+    if score is None or not seen.scores:
         return []
-    others = oom.others(host, cgroup.path_of(seen.slice), score)
+    others = oom.others(host, cgroup.path_of(seen.slice), str(score))
     steps = tuple(Step("value", f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in others)
     if not steps:
         return []
-    actual = ", ".join(value for value in seen.scores if value != str(score))
+    actual = ", ".join(seen.scores)
     place = f"/proc/{others[0]}/oom_score_adj"
     return [
         Change(

@@ -22,7 +22,7 @@ from .needs import STATIC, Need
 from .numa_memory import Block
 from .pools import Pools
 from .profile import Profile
-from .profile_workloads import CPU, DECLARED, HUGEPAGES, INIT, MEMORY, PIDS, RUNNING, amount_text
+from .profile_workloads import CPU, DECLARED, HUGEPAGES, INIT, MEMORY, PIDS, RUNNING, Amounts, amount_text
 from .schema_types import about_text
 from .topology import Topology
 
@@ -106,11 +106,12 @@ def settle(machine: Machine, needs: t.Sequence[Need], held: t.Sequence[Grant], f
             told.append(Told(grant.workload, grant, None, ended))
             continue
         need = by_name.get(grant.workload)
-        why = desk.why_broken(grant, need, facts) or facts.lost_memory.get(grant.workload, "")
+        whole = desk.completed(grant, need)
+        why = desk.why_broken(whole, need, facts) or facts.lost_memory.get(grant.workload, "")
         if why:
             broken[grant.workload] = (grant, why)
             continue
-        kept = renewed(grant, need, facts)
+        kept = renewed(whole, need, facts)
         desk.book(kept)
         if kept != grant:
             told.append(Told(grant.workload, grant, kept, "declared anew"))
@@ -127,8 +128,11 @@ def settle(machine: Machine, needs: t.Sequence[Need], held: t.Sequence[Grant], f
             grant = desk.admit(need, before, facts)
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
-            if before is not None:
-                told.append(Told(name, before, None, f"{reason}; refused: {refused}"))
+            rest = desk.remnant(need, before, facts)
+            if rest is not None:
+                desk.book(rest)
+            if before is not None and rest != before:
+                told.append(Told(name, before, rest, f"{reason}; refused: {refused}"))
             continue
         told.append(Told(name, before, grant, reason))
     order = {need.workload.name: index for index, need in enumerate(needs)}
@@ -177,12 +181,15 @@ class Desk:
     def __init__(self, machine: Machine) -> None:
         self.machine = machine
         self.grants: dict[str, Grant] = {}
+        self.given: dict[str, int] = {}
         self.free = machine.assignable
         self.shared = machine.pools.online - machine.pools.reserved - machine.pools.isolated
 
     def book(self, grant: Grant) -> None:
         """Count a grant in."""
         self.grants[grant.workload] = grant
+        for resource, amount in counted(grant):
+            self.given[resource] = self.given.get(resource, 0) + amount
         self.free -= grant.cpus
         self.shared -= grant.cpus
 
@@ -192,6 +199,24 @@ class Desk:
         return [block for grant in self.grants.values() for block in grant.blocks]
 
     # Grants that are there
+
+    def completed(self, grant: Grant, need: t.Optional[Need]) -> Grant:
+        """A grant that the slices alone tell of, with the containers and the memory that belong to it.
+
+        Who runs stays where it is, whatever would be chosen for it now.
+        """
+        if need is None or len(grant.cpus) != need.cpus or grant.blocks or grant.containers:
+            return grant
+        wanted = promised(self.machine, need)
+        if bool(wanted) != (grant.mems is not None):
+            return grant
+        try:
+            blocks = numa_memory.allocate(self.machine.memory, self.blocks, wanted, grant.mems) if wanted else ()
+            containers = self.shared_out(need, grant.cpus) if need.cpus and need.workload.containers else ()
+        except ValueError:
+            return grant
+        there = cpuset.EMPTY.union(*(block.nodes for block in blocks))
+        return grant._replace(blocks=blocks, containers=containers) if there == (grant.mems or there) else grant
 
     def why_broken(self, grant: Grant, need: t.Optional[Need], facts: Facts) -> str:
         """Why a grant cannot go on as it is; "" when it can."""
@@ -238,6 +263,18 @@ class Desk:
             return "the shared pool would be too small"
         return ""
 
+    def remnant(self, need: Need, before: t.Optional[Grant], facts: Facts) -> t.Optional[Grant]:
+        """What a grant that cannot be made whole keeps meanwhile: the CPUs that are still there, and nobody else's.
+
+        Who is about to start has nothing to keep, and does not start.
+        """
+        if before is None or not need.cpus or need.workload.name in facts.asked:
+            return None
+        left = before.cpus & self.free
+        if len(self.shared_without(left)) < self.min_shared:
+            return None
+        return before._replace(cpus=left, containers=()) if left else None
+
     # New ones
 
     def admit(self, need: Need, before: t.Optional[Grant], facts: Facts) -> Grant:
@@ -278,14 +315,11 @@ class Desk:
     def check_total(self, need: Need, key: str, resource: str, asked: int, total: t.Optional[int]) -> None:
         if total is None:
             return
-        amounts = [
-            (grant.workload, dict(grant.limits if resource == PIDS else grant.requests))
-            for grant in self.grants.values()
-        ]
-        holders = {name: held[resource] for name, held in amounts if held.get(resource)}
-        left = total - sum(holders.values())
+        left = total - self.given.get(resource, 0)
         if asked <= left:
             return
+        amounts = {name: dict(counted(grant)).get(resource, 0) for name, grant in self.grants.items()}
+        holders = {name: amount for name, amount in amounts.items() if amount}
         missing = amount_text(resource, asked - left) if resource in (CPU, PIDS) else about_text(asked - left)
         given = amount_text(resource, total) if resource in (CPU, PIDS) else about_text(total)
         raise Refused(
@@ -418,7 +452,9 @@ class Desk:
         assert cpu is not None
         near = held & self.machine_cpus(affinity.nodes) if affinity.nodes is not None else held
         if cpu.options.full_pcpus_only:
-            near = frozenset(one for one in near if self.machine.topology.siblings_of(frozenset({one})) <= near)
+            # A CPU that was offline comes back to the core that it left.
+            closed = self.machine.topology.siblings_of(near)
+            near = closed if closed <= free | near else self.usable(near)
         try:
             found = self.take_more(free, count, affinity, near)
         except ValueError as error:
@@ -495,6 +531,11 @@ class Desk:
         free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
         holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]
         return f" (free: {free}{'; ' + ', '.join(holders) if holders else ''})"
+
+
+def counted(grant: Grant) -> Amounts:
+    """What of a grant the node's budget is charged with: its requests, and the tasks that it may have."""
+    return (*grant.requests, *((name, amount) for name, amount in grant.limits if name == PIDS))
 
 
 def promised(machine: Machine, need: Need) -> dict[str, int]:

@@ -78,6 +78,11 @@ def workload_of(unit: str) -> t.Optional[str]:
     return None
 
 
+def is_workloads(unit: str) -> bool:
+    """Whether a slice is there for workloads alone: theirs, or the one around those with CPUs of their own."""
+    return unit == EXCLUSIVE or workload_of(unit) is not None
+
+
 def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
     """All CPUs that are somebody's own."""
     return cpuset.EMPTY.union(*(grant.cpus for grant in grants))

@@ -36,9 +36,11 @@ def order(
 
     ``frames`` maps a frame to its CPUs (now, wanted). ``refuge`` is where an unguarded home may wait when homes swap
     their CPUs in a circle: the reserved pool, on which shared workloads do no harm; where a guarded home is still on
-    it, any CPUs that no guarded home has or gets. Guarded homes that swap wait on one such CPU that the others give up
-    meanwhile. Raises Stuck when there is no such way.
+    it, any CPUs that no guarded home has or gets. Where that does not do, homes begin with a part of what they are to
+    have, and whoever is in the way waits on a CPU that is free, or that somebody with two of them gives up meanwhile.
+    Raises Stuck when there is no such way.
     """
+    everything = refuge.union(*(home.now | home.wanted for home in homes))
     guarded_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if home.guarded))
     open_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if not home.guarded)) - guarded_cpus
     now = {home.unit: home.now for home in homes}
@@ -64,11 +66,55 @@ def order(
             if other.unit != home.unit and (home.unit in guarded or other.unit in guarded)
         )
 
+    def begun(pending: t.Sequence[Home]) -> bool:
+        """Whether a home could go to a part of what it is to have, or to more of it."""
+        for home in pending:
+            part = frozenset(cpu for cpu in home.wanted if free_for(home, frozenset({cpu})))
+            if part - now[home.unit]:
+                put(home, part)
+                return True
+        return False
+
+    def out_of_the_way(pending: t.Sequence[Home]) -> bool:
+        """Whether one that is on others' CPUs could leave them."""
+        for home in pending:
+            mine = now[home.unit]
+            alone = home.unit in guarded
+            others = [other for other in pending if other.unit != home.unit and (alone or other.unit in guarded)]
+            asked = frozenset[int]().union(*(other.wanted - now[other.unit] for other in others))
+            if not mine & asked:
+                continue
+            held = [now[other.unit] for other in homes if alone or other.unit in guarded]
+            spare = mine - asked or frozenset({min(mine)} if len(mine) > 1 else ())
+            spare = spare or everything.difference(mine, asked, *held) or lent(home, asked)
+            if spare:
+                put(home, spare if spare < mine else frozenset({min(spare)}))
+                return True
+        return False
+
+    def lent(waiter: Home, asked: frozenset[int]) -> frozenset[int]:
+        """A CPU that others gave up: open homes, which can share another one, or a guarded one with several."""
+        opened = [home for home in homes if home.unit not in guarded and home.unit != waiter.unit]
+        theirs = frozenset[int]().union(*(now[home.unit] for home in opened))
+        if waiter.unit in guarded and len(theirs) > 1:
+            spare = frozenset({max(theirs - asked - refuge or theirs - asked or theirs)})
+            for home in opened:
+                if spare & now[home.unit]:
+                    put(home, now[home.unit] - spare or frozenset({min(theirs - spare)}))
+            return spare
+        for home in homes:
+            if home.unit in guarded and home.unit != waiter.unit and len(now[home.unit]) > 1:
+                spare = frozenset({max(now[home.unit])})
+                put(home, now[home.unit] - spare)
+                return spare
+        return frozenset()
+
     for home in homes:
         kept = home.now & home.wanted
         if kept and kept != home.now:
             put(home, kept)
     waiting: set[str] = set()
+    tries = 0
     while True:
         pending = [home for home in homes if now[home.unit] != home.wanted]
         if not pending:
@@ -78,7 +124,6 @@ def order(
             put(ready, ready.wanted)
             continue
         idle = [home for home in pending if home.unit not in waiting]
-        open_homes = [home for home in homes if home.unit not in guarded]
         parked = next(
             (
                 (home, cpus)
@@ -89,15 +134,10 @@ def order(
             None,
         )
         if parked is None:
-            # Guarded homes that swap among themselves: one of them waits on a CPU that the open ones can spare.
-            spare = min(open_cpus - refuge, default=None)
-            lenders = [home for home in open_homes if spare in now[home.unit]]
-            waiter = next((home for home in idle if home.unit in guarded), None)
-            if spare is None or waiter is None or any(len(now[home.unit]) == 1 for home in lenders):
+            tries += 1
+            if tries > 4 * len(everything) or not (begun(pending) or out_of_the_way(pending)):
                 raise Stuck(", ".join(home.unit for home in pending))
-            for home in lenders:
-                put(home, now[home.unit] - {spare})
-            parked = (waiter, frozenset({spare}))
+            continue
         waiting.add(parked[0].unit)
         put(*parked)
     # The inner frames first: one that is left wider than the frame around it would get that one's CPUs.
@@ -113,7 +153,7 @@ def overlaps(now: t.Mapping[str, frozenset[int]], guarded: t.Container[str]) -> 
     for unit, cpus in now.items():
         if unit in guarded:
             for other, others in now.items():
-                if other != unit:
+                if other != unit and not cpus.isdisjoint(others):
                     found.update((unit, other, cpu) for cpu in cpus & others)
     return found
 

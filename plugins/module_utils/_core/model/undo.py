@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from . import unit_limits
-from .grants import workload_of
+from .grants import is_workloads
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 from .unitproperty import control_file
 
@@ -79,9 +79,10 @@ def restore(before: Before, online: str) -> list[Step]:
         return [Step("cpuset", target, before.value or None, RELEASE, order, where=before.name)]
     if before.kind == "property":
         return restore_property(before, online)
-    if before.kind == "unit" and (not before.active or workload_of(target)):
+    if before.kind == "unit" and (not before.active or is_workloads(target)):
         # A slice is stopped after its properties are back; anything else before its files go.
-        return [Step("unit", target, "stop", RELEASE if target.endswith(".slice") else STOP, 90)]
+        phase = RELEASE if target.endswith(".slice") else STOP
+        return [Step("unit", target, "stop", phase, 90, optional=is_workloads(target))]
     if before.kind == "mount" and not before.active:
         return [Step("mount", target, "stop", STOP, where=before.name), *folders(before)]
     if before.kind == "controller" and not before.active:
@@ -115,7 +116,7 @@ def restore_property(before: Before, online: str) -> list[Step]:
         assignments = [unit_limits.property_value(name, before.value or "max")]
     # A slice of Corral's stops, or keeps what it has with the processes that somebody has put there. That of a workload
     # may have been started with the workload's unit, before it got anything.
-    ours = unit.startswith(("corral.", "corral-")) and (not before.active or bool(workload_of(unit)))
+    ours = unit.startswith(("corral.", "corral-")) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]
     steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]

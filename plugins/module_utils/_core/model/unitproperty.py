@@ -90,13 +90,19 @@ def removal(
 
 
 def later_change(
-    manager: str, unit: str, name: str, settings: t.Sequence[Setting], result: str, wanted: str
+    manager: str,
+    unit: str,
+    name: str,
+    settings: t.Sequence[Setting],
+    result: str,
+    wanted: str,
+    ours: str = "",
 ) -> t.Optional[Change]:
     """A file of somebody else that sorts after our drop-in and makes ``result`` of the property at the next reload.
 
     ``settings`` have our drop-in among them (see ``foretold``). What set-property left is removed; any other file is its author's, and is named.
     """
-    ours = dropin(unit, manager)
+    ours = ours or dropin(unit, manager)
     found = persistent(settings)
     last = max((index for index, item in enumerate(found) if item.file == ours), default=None)
     later = found[last + 1 :] if last is not None else []

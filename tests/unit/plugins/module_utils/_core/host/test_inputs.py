@@ -28,6 +28,8 @@ ASKED: dict[str, tuple[t.Callable[[Host], t.Any], t.Callable[[Path], t.Any]]] = 
     "read, gone": (lambda host: host.read("/file"), lambda root: (root / "file").unlink()),
     "lines": (lambda host: host.lines("/lines", "b"), lambda root: (root / "lines").write_text("a\nb2\n")),
     "names": (lambda host: host.names("/"), lambda root: (root / "more").touch()),
+    "among": (lambda host: host.among("/", ("more",)), lambda root: (root / "more").touch()),
+    "names_like": (lambda host: host.names_like("/", (("mo", ""),)), lambda root: (root / "more").touch()),
     "exists": (lambda host: host.exists("/file"), lambda root: (root / "file").unlink()),
     "is_dir": (lambda host: host.is_dir("/folder"), lambda root: (root / "folder").rmdir()),
     "link": (lambda host: host.link("/link"), lambda root: os.replace(root / "link2", root / "link")),

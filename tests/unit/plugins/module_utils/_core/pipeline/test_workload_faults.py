@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A fault at every write and every command that workloads cause: no CPU is ever shared, no grant is lost or leaked."""
+
+from __future__ import annotations
+
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+import test_workloads
+from _core import reconcile
+from _core.model import profile
+from _core.model.errors import CorralError
+from test_workloads import BATCH, BOTH, DATAPLANE, FEED, PROFILE
+
+Make = t.Callable[..., node.Node]
+Act = t.Callable[[node.Node, node.NodeHost], t.Any]
+Seen = dict[str, str]
+
+
+class Case(t.NamedTuple):
+    """``prepare`` a node, do ``act`` on a host with a fault in it; ``again`` is what a person or systemd does then."""
+
+    prepare: t.Callable[[node.Node], t.Any]
+    act: Act
+    again: Act
+    held: dict[str, str]
+
+
+def fresh(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    assert not runs.install(fake.host()).error
+
+
+def declare(dummy: node.Node, host: node.NodeHost) -> None:
+    reconcile.declare(host, profile.parse(PROFILE))
+
+
+def rolled(fake: node.Node) -> None:
+    fresh(fake)
+    declare(fake, fake.host())
+    for unit in (DATAPLANE, FEED):
+        services.start(fake, unit)
+    runs.tick(fake.host())
+    fake.wait(10)
+
+
+def running(fake: node.Node) -> None:
+    rolled(fake)
+    services.start(fake, BATCH)
+    runs.tick(fake.host())
+    fake.wait(10)
+
+
+def offline(fake: node.Node) -> None:
+    rolled(fake)
+    fake.set_online(6)
+
+
+def start(fake: node.Node, host: node.NodeHost) -> None:
+    services.start(fake, BATCH, host)
+
+
+def stop(fake: node.Node, host: node.NodeHost) -> None:
+    if BATCH in fake.runs:
+        services.stop(fake, BATCH, host)
+
+
+def tick(dummy: node.Node, host: node.NodeHost) -> None:
+    runs.tick(host)
+
+
+HELD = {"dataplane": "2,6", "feed": ""}
+CASES = {
+    "rollout": Case(fresh, declare, declare, HELD),
+    "admission": Case(rolled, start, start, {**HELD, BOTH: "1,5"}),
+    "release": Case(running, stop, stop, HELD),
+    "a CPU goes offline": Case(offline, tick, tick, {**HELD, "dataplane": "3,7"}),
+}
+
+
+def seen(fake: node.Node) -> Seen:
+    """A fingerprint without what no grant is: Corral's state, systemd's notes of values in force, runs and processes."""
+    found = fake.fingerprint(*node.STATE, node.RUNTIME_CONTROL, services.INVOCATIONS)
+    # The slice of who is to be admitted may be there while it waits, with nobody in it.
+    waiting = () if BATCH in fake.runs else ("corral-exclusive-batch",)
+    return {
+        path: state
+        for path, state in found.items()
+        if not path.endswith("cgroup.procs") and not any(name in path for name in waiting)
+    }
+
+
+def settled(fake: node.Node) -> None:
+    """Ticks until there is nothing to do."""
+    for dummy in range(4):
+        fake.wait(10)
+        if runs.tick(fake.host()) == 0:
+            return
+    pytest.fail(f"still not in sync: {test_workloads.status(fake)}")
+
+
+# A rollout's writes that were torn or that died right after are alike to the next run, see test_faults.py.
+FAILS = [
+    (name, fail) for name in CASES for fail in ("error", "torn", "killed") if (name, fail) != ("rollout", "killed")
+]
+
+
+@pytest.mark.parametrize(("name", "fail"), FAILS)
+def test_whatever_happens_at_any_write_the_next_ticks_make_it_good(name: str, fail: str, make: Make) -> None:
+    case, prepared = CASES[name], make()
+    prepared.guard = True
+    case.prepare(prepared)
+    undisturbed = prepared.clone(prepared.root.with_name("undisturbed"))
+    host = undisturbed.host()
+    case.act(undisturbed, host)
+    settled(undisturbed)
+    wanted, wrong = seen(undisturbed), list[str]()
+    assert test_workloads.held(undisturbed) == case.held
+    assert len(host.acts) > 3
+    for number, act in enumerate(host.acts, 1):
+        fake = prepared.clone(prepared.root.with_name(f"fault-{number}"))
+        try:
+            case.act(fake, fake.host(fail, number))
+        except (OSError, CorralError, node.Killed):
+            pass
+        if name != "rollout":
+            settled(fake)
+            if BATCH not in fake.runs and BOTH in test_workloads.held(fake):
+                wrong.append(f"{number} {act}: a grant leaked")
+        case.again(fake, fake.host())
+        settled(fake)
+        if test_workloads.held(fake) != case.held:
+            wrong.append(f"{number} {act}: {test_workloads.held(fake)}")
+        wrong += [f"{number} {act}: {line}" for line in node.different(wanted, seen(fake))]
+        wrong += [f"{number} {act}: {line}" for line in fake.overlaps]
+        wrong += [
+            f"{number} {act}: {unit} runs on {sorted(fake.systemd.effective(run.place))}"
+            for unit, run in fake.runs.items()
+            if fake.systemd.effective(run.place) != undisturbed.systemd.effective(undisturbed.runs[unit].place)
+        ]
+    assert wrong == []

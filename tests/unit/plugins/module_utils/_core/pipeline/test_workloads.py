@@ -1,0 +1,639 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Workloads on a fake node: what they run on from their first instruction, who holds what for how long, and the way back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core import reconcile
+from _core.model import cpuset, profile
+from _core.model.errors import CorralError
+from _core.model.plan import Change
+
+Make = t.Callable[..., node.Node]
+SYSTEM = "/etc/systemd/system"
+CHECKPOINT = "/var/lib/corral/checkpoint.json"
+CGROUP = "/sys/fs/cgroup"
+OWN = "corral-exclusive-dataplane.slice"
+PLACE = f"{CGROUP}/corral.slice/corral-exclusive.slice/{OWN}"
+SHARED = f"{CGROUP}/corral.slice/corral-shared.slice/corral-shared-feed.slice"
+DATAPLANE, FEED, BATCH, OTHER = "dataplane.service", "feed.service", "batch@a.service", "batch@b.service"
+# On the lab's machine: CPUs 0,4 1,5 on node 0 and 2,6 3,7 on node 1.
+PROFILE: dict[str, t.Any] = {
+    "name": "workloads",
+    "cpu": {
+        "reserved": {"cpus": "0,4"},
+        "policy": "static",
+        "options": {"full-pcpus-only": True},
+        "shared": {"min_cpus": 2},
+    },
+    "topology": {"policy": "single-numa-node"},
+    "memory": {
+        "policy": "static",
+        "reserved": {"0": "256Mi", "1": "256Mi"},
+        "hugepages": [{"size": "2Mi", "count": 32, "node": 1}],
+    },
+    "workloads": [
+        {
+            "name": "dataplane",
+            "match": {"unit": DATAPLANE},
+            "limits": {"cpu": 2, "memory": "128Mi", "hugepages-2Mi": "32Mi", "pids": 64},
+        },
+        {
+            "name": "feed",
+            "match": {"unit": FEED},
+            "requests": {"cpu": "500m", "memory": "64Mi"},
+            "limits": {"cpu": "1500m", "memory": "256Mi"},
+        },
+        {
+            "name": "batch",
+            "match": {"unit": "batch@*.service"},
+            "hold": "running",
+            "limits": {"cpu": 2, "memory": "64Mi"},
+        },
+    ],
+}
+BOTH = "batch:batch@a"
+
+
+def profile_with(**sections: t.Any) -> dict[str, t.Any]:
+    return {**copy.deepcopy(PROFILE), **sections}
+
+
+def without(*names: str) -> dict[str, t.Any]:
+    return profile_with(workloads=[one for one in PROFILE["workloads"] if one["name"] not in names])
+
+
+def changed(name: str, **keys: t.Any) -> dict[str, t.Any]:
+    rows = [{**one, **keys} if one["name"] == name else one for one in PROFILE["workloads"]]
+    return profile_with(workloads=rows)
+
+
+def install(fake: node.Node) -> None:
+    """The units that the profile is about."""
+    services.add(fake, DATAPLANE, FEED, "batch@.service")
+    for unit in (BATCH, OTHER):
+        fake.put(f"{SYSTEM}/multi-user.target.wants/{unit}", "")
+
+
+def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> reconcile.Outcome:
+    outcome = reconcile.declare(fake.host(), profile.parse(PROFILE if data is None else data))
+    assert not outcome.error, outcome.error
+    return outcome
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    """A node with the profile, its agent, and the two units that hold what they have as long as they are declared."""
+    install(fake)
+    fake.guard = True
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    for unit in (DATAPLANE, FEED):
+        assert services.start(fake, unit)
+    assert runs.tick(fake.host()) == 0
+    fake.wait(10)
+    return fake
+
+
+def held(fake: node.Node) -> dict[str, str]:
+    """Who holds which CPUs, as the checkpoint has it."""
+    rows = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+    return {row["workload"]: row["cpus"] for row in rows}
+
+
+def shared(fake: node.Node) -> str:
+    return cpuset.format(fake.cpus("corral-shared.slice"))
+
+
+def status(fake: node.Node) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(fake.get("/run/corral/status.json")))
+
+
+def lines_of(changes: t.Iterable[Change]) -> list[tuple[str, str]]:
+    return [(change.subject, change.property) for change in changes]
+
+
+def in_sync(fake: node.Node) -> None:
+    """A tick finds nothing to do, and nobody has shared a CPU since."""
+    assert runs.tick(fake.host()) == 0, status(fake)["items"] or status(fake)["error"]
+    assert fake.overlaps == []
+
+
+def ticks_until_quiet(fake: node.Node) -> None:
+    runs.tick(fake.host())
+    in_sync(fake)
+
+
+# The rollout
+
+
+def test_units_run_from_their_first_instruction_on_what_is_theirs(rolled: node.Node) -> None:
+    own, fed = rolled.runs[DATAPLANE], rolled.runs[FEED]
+    assert (own.cpus, own.mems, own.place) == ({2, 6}, {1}, f"{PLACE}/{DATAPLANE}"[len("/sys/fs/cgroup/") :])
+    assert (fed.cpus, fed.mems) == ({1, 3, 5, 7}, {0, 1})
+    assert rolled.get(f"/proc/{own.pid}/oom_score_adj") == "-997\n"
+    wanted = {
+        "cpuset.cpus": "2,6", "cpuset.mems": "1", "cpu.max": "max 100000", "cpu.weight": "79", "memory.max": str(128 << 20),
+        "memory.swap.max": "0", "pids.max": "64", "hugetlb.2MB.max": str(32 << 20),
+    }  # fmt: skip
+    assert {name: rolled.get(f"{PLACE}/{name}").strip() for name in wanted} == wanted
+    wanted = {"cpu.max": "150000 100000", "cpu.weight": "20", "memory.max": str(256 << 20), "hugetlb.2MB.max": "0"}
+    assert {name: rolled.get(f"{SHARED}/{name}").strip() for name in wanted} == wanted
+    assert rolled.overlaps == []
+
+
+def test_check_mode_foretells_the_rollout_and_writes_nothing(fake: node.Node) -> None:
+    install(fake)
+    before, host = fake.fingerprint(), fake.host()
+    context = reconcile.compile_profile(host, profile.parse(PROFILE), fresh=True)
+    plan = reconcile.plan_profile(host, context, declare=True)
+    assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
+    assert lines_of(roll_out(fake).applied) == lines_of(change for change in plan.changes if change.steps)
+
+
+def test_a_second_run_changes_nothing(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    before, host = rolled.fingerprint(), rolled.host()
+    outcome = reconcile.declare(host, profile.parse(PROFILE))
+    assert (outcome.applied, outcome.remaining, host.acts) == ((), (), [])
+    assert node.different(before, rolled.fingerprint()) == []
+
+
+def test_a_converged_tick_writes_its_status_alone_and_starts_no_process(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    in_sync(rolled)
+    rolled.wait(10)
+    host = rolled.host()
+    assert runs.tick(host) == 0
+    assert host.acts == ["write_file /run/corral/status.json"]
+
+
+def test_what_is_declared_and_what_runs_is_there_after_a_reboot_only_as_long_as_it_should(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert held(rolled) == {"dataplane": "2,6", "feed": "", BOTH: "1,5"}
+    services.reboot(rolled)
+    assert services.start(rolled, DATAPLANE).cpus == {2, 6}  # type: ignore[union-attr]
+    ticks_until_quiet(rolled)
+    assert held(rolled) == {"dataplane": "2,6", "feed": ""}
+    assert shared(rolled) == "1,3,5,7"
+
+
+def test_removal_brings_the_node_back(fake: node.Node) -> None:
+    install(fake)
+    before = fake.fingerprint()
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    for unit in (DATAPLANE, FEED, BATCH):
+        assert services.start(fake, unit)
+    runs.tick(fake.host())
+    for unit in (DATAPLANE, FEED, BATCH):
+        services.stop(fake, unit)
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers) == ("", ())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled: node.Node) -> None:
+    outcome = runs.remove(rolled.host())
+    assert any("corral.slice: still holds processes" in left for left in outcome.leftovers)
+    assert rolled.cpus(OWN) == rolled.systemd.online, "nobody is confined any more"
+    for unit in (DATAPLANE, FEED):
+        services.stop(rolled, unit)
+    assert runs.remove(rolled.host()).leftovers == ()
+    assert not rolled.has("/var/lib/corral")
+    assert not rolled.has(PLACE)
+
+
+# Held while it runs
+
+
+def test_what_runs_holds_its_cpus_and_gives_them_back(rolled: node.Node) -> None:
+    run = services.start(rolled, BATCH)
+    assert run
+    assert (run.cpus, run.mems, held(rolled)[BOTH], shared(rolled)) == ({1, 5}, {0}, "1,5", "3,7")
+    in_sync(rolled)
+    services.stop(rolled, BATCH)
+    assert (BOTH in held(rolled), shared(rolled)) == (False, "1,3,5,7")
+    ticks_until_quiet(rolled)
+
+
+@pytest.mark.parametrize("how", ["restart", "Restart=always"])
+def test_a_new_run_of_the_same_unit_keeps_its_cpus(how: str, rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    checkpoint = rolled.get(CHECKPOINT)
+    run = services.restart(rolled, BATCH) if how == "restart" else services.crash(rolled, BATCH, always=True)
+    assert run
+    assert (run.cpus, rolled.get(CHECKPOINT)) == ({1, 5}, checkpoint)
+    in_sync(rolled)
+
+
+def test_a_crash_gives_the_cpus_back(rolled: node.Node) -> None:
+    services.start(rolled, BATCH)
+    services.crash(rolled, BATCH)
+    assert (BOTH in held(rolled), shared(rolled)) == (False, "1,3,5,7")
+    ticks_until_quiet(rolled)
+
+
+def test_ten_starts_that_fail_leave_no_grant(rolled: node.Node) -> None:
+    for dummy in range(10):
+        assert services.start(rolled, BATCH)
+        services.crash(rolled, BATCH)
+    assert held(rolled) == {"dataplane": "2,6", "feed": ""}
+    ticks_until_quiet(rolled)
+
+
+def test_ten_starts_that_are_refused_leave_no_grant(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    for dummy in range(10):
+        assert services.start(rolled, OTHER) is None
+    said = "requests.cpu: 2: 500m missing: this node can give 6 in all, batch:batch@a has 2, dataplane has 2, feed has 500m"
+    assert said in rolled.said[0]
+    assert held(rolled) == {"dataplane": "2,6", "feed": "", BOTH: "1,5"}
+    in_sync(rolled)
+    services.stop(rolled, BATCH)
+    assert services.start(rolled, OTHER), "there is room now"
+
+
+def test_two_starts_at_once_get_cpus_of_their_own(rolled: node.Node) -> None:
+    """kubernetes#103952: both slices are there before anybody is granted anything."""
+    assert not reconcile.declare(rolled.host(), profile.parse(without("dataplane"))).error
+    services.stop(rolled, DATAPLANE)
+    for unit in (BATCH, OTHER):
+        rolled.systemd.run_slice(services.slice_of(rolled, unit))
+    for unit in (BATCH, OTHER):
+        (holder,) = services.required(rolled, unit)
+        assert services.hold(rolled, holder, rolled.host())
+    first, second = (services.begin(rolled, unit) for unit in (BATCH, OTHER))
+    assert (len(first.cpus), len(second.cpus), first.cpus & second.cpus) == (2, 2, frozenset())
+    ticks_until_quiet(rolled)
+
+
+def test_the_end_of_an_earlier_run_does_not_take_the_grant_of_a_later_one(rolled: node.Node) -> None:
+    """kubernetes#90303, #107074: the stop of the old run is served after the start of the new one."""
+    services.start(rolled, BATCH)
+    (holder,) = services.required(rolled, BATCH)
+    late = rolled.holders[holder]
+    services.stop(rolled, BATCH)
+    run = services.start(rolled, BATCH)
+    link = rolled.root / services.INVOCATIONS / f"invocation:{holder}"
+    now = link.readlink()
+    link.unlink()
+    link.symlink_to(late)
+    assert services.corral(rolled, rolled.host(), "release", "--stop", holder)
+    link.unlink()
+    link.symlink_to(now)
+    assert run
+    assert (held(rolled)[BOTH], rolled.systemd.effective(run.place)) == ("1,5", {1, 5})
+    in_sync(rolled)
+
+
+def test_a_tick_in_the_middle_of_a_start_leaves_its_grant_alone(rolled: node.Node) -> None:
+    """The grant is there, the process is not yet; kubernetes#103952."""
+    (holder,) = services.required(rolled, BATCH)
+    rolled.systemd.run_slice(services.slice_of(rolled, BATCH))
+    assert services.hold(rolled, holder, rolled.host())
+    for dummy in range(3):
+        rolled.wait(300)
+        runs.tick(rolled.host())
+    assert services.begin(rolled, BATCH).cpus == {1, 5}
+    in_sync(rolled)
+
+
+def test_a_run_that_nobody_released_is_released_by_the_next_tick(rolled: node.Node) -> None:
+    services.start(rolled, BATCH)
+    services.end(rolled, BATCH)
+    for holder in rolled.holders:
+        (rolled.root / services.INVOCATIONS / f"invocation:{holder}").unlink()
+    rolled.holders.clear()
+    assert runs.tick(rolled.host()) == 2
+    assert (BOTH in held(rolled), shared(rolled)) == (False, "1,3,5,7")
+    assert any(change["reason"] == "its run has ended" for change in status(rolled)["last_changed"]["changes"])
+
+
+@pytest.mark.parametrize("how", ["audit", "paused"])
+def test_a_start_is_served_in_audit_mode_and_on_a_paused_node(how: str, rolled: node.Node) -> None:
+    if how == "audit":
+        roll_out(rolled, profile_with(mode="audit"))
+    else:
+        runs.command(rolled.host(), "pause", "--for", "1h")
+    run = services.start(rolled, BATCH)
+    assert run
+    assert run.cpus == {1, 5}
+    services.stop(rolled, BATCH)
+    assert BOTH not in held(rolled)
+    assert rolled.overlaps == []
+
+
+# What was declared otherwise
+
+
+def test_a_running_workload_that_is_no_longer_declared_runs_as_shared_and_is_told(rolled: node.Node) -> None:
+    outcome = roll_out(rolled, without("dataplane"))
+    (item,) = outcome.remaining
+    assert (item.subject, item.property, item.disruption) == (OWN, "placement", "service restart")
+    assert "restart it" in item.reason
+    assert (held(rolled), shared(rolled)) == ({"feed": ""}, "1-3,5-7")
+    assert rolled.cpus(OWN) == {1, 2, 3, 5, 6, 7}
+    assert services.restart(rolled, DATAPLANE).place == f"system.slice/{DATAPLANE}"  # type: ignore[union-attr]
+    ticks_until_quiet(rolled)
+    assert not rolled.has(PLACE)
+
+
+def test_without_the_static_policy_a_run_keeps_its_cpus_until_it_ends(rolled: node.Node) -> None:
+    services.start(rolled, BATCH)
+    none = profile_with(cpu={**PROFILE["cpu"], "policy": "none"})
+    roll_out(rolled, none)
+    assert (held(rolled)["dataplane"], held(rolled)[BOTH]) == ("2,6", "1,5")
+    services.stop(rolled, BATCH)
+    services.stop(rolled, DATAPLANE)
+    runs.tick(rolled.host())
+    assert not any(held(rolled).values())
+    assert shared(rolled) == "1-3,5-7"
+
+
+def test_a_cpu_that_goes_offline_moves_its_workload_with_a_reason(rolled: node.Node) -> None:
+    rolled.guard = False  # For an instant the kernel itself gives the slice what is left of its CPUs.
+    rolled.set_online(6)
+    rolled.guard = True
+    runs.tick(rolled.host())
+    rolled.wait(10)
+    runs.tick(rolled.host())
+    assert (held(rolled)["dataplane"], shared(rolled), rolled.overlaps) == ("3,7", "1-2,5", [])
+    assert rolled.systemd.effective(rolled.runs[DATAPLANE].place) == {3, 7}
+    rolled.set_online()
+    runs.tick(rolled.host())
+    assert (held(rolled)["dataplane"], shared(rolled)) == ("3,7", "1-2,5-6")
+
+
+# What cannot begin
+
+
+REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
+    "too many CPUs": (
+        changed("dataplane", limits={"cpu": 6, "memory": "128Mi"}),
+        "workloads[0].requests.cpu: 6: dataplane: the shared pool would be left with fewer than 2 CPUs",
+    ),
+    "too many CPUs for a NUMA node": (
+        {**changed("dataplane", limits={"cpu": 4, "memory": "5Gi"}), "memory": {"policy": "static"}},
+        "workloads[0].requests: 4: dataplane: topology policy single-numa-node: ",
+    ),
+    "too much memory": (
+        changed("feed", requests={"memory": "40Gi"}, limits={}),
+        "workloads[1].requests.memory: 40Gi: feed: ",
+    ),
+    "a unit that two match": (
+        changed("batch", match={"unit": "da*.service"}, hold="declared"),
+        "workloads: dataplane.service: both dataplane and batch:dataplane match it: narrow the pattern of one",
+    ),
+}
+
+
+@pytest.mark.parametrize("name", REFUSED)
+def test_a_profile_with_a_workload_that_cannot_be_had_does_not_begin(name: str, fake: node.Node) -> None:
+    install(fake)
+    before, (data, said) = fake.fingerprint(), REFUSED[name]
+    with pytest.raises(CorralError) as refused:
+        reconcile.declare(fake.host(), profile.parse(data))
+    assert any(problem.line().startswith(said) for problem in refused.value.problems), refused.value
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_a_unit_that_others_keep_in_another_slice_is_refused_by_path(fake: node.Node) -> None:
+    install(fake)
+    path = f"{SYSTEM}/{DATAPLANE}.d/50-place.conf"
+    fake.put(path, "[Service]\nSlice=system.slice\n")
+    before = fake.fingerprint()
+    with pytest.raises(CorralError) as refused:
+        reconcile.declare(fake.host(), profile.parse(PROFILE))
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.value) == ("workloads[0].match.unit", DATAPLANE)
+    assert path in problem.message
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_a_pattern_that_matches_nothing_is_noted(fake: node.Node) -> None:
+    install(fake)
+    outcome = roll_out(fake, changed("batch", match={"unit": "cron-*.service"}))
+    assert "workload batch: no unit matches cron-*.service" in outcome.plan.notes
+
+
+def test_a_disk_that_is_full_when_the_checkpoint_is_written_leaves_the_node_as_before(rolled: node.Node) -> None:
+    twin = rolled.clone(rolled.root.with_name("twin"))
+    host = twin.host()
+    assert services.start(twin, BATCH, host)
+    number = host.acts.index(f"write_file {CHECKPOINT}") + 1
+    others = ("run/corral", "var/lib/corral/journal")  # The journal knows more than it needs: no room to undo that.
+    before = rolled.fingerprint(*others)
+    assert services.start(rolled, BATCH, rolled.host("full", number)) is None
+    assert "No space left on device" in rolled.said[0]
+    assert node.different(before, rolled.fingerprint(*others)) == []
+    in_sync(rolled)
+
+
+# Damage
+
+
+def granted(fake: node.Node) -> list[dict[str, t.Any]]:
+    """All grants but for since when they are there."""
+    return [{**row, "since": 0} for row in json.loads(fake.get(CHECKPOINT))["data"]["grants"]]
+
+
+def hand_edited(text: str) -> str:
+    return text.replace('"2,6"', '"2,3"')
+
+
+DAMAGE: dict[str, tuple[t.Callable[[str], str | None], str]] = {
+    "deleted": (lambda text: None, "is gone: grants are as the slices show them"),
+    "truncated": (lambda text: text[: len(text) // 2], "is no JSON: truncated, or not Corral's"),
+    "empty": (lambda text: "", "is no JSON: truncated, or not Corral's"),
+    "foreign": (lambda text: '{"entries": {"pod": "0-3"}}', "is not Corral's"),
+    "newer": (lambda text: text.replace('"version": 1', '"version": 2'), "is of version 2, this Corral writes 1"),
+    "edited": (hand_edited, "was changed by hand, or is damaged (its checksum differs)"),
+    "binary": (lambda text: "\0\1\2", "is no JSON: truncated, or not Corral's"),
+}
+
+
+@pytest.mark.parametrize("previous", [True, False])
+@pytest.mark.parametrize("name", DAMAGE)
+def test_a_damaged_checkpoint_is_set_aside_and_nobody_moves(name: str, previous: bool, rolled: node.Node) -> None:
+    services.start(rolled, BATCH)
+    in_sync(rolled)
+    before = granted(rolled)
+    damage, reason = DAMAGE[name]
+    text = damage(rolled.get(CHECKPOINT))
+    if not previous and rolled.has(f"{CHECKPOINT}.previous"):
+        rolled.drop(f"{CHECKPOINT}.previous")
+    if text is None:
+        rolled.drop(CHECKPOINT)
+    else:
+        rolled.put(CHECKPOINT, text)
+    places = {unit: rolled.systemd.effective(run.place) for unit, run in rolled.runs.items()}
+    (item, *dummy) = runs.plan(rolled.host())
+    assert (item.subject, item.manager) == (CHECKPOINT, "workloads")
+    assert reason in item.reason
+    host = rolled.host()
+    assert runs.tick(host) == 2
+    assert not any("set-property" in act and "AllowedCPUs" in act for act in host.acts), "nobody moves"
+    assert {unit: rolled.systemd.effective(run.place) for unit, run in rolled.runs.items()} == places
+    assert granted(rolled) == before
+    if text is not None:
+        assert rolled.get(f"{CHECKPOINT}.damaged") == text
+    in_sync(rolled)
+
+
+def tampered(place: str, file: str, text: str) -> t.Callable[[node.Node], None]:
+    return lambda fake: fake.systemd.write_file(f"{place}/{file}".lstrip("/"), text)
+
+
+def other_score(fake: node.Node) -> None:
+    fake.put(f"/proc/{fake.runs[DATAPLANE].pid}/oom_score_adj", "0\n")
+
+
+FRAME = f"{CGROUP}/corral.slice"
+TAMPERED: dict[str, tuple[t.Callable[[node.Node], t.Any], str, str]] = {
+    "cpuset.cpus": (tampered(PLACE, "cpuset.cpus", "2"), OWN, "AllowedCPUs"),
+    "cpuset.mems": (tampered(PLACE, "cpuset.mems", "0-1"), OWN, "AllowedMemoryNodes"),
+    "cpu.max": (tampered(SHARED, "cpu.max", "10000 100000"), "corral-shared-feed.slice", "CPUQuota"),
+    "cpu.max of exclusive CPUs": (tampered(PLACE, "cpu.max", "10000 100000"), OWN, "CPUQuota"),
+    "cpu.weight": (tampered(PLACE, "cpu.weight", "100"), OWN, "CPUWeight"),
+    "memory.max": (tampered(PLACE, "memory.max", "max"), OWN, "MemoryMax"),
+    "memory.swap.max": (tampered(PLACE, "memory.swap.max", "max"), OWN, "MemorySwapMax"),
+    "pids.max": (tampered(PLACE, "pids.max", "max"), OWN, "TasksMax"),
+    "hugetlb": (tampered(PLACE, "hugetlb.2MB.max", "max"), OWN, "hugetlb.2MB"),
+    "oom_score_adj": (other_score, "dataplane", "oom_score_adj"),
+    "a quota on the outer frame": (tampered(FRAME, "cpu.max", "50000 100000"), "corral.slice", "CPUQuota"),
+    "a quota on the inner frame": (
+        tampered(f"{FRAME}/corral-exclusive.slice", "cpu.max", "50000 100000"), "corral-exclusive.slice", "CPUQuota",
+    ),
+    "set-property": (
+        lambda fake: fake.systemctl("set-property", "--runtime", OWN, "MemoryMax=infinity"), OWN, "MemoryMax",
+    ),
+    "set-property of CPUs": (
+        lambda fake: fake.systemctl("set-property", "--runtime", OWN, "AllowedCPUs=2"), OWN, "AllowedCPUs",
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", TAMPERED)
+def test_what_a_hand_did_is_one_item_and_one_tick_mends_it(name: str, rolled: node.Node) -> None:
+    def kernel() -> dict[str, str]:
+        seen = rolled.fingerprint("run", "etc", "var", "usr", "dev")
+        scores = [rolled.get(f"/proc/{run.pid}/oom_score_adj") for run in rolled.runs.values()]
+        return {**seen, "scores": " ".join(scores)}
+
+    do, subject, name = TAMPERED[name]
+    before = kernel()
+    do(rolled)
+    rolled.overlaps.clear()
+    assert kernel() != before
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.property, item.verdict) == (subject, name, "drift")
+    assert runs.tick(rolled.host()) == 2
+    assert node.different(before, kernel()) == []
+    assert [change["property"] for change in status(rolled)["last_changed"]["changes"]] == [name]
+    in_sync(rolled)
+
+
+def test_a_unit_that_was_started_before_the_rollout_is_told_to_restart(fake: node.Node) -> None:
+    install(fake)
+    services.start(fake, DATAPLANE)
+    (item,) = roll_out(fake).remaining
+    assert (item.subject, item.property, item.actual, item.wanted) == (DATAPLANE, "slice", "system.slice", OWN)
+    assert f"systemctl restart {DATAPLANE}" in item.reason
+    services.restart(fake, DATAPLANE)
+    in_sync(fake)
+
+
+# By hand
+
+
+def test_a_workload_is_admitted_by_hand_and_released(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    services.add(rolled, "extra.service")
+    words = ["extra", "--unit", "extra.service", "--limits", "cpu=2,memory=16Mi"]
+    before = rolled.fingerprint()
+    assert runs.command(rolled.host(), "admit", *words, "--dry-run") == 0
+    assert node.different(before, rolled.fingerprint()) == []
+    assert runs.command(rolled.host(), "admit", *words) == 0
+    assert "extra: CPUs 1,5, memory of node 0, in corral-exclusive-extra.slice" in capsys.readouterr().out
+    assert services.start(rolled, "extra.service").cpus == {1, 5}  # type: ignore[union-attr]
+    ticks_until_quiet(rolled)
+    services.stop(rolled, "extra.service")
+    assert runs.command(rolled.host(), "release", "extra") == 0
+    assert held(rolled) == {"dataplane": "2,6", "feed": ""}
+    ticks_until_quiet(rolled)
+    left = node.different(before, rolled.fingerprint("run/corral"))
+    assert [line for line in left if not line.startswith(("run/corral", "var/lib/corral"))] == []
+
+
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("admit", "nobody"), "nobody: the profile declares no such workload with resources"),
+        (
+            ("admit", "dataplane", "--unit", "x.service", "--limits", "cpu=1"),
+            "name: dataplane: is declared in the node's profile",
+        ),
+        (("admit", "x", "--unit", "x.service", "--limits", "cpu"), "cpu: is not RESOURCE=AMOUNT"),
+        (("admit", "x", "--unit", "x.service", "--limits", "cpu=9,memory=1Mi"), "x.requests.cpu: 9: "),
+        (("release", "nobody"), "name: nobody: no such workload was admitted here"),
+        (("release", "dataplane"), "name: dataplane: holds what it has as long as the profile declares it"),
+        (("explain", "nobody"), "nobody: no such workload is declared with resources"),
+    ],
+)
+def test_a_hand_that_asks_for_what_cannot_be_is_told(words: tuple[str, ...], said: str, rolled: node.Node) -> None:
+    before = rolled.fingerprint()
+    with pytest.raises(CorralError) as refused:
+        runs.command(rolled.host(), *words)
+    assert str(refused.value).startswith(said)
+    assert node.different(before, rolled.fingerprint()) == []
+
+
+def test_status_shows_who_has_what(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    services.start(rolled, BATCH)
+    capsys.readouterr()
+    runs.command(rolled.host(), "status")
+    lines = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    memory = "cpu 2, hugepages-2Mi 32Mi, memory 128Mi"
+    assert f"dataplane Guaranteed declared 2,6 1 {memory} {memory}, pids 64" in lines
+    assert "feed Burstable declared shared - cpu 500m, memory 64Mi cpu 1500m, memory 256Mi" in lines
+    assert f"{BOTH} Guaranteed running 1,5 0 cpu 2, memory 64Mi cpu 2, memory 64Mi" in lines
+    assert "cpu: 4500m of 6 requested; limits 5500m" in lines
+    assert "R reserved 0,4 S shared 3,7 I isolated - E exclusive 1-2,5-6" in lines
+
+
+def test_status_shows_by_how_much_limits_overcommit(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    roll_out(rolled, changed("feed", limits={"cpu": 5, "memory": "256Mi"}))
+    runs.command(rolled.host(), "status")
+    assert "cpu: 2500m of 6 requested; limits 7, 1 over what there is" in capsys.readouterr().out
+
+
+def test_explain_says_why_a_workload_has_what_it_has(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.command(rolled.host(), "explain", "dataplane") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "dataplane: granted",
+        "class: Guaranteed, requests equal limits for CPU and memory",
+        "CPUs: 2 of its own",
+        f"has: 2,6 on NUMA node 1, in {OWN}",
+        "memory: bound to NUMA node 1",
+        "placed by: topology policy single-numa-node, scope container",
+    ]
+    runs.command(rolled.host(), "explain", "feed")
+    assert "has: the shared pool 1,3,5,7, in corral-shared-feed.slice" in capsys.readouterr().out
+
+
+def test_explain_says_why_a_start_would_be_refused(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    services.start(rolled, BATCH)
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "explain", "batch:batch@b") == 2
+    said = capsys.readouterr().out
+    assert "batch:batch@b: refused" in said
+    assert "500m missing: this node can give 6 in all" in said

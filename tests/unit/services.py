@@ -1,0 +1,201 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Services on a fake node, as systemd starts and stops them: their slice, the unit that holds their grant, their process.
+
+Tried on systemd 252 and 257: a slice starts before what it holds and stays; the link that names the invocation of the
+holder is there from before its ExecStart= until after its ExecStopPost=, which runs after a failed start as well; a
+restart of the service, by hand or by Restart=, keeps the holder and does not run it again.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import shutil
+from pathlib import Path
+from unittest import mock
+
+import runs
+from _core.model.errors import CorralError
+from fake_systemd import BASES, Cgroup, unescaped
+from node import Killed, Node, NodeHost, Run
+
+INVOCATIONS = "run/systemd/units"
+HOLDER = "corral-grant@"
+TEMPLATE = "/etc/systemd/system/corral-grant@.service"
+UNIT = "[Service]\nExecStart=/usr/bin/{}\n"
+
+
+def add(fake: Node, *units: str, lines: str = "") -> None:
+    """Install services."""
+    for unit in units:
+        fake.put(f"/usr/lib/systemd/system/{unit}", UNIT.format(unit.partition(".")[0].rstrip("@")) + lines)
+
+
+def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
+    """``systemctl start``: the run, None when it was refused. ``host`` is what ``corral admit`` runs on."""
+    if unit in fake.runs:
+        return fake.runs[unit]
+    fake.systemd.run_slice(slice_of(fake, unit))
+    holders = required(fake, unit)
+    if all(hold(fake, holder, host or fake.host()) for holder in holders):
+        return begin(fake, unit)
+    release(fake)
+    return None
+
+
+def stop(fake: Node, unit: str, host: NodeHost | None = None) -> None:
+    """``systemctl stop``. ``host`` is what ``corral release`` runs on."""
+    end(fake, unit)
+    release(fake, host)
+
+
+def restart(fake: Node, unit: str) -> Run | None:
+    """``systemctl restart``."""
+    end(fake, unit)
+    return start(fake, unit)
+
+
+def crash(fake: Node, unit: str, *, always: bool = False) -> Run | None:
+    """Its process dies; with Restart=always (``always``) there is another one."""
+    end(fake, unit)
+    if always:
+        return begin(fake, unit)
+    release(fake)
+    return None
+
+
+def settings(fake: Node, unit: str, name: str) -> list[str]:
+    """All assignments: those of the unit's file, then of its drop-ins and its template's."""
+    stem, at, rest = unit.partition("@")
+    names = [unit, *([f"{stem}@.service"] if at else [])]
+    paths = [fake.root / base / one for one in names for base in BASES]
+    files = [next((path for path in paths if path.is_file()), None)]
+    assert files[0], f"Unit {unit} not found."
+    dropins: dict[str, Path] = {}
+    for path in paths:
+        for file in path.with_name(f"{path.name}.d").glob("*.conf"):
+            dropins.setdefault(file.name, file)
+    files += [dropins[key] for key in sorted(dropins)]
+    specifiers = {"%p": stem.removesuffix(".service"), "%i": rest.removesuffix(".service"), "%n": unit}
+    specifiers["%N"] = unit.removesuffix(".service")
+    values = [
+        line.partition("=")[2]
+        for file in files
+        for line in (file.read_text() if file else "").splitlines()
+        if line.partition("=")[0] == name
+    ]
+    return [re.sub("%[piNn]", lambda match: specifiers[match.group()], value) for value in values]
+
+
+def slice_of(fake: Node, unit: str) -> str:
+    return next((value for value in reversed(settings(fake, unit, "Slice")) if value), "system.slice")
+
+
+def required(fake: Node, unit: str) -> list[str]:
+    """The units that hold grants for it."""
+    words = [word for value in settings(fake, unit, "Requires") for word in value.split()]
+    return [word for word in words if word.startswith(HOLDER)]
+
+
+def hold(fake: Node, holder: str, host: NodeHost) -> bool:
+    """Start the unit that holds a grant, unless it is active."""
+    if holder in fake.holders:
+        return True
+    if not fake.has(TEMPLATE):
+        return False
+    ident = invocation(fake, holder)
+    if corral(fake, host, "admit", "--start", holder):
+        fake.holders[holder] = ident
+        return True
+    let_go(fake, holder, fake.host())
+    return False
+
+
+def let_go(fake: Node, holder: str, host: NodeHost) -> None:
+    """ExecStopPost= of the unit that holds a grant."""
+    corral(fake, host, "release", "--stop", holder)
+    fake.holders.pop(holder, None)
+    (fake.root / INVOCATIONS / f"invocation:{holder}").unlink()
+
+
+def release(fake: Node, host: NodeHost | None = None) -> None:
+    """StopWhenUnneeded=: whoever holds a grant for nobody."""
+    needed = {holder for unit in fake.runs for holder in required(fake, unit)}
+    for holder in [holder for holder in fake.holders if holder not in needed]:
+        let_go(fake, holder, host or fake.host())
+
+
+def corral(fake: Node, host: NodeHost, verb: str, flag: str, holder: str) -> bool:
+    """What the unit that holds a grant runs; whether it succeeded."""
+    name = unescaped(holder[len(HOLDER) : -len(".service")])
+    ident = os.readlink(fake.root / INVOCATIONS / f"invocation:{holder}")
+    with mock.patch.dict(os.environ, {"INVOCATION_ID": ident}):
+        try:
+            return runs.command(host, verb, flag, name) in (0, 2)
+        except (CorralError, OSError, Killed) as error:
+            fake.said.append(str(error))
+            return False
+
+
+def invocation(fake: Node, unit: str) -> str:
+    """A new INVOCATION_ID of a unit, as systemd shows it."""
+    fake.started += 1
+    ident = f"{fake.started:032x}"
+    link = fake.root / INVOCATIONS / f"invocation:{unit}"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.unlink(missing_ok=True)
+    link.symlink_to(ident)
+    return ident
+
+
+def begin(fake: Node, unit: str) -> Run:
+    """The process of a service, in a control group of its own."""
+    slice_unit = slice_of(fake, unit)
+    fake.systemd.run_slice(slice_unit)
+    place = f"{fake.systemd.place(slice_unit)}/{unit}"
+    ident = invocation(fake, unit)
+    pid = fake.started
+    group = fake.systemd.cgroups[place] = Cgroup()
+    group.tasks = [pid]
+    score = ([value for value in settings(fake, unit, "OOMScoreAdjust") if value] or ["0"])[-1]
+    fake.put(f"/proc/{pid}/comm", f"{unit.partition('.')[0][:15]}\n")
+    fake.put(f"/proc/{pid}/cgroup", f"0::/{place}\n")
+    fake.put(f"/proc/{pid}/oom_score_adj", f"{score}\n")
+    fake.put(f"/proc/{pid}/status", f"Name:\t{unit[:15]}\nTgid:\t{pid}\n")
+    run = Run(place, pid, ident, fake.systemd.effective(place), fake.systemd.effective_mems(place))
+    fake.runs[unit] = run
+    fake.systemd.sync()
+    return run
+
+
+def end(fake: Node, unit: str) -> None:
+    """The processes of a service are gone, and so is its control group. Its slice stays."""
+    run = fake.runs.pop(unit)
+    fake.systemd.cgroups.pop(run.place, None)
+    shutil.rmtree(fake.root / f"proc/{run.pid}", ignore_errors=True)
+    (fake.root / INVOCATIONS / f"invocation:{unit}").unlink()
+    fake.systemd.sync()
+
+
+def reboot(fake: Node) -> None:
+    """Everything ends, and what is kept in files comes back: slices, then corral-boot.service."""
+    for unit in list(fake.runs):
+        end(fake, unit)
+    fake.holders.clear()
+    for tree in ("run/systemd/system.control", INVOCATIONS):
+        shutil.rmtree(fake.root / tree, ignore_errors=True)
+    systemd = fake.systemd
+    for unit in [unit for unit in systemd.units if "-" not in unit]:
+        systemd.stop_slice(unit)
+    systemd.units.clear()
+    systemd.cgroups = {"": Cgroup()}
+    fake.boot_anew()
+    wants = [word for value in systemd.settings("slices.target", "Wants") for word in value.split()]
+    for unit in ("init.scope", "system.slice", "user.slice", *wants):
+        systemd.run_slice(unit)
+        if unit not in wants:
+            systemd.cgroups[unit].procs = 3
+    systemd.sync()
+    runs.tick(fake.host(), at_boot=True)
