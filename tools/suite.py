@@ -30,7 +30,7 @@ DESTROY_LIMIT = 2 * 60  # s
 # An emulated node takes about one core; what drives it waits for it.
 AT_ONCE = max(1, os.cpu_count() or 1)
 # Those that take minutes begin first, so that none of them is left alone at the end.
-LONGEST = ("endure", "gc-trixie", "gc", "trixie", "rollout", "legacy", "drift")
+LONGEST = ("endure", "gc-trixie", "workloads", "gc", "trixie", "rollout", "legacy", "drift")
 
 stopping = threading.Event()
 

@@ -66,8 +66,14 @@ def drift() -> tuple[int, str]:
 
 
 def other(profile: dict[str, t.Any]) -> dict[str, t.Any]:
-    """A profile that moves the isolated core and changes pools, limits and the mount."""
+    """A profile that moves the isolated core, or a workload's, and changes pools, limits and the mount."""
     changed = json.loads(json.dumps(profile))
+    if profile.get("workloads"):
+        changed["cpu"]["isolated"] = {"cpus": "4-5"}
+        for one in changed["workloads"]:
+            for amounts in (one.get("requests", {}), one.get("limits", {})):
+                amounts.update({"memory": "48Mi"} if "memory" in amounts else {})
+        return t.cast("dict[str, t.Any]", changed)
     changed["cpu"]["isolated"] = {"cpus": "2-3"}
     changed["memory"]["hugepages"][0]["count"] = 16
     changed["memory"]["mounts"][0]["size"] = "32Mi"
@@ -88,8 +94,9 @@ def main(points: int) -> int:
     killed = 0
     for number in range(points):
         way = (number + 1) % 2
-        # The acts of this way, from the first to the last, in even steps; the last ones are the tick's own status.
-        last = 1 + number * acts[1 - way] // points
+        # The acts of this way in even steps; the last ones are the tick's own status, and a tick that goes on from a
+        # death has some less than a whole one.
+        last = 1 + number * (acts[1 - way] * 9 // 10) // points
         write(profiles[way])
         died = tick(last)
         killed += died.returncode == -signal.SIGKILL

@@ -1,0 +1,126 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node beside whatever happens to its workloads: does any instant have somebody else on their CPUs?
+
+Samples, until the file STOP appears or LIMIT seconds are over, the effective CPUs of every home and, each tenth time,
+the mask of every thread of the node. An exclusive slice counts while it has processes, with the CPUs that it has before
+and after the others are read. Prints "SAMPLES samples, THREADS masks, OVERLAPS overlaps"; exits 1 after an overlap, and
+when it has seen no exclusive slice or none that changed.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+
+ROOT = "/sys/fs/cgroup"
+EXCLUSIVE = f"{ROOT}/corral.slice/corral-exclusive.slice"
+HOMES = ["system.slice", "user.slice", "init.scope", "machine.slice", "corral.slice/corral-shared.slice"]
+HOMES.append("corral.slice/corral-isolated.slice")
+MASKS_EACH = 10
+
+
+def read(path: str) -> str:
+    try:
+        with open(path, encoding="ascii", errors="replace") as file:
+            return file.read()
+    except OSError:
+        return ""
+
+
+def cpus(text: str) -> frozenset[int]:
+    parts = [part.partition("-") for part in text.strip().split(",") if part]
+    return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
+
+
+def exclusive() -> dict[str, frozenset[int]]:
+    """The slices of workloads that have processes, with the CPUs in force."""
+    try:
+        names = [name for name in os.listdir(EXCLUSIVE) if name.endswith(".slice")]
+    except OSError:
+        return {}
+    found = {}
+    for name in names:
+        path = f"{EXCLUSIVE}/{name}"
+        if "populated 1" in read(f"{path}/cgroup.events"):
+            found[name] = cpus(read(f"{path}/cpuset.cpus.effective"))
+    return found
+
+
+def group_of(pid: str) -> str:
+    """The control group of a process; its name may hold colons."""
+    return read(f"/proc/{pid}/cgroup").strip().partition("::")[2]
+
+
+def masks() -> list[tuple[str, str, frozenset[int]]]:
+    """Each thread's process, control group and mask; kernel threads (in the root) are nobody's to place."""
+    found = []
+    for pid in filter(str.isdecimal, os.listdir("/proc")):
+        group = group_of(pid)
+        if group in ("", "/"):
+            continue
+        try:
+            threads = os.listdir(f"/proc/{pid}/task")
+        except OSError:
+            continue
+        for thread in threads:
+            line = next(
+                (
+                    line
+                    for line in read(f"/proc/{pid}/task/{thread}/status").splitlines()
+                    if line.startswith("Cpus_allowed_list:")
+                ),
+                "",
+            )
+            if line:
+                found.append((pid, group, cpus(line.split()[1])))
+    return found
+
+
+def look(with_masks: bool) -> tuple[list[str], int]:
+    """The overlaps of one instant, and how many masks were read."""
+    before = exclusive()
+    # Nobody runs in an empty slice, whatever CPUs it shows.
+    peopled = [home for home in HOMES if "populated 1" in read(f"{ROOT}/{home}/cgroup.events")]
+    homes = {home: cpus(read(f"{ROOT}/{home}/cpuset.cpus.effective")) for home in peopled}
+    threads = masks() if with_masks else []
+    after = exclusive()
+    steady = {name: held & after[name] for name, held in before.items() if name in after}
+    found = []
+    for name, held in steady.items():
+        found += [f"{name} and {home}: {sorted(held & other)}" for home, other in homes.items() if held & other]
+        found += [
+            f"{name} and {other}: {sorted(held & own)}" for other, own in steady.items() if other > name and held & own
+        ]
+        for pid, group, mask in threads:
+            inside = f"/corral-exclusive.slice/{name}/" in f"{group}/"
+            # A thread is where its group was when that was read; who moved meanwhile is not counted.
+            if not inside and mask & held and group_of(pid) == group:
+                found.append(f"{name} and process {pid} in {group}: {sorted(mask & held)}")
+    return found, len(threads)
+
+
+def main(stop: str, limit: float = 900.0, pause: float = 0.0) -> int:
+    samples = read_masks = 0
+    overlaps: list[str] = []
+    seen = set()
+    deadline = time.monotonic() + limit
+    while not os.path.exists(stop) and time.monotonic() < deadline:
+        found, count = look(samples % MASKS_EACH == 0)
+        samples += 1
+        read_masks += count
+        overlaps += found
+        seen.add(tuple(sorted((name, tuple(sorted(held))) for name, held in exclusive().items())))
+        time.sleep(pause)
+    print(
+        f"{samples} samples, {read_masks} masks, {len(overlaps)} overlaps, {len(seen)} states of exclusive slices seen"
+    )
+    print("\n".join(overlaps[:20]))
+    return 1 if overlaps or samples < 10 or len(seen) < 2 else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1], *map(float, sys.argv[2:])))

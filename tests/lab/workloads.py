@@ -1,0 +1,445 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node with the profile examples/workloads.yml: what workloads have, from their first instruction on.
+
+Each step causes something and looks at the kernel's own files, at the masks of threads, and at what Corral says. It
+lies beside endure.py, whose helpers it uses. With names of steps as arguments it takes those alone.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+
+from endure import expect, in_sync, quiet, read, run, tick, write
+
+CGROUP = "/sys/fs/cgroup"
+EXCLUSIVE = f"{CGROUP}/corral.slice/corral-exclusive.slice"
+SHARED = f"{CGROUP}/corral.slice/corral-shared.slice"
+CHECKPOINT = "/var/lib/corral/checkpoint.json"
+ETC = "/etc/systemd/system"
+SPIN = "/usr/local/bin/spin"
+# Writes down what its very first instructions have, and waits with a few threads of its own.
+SPIN_TEXT = """#!/usr/bin/python3
+import json, os, sys, threading, time
+rows = dict(line.split(":", 1) for line in open("/proc/self/status") if ":" in line)
+found = [sorted(os.sched_getaffinity(0)), rows["Mems_allowed_list"].strip(), open("/proc/self/oom_score_adj").read().strip()]
+with open("/run/first-" + sys.argv[1], "w") as file:
+    json.dump(found, file)
+for _ in range(3):
+    threading.Thread(target=time.sleep, args=(1e6,), daemon=True).start()
+time.sleep(1e6)
+"""
+UNITS = {
+    "dataplane.service": "[Service]\nExecStart=/usr/local/bin/spin dataplane\n[Install]\nWantedBy=multi-user.target\n",
+    "feed.service": "[Service]\nExecStart=/usr/local/bin/spin feed\n",
+    "idle.service": "[Service]\nExecStart=/usr/local/bin/spin idle\n",
+    "batch@.service": "[Service]\nExecStart=/usr/local/bin/spin batch-%i\nRestart=always\nRestartSec=1\n[Install]\nWantedBy=multi-user.target\n",
+    "broken.service": "[Service]\nExecStart=/bin/false\n",
+    "wide.service": "[Service]\nExecStart=/usr/local/bin/spin wide\nRestart=always\nRestartSec=100ms\n",
+}
+
+
+def cpus(text: str) -> frozenset[int]:
+    parts = [part.partition("-") for part in text.strip().split(",") if part]
+    return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
+
+
+def first(name: str) -> list[t.Any]:
+    """What the first instructions of a unit had."""
+    return t.cast("list[t.Any]", json.loads(read(f"/run/first-{name}")))
+
+
+def forget_first() -> None:
+    for name in os.listdir("/run"):
+        if name.startswith("first-"):
+            os.remove(f"/run/{name}")
+
+
+def main_pid(unit: str) -> str:
+    return run("systemctl", "show", "-p", "MainPID", "--value", unit).strip()
+
+
+def grants() -> dict[str, dict[str, t.Any]]:
+    return {row["workload"]: row for row in json.loads(read(CHECKPOINT))["data"]["grants"]}
+
+
+def wait(what: str, done: t.Callable[[], bool], seconds: float = 60) -> None:
+    deadline = time.monotonic() + seconds
+    while not done():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds} s")
+        time.sleep(0.2)
+
+
+def sets(path: str) -> frozenset[int]:
+    return cpus(read(f"{path}/cpuset.cpus.effective"))
+
+
+def threads(unit: str) -> list[frozenset[int]]:
+    """The masks of a unit's threads."""
+    pid = main_pid(unit)
+    return [frozenset(os.sched_getaffinity(int(thread))) for thread in os.listdir(f"/proc/{pid}/task")]
+
+
+# Steps
+
+
+def prepare() -> None:
+    """The units, before any profile."""
+    write(SPIN, SPIN_TEXT)
+    os.chmod(SPIN, 0o755)
+    for unit, text in UNITS.items():
+        write(f"{ETC}/{unit}", text)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "enable", "--quiet", "dataplane.service", "batch@1.service")
+
+
+def classes() -> None:
+    """All three classes: CPUs, memory nodes, weights, limits and scores, from the first instruction."""
+    forget_first()
+    run("systemctl", "restart", "dataplane", "feed", "idle", "batch@1")
+    wait(
+        "all wrote down what they have",
+        lambda: all(os.path.exists(f"/run/first-{n}") for n in ("dataplane", "feed", "idle", "batch-1")),
+    )
+    expect("dataplane", first("dataplane"), [[4, 5], "1", "-997"])
+    expect("batch", first("batch-1"), [[2, 3], "0", "-997"])
+    expect("feed", [first("feed")[0], first("feed")[1]], [[6, 7], "0-1"])
+    expect("idle", first("idle"), [[6, 7], "0-1", "1000"])
+    own = f"{EXCLUSIVE}/corral-exclusive-dataplane.slice"
+    wanted = {
+        "cpu.max": "max 100000", "cpu.weight": "79", "memory.max": str(128 << 20), "memory.swap.max": "0",
+        "pids.max": "64", "hugetlb.2MB.max": str(32 << 20), "cpuset.mems": "1",
+    }  # fmt: skip
+    expect("dataplane's limits", {name: read(f"{own}/{name}") for name in wanted}, wanted)
+    shared = f"{SHARED}/corral-shared-feed.slice"
+    wanted = {"cpu.max": "150000 100000", "cpu.weight": "20", "memory.max": str(256 << 20), "hugetlb.2MB.max": "0"}
+    expect("feed's limits", {name: read(f"{shared}/{name}") for name in wanted}, wanted)
+    expect("idle's weight", read(f"{SHARED}/corral-shared-idle.slice/cpu.weight"), "1")
+    expect(
+        "quotas above",
+        [read(f"{path}/cpu.max").split()[0] for path in (EXCLUSIVE, os.path.dirname(EXCLUSIVE))],
+        ["max", "max"],
+    )
+    in_sync()
+    said = run("corral", "explain", "dataplane")
+    if "Guaranteed" not in said or "NUMA node 1" not in said:
+        raise AssertionError(said)
+
+
+def lives() -> None:
+    """Restart, crash, stop: a run keeps what it has, and gives it back when it ends."""
+    run_of = grants()["batch:batch@1"]["instance"]
+    run("systemctl", "restart", "batch@1")
+    expect("the run after a restart", grants()["batch:batch@1"]["instance"], run_of)
+    before = main_pid("batch@1")
+    os.kill(int(before), 9)
+    wait("batch is back", lambda: main_pid("batch@1") not in ("0", before))
+    expect("the run after a crash", grants()["batch:batch@1"]["instance"], run_of)
+    expect("its CPUs", sets(f"{EXCLUSIVE}/corral-exclusive-batch:batch\\x401.slice"), frozenset({2, 3}))
+    run("systemctl", "stop", "batch@1")
+    wait("the grant is gone", lambda: "batch:batch@1" not in grants())
+    wait("the CPUs are shared again", lambda: sets(SHARED) == frozenset({2, 3, 6, 7}))
+    expect("feed has them, too", set(threads("feed")), {frozenset({2, 3, 6, 7})})
+    wait("its slice is gone", lambda: not os.path.exists(f"{EXCLUSIVE}/corral-exclusive-batch:batch\\x401.slice"))
+    in_sync()
+    run("systemctl", "start", "batch@1")
+    expect("feed has lost them", set(threads("feed")), {frozenset({6, 7})})
+
+
+def fails() -> None:
+    """Ten failed starts leave no grant; a refused start does not loop, and says why."""
+    for _number in range(10):
+        run("systemctl", "start", "broken", code=None)
+    wait("no grant is left", lambda: "broken" not in grants())
+    run("systemctl", "stop", "batch@1")
+    wait("batch's grant is gone", lambda: "batch:batch@1" not in grants())
+    done = subprocess.run(["systemctl", "start", "wide"], capture_output=True, text=True, check=False, timeout=120)
+    expect("wide is refused", done.returncode, 1)
+    time.sleep(3)
+    expect("wide is not tried again", run("systemctl", "show", "-p", "NRestarts", "--value", "wide").strip(), "0")
+    expect("wide", run("systemctl", "is-active", "wide", code=None).strip(), "inactive")
+    why = run("corral", "explain", "wide", code=2)
+    for part in ("single-numa-node", "refused", "node 1"):
+        if part not in why:
+            raise AssertionError(f"{part} is not in: {why}")
+    log = run("journalctl", "-b", "-u", "corral-grant@wide.service", "-o", "cat", "--no-pager")
+    if "single-numa-node" not in log:
+        raise AssertionError(f"the companion's journal does not say why: {log}")
+    run("systemctl", "start", "batch@1")
+    in_sync()
+
+
+def at_once() -> None:
+    """Two starts at once, a stop and a start at once: nobody leaks, nobody loses."""
+    for _turn in range(3):
+        run("systemctl", "stop", "batch@1", "batch@2")
+        run("systemctl", "start", "--no-block", "batch@1")
+        done = subprocess.run(
+            ["systemctl", "start", "batch@2"], capture_output=True, text=True, check=False, timeout=120
+        )
+        wait(
+            "batch@1 is up or refused",
+            lambda: run("systemctl", "is-active", "batch@1", code=None).strip() in ("active", "inactive"),
+        )
+        held = {name: cpus(row["cpus"]) for name, row in grants().items() if row["cpus"]}
+        if sum(map(len, held.values())) != len(frozenset().union(*held.values())):
+            raise AssertionError(f"two have the same: {held}")
+        if ("batch:batch@2" in held) != (done.returncode == 0):
+            raise AssertionError(f"started and granted are not the same: {held} {done.stderr}")
+    run("systemctl", "stop", "batch@2")
+    run("systemctl", "start", "batch@1")
+    # A stop and a start at the same instant.
+    stop = threading.Thread(target=run, args=("systemctl", "stop", "batch@1"), kwargs={"code": None})
+    stop.start()
+    run("systemctl", "start", "batch@1", code=None)
+    stop.join()
+    # Either job may have taken the other's place; what is asked for last is to happen.
+    wait(
+        "batch starts",
+        lambda: subprocess.run(["systemctl", "start", "batch@1"], check=False, timeout=120).returncode == 0,
+    )
+    wait("batch holds again", lambda: cpus(grants().get("batch:batch@1", {"cpus": ""})["cpus"]) == {2, 3})
+    expect("batch runs there", set(threads("batch@1")), {frozenset({2, 3})})
+    in_sync()
+
+
+TAMPERED = (
+    ("corral-exclusive-dataplane.slice", "cpu.max", "50000 100000"),
+    ("corral-exclusive-dataplane.slice", "cpu.weight", "50"),
+    ("corral-exclusive-dataplane.slice", "memory.max", str(64 << 20)),
+    ("corral-exclusive-dataplane.slice", "memory.swap.max", "max"),
+    ("corral-exclusive-dataplane.slice", "pids.max", "32"),
+    ("corral-exclusive-dataplane.slice", "hugetlb.2MB.max", "0"),
+    ("corral-exclusive-dataplane.slice", "cpuset.cpus", "4"),
+    ("corral-exclusive-dataplane.slice", "cpuset.mems", "0-1"),
+    ("", "cpu.max", "80000 100000"),
+)
+
+
+def tampering() -> None:
+    """What somebody sets behind its back is named and mended by one tick."""
+    for unit, name, value in TAMPERED:
+        path = f"{EXCLUSIVE}/{unit}/{name}".replace("//", "/")
+        before = read(path)
+        write(path, value)
+        said = run("corral", "drift", code=2)
+        if unit and unit not in said:
+            raise AssertionError(f"{name}: {said}")
+        in_sync()
+        expect(path, read(path), before)
+    pid = main_pid("dataplane")
+    write(f"/proc/{pid}/oom_score_adj", "0")
+    in_sync()
+    expect("oom_score_adj", read(f"/proc/{pid}/oom_score_adj"), "-997")
+
+
+def own_masks() -> None:
+    """A thread that chose one of its unit's CPUs keeps it when the unit's CPUs change."""
+    pid = int(main_pid("feed"))
+    os.sched_setaffinity(pid, {7})
+    run("systemctl", "stop", "batch@1")
+    wait("the CPUs are shared again", lambda: sets(SHARED) == frozenset({2, 3, 6, 7}))
+    expect("feed's thread", os.sched_getaffinity(pid), {7})
+    run("systemctl", "start", "batch@1")
+    expect("feed's thread", os.sched_getaffinity(pid), {7})
+    os.sched_setaffinity(pid, {2, 3, 6, 7})
+    in_sync()
+
+
+def offline() -> None:
+    """A CPU of a workload goes and comes back: it is moved, or told, and nobody overlaps."""
+    write("/sys/devices/system/cpu/cpu5/online", "0")
+    said = tick()
+    items = [(item["subject"], item["verdict"]) for item in said["items"]]
+    held = cpus(grants().get("dataplane", {"cpus": ""})["cpus"])
+    if 5 in held or not (held or ("dataplane", "unchangeable") in items):
+        raise AssertionError(f"CPU 5 is gone: {held} {items}")
+    write("/sys/devices/system/cpu/cpu5/online", "1")
+    in_sync()
+    expect("dataplane has CPUs again", len(cpus(grants()["dataplane"]["cpus"])), 2)
+
+
+def reloads() -> None:
+    """systemd reloads and re-executes itself: nobody loses anything."""
+    before = {name: row["cpus"] for name, row in grants().items()}
+    for verb in ("daemon-reload", "daemon-reexec"):
+        run("systemctl", verb)
+        expect("dataplane", set(threads("dataplane")), {cpus(before["dataplane"])})
+        in_sync()
+    expect("grants", {name: row["cpus"] for name, row in grants().items()}, before)
+
+
+def checkpoints() -> None:
+    """A checkpoint that is gone, torn, or of somebody else: grants are as the slices show them."""
+    before = {name: (row["cpus"], row["instance"]) for name, row in grants().items()}
+    text = read(CHECKPOINT)
+    newer = json.dumps({**json.loads(text), "version": 99})
+    forged = text.replace(f'"{before["dataplane"][0]}"', '"0-1"')
+    for damage in (None, text[: len(text) // 2], "{}", newer, forged):
+        os.remove(CHECKPOINT) if damage is None else write(CHECKPOINT, damage)
+        in_sync()
+        expect("grants", {name: (row["cpus"], row["instance"]) for name, row in grants().items()}, before)
+    expect("dataplane", set(threads("dataplane")), {cpus(before["dataplane"][0])})
+
+
+def by_hand() -> None:
+    """A workload admitted at run time, until it is released."""
+    run("systemctl", "stop", "batch@1")
+    wait("batch's grant is gone", lambda: "batch:batch@1" not in grants())
+    done = subprocess.run(
+        ["corral", "admit", "adhoc", "--unit", "idle2.service", "--limits", "cpu=3,memory=64Mi"],
+        capture_output=True, text=True, check=False, timeout=120,
+    )  # fmt: skip
+    expect("three CPUs are no whole cores", done.returncode, 1)
+    run("corral", "admit", "adhoc", "--unit", "idle2.service", "--limits", "cpu=2,memory=64Mi")
+    expect("adhoc", cpus(grants()["adhoc"]["cpus"]), frozenset({2, 3}))
+    in_sync()
+    run("corral", "release", "adhoc")
+    if "adhoc" in grants():
+        raise AssertionError("adhoc is still granted")
+    in_sync()
+    run("systemctl", "start", "batch@1")
+
+
+def containers() -> None:
+    """A container in its grant's slice; one that was started past Corral is named with the way out."""
+    image()
+    run("systemctl", "stop", "batch@1")
+    wait("batch's grant is gone", lambda: "batch:batch@1" not in grants())
+    run("corral", "admit", "held")
+    container = ("podman", "run", "-d", "--network=none", "--name", "held")
+    run(*container, "--cgroup-parent=corral-exclusive-held.slice", "busybox", "sleep", "1000", timeout=300)
+    pid = run("podman", "inspect", "-f", "{{.State.Pid}}", "held").strip()
+    expect("held", frozenset(os.sched_getaffinity(int(pid))), cpus(grants()["held"]["cpus"]))
+    in_sync()
+    run("podman", "rm", "-f", "-t", "0", "held", timeout=300)
+    run("corral", "release", "held")
+    expect("held is released", "held" in grants(), False)
+    run(*container, "busybox", "sleep", "1000", timeout=300)
+    said = run("corral", "drift", code=2)
+    if "--cgroup-parent=corral-exclusive-held.slice" not in said:
+        raise AssertionError(said)
+    run("podman", "rm", "-f", "-t", "0", "held", timeout=300)
+    run("systemctl", "start", "batch@1")
+    in_sync()
+
+
+def burstable_container() -> None:
+    """A container without CPUs of its own: limits of its slice, and its score by the next tick."""
+    image()
+    slice_unit = "corral-shared-pour.slice"
+    words = ("podman", "run", "-d", "--network=none", "--name", "pour", f"--cgroup-parent={slice_unit}")
+    run(*words, "busybox", "sleep", "1000", timeout=300)
+    pid = run("podman", "inspect", "-f", "{{.State.Pid}}", "pour").strip()
+    expect("pour", frozenset(os.sched_getaffinity(int(pid))), sets(SHARED))
+    expect("pour's memory", read(f"{SHARED}/{slice_unit}/memory.max"), str(64 << 20))
+    in_sync()
+    score = int(read(f"/proc/{pid}/oom_score_adj"))
+    expect("pour's score is a Burstable one's", 2 < score < 1000, True)
+    run("podman", "rm", "-f", "-t", "0", "pour", timeout=300)
+
+
+def quadlet() -> None:
+    """A container that is a unit: Quadlet where there is one, else podman run in a service."""
+    image()
+    if os.path.exists("/usr/lib/systemd/system-generators/podman-system-generator"):
+        os.makedirs("/etc/containers/systemd", exist_ok=True)
+        text = "[Container]\nImage=localhost/busybox:latest\nExec=sleep 1000\nNetwork=none\n"
+        write("/etc/containers/systemd/quad.container", text)
+    else:
+        words = "/usr/bin/podman run --rm --network=none --cgroups=split --name quad busybox sleep 1000"
+        write(f"{ETC}/quad.service", f"[Service]\nDelegate=yes\nTimeoutStopSec=2\nExecStart={words}\n")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "stop", "batch@1")
+    wait("batch's grant is gone", lambda: "batch:batch@1" not in grants())
+    run("corral", "admit", "quad", "--unit", "quad.service", "--limits", "cpu=2,memory=64Mi")
+    run("systemctl", "start", "quad")
+    wait("the container runs", lambda: len(container_pids("quad.service")) > 1)
+    for pid in container_pids("quad.service"):
+        expect(f"process {pid}", frozenset(os.sched_getaffinity(int(pid))), cpus(grants()["quad"]["cpus"]))
+    in_sync()
+    run("systemctl", "stop", "quad")
+    run("corral", "release", "quad")
+    for path in ("/etc/containers/systemd/quad.container", f"{ETC}/quad.service"):
+        with contextlib.suppress(FileNotFoundError):
+            os.remove(path)
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "batch@1")
+    in_sync()
+
+
+def container_pids(unit: str) -> list[str]:
+    """The processes of a unit and of the containers in it."""
+    found = []
+    for folder, _folders, names in os.walk(f"{EXCLUSIVE}/corral-exclusive-quad.slice/{unit}"):
+        found += read(f"{folder}/cgroup.procs").split() if "cgroup.procs" in names else []
+    return found
+
+
+def after_reboot() -> None:
+    """What starts at boot has what is declared, before any tick; what ends with a run was granted anew."""
+    wait("they run", lambda: all(os.path.exists(f"/run/first-{name}") for name in ("dataplane", "batch-1")))
+    expect("dataplane", first("dataplane"), [sorted(cpus(grants()["dataplane"]["cpus"])), "1", "-997"])
+    expect("batch", first("batch-1"), [sorted(cpus(grants()["batch:batch@1"]["cpus"])), "0", "-997"])
+    in_sync()
+
+
+def image() -> None:
+    """A small image, made here."""
+    if subprocess.run(["podman", "image", "exists", "busybox"], check=False, timeout=120).returncode == 0:
+        return
+    os.makedirs("/tmp/busybox/bin", exist_ok=True)
+    run("cp", "/usr/bin/busybox", "/tmp/busybox/bin/busybox")
+    for name in ("sh", "sleep"):
+        with contextlib.suppress(FileExistsError):
+            os.symlink("busybox", f"/tmp/busybox/bin/{name}")
+    run("sh", "-c", "tar -C /tmp/busybox -c . | podman import - busybox", timeout=300)
+
+
+STEPS: dict[str, t.Callable[[], None]] = {
+    step.__name__: step
+    for step in (
+        classes,
+        lives,
+        fails,
+        at_once,
+        tampering,
+        own_masks,
+        reloads,
+        checkpoints,
+        by_hand,
+        containers,
+        burstable_container,
+        quadlet,
+        offline,
+    )
+}
+
+
+def main(names: list[str]) -> int:
+    if names == ["prepare"]:
+        prepare()
+        return 0
+    if names == ["after_reboot"]:
+        after_reboot()
+        return 0
+    with quiet():
+        for name in names or STEPS:
+            began = time.monotonic()
+            STEPS[name]()
+            print(f"{name}: {time.monotonic() - began:.0f} s", flush=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
