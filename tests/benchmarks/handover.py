@@ -2,10 +2,11 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How long CPUs are on their way when the isolated core moves, against systemd's own time for as many properties.
+"""How long CPUs are on their way, on one virtual node: from pool to pool, and to a workload and back.
 
-On one virtual node with a unit of 16 threads in each pool, while another process looks for an instant at which an
-isolated CPU is in two pools.
+When the isolated core moves, against systemd's own time for as many properties, with a unit of 16 threads in each pool,
+while another process looks for an instant at which an isolated CPU is in two pools. When a service with CPUs of its own
+starts and stops, against the start of an equal service that Corral does not know.
 """
 
 from __future__ import annotations
@@ -14,34 +15,45 @@ import argparse
 import json
 import statistics
 import subprocess
-import sys
 import tempfile
+import typing as t
 from pathlib import Path
 
 import bench
 import lab_node
 
-SCRIPT = bench.HERE / "handover_node.py"
-HEAD = ("what", "seconds: median (min–max)", "by its floor")
+POOLS, ADMISSION = bench.HERE / "handover_node.py", bench.HERE / "admission_node.py"
+SECONDS = ("what", "seconds: median (min–max)", "by its floor")
+MILLISECONDS = ("what", "milliseconds: median (min–max)", "by its floor")
 LIMIT = 900  # s
+ADMISSIONS = (
+    ("plain", "systemctl start of a service without Corral (the floor)"),
+    ("start", "systemctl start of an equal one with two CPUs of its own"),
+    ("admit", "of that, the admission: look, plan, change, look again"),
+    ("admit_steps", "of that, from the first write to the last read-back"),
+    ("admit_cpus", "of that, the CPUs are on their way"),
+    ("plain_stop", "systemctl stop of the one without Corral"),
+    ("back", "systemctl stop of the other, until its CPUs are shared again"),
+    ("release", "of that, the release: look, plan, change, look again"),
+    ("release_steps", "of that, from the first write to the last read-back"),
+    ("release_cpus", "of that, the CPUs are on their way"),
+)
 
 
-def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--turns", type=int, default=5, help="how often the core goes there and back (default: 5)")
-    turns = parser.parse_args().turns
-    bench.header("make bench-handover")
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder, lab_node.node(Path(folder)) as inventory:
-        lab_node.play(lab_node.tools(), inventory, "agent")
-        words = [str(lab_node.LAB), "ssh", lab_node.NODE, "python3", "-", str(turns)]
-        with SCRIPT.open() as script, tempfile.TemporaryFile("w+") as out:
-            done = subprocess.run(words, stdin=script, stdout=out, timeout=LIMIT, check=False)
-            out.seek(0)
-            output = out.read()
-    if done.returncode != 0 and not output.startswith("{"):
-        print(f"the node's script ended with {done.returncode}: {output}", file=sys.stderr)
-        return 1
-    told = json.loads(output)
+def on_node(script: Path, turns: int) -> tuple[int, dict[str, t.Any]]:
+    """Run a script on the node: its exit code, and the JSON that it prints. Raises RuntimeError without any."""
+    words = [str(lab_node.LAB), "ssh", lab_node.NODE, "python3", "-", str(turns)]
+    with script.open() as text, tempfile.TemporaryFile("w+") as out:
+        done = subprocess.run(words, stdin=text, stdout=out, timeout=LIMIT, check=False)
+        out.seek(0)
+        output = out.read()
+    if not output.startswith("{"):
+        raise RuntimeError(f"{script.name} on the node ended with {done.returncode}: {output}")
+    return done.returncode, json.loads(output)
+
+
+def pools(told: dict[str, t.Any]) -> str:
+    """The table of the isolated core that moves."""
     runs = told["runs"]
     calls = statistics.median(run["calls"] for run in runs)
     floors = [one * calls for one in told["floor"]]
@@ -51,10 +63,30 @@ def main() -> int:
         ("the hand-over, from the first to the last of them", bench.spread(window), bench.ratio(window, floors)),
         ("the whole run: look, plan, change, look again", bench.spread(whole), bench.ratio(whole, floors)),
     ]
-    bench.say(bench.table(HEAD, rows))
-    bench.say(f"{len(runs)} hand-overs, {told['samples']} samples, {told['overlaps']} overlaps.")
+    return bench.table(SECONDS, rows)
+
+
+def admissions(told: dict[str, t.Any]) -> str:
+    """The table of a service that starts and stops."""
+    times = {name: [1e3 * one for one in taken] for name, taken in told.items()}
+    rows = [(what, bench.spread(times[name], 0), bench.ratio(times[name], times["plain"])) for name, what in ADMISSIONS]
+    return bench.table(MILLISECONDS, rows)
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=5, help="how often CPUs go there and back (default: 5)")
+    turns = parser.parse_args().turns
+    bench.header("make bench-handover")
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder, lab_node.node(Path(folder)) as inventory:
+        lab_node.play(lab_node.tools(), inventory, "agent")
+        code, moved = on_node(POOLS, turns)
+        bench.say(pools(moved))
+        bench.say(f"{len(moved['runs'])} hand-overs, {moved['samples']} samples, {moved['overlaps']} overlaps.\n")
+        failed, admitted = on_node(ADMISSION, turns)
+        bench.say(admissions(admitted))
     bench.footer()
-    return done.returncode
+    return code or failed
 
 
 if __name__ == "__main__":

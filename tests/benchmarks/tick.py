@@ -2,45 +2,80 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a converged tick of the agent costs, against an empty Python (`python3 -I -c pass`) in the same run, by turns.
+"""What a converged tick of the agent costs, against an empty Python in the same run, by turns.
 
-On a node with the agent, as root, this file alone (and ../lab/count_tick.py for the count) measures what the timer's
-unit starts. With --fake, in a checkout, the same on a made-up node of 8 CPUs in a folder. CPU time is user and system
-time of the process as the kernel counted it when it ended (wait4(2)); memory is the most it had resident (VmHWM).
+On a node with the agent, as root, this file alone (and ../lab/count_tick.py, which checks what a tick writes) measures
+what the timer's unit starts. With --fake, in a checkout, the same on made-up nodes in folders: the lab's machine without
+workloads, and one of 256 CPUs with --workloads of them. CPU time is user and system time of the process as the kernel
+counted it when it ended (wait4(2)); memory is the most it had resident (VmHWM).
 """
 
 from __future__ import annotations
 
 import argparse
 import datetime
+import json
+import marshal
 import os
 import platform
-import shutil
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
+import typing as t
+import zlib
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 COUNT = HERE.parent / "lab" / "count_tick.py"
 AGENT = "/usr/libexec/corral"
-KEPT = "run/corral/inputs"
+KEPT, STATUS = "run/corral/inputs", "run/corral/status.json"
+OPTIONS = ("-I", "-S", "-B")  # as the unit has it
+EMPTY = (("python3 -I -S -c pass", ("-I", "-S")), ("python3 -I -c pass", ("-I",)))
+QUIET, CHANGED, FULL = "a converged tick", "something changed: a look in full", "every ten minutes: a look in full"
 # A tick as the launcher runs it, on any root.
 TICK = """\
 import sys
 sys.path.insert(0, {program!r})
 from _core import agent
 from _core.host.files import Host
-code = agent.tick(Host({root!r}))
+host = Host({root!r})
+code = agent.tick(host)
 """
-PEAK = "print(next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1])\n"
+PEAK = "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1]\n"
+# Host opens plain descriptors, which have no mode for the hook.
+SEEN = """\
+import sys
+seen = {"open": 0, "os.listdir": 0}
+def hook(event, words):
+    if event == "os.listdir" or (event == "open" and words[1] is None and not words[2] & 3):
+        seen[event] += 1
+sys.addaudithook(hook)
+"""
+TOLD = "import json\nprint(json.dumps([int(peak), seen, host.writes, len(host.commands)]))\n"
+HEAD = ("what", "CPU ms: median (min–max)", *(f"× {name}" for name, dummy in EMPTY))
+HEAD += ("peak RSS, MB", "files read", "folders listed", "written", "processes")
+
+
+class Seen(t.NamedTuple):
+    """What one process had resident at most (MB), and what a tick in it asked, wrote and started."""
+
+    peak: float
+    read: int = 0
+    listed: int = 0
+    written: str = "-"
+    processes: int = 0
+
+
+def environment() -> dict[str, str]:
+    """That of the timer's unit."""
+    return {**os.environ, "TRIGGER_UNIT": "corral-reconcile.timer"}
 
 
 def spent(command: list[str]) -> float:
     """The CPU seconds of a process, user and system, its start included. Raises RuntimeError when it fails."""
-    pid = os.posix_spawn(command[0], command, {**os.environ, "TRIGGER_UNIT": "corral-reconcile.timer"})
+    pid = os.posix_spawn(command[0], command, environment())
     dummy, status, usage = os.wait4(pid, 0)
     if os.waitstatus_to_exitcode(status) != 0:
         raise RuntimeError(
@@ -49,68 +84,93 @@ def spent(command: list[str]) -> float:
     return usage.ru_utime + usage.ru_stime
 
 
-def peak(python: str, options: list[str], code: str) -> str:
-    """The most memory that this code had resident, in MB."""
-    environment = {**os.environ, "TRIGGER_UNIT": "corral-reconcile.timer"}
-    done = subprocess.run(
-        [python, *options, "-c", code + PEAK], env=environment, capture_output=True, text=True, check=True
-    )
-    return f"{int(done.stdout) / 1024:.1f}"
+def output(python: str, options: t.Sequence[str], code: str) -> str:
+    """What this code prints."""
+    words = [python, *options, "-c", code]
+    return subprocess.run(words, env=environment(), capture_output=True, text=True, check=True).stdout
 
 
-def fake_node(folder: Path, python: str) -> tuple[str, str]:
-    """A made-up node in sync, and this checkout's core compiled as on a node: (program, root)."""
-    checkout = HERE.parents[1]
-    sys.path[:0] = [str(checkout / "plugins/module_utils"), str(checkout / "tests/unit")]
-    import node
-    import runs
-    import trees
+def counted(python: str, tick: str) -> Seen:
+    """One tick under an audit hook (PEP 578)."""
+    peak, seen, written, processes = json.loads(output(python, OPTIONS, SEEN + tick + PEAK + TOLD))
+    names = ", ".join(path.rpartition("/")[2] for path in written) or "-"
+    return Seen(peak / 1024, seen["open"], seen["os.listdir"], names, processes)
 
-    trees.build(folder / "machine", node.MACHINE)
-    runs.converged(node.Node(folder / "root", folder / "machine"), with_agent=True)
-    shutil.copytree(checkout / "plugins/module_utils/_core", folder / "program/_core")
-    subprocess.run([python, "-I", "-m", "compileall", "-q", str(folder / "program")], check=True)
-    return str(folder / "program"), str(folder / "root")
+
+def with_another_answer(kept: bytes) -> bytes:
+    """What a tick kept, as if the very last of its questions were answered otherwise by now (see host/inputs.py)."""
+    known, files, asked, texts = marshal.loads(zlib.decompress(bytes.fromhex(kept[8:].decode())))
+    asked[-1] = (*asked[-1][:-1], "another answer")
+    data = zlib.compress(marshal.dumps((known, files, asked, texts), 2), 1)
+    return f"{zlib.crc32(data):08x}{data.hex()}".encode()
 
 
 def measure(python: str, program: str, root: str, turns: int, command: list[str]) -> int:
-    """Print the table, and the count of a tick's writes and processes. Exit code 1 when a tick did more than it may."""
+    """Print the table. Exit code 1 when a tick did more than it may."""
     code = TICK.format(program=program, root=root)
-    bare = [python, "-I", "-c", "pass"]
-    tick = command or [python, "-I", "-S", "-c", code + "raise SystemExit(code)"]
-    taken: dict[str, list[float]] = {name: [] for name in ("an empty Python", "a converged tick", "a look in full")}
-    kept = Path(root, KEPT)
+    tick = command or [python, *OPTIONS, "-c", code + "raise SystemExit(code)"]
+    kept, status = Path(root, KEPT), Path(root, STATUS)
+    kept.unlink(missing_ok=True)
     spent(tick)
     time.sleep(1.1)  # A look of the same second as the one before is not kept.
     spent(tick)
     told = kept.read_bytes() if kept.exists() else b""
+    if not told:
+        raise RuntimeError(f"the tick keeps nothing in {kept}: is the node in sync?")
+    before: dict[str, t.Callable[[], object]] = {
+        QUIET: lambda: kept.write_bytes(told),
+        CHANGED: lambda: kept.write_bytes(with_another_answer(told)),
+        FULL: kept.unlink,
+    }
+    taken: dict[str, list[float]] = {name: [] for name in (*dict(EMPTY), *before)}
     for dummy in range(turns):
-        empty, quiet = spent(bare), spent(tick)
-        kept.unlink(missing_ok=True)
-        full = spent(tick)
-        if told:
-            kept.write_bytes(told)
-        for name, seconds in zip(taken, (empty, quiet, full)):
-            taken[name].append(seconds)
-    floor = statistics.median(taken["an empty Python"])
-    quiet_peak = peak(python, ["-I", "-S"], code)
-    kept.unlink(missing_ok=True)
-    peaks = (peak(python, ["-I"], ""), quiet_peak, peak(python, ["-I", "-S"], code))
-    print("| what | CPU ms: median (min–max) | × an empty Python | peak RSS, MB |\n| --- | ---: | ---: | ---: |")
-    for (name, times), most in zip(taken.items(), peaks):
-        middle = statistics.median(times)
+        for name, options in EMPTY:
+            taken[name].append(spent([python, *options, "-c", "pass"]))
+        for name, prepare in before.items():
+            prepare()
+            taken[name].append(spent(tick))
+    seen = {name: Seen(int(output(python, options, PEAK + "print(peak)")) / 1024) for name, options in EMPTY}
+    for name, prepare in before.items():
+        prepare()
+        time.sleep(1.1)
+        seen[name] = counted(python, code)
+    print("".join(f"| {' | '.join(row)} |\n" for row in rows(taken, seen)))
+    print(
+        f"{kept.name}: {len(told) / 1024:.0f} KiB, {status.name}: {status.stat().st_size / 1024:.1f} KiB.", flush=True
+    )
+    return checked(python, program, root)
+
+
+def rows(taken: t.Mapping[str, t.Sequence[float]], seen: t.Mapping[str, Seen]) -> t.Iterator[list[str]]:
+    """The rows of a Markdown table."""
+    floors = [statistics.median(taken[name]) for name, dummy in EMPTY]
+    yield list(HEAD)
+    yield ["---", *("---:" for dummy in HEAD[1:])]
+    for name, times in taken.items():
+        middle, found = statistics.median(times), seen[name]
         spread = f"{middle * 1e3:.1f} ({min(times) * 1e3:.1f}–{max(times) * 1e3:.1f})"
-        print(f"| {name} | {spread} | {middle / floor:.2f} | {most} |")
+        counts = [f"{found.peak:.1f}", str(found.read), str(found.listed), found.written, str(found.processes)]
+        yield [name, spread, *(f"{middle / floor:.2f}" for floor in floors), *counts]
+
+
+def checked(python: str, program: str, root: str) -> int:
+    """Whether an audit hook sees a tick write no more than it may; the exit code. What it saw is printed if it was more."""
     if not COUNT.is_file():
         return 0
-    print("\nA look in full and the converged tick after it, by Python's audit hooks:", flush=True)
-    return subprocess.run([python, "-I", "-B", str(COUNT), program, root], check=False).returncode
+    words = [python, "-I", "-B", str(COUNT), program, root]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    if done.returncode:
+        print(f"count_tick.py: {done.stdout}{done.stderr}", file=sys.stderr)
+    return done.returncode
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--turns", type=int, default=20, help="how often each is run (default: 20)")
-    parser.add_argument("--fake", action="store_true", help="on a made-up node in a folder")
+    parser.add_argument("--fake", action="store_true", help="on made-up nodes in folders")
+    parser.add_argument(
+        "--workloads", type=int, nargs="*", default=[0, 100, 500], help="how many on each (default: 0 100 500)"
+    )
     parser.add_argument("--python", default="/usr/bin/python3", help="what runs the agent (default: %(default)s)")
     asked = parser.parse_args()
     version = subprocess.run([asked.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
@@ -121,11 +181,18 @@ def main() -> int:
     )
     print(f"Linux {platform.release()}, {version}, load average {load}, {asked.turns} turns:\n")
     if not asked.fake:
-        command = [asked.python, "-I", "-S", f"{AGENT}/corral", "reconcile", "--tick"]
+        command = [asked.python, *OPTIONS, f"{AGENT}/corral", "reconcile", "--tick"]
         return measure(asked.python, AGENT, "/", asked.turns, command)
-    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-        program, root = fake_node(Path(folder), asked.python)
-        return measure(asked.python, program, root, asked.turns, [])
+    import tick_node
+
+    worst = 0
+    for workloads in asked.workloads:
+        print(f"{workloads or 'No'} workloads:\n")
+        with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+            program, root = tick_node.make(Path(folder), asked.python, workloads)
+            worst = max(worst, measure(asked.python, program, root, asked.turns, []))
+        print()
+    return worst
 
 
 if __name__ == "__main__":

@@ -1,0 +1,156 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on the lab's node with the agent: starts and stops a service that has two CPUs of its own while it runs, TURNS times.
+
+By turns with an equal service that Corral does not know. The reconciler's own units are off meanwhile. On stdout: JSON
+with lists of seconds. ``plain`` and ``start`` are whole ``systemctl start``s, ``back`` is from ``systemctl stop`` until the
+shared pool has its CPUs again. Then the same admission and release in this process, with every step and its read-back
+timed: ``admit`` and ``release`` as a whole, ``…_steps`` from the first write to the last read-back, ``…_cpus`` from the
+first to the last step that moves CPUs. The node keeps the profile.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+import time
+import typing as t
+
+sys.path.insert(0, "/usr/libexec/corral")
+sys.dont_write_bytecode = True
+
+SHARED = "/sys/fs/cgroup/corral.slice/corral-shared.slice/cpuset.cpus.effective"
+RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
+NAME = "lane"
+LANE, PLAIN = f"{NAME}.service", "plain.service"
+UNIT = "[Service]\nType=exec\nExecStart=/usr/bin/sleep infinity\n"
+LIMIT = 60.0  # s
+
+# Beside what the node declares; see examples/workloads.yml.
+CPU = {"reserved": {"cpus": "0-1"}, "policy": "static", "options": {"full-pcpus-only": True}}
+WORKLOAD = {
+    "name": NAME,
+    "match": {"unit": LANE},
+    "hold": "running",
+    "limits": {"cpu": "2", "memory": "64Mi"},
+}
+SECTIONS = {"cpu": CPU, "topology": {"policy": "single-numa-node"}, "workloads": [WORKLOAD]}
+
+Times = dict[str, list[float]]
+
+
+def systemctl(*words: str) -> None:
+    subprocess.run(["systemctl", *words], check=True, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL)
+
+
+def seconds(work: t.Callable[[], object]) -> float:
+    begin = time.monotonic()
+    work()
+    return time.monotonic() - begin
+
+
+def shared() -> str:
+    with open(SHARED, encoding="ascii") as file:
+        return file.read().strip()
+
+
+def stopped(before: str) -> None:
+    """Stop the service and wait until the shared pool has its CPUs again."""
+    systemctl("stop", LANE)
+    deadline = time.monotonic() + LIMIT
+    while shared() != before:
+        if time.monotonic() > deadline:
+            raise SystemExit(f"the shared pool has {shared()} {LIMIT:.0f} s after the stop, not {before}")
+        time.sleep(0.005)
+
+
+def declare(host: t.Any, data: t.Mapping[str, t.Any]) -> None:
+    from _core import reconcile
+    from _core.model import profile
+
+    outcome = reconcile.declare(host, profile.parse(data))
+    if outcome.error or outcome.remaining:
+        raise SystemExit(outcome.error or f"drift is left: {outcome.remaining}")
+
+
+def timed_steps(work: t.Callable[[], object]) -> dict[str, float]:
+    """How long all of the work took, from its first step to the end of the last one, and the same of those of CPUs."""
+    from _core.host import actions
+    from _core.model.plan import CPUS
+
+    steps: list[tuple[int, float, float]] = []
+    perform = actions.perform
+
+    def timed(host: t.Any, step: t.Any) -> None:
+        begin = time.monotonic()
+        perform(host, step)
+        steps.append((step.phase, begin, time.monotonic()))
+
+    actions.perform = timed
+    try:
+        whole = seconds(work)
+    finally:
+        actions.perform = perform
+    moves = [step for step in steps if step[0] == CPUS]
+    if not moves:
+        raise SystemExit("no CPUs moved")
+    return {"": whole, "_steps": steps[-1][2] - steps[0][1], "_cpus": moves[-1][2] - moves[0][1]}
+
+
+def in_process(host: t.Any, found: Times) -> None:
+    """One admission and one release, step by step."""
+    from _core import admit
+
+    for name, work in (
+        ("admit", lambda: admit.start(host, NAME, "")),
+        ("release", lambda: admit.stop(host, NAME, "")),
+    ):
+        for part, taken in timed_steps(work).items():
+            found.setdefault(f"{name}{part}", []).append(taken)
+
+
+def main(turns: int) -> int:
+    from _core import reconcile
+    from _core.host.files import Host
+    from _core.model import profile
+
+    host = Host()
+    declared = reconcile.read_declared(host)
+    if declared is None:
+        raise SystemExit("no profile is declared here")
+    data = profile.to_data(declared)
+    for unit in (LANE, PLAIN):
+        host.write_file(f"/etc/systemd/system/{unit}", UNIT)
+    systemctl("daemon-reload")
+    systemctl("stop", *RECONCILER)
+    found: Times = {}
+    try:
+        declare(host, {**data, **SECTIONS})
+        before = shared()
+        for dummy in range(turns):
+            for name, work in (
+                ("plain", lambda: systemctl("start", PLAIN)),
+                ("plain_stop", lambda: systemctl("stop", PLAIN)),
+                ("start", lambda: systemctl("start", LANE)),
+                ("back", lambda: stopped(before)),
+            ):
+                found.setdefault(name, []).append(seconds(work))
+            # As systemd does it before it starts what holds the grant.
+            systemctl("start", f"corral-exclusive-{NAME}.slice")
+            in_process(host, found)
+    finally:
+        for unit in (LANE, PLAIN):
+            systemctl("stop", unit)
+            os.unlink(f"/etc/systemd/system/{unit}")
+        systemctl("daemon-reload")
+        systemctl("start", *RECONCILER)
+    json.dump(found, sys.stdout)
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(int(sys.argv[1])))

@@ -1,0 +1,123 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Made-up nodes in sync for the benchmark of the tick: a folder with kernel files, systemd's files and workloads."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import shutil
+import subprocess
+import typing as t
+from pathlib import Path
+
+import bench
+import node
+import runs
+import services
+import trees
+from _core import reconcile
+from _core.host import actions, state
+from _core.model import profile
+from _core.model.plan import steps_in_order
+
+# 256 CPUs, 512 GiB.
+LARGE = trees.Machine(sockets=2, cores=64, threads=2, memory_kib=256 << 20)
+PIDS = {"pid_max": 4194304, "threads_max": 1048576, "reserved": 4096, "per_workload": 1024}
+Workload = dict[str, t.Any]
+
+
+def make(folder: Path, python: str, workloads: int) -> tuple[str, str]:
+    """A node in sync, and this checkout's core compiled as on a node: (program, root).
+
+    Without workloads it is the lab's machine with examples/edge.yml, with some it is a large one.
+    """
+    program, machine, root = (folder / name for name in ("program", "machine", "root"))
+    trees.build(machine, LARGE if workloads else node.MACHINE)
+    fake = node.Node(root, machine)
+    if workloads:
+        populate(fake, workloads)
+    else:
+        runs.converged(fake, with_agent=True)
+    for second in range(2):  # What the first one changed, the second one finds in sync.
+        fake.wait(second)
+        code = runs.tick(fake.host())
+    if code != 0 or runs.plan(fake.host()):
+        raise RuntimeError(f"the made-up node is not in sync: {state.read_json(fake.host(), state.STATUS)}")
+    shutil.copytree(bench.CHECKOUT / "plugins/module_utils/_core", program / "_core")
+    subprocess.run([python, "-I", "-m", "compileall", "-q", str(program)], check=True)
+    return str(program), str(root)
+
+
+def populate(fake: node.Node, count: int) -> None:
+    """Roll out so many workloads, and start them: in five of six cases Burstable ones on the shared pool.
+
+    The others have two CPUs of their own each, at most 60 of them: two thirds as declared, one third while they run.
+    """
+    own = min(count // 6, 60)
+    running, declared, burstable = own // 3, own - own // 3, count - own
+    fake.systemd.online = fake.systemd.possible = frozenset(range(trees.possible(LARGE)))
+    fake.systemd.sync()
+    services.add(fake, "lane@.service", *(f"{kind}{n}.service" for kind, n in names(declared, burstable)))
+    lanes = {"name": "lane", "match": {"unit": "lane@*.service"}, "hold": "running", **claim("2", "512Mi")}
+    assert not runs.install(fake.host()).error
+    outcome = reconcile.declare(fake.host(), parsed([lanes]))
+    assert not outcome.error, outcome.error
+    with contextlib.redirect_stdout(io.StringIO()):  # ``corral admit`` says what it granted.
+        for number in range(running):
+            assert services.start(fake, f"lane@{number}.service"), fake.said
+    told = [{"name": f"plane{n}", "match": {"unit": f"plane{n}.service"}, **claim("2", "1Gi")} for n in range(declared)]
+    told += [
+        {
+            "name": f"app{n}",
+            "match": {"unit": f"app{n}.service"},
+            "requests": {"cpu": "100m", "memory": "128Mi"},
+            "limits": {"cpu": "500m", "memory": "256Mi"},
+        }
+        for n in range(burstable)
+    ]
+    roll_out(fake, parsed([lanes, *told]), [f"{kind}{n}.service" for kind, n in names(declared, burstable)])
+
+
+def names(declared: int, burstable: int) -> list[tuple[str, int]]:
+    """The units' names, but those of the instances that hold what they have while they run."""
+    return [("plane", n) for n in range(declared)] + [("app", n) for n in range(burstable)]
+
+
+def claim(cpu: str, memory: str) -> Workload:
+    """Requests that equal the limits."""
+    amounts = {"cpu": cpu, "memory": memory}
+    return {"requests": amounts, "limits": amounts}
+
+
+def parsed(workloads: list[Workload]) -> profile.Profile:
+    """The profile of a large node."""
+    cpu = {"reserved": {"cores_per_numa": 1}, "policy": "static", "options": {"full-pcpus-only": True}}
+    memory = {"policy": "static", "reserved": {"0": "1Gi", "1": "1Gi"}}
+    topology = {"policy": "single-numa-node"}
+    return node.parsed(cpu=cpu, memory=memory, topology=topology, pids=PIDS, workloads=workloads)
+
+
+def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> None:
+    """Make a profile true and start services. The made-up kernel shows its files at the end alone: each time is slow."""
+    host = fake.host()
+    context = reconcile.compile_profile(host, declared, fresh=True)
+    plan = reconcile.plan_profile(host, context, declare=True)
+    kept = state.records(host)[0]
+    state.save_records(host, [*kept, *reconcile.new_records(host, plan, kept)])
+    systemd = fake.systemd
+    show = systemd.sync
+    systemd.sync = lambda: None  # type: ignore[method-assign]
+    for step in steps_in_order(plan.changes):
+        if step.kind == "property":
+            fake.systemctl("set-property", "--runtime", step.target, step.value or "")
+        else:
+            actions.perform(host, step)
+    for unit in units:
+        services.begin(fake, unit)
+    systemd.sync = show  # type: ignore[method-assign]
+    systemd.sync()
+    state.remember_profile(host, profile.to_data(declared))
+    reconcile.keep_compiled(host, context)
