@@ -13,10 +13,11 @@ import typing as t
 from .host import collectors, hugepages, owners, state, sysctl, workloads
 from .host.files import Host
 from .model import admission, cpu_topology, cpuset, grants, needs, numa_memory, pools, profile
-from .model.admission import Facts, Machine
+from .model.admission import Facts
 from .model.context import Workloads
 from .model.errors import CorralError
 from .model.grants import Checkpoint, Grant
+from .model.ledger import Machine
 from .model.needs import Need
 from .model.pools import Pools
 from .model.profile import Profile

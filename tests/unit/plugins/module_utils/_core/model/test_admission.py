@@ -9,8 +9,9 @@ import typing as t
 
 import pytest
 from _core.model import admission, cpu_topology, cpuset, grants, needs, pools, profile
-from _core.model.admission import Facts, Machine, Settlement
+from _core.model.admission import Facts, Settlement
 from _core.model.grants import Grant
+from _core.model.ledger import Machine
 from _core.model.numa_memory import Block
 from _core.model.pools import workload_cpus
 from _core.model.profile_workloads import Workload

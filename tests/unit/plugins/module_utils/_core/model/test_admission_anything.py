@@ -12,10 +12,11 @@ import os
 import typing as t
 
 from _core.model import admission, cpu_options, cpu_topology, grants, handover, needs, pools, profile, slices
-from _core.model.admission import Facts, Machine, Settlement
+from _core.model.admission import Facts, Settlement
 from _core.model.errors import CorralError
 from _core.model.grants import EXCLUSIVE, Grant
 from _core.model.handover import Stuck
+from _core.model.ledger import Machine
 from _core.model.needs import Need
 from _core.model.profile_workloads import DECLARED, RUNNING, Workload
 from _core.model.topology import NumaNode, Topology, ordered

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What grants are made of, and what is left of it: the node's budget.
+
+Allocatable = capacity − reserved, as the kubelet has it; the requests of all admitted workloads stay within that.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import cpuset
+from .affinity import Policy
+from .cpu_topology import CpuTopology
+from .cpuset import CpuSet
+from .grants import Grant
+from .needs import Need
+from .numa_memory import Block
+from .pools import Pools
+from .profile import Profile
+from .profile_workloads import CPU, PIDS, Amounts, amount_text
+from .schema_types import about_text
+from .topology import Topology
+
+NO_POLICY = Policy("none")
+
+
+class Machine(t.NamedTuple):
+    """What grants are made of: the compiled profile on this machine. ``memory`` has the bytes that may be granted by node
+    and resource, ``pids`` the tasks (None: not known).
+    Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted to anybody alone.
+    """
+
+    profile: Profile
+    topology: Topology
+    view: CpuTopology
+    pools: Pools
+    memory: t.Mapping[int, t.Mapping[str, int]]
+    pids: t.Optional[int] = None
+    kubelet: str = ""
+    not_kubelets: t.Optional[CpuSet] = None
+
+    @property
+    def policy(self) -> Policy:
+        """The topology manager's policy."""
+        return self.profile.topology or NO_POLICY
+
+    @property
+    def assignable(self) -> CpuSet:
+        """The CPUs that may become somebody's own."""
+        cpus = self.pools.online - self.pools.reserved - self.pools.isolated
+        return cpus if self.not_kubelets is None else cpus & self.not_kubelets
+
+
+class Refused(Exception):
+    """A workload cannot have what it asks for; the text says what is missing and the way out."""
+
+    def __init__(self, key: str, value: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+        self.value = value
+
+
+class Ledger:
+    """What is granted so far, and what is left: of CPUs, and of all that is counted."""
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine
+        self.grants: dict[str, Grant] = {}
+        self.given: dict[str, int] = {}
+        self.free = machine.assignable
+        self.shared = machine.pools.online - machine.pools.reserved - machine.pools.isolated
+
+    def book(self, grant: Grant) -> None:
+        """Count a grant in."""
+        self.grants[grant.workload] = grant
+        for resource, amount in counted(grant):
+            self.given[resource] = self.given.get(resource, 0) + amount
+        self.free -= grant.cpus
+        self.shared -= grant.cpus
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All memory that is promised on NUMA nodes."""
+        return [block for grant in self.grants.values() for block in grant.blocks]
+
+    def check_totals(self, need: Need, before: t.Optional[Grant]) -> None:
+        """The requests of all admitted workloads stay within what the node can give. Raises Refused.
+
+        What somebody had stays his, even where the node has less than it had.
+        """
+        capacity = self.capacity()
+        had = dict(before.requests) if before else {}
+        for resource, asked in need.requests:
+            if asked > had.get(resource, 0):
+                self.check_total(need, f"requests.{resource}", resource, asked, capacity.get(resource))
+        pids = dict(need.limits).get(PIDS)
+        if pids is not None and pids > (dict(before.limits).get(PIDS, 0) if before else 0):
+            self.check_total(need, "limits.pids", PIDS, pids, self.machine.pids)
+
+    def check_total(self, need: Need, key: str, resource: str, asked: int, total: t.Optional[int]) -> None:
+        if total is None:
+            return
+        left = total - self.given.get(resource, 0)
+        if asked <= left:
+            return
+        amounts = {name: dict(counted(grant)).get(resource, 0) for name, grant in self.grants.items()}
+        holders = {name: amount for name, amount in amounts.items() if amount}
+        missing = amount_text(resource, asked - left) if resource in (CPU, PIDS) else about_text(asked - left)
+        given = amount_text(resource, total) if resource in (CPU, PIDS) else about_text(total)
+        raise Refused(
+            key, amount_text(resource, asked),
+            f"{missing} missing: this node can give {given or '0'} in all"
+            f"{', ' + holders_text(resource, holders) if holders else ''}: ask for less, reserve less, or release one of them",
+        )  # fmt: skip
+
+    def capacity(self) -> dict[str, int]:
+        """Allocatable = capacity − reserved, by resource."""
+        pools = self.machine.pools
+        found = {CPU: 1000 * len(pools.online - pools.reserved - pools.isolated)}
+        for table in self.machine.memory.values():
+            for resource, size in table.items():
+                found[resource] = found.get(resource, 0) + size
+        return found
+
+    @property
+    def min_shared(self) -> int:
+        """The CPUs that stay shared."""
+        cpu = self.machine.profile.cpu
+        return cpu.min_shared if cpu else 1
+
+    def shared_without(self, cpus: CpuSet) -> CpuSet:
+        """Where shared workloads would run once ``cpus`` are gone as well."""
+        left = self.shared - cpus
+        return left if self.machine.pools.strict else left | self.machine.pools.reserved
+
+    def who_has(self) -> str:
+        """Who holds CPUs of its own, by NUMA node what is free."""
+        by_node = self.machine.topology.node_cpus()
+        free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
+        holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]
+        return f" (free: {free}{'; ' + ', '.join(holders) if holders else ''})"
+
+
+def counted(grant: Grant) -> Amounts:
+    """What of a grant the node's budget is charged with: its requests, and the tasks that it may have."""
+    return (*grant.requests, *((name, amount) for name, amount in grant.limits if name == PIDS))
+
+
+def holders_text(resource: str, holders: t.Mapping[str, int]) -> str:
+    """Who has how much: ``a has 4, b has 2``."""
+    return ", ".join(f"{name} has {amount_text(resource, amount)}" for name, amount in sorted(holders.items()))

@@ -1,0 +1,224 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Where a workload goes: its NUMA nodes by the topology manager, then its CPUs, and those of a pod's containers."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import allocation, cpuset, numa_memory, qos, topology_manager
+from .affinity import Affinity, Demand, decide
+from .cpuset import CpuSet
+from .grants import Grant
+from .ledger import Ledger, Machine, Refused
+from .needs import STATIC, Need
+from .profile_workloads import CPU, HUGEPAGES, INIT, MEMORY, amount_text
+from .topology import Topology
+
+
+def place(
+    ledger: Ledger, need: Need, before: t.Optional[Grant]
+) -> tuple[Affinity, CpuSet, tuple[tuple[str, CpuSet], ...]]:
+    """Nodes and CPUs for a need; CPUs that it had and may keep are taken first. Raises Refused."""
+    held = (before.cpus & ledger.free) if before else cpuset.EMPTY
+    if need.qos != qos.GUARANTEED:
+        return Affinity(None, True, True, ()), cpuset.EMPTY, ()
+    if need.cpus:
+        check_cpus(ledger, need)
+    if len(need.containers) < 2 or ledger.machine.policy.scope == "pod":
+        affinity = affinity_of(ledger, need, need.cpus, held)
+        return affinity, *take_all(ledger, need, affinity, held)
+    try:
+        return place_each(ledger, need)
+    except Refused:
+        # An init container that was placed first may have left no room for the others: the pod as a whole.
+        affinity = affinity_of(ledger, need, need.cpus, held)
+        return affinity, *take_all(ledger, need, affinity, held)
+
+
+def check_cpus(ledger: Ledger, need: Need) -> None:
+    """What no placing can mend: too few CPUs left, or a count that whole cores cannot make. Raises Refused."""
+    cpu, asked = ledger.machine.profile.cpu, need.cpus
+    left = len(ledger.free)
+    if asked > left:
+        said = f"{asked - left} CPUs missing: {left} are free{ledger.who_has()}"
+        if ledger.machine.kubelet:
+            said += (
+                f"; {ledger.machine.kubelet} runs here and gives the others to pods: only its reservedSystemCPUs can be "
+                "granted, under its static policy with strict-cpu-reservation"
+            )
+        raise Refused("requests.cpu", str(asked), said)
+    if cpu is not None and cpu.options.full_pcpus_only:
+        problem = allocation.smt_problem(ledger.machine.view, ledger.free, ledger.machine.pools.reserved, asked)
+        if problem:
+            raise Refused("requests.cpu", str(asked), f"{problem} (cpu.options.full-pcpus-only)")
+    if len(ledger.shared_without(cpuset.EMPTY)) - asked < ledger.min_shared:
+        raise Refused(
+            "requests.cpu", str(asked),
+            f"the shared pool would be left with fewer than {ledger.min_shared} CPUs (cpu.shared.min_cpus): ask for fewer, "
+            f"or reserve fewer{ledger.who_has()}",
+        )  # fmt: skip
+
+
+def affinity_of(ledger: Ledger, need: Need, cpus: int, held: CpuSet) -> Affinity:
+    """The NUMA nodes that the topology manager chooses. Raises Refused."""
+    policy = ledger.machine.policy
+    if policy.name == "none":
+        return Affinity(None, True, True, ())
+    demands = []
+    if cpus:
+        by_node = {node: members for node, members in ledger.machine.topology.node_cpus().items() if members}
+        own = {node: len(members) for node, members in by_node.items()}
+        whole = usable(ledger, ledger.free | held)
+        free = {node: len(members & whole) for node, members in by_node.items()}
+        demands.append(Demand(CPU, cpus, own, free, socket_of=sockets(ledger)))
+    wanted = promised(ledger.machine, need)
+    demands += numa_memory.demands(ledger.machine.memory, ledger.blocks, wanted) if wanted else []
+    if not demands:
+        return Affinity(None, True, True, ())
+    nodes = sorted({*ledger.machine.topology.node_cpus(), *ledger.machine.memory})
+    if topology_manager.too_many_nodes(policy.name, len(nodes), policy.max_nodes):
+        raise Refused(
+            "requests", shown(need, CPU),
+            f"topology policy {policy.name} is for at most {policy.max_nodes} NUMA nodes here, this machine has "
+            f"{len(nodes)}: raise topology.options.max-allowable-numa-nodes",
+        )  # fmt: skip
+    found = decide(policy, demands, nodes, distances(ledger.machine.topology))
+    if not found.admitted:
+        raise Refused(
+            "requests",
+            shown(need, CPU),
+            f"topology policy {policy.name}: {'; '.join(found.reasons)}{ledger.who_has()}",
+        )
+    return found
+
+
+def usable(ledger: Ledger, free: CpuSet) -> CpuSet:
+    """The free CPUs that may be given out: with full-pcpus-only those of cores that are free as a whole."""
+    cpu = ledger.machine.profile.cpu
+    if cpu is None or not cpu.options.full_pcpus_only:
+        return free
+    cores = ledger.machine.topology.cores
+    return (free - cpuset.EMPTY.union(*cores)).union(*(core for core in cores if core <= free))
+
+
+def sockets(ledger: Ledger) -> t.Optional[dict[int, int]]:
+    """The socket of each NUMA node that has CPUs, where CPUs are aligned to sockets."""
+    cpu = ledger.machine.profile.cpu
+    if cpu is None or not cpu.options.align_by_socket:
+        return None
+    return {info.numa: info.socket for info in ledger.machine.view.cpus.values()}
+
+
+def take_all(
+    ledger: Ledger, need: Need, affinity: Affinity, held: CpuSet
+) -> tuple[CpuSet, tuple[tuple[str, CpuSet], ...]]:
+    """The CPUs of a workload as a whole, and of its containers among them."""
+    if not need.cpus:
+        return cpuset.EMPTY, ()
+    cpus = take(ledger, ledger.free, need.cpus, affinity, held)
+    if not need.workload.containers:
+        return cpus, ()
+    return cpus, shared_out(ledger, need, cpus)
+
+
+def take(ledger: Ledger, free: CpuSet, count: int, affinity: Affinity, held: CpuSet = cpuset.EMPTY) -> CpuSet:
+    """``count`` of the free CPUs; those that the workload had are kept as far as they fit."""
+    cpu = ledger.machine.profile.cpu
+    assert cpu is not None
+    near = held & machine_cpus(ledger, affinity.nodes) if affinity.nodes is not None else held
+    if cpu.options.full_pcpus_only:
+        # A CPU that was offline comes back to the core that it left.
+        closed = ledger.machine.topology.siblings_of(near)
+        near = closed if closed <= free | near else usable(ledger, near)
+    try:
+        found = take_more(ledger, free, count, affinity, near)
+    except ValueError as error:
+        raise Refused("requests.cpu", str(count), f"{error}{ledger.who_has()}") from None
+    outside = found - machine_cpus(ledger, affinity.nodes) if affinity.nodes is not None else cpuset.EMPTY
+    if outside and ledger.machine.policy.name == topology_manager.SINGLE_NUMA_NODE:
+        message = f"no {count} CPUs of NUMA node {cpuset.format(affinity.nodes or ())} can be given out together"
+        raise Refused(
+            "requests.cpu", str(count), f"topology policy {ledger.machine.policy.name}: {message}{ledger.who_has()}"
+        )
+    return found
+
+
+def take_more(ledger: Ledger, free: CpuSet, count: int, affinity: Affinity, near: CpuSet) -> CpuSet:
+    """``count`` CPUs with as many of the ``near`` ones as can be; where they cannot be completed, others altogether.
+
+    Raises ValueError.
+    """
+    cpu = ledger.machine.profile.cpu
+    assert cpu is not None
+    try:
+        if len(near) >= count:
+            return allocation.allocate(ledger.machine.view, near, count, cpu.options, affinity=affinity.nodes)
+        rest = count - len(near)
+        return near | allocation.allocate(ledger.machine.view, free - near, rest, cpu.options, affinity=affinity.nodes)
+    except ValueError:
+        return allocation.allocate(ledger.machine.view, free, count, cpu.options, affinity=affinity.nodes)
+
+
+def machine_cpus(ledger: Ledger, nodes: t.Optional[frozenset[int]]) -> CpuSet:
+    """All CPUs of some NUMA nodes."""
+    by_node = ledger.machine.topology.node_cpus()
+    return cpuset.EMPTY.union(*(by_node.get(node, cpuset.EMPTY) for node in nodes or ()))
+
+
+def shared_out(ledger: Ledger, need: Need, cpus: CpuSet) -> tuple[tuple[str, CpuSet], ...]:
+    """The CPUs of each container out of the pod's: those of an init container are free again for all after it."""
+    cpu = ledger.machine.profile.cpu
+    assert cpu is not None
+    left, found = cpus, []
+    for container, count in need.containers:
+        own = allocation.allocate(ledger.machine.view, left, count, cpu.options) if count else cpuset.EMPTY
+        found.append((container.name, own))
+        if container.role != INIT:
+            left -= own
+    return tuple(found)
+
+
+def place_each(ledger: Ledger, need: Need) -> tuple[Affinity, CpuSet, tuple[tuple[str, CpuSet], ...]]:
+    """Container by container, each with its own nodes, as the kubelet does; CPUs of init containers are used again."""
+    free, reusable, found = ledger.free, cpuset.EMPTY, []
+    nodes: set[int] = set()
+    cpu = ledger.machine.profile.cpu
+    assert cpu is not None
+    for container, count in need.containers:
+        own = cpuset.EMPTY
+        if count:
+            one = need._replace(requests=container.requests, limits=container.limits, cpus=count)
+            affinity = affinity_of(ledger, one, count, reusable)
+            own = take(ledger, free | reusable, count, affinity, reusable)
+            nodes |= affinity.nodes or set()
+        found.append((container.name, own))
+        free -= own
+        reusable = reusable | own if container.role == INIT else reusable - own
+    everything = cpuset.EMPTY.union(*(own for dummy, own in found))
+    if len(everything) > need.cpus:
+        message = "placed one by one its containers would take more CPUs than the pod needs"
+        raise Refused("requests.cpu", str(need.cpus), message)
+    return Affinity(frozenset(nodes) or None, True, True, ()), everything, tuple(found)
+
+
+def promised(machine: Machine, need: Need) -> dict[str, int]:
+    """The memory and hugepages that NUMA nodes must have for it: a Guaranteed workload's, under the static policy."""
+    if need.qos != qos.GUARANTEED or machine.profile.memory.policy != STATIC:
+        return {}
+    return {name: amount for name, amount in need.requests if name == MEMORY or name.startswith(HUGEPAGES)}
+
+
+def shown(need: Need, resource: str) -> str:
+    """What is asked for of a resource."""
+    return amount_text(resource, dict(need.requests).get(resource, 0))
+
+
+def distances(topology: Topology) -> t.Optional[topology_manager.Distances]:
+    """NUMA distances by node, as far as the kernel tells them."""
+    if topology.distances is None or topology.distance_nodes is None:
+        return None
+    return topology_manager.distances_of(topology.distance_nodes, topology.distances)
