@@ -40,111 +40,130 @@ def order(
     have, and whoever is in the way waits on a CPU that is free, or that somebody with two of them gives up meanwhile.
     Raises Stuck when there is no such way.
     """
-    everything = refuge.union(*(home.now | home.wanted for home in homes))
-    guarded_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if home.guarded))
-    open_cpus = frozenset[int]().union(*(home.now | home.wanted for home in homes if not home.guarded)) - guarded_cpus
-    now = {home.unit: home.now for home in homes}
-    guarded = {home.unit for home in homes if home.guarded}
-    moves: list[tuple[str, frozenset[int]]] = []
-    spans = {frame: cpus for frame, (cpus, dummy) in frames.items()}
-
-    def put(home: Home, cpus: frozenset[int]) -> None:
-        for depth, frame in enumerate(home.frames):
-            # A frame grows to all that it is to be, as far as the one around it reaches.
-            around = spans[home.frames[depth - 1]] if depth else frames[frame][1]
-            if not cpus <= spans[frame]:
-                spans[frame] |= cpus | (frames[frame][1] & around)
-                moves.append((frame, spans[frame]))
-        moves.append((home.unit, cpus))
-        now[home.unit] = cpus
-
-    def free_for(home: Home, cpus: frozenset[int]) -> bool:
-        gained = cpus - now[home.unit]
-        return not any(
-            gained & now[other.unit]
-            for other in homes
-            if other.unit != home.unit and (home.unit in guarded or other.unit in guarded)
-        )
-
-    def begun(pending: t.Sequence[Home]) -> bool:
-        """Whether a home could go to a part of what it is to have, or to more of it."""
-        for home in pending:
-            part = frozenset(cpu for cpu in home.wanted if free_for(home, frozenset({cpu})))
-            if part - now[home.unit]:
-                put(home, part)
-                return True
-        return False
-
-    def out_of_the_way(pending: t.Sequence[Home]) -> bool:
-        """Whether one that is on others' CPUs could leave them."""
-        for home in pending:
-            mine = now[home.unit]
-            alone = home.unit in guarded
-            others = [other for other in pending if other.unit != home.unit and (alone or other.unit in guarded)]
-            asked = frozenset[int]().union(*(other.wanted - now[other.unit] for other in others))
-            if not mine & asked:
-                continue
-            held = [now[other.unit] for other in homes if alone or other.unit in guarded]
-            spare = mine - asked or frozenset({min(mine)} if len(mine) > 1 else ())
-            spare = spare or everything.difference(mine, asked, *held) or lent(home, asked)
-            if spare:
-                put(home, spare if spare < mine else frozenset({min(spare)}))
-                return True
-        return False
-
-    def lent(waiter: Home, asked: frozenset[int]) -> frozenset[int]:
-        """A CPU that others gave up: open homes, which can share another one, or a guarded one with several."""
-        opened = [home for home in homes if home.unit not in guarded and home.unit != waiter.unit]
-        theirs = frozenset[int]().union(*(now[home.unit] for home in opened))
-        if waiter.unit in guarded and len(theirs) > 1:
-            spare = frozenset({max(theirs - asked - refuge or theirs - asked or theirs)})
-            for home in opened:
-                if spare & now[home.unit]:
-                    put(home, now[home.unit] - spare or frozenset({min(theirs - spare)}))
-            return spare
-        for home in homes:
-            if home.unit in guarded and home.unit != waiter.unit and len(now[home.unit]) > 1:
-                spare = frozenset({max(now[home.unit])})
-                put(home, now[home.unit] - spare)
-                return spare
-        return frozenset()
-
+    way = _Way(homes, frames, refuge)
     for home in homes:
         kept = home.now & home.wanted
         if kept and kept != home.now:
-            put(home, kept)
-    waiting: set[str] = set()
-    tries = 0
+            way.put(home, kept)
+    tries = 4 * len(way.everything)
     while True:
-        pending = [home for home in homes if now[home.unit] != home.wanted]
+        pending = [home for home in homes if way.now[home.unit] != home.wanted]
         if not pending:
-            break
-        ready = next((home for home in pending if free_for(home, home.wanted)), None)
+            return way.with_frames()
+        if way.settle(pending) or way.park(pending):
+            continue
+        tries -= 1
+        if tries < 0 or not (way.begin(pending) or way.step_aside(pending)):
+            raise Stuck(", ".join(home.unit for home in pending))
+
+
+class _Way:
+    """The moves made so far, and who is where after them. Each way to go on says whether it made a move."""
+
+    def __init__(
+        self,
+        homes: t.Sequence[Home],
+        frames: t.Mapping[str, tuple[frozenset[int], frozenset[int]]],
+        refuge: frozenset[int],
+    ) -> None:
+        self.homes, self.frames, self.refuge = homes, frames, refuge
+        self.now = {home.unit: home.now for home in homes}
+        self.spans = {frame: cpus for frame, (cpus, dummy) in frames.items()}
+        self.moves: list[tuple[str, frozenset[int]]] = []
+        self.parked: set[str] = set()
+        ever = {home: home.now | home.wanted for home in homes}
+        self.everything = refuge.union(*ever.values())
+        guarded = frozenset[int]().union(*(cpus for home, cpus in ever.items() if home.guarded))
+        self.open_cpus = frozenset[int]().union(*(cpus for home, cpus in ever.items() if not home.guarded)) - guarded
+
+    def put(self, home: Home, cpus: frozenset[int]) -> None:
+        """Move a home, with the frames around it made wide enough first."""
+        for depth, frame in enumerate(home.frames):
+            # A frame grows to all that it is to be, as far as the one around it reaches.
+            wanted = self.frames[frame][1]
+            around = self.spans[home.frames[depth - 1]] if depth else wanted
+            if not cpus <= self.spans[frame]:
+                self.spans[frame] |= cpus | (wanted & around)
+                self.moves.append((frame, self.spans[frame]))
+        self.moves.append((home.unit, cpus))
+        self.now[home.unit] = cpus
+
+    def with_frames(self) -> list[tuple[str, frozenset[int]]]:
+        """All moves, with the frames made as narrow as they are to be."""
+        # The inner ones first: one that is left wider than the frame around it would get that one's CPUs.
+        for frame, (dummy, wanted) in reversed(list(self.frames.items())):
+            if self.spans[frame] != wanted:
+                self.moves.append((frame, wanted))
+        return self.moves
+
+    def rivals(self, home: Home, homes: t.Iterable[Home]) -> list[Home]:
+        """Those with whom a home must not share a CPU."""
+        return [other for other in homes if other.unit != home.unit and (home.guarded or other.guarded)]
+
+    def free_for(self, home: Home, cpus: frozenset[int]) -> bool:
+        """Whether a home may go there now."""
+        gained = cpus - self.now[home.unit]
+        return not any(gained & self.now[other.unit] for other in self.rivals(home, self.homes))
+
+    def settle(self, pending: t.Sequence[Home]) -> bool:
+        """Give somebody all that he is to have."""
+        ready = next((home for home in pending if self.free_for(home, home.wanted)), None)
         if ready is not None:
-            put(ready, ready.wanted)
-            continue
-        idle = [home for home in pending if home.unit not in waiting]
-        parked = next(
-            (
-                (home, cpus)
-                for cpus in (refuge, open_cpus)
-                for home in idle
-                if home.unit not in guarded and cpus and free_for(home, cpus)
-            ),
-            None,
-        )
-        if parked is None:
-            tries += 1
-            if tries > 4 * len(everything) or not (begun(pending) or out_of_the_way(pending)):
-                raise Stuck(", ".join(home.unit for home in pending))
-            continue
-        waiting.add(parked[0].unit)
-        put(*parked)
-    # The inner frames first: one that is left wider than the frame around it would get that one's CPUs.
-    for frame, (dummy, wanted) in reversed(list(frames.items())):
-        if spans[frame] != wanted:
-            moves.append((frame, wanted))
-    return moves
+            self.put(ready, ready.wanted)
+        return ready is not None
+
+    def park(self, pending: t.Sequence[Home]) -> bool:
+        """Have somebody who shares wait where he does no harm, once."""
+        for cpus in (self.refuge, self.open_cpus):
+            for home in pending:
+                waits = not home.guarded and home.unit not in self.parked
+                if waits and cpus and self.free_for(home, cpus):
+                    self.parked.add(home.unit)
+                    self.put(home, cpus)
+                    return True
+        return False
+
+    def begin(self, pending: t.Sequence[Home]) -> bool:
+        """Give somebody a part of what he is to have, or more of it."""
+        for home in pending:
+            part = frozenset(cpu for cpu in home.wanted if self.free_for(home, frozenset({cpu})))
+            if part - self.now[home.unit]:
+                self.put(home, part)
+                return True
+        return False
+
+    def step_aside(self, pending: t.Sequence[Home]) -> bool:
+        """Have somebody leave CPUs that others are to have."""
+        for home in pending:
+            mine = self.now[home.unit]
+            others = self.rivals(home, pending)
+            asked = frozenset[int]().union(*(other.wanted - self.now[other.unit] for other in others))
+            if not mine & asked:
+                continue
+            held = [self.now[other.unit] for other in self.homes if home.guarded or other.guarded]
+            spare = mine - asked or frozenset({min(mine)} if len(mine) > 1 else ())
+            spare = spare or self.everything.difference(mine, asked, *held) or self.borrow(home, asked)
+            if spare:
+                self.put(home, spare if spare < mine else frozenset({min(spare)}))
+                return True
+        return False
+
+    def borrow(self, waiter: Home, asked: frozenset[int]) -> frozenset[int]:
+        """A CPU that others give up for a while: open homes, which can share another one, or a guarded one with several."""
+        opened = [home for home in self.homes if not home.guarded and home.unit != waiter.unit]
+        theirs = frozenset[int]().union(*(self.now[home.unit] for home in opened))
+        if waiter.guarded and len(theirs) > 1:
+            spare = frozenset({max(theirs - asked - self.refuge or theirs - asked or theirs)})
+            for home in opened:
+                if spare & self.now[home.unit]:
+                    self.put(home, self.now[home.unit] - spare or frozenset({min(theirs - spare)}))
+            return spare
+        for home in self.homes:
+            if home.guarded and home.unit != waiter.unit and len(self.now[home.unit]) > 1:
+                spare = frozenset({max(self.now[home.unit])})
+                self.put(home, self.now[home.unit] - spare)
+                return spare
+        return frozenset()
 
 
 def overlaps(now: t.Mapping[str, frozenset[int]], guarded: t.Container[str]) -> set[tuple[str, str, int]]:
