@@ -169,7 +169,8 @@ def grant_of(context: Context, name: str) -> t.Optional[Grant]:
 def ending(host: Host, name: str) -> bool:
     """Whether the run of another workload is over, or about to be, and what it had will be free in a moment."""
     others = (one for one in held_now(host) if one.hold == RUNNING and one.workload != name)
-    return any(not workloads.populated(host, one.workload) for one in others)
+    by_units = (one for one in others if not one.instance.startswith(BY_HAND))
+    return any(not workloads.populated(host, one.workload) for one in by_units)
 
 
 def held_now(host: Host) -> tuple[Grant, ...]:

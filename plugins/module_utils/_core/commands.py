@@ -28,7 +28,9 @@ from .model.plan import Change, change_to_dict
 from .model.profile import Profile
 from .reconcile import Plan
 
-ENDING_SECONDS = 20.0  # A run that has ended gives back what it had within moments.
+ENDING_SECONDS = (
+    60.0  # A run that has ended gives back what it had within moments, or after those before it in the queue.
+)
 if t.TYPE_CHECKING:
     from .admit import Admission
     from .model.context import Workloads

@@ -86,7 +86,7 @@ def plan(host: Host, context: Context) -> Part:
         changes += slice_changes(host, need, grant, wanted, seen, sizes)
         held |= held_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
         if need.workload.match == "unit":
-            changes += unit_changes(need, grant, seen, score)
+            changes += unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
             problems += unit_problems(context, need, seen)
             if not need.workload.template:
                 held.add(f"file:{dropin(need.workload.pattern, NAME)}")
@@ -394,20 +394,19 @@ def quota_change(host: Host, frame: str) -> t.Optional[Change]:
 # Units
 
 
-def unit_changes(need: Need, grant: t.Optional[Grant], seen: State, score: t.Optional[int]) -> list[Change]:
+def unit_changes(need: Need, home: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
     """The changes of a workload's unit: its drop-in, and that it runs where it belongs."""
-    unit, found = need.workload.pattern, seen.unit
-    assert found is not None
+    unit = need.workload.pattern
     changes = []
-    text = workload_units.unit_dropin(need, seen.slice, score, exclusive=bool(need.cpus))
+    text = workload_units.unit_dropin(need, home, score, exclusive=bool(need.cpus))
     change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
     changes += filter(None, [later_change(need, "CPUQuota", found.quotas, "")] if need.cpus else [])
-    if found.runs_in is not None and found.runs_in != seen.slice:
+    if found.runs_in is not None and found.runs_in != home:
         changes.append(
             Change(
-                NAME, unit, "slice", found.runs_in, seen.slice,
+                NAME, unit, "slice", found.runs_in, home,
                 f"a unit moves when it starts: systemctl restart {unit}",
                 f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
             )

@@ -102,8 +102,8 @@ class _Search:
 
     def improves(self, balance: int) -> bool:
         """Whether a choice is better than the best; one as good counts until a first has been found in order."""
-        assert self.best is not None
-        return balance < self.best.balance or (balance == self.best.balance and not self.in_order)
+        best = self.best
+        return best is None or balance < best.balance or (balance == best.balance and not self.in_order)
 
     def balance(self, gain: int) -> int:
         """Thousandths of the standard deviation of what is free after the sum of its squares has gone down by ``gain``."""
@@ -156,8 +156,7 @@ class _Search:
         left = [self.free[node] - self.share for node in able]
         found = self.one_each(left, gain)
         rest_gain = self.gain_of_rest(left)
-        assert rest_gain is not None
-        thinkable = self.balance(gain + rest_gain)
+        thinkable = self.balance(gain + (rest_gain or 0))
         if found is None or thinkable < found[0]:
             found = self.in_turns(left, gain, thinkable, found)
         return _Choice(found[0], nodes, tuple(able[index] for index in found[1]))
@@ -198,7 +197,8 @@ class _Search:
                 given = sum(_gain(left[index], turns.count(index) * self.group) for index in subset)
                 if best is None or self.balance(gain + given) < best[0]:
                     best = self.balance(gain + given), turns
-        assert best is not None
+        if best is None:
+            raise ValueError("nobody can take a turn")  # Who calls has looked: there is room for the rest.
         return best
 
     def turns(self, left: list[int], subset: tuple[int, ...]) -> tuple[int, ...] | None:

@@ -133,20 +133,27 @@ class _Way:
         return False
 
     def step_aside(self, pending: t.Sequence[Home]) -> bool:
-        """Have somebody leave CPUs that others are to have."""
-        for home in pending:
-            mine = self.now[home.unit]
-            others = self.rivals(home, pending)
-            asked = frozenset[int]().union(*(other.wanted - self.now[other.unit] for other in others))
-            if not mine & asked:
-                continue
-            held = [self.now[other.unit] for other in self.homes if home.guarded or other.guarded]
-            spare = mine - asked or frozenset({min(mine)} if len(mine) > 1 else ())
-            spare = spare or self.everything.difference(mine, asked, *held) or self.borrow(home, asked)
-            if spare:
-                self.put(home, spare if spare < mine else frozenset({min(spare)}))
-                return True
+        """Have somebody leave CPUs that others are to have; who can do so without taking others' goes first."""
+        for spare_of in (self.part_of, self.elsewhere, self.borrow):
+            for home in pending:
+                others = self.rivals(home, pending)
+                asked = frozenset[int]().union(*(other.wanted - self.now[other.unit] for other in others))
+                spare = spare_of(home, asked) if self.now[home.unit] & asked else frozenset[int]()
+                if spare:
+                    self.put(home, spare)
+                    return True
         return False
+
+    def part_of(self, home: Home, asked: frozenset[int]) -> frozenset[int]:
+        """What a home can keep of its CPUs: those that nobody asks for, or else one."""
+        mine = self.now[home.unit]
+        return mine - asked or frozenset({min(mine)} if len(mine) > 1 else ())
+
+    def elsewhere(self, home: Home, asked: frozenset[int]) -> frozenset[int]:
+        """A CPU that nobody has and nobody asks for."""
+        held = [self.now[other.unit] for other in self.homes if home.guarded or other.guarded]
+        free = self.everything.difference(self.now[home.unit], asked, *held)
+        return frozenset({min(free)} if free else ())
 
     def borrow(self, waiter: Home, asked: frozenset[int]) -> frozenset[int]:
         """A CPU that others give up for a while: open homes, which can share another one, or a guarded one with several."""

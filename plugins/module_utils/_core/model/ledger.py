@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import cpuset
+from . import cpu_options, cpuset
 from .affinity import Policy
 from .cpu_topology import CpuTopology
 from .cpuset import CpuSet
@@ -47,6 +47,11 @@ class Machine(t.NamedTuple):
     def policy(self) -> Policy:
         """The topology manager's policy."""
         return self.profile.topology or NO_POLICY
+
+    @property
+    def options(self) -> cpu_options.Options:
+        """The CPU manager's options."""
+        return self.profile.cpu.options if self.profile.cpu else cpu_options.DEFAULT
 
     @property
     def assignable(self) -> CpuSet:

@@ -41,7 +41,7 @@ def place(
 
 def check_cpus(ledger: Ledger, need: Need) -> None:
     """What no placing can mend: too few CPUs left, or a count that whole cores cannot make. Raises Refused."""
-    cpu, asked = ledger.machine.profile.cpu, need.cpus
+    asked = need.cpus
     left = len(ledger.free)
     if asked > left:
         said = f"{asked - left} CPUs missing: {left} are free{ledger.who_has()}"
@@ -51,7 +51,7 @@ def check_cpus(ledger: Ledger, need: Need) -> None:
                 "granted, under its static policy with strict-cpu-reservation"
             )
         raise Refused("requests.cpu", str(asked), said)
-    if cpu is not None and cpu.options.full_pcpus_only:
+    if ledger.machine.options.full_pcpus_only:
         problem = allocation.smt_problem(ledger.machine.view, ledger.free, ledger.machine.pools.reserved, asked)
         if problem:
             raise Refused("requests.cpu", str(asked), f"{problem} (cpu.options.full-pcpus-only)")
@@ -98,8 +98,7 @@ def affinity_of(ledger: Ledger, need: Need, cpus: int, held: CpuSet) -> Affinity
 
 def usable(ledger: Ledger, free: CpuSet) -> CpuSet:
     """The free CPUs that may be given out: with full-pcpus-only those of cores that are free as a whole."""
-    cpu = ledger.machine.profile.cpu
-    if cpu is None or not cpu.options.full_pcpus_only:
+    if not ledger.machine.options.full_pcpus_only:
         return free
     cores = ledger.machine.topology.cores
     return (free - cpuset.EMPTY.union(*cores)).union(*(core for core in cores if core <= free))
@@ -107,8 +106,7 @@ def usable(ledger: Ledger, free: CpuSet) -> CpuSet:
 
 def sockets(ledger: Ledger) -> t.Optional[dict[int, int]]:
     """The socket of each NUMA node that has CPUs, where CPUs are aligned to sockets."""
-    cpu = ledger.machine.profile.cpu
-    if cpu is None or not cpu.options.align_by_socket:
+    if not ledger.machine.options.align_by_socket:
         return None
     return {info.numa: info.socket for info in ledger.machine.view.cpus.values()}
 
@@ -127,10 +125,9 @@ def take_all(
 
 def take(ledger: Ledger, free: CpuSet, count: int, affinity: Affinity, held: CpuSet = cpuset.EMPTY) -> CpuSet:
     """``count`` of the free CPUs; those that the workload had are kept as far as they fit."""
-    cpu = ledger.machine.profile.cpu
-    assert cpu is not None
+    options = ledger.machine.options
     near = held & machine_cpus(ledger, affinity.nodes) if affinity.nodes is not None else held
-    if cpu.options.full_pcpus_only:
+    if options.full_pcpus_only:
         # A CPU that was offline comes back to the core that it left.
         closed = ledger.machine.topology.siblings_of(near)
         near = closed if closed <= free | near else usable(ledger, near)
@@ -152,15 +149,14 @@ def take_more(ledger: Ledger, free: CpuSet, count: int, affinity: Affinity, near
 
     Raises ValueError.
     """
-    cpu = ledger.machine.profile.cpu
-    assert cpu is not None
+    options = ledger.machine.options
     try:
         if len(near) >= count:
-            return allocation.allocate(ledger.machine.view, near, count, cpu.options, affinity=affinity.nodes)
+            return allocation.allocate(ledger.machine.view, near, count, options, affinity=affinity.nodes)
         rest = count - len(near)
-        return near | allocation.allocate(ledger.machine.view, free - near, rest, cpu.options, affinity=affinity.nodes)
+        return near | allocation.allocate(ledger.machine.view, free - near, rest, options, affinity=affinity.nodes)
     except ValueError:
-        return allocation.allocate(ledger.machine.view, free, count, cpu.options, affinity=affinity.nodes)
+        return allocation.allocate(ledger.machine.view, free, count, options, affinity=affinity.nodes)
 
 
 def machine_cpus(ledger: Ledger, nodes: t.Optional[frozenset[int]]) -> CpuSet:
@@ -171,11 +167,10 @@ def machine_cpus(ledger: Ledger, nodes: t.Optional[frozenset[int]]) -> CpuSet:
 
 def shared_out(ledger: Ledger, need: Need, cpus: CpuSet) -> tuple[tuple[str, CpuSet], ...]:
     """The CPUs of each container out of the pod's: those of an init container are free again for all after it."""
-    cpu = ledger.machine.profile.cpu
-    assert cpu is not None
+    options = ledger.machine.options
     left, found = cpus, []
     for container, count in need.containers:
-        own = allocation.allocate(ledger.machine.view, left, count, cpu.options) if count else cpuset.EMPTY
+        own = allocation.allocate(ledger.machine.view, left, count, options) if count else cpuset.EMPTY
         found.append((container.name, own))
         if container.role != INIT:
             left -= own
@@ -186,8 +181,6 @@ def place_each(ledger: Ledger, need: Need) -> tuple[Affinity, CpuSet, tuple[tupl
     """Container by container, each with its own nodes, as the kubelet does; CPUs of init containers are used again."""
     free, reusable, found = ledger.free, cpuset.EMPTY, []
     nodes: set[int] = set()
-    cpu = ledger.machine.profile.cpu
-    assert cpu is not None
     for container, count in need.containers:
         own = cpuset.EMPTY
         if count:

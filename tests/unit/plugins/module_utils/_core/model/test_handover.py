@@ -128,7 +128,17 @@ def test_workloads_hand_over_within_two_frames(now: list[str], wanted: list[str]
     moves = handover.order(homes, frames, of(wanted, "r"))
     assert handover.new_overlap(homes, moves) is None
     end = step_by_step(homes, frames, moves)
-    assert end == {**{home.unit: home.wanted for home in homes}, **{name: cpus for name, (_, cpus) in frames.items()}}
+    assert end == {
+        **{home.unit: home.wanted for home in homes},
+        **{name: cpus for name, (dummy, cpus) in frames.items()},
+    }
+
+
+def test_who_can_keep_a_part_steps_aside_before_others_lend() -> None:
+    homes, frames = workload_homes(list("xzrsrrrs"), list("rsyxyyyz"))
+    moves = handover.order(homes, frames, frozenset({0}))
+    assert handover.new_overlap(homes, moves) is None
+    step_by_step(homes, frames, moves)
 
 
 # On machines so small that somebody must leave his last CPU, or begin with a part of what he is to have.
