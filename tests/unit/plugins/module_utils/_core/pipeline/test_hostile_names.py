@@ -29,8 +29,8 @@ Profile = dict[str, t.Any]
 OWN = re.compile(
     r"(active|running) .*|proc/1/mountinfo|proc/sys/kernel/(pid_max|threads-max)|(run|var/lib|etc)/corral(/.*)?"
     r"|etc/sysctl\.d/90-corral\.conf|etc/systemd/system\.conf\.d(/10-corral\.conf)?"
-    r"|etc/systemd/system/[a-z.-]+\.d(/10-corral-(cpu|pids)\.conf)?|etc/systemd/system/[A-Za-z0-9_.:\\-]+\.mount"
-    r"|run/systemd/system\.control(/[a-z.-]+\.d(/50-(AllowedCPUs|TasksMax)\.conf)?)?|sys/fs/cgroup/.*"
+    r"|etc/systemd/system/[A-Za-z0-9:_.\\-]+\.d(/10-corral-(cpu|pids)\.conf)?|etc/systemd/system/[A-Za-z0-9_.:\\-]+\.mount"
+    r"|run/systemd/system\.control(/[A-Za-z0-9:_.\\-]+\.d(/50-(AllowedCPUs|TasksMax)\.conf)?)?|sys/fs/cgroup/.*"
     r"|sys/(devices/system/node|kernel/mm)/.*hugepages"
 )
 HOSTILE = [
