@@ -21,7 +21,8 @@ from .model.ledger import Machine
 from .model.needs import Need
 from .model.pools import Pools
 from .model.profile import Profile
-from .model.profile_workloads import DECLARED, MEMORY, RUNNING, Workload
+from .model.profile_workloads import DECLARED, RUNNING, Workload
+from .model.resources import MEMORY
 from .model.topology import Topology
 
 # A workload that was admitted by hand has so long (s) to start in its slice before its grant ends.

@@ -14,8 +14,8 @@ from .model import cpuset, qos
 from .model.context import Context, Workloads
 from .model.grants import Grant
 from .model.needs import Need
-from .model.profile_workloads import CPU, PIDS, RUNNING, Amounts, amount_text
-from .model.schema_types import about_text
+from .model.profile_workloads import RUNNING
+from .model.resources import CPU, PIDS, Amounts, about, amount_text
 
 
 def rows(found: Workloads) -> list[dict[str, t.Any]]:
@@ -121,15 +121,10 @@ def budget_lines(context: Context) -> list[str]:
         total, asked, limited = (t.cast(int, one[key]) for key in ("allocatable", "requested", "limits"))
         if not (asked or limited):
             continue
-        over = f", {shown(resource, limited - total)} over what there is" if limited > total else ""
-        sides = [shown(resource, amount) for amount in (asked, total, limited)]
+        over = f", {about(resource, limited - total)} over what there is" if limited > total else ""
+        sides = [about(resource, amount) for amount in (asked, total, limited)]
         found.append(f"{resource}: {sides[0]} of {sides[1]} requested; limits {sides[2]}{over}")
     return found
-
-
-def shown(resource: str, amount: int) -> str:
-    """An amount for a person: memory rounded."""
-    return amount_text(resource, amount) if resource in (CPU, PIDS) else about_text(amount)
 
 
 def explained(context: Context, name: str) -> list[str]:

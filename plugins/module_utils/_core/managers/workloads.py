@@ -23,7 +23,8 @@ from ..model.errors import Problem
 from ..model.grants import EXCLUSIVE, Grant
 from ..model.needs import Need
 from ..model.plan import CLAIM, CPUS, FILES, LIVE, RELEASE, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
-from ..model.profile_workloads import MEMORY, RUNNING
+from ..model.profile_workloads import RUNNING
+from ..model.resources import MEMORY
 from ..model.slices import SHARED, TOP
 from ..model.unitfile import file_change
 from ..model.unitproperty import Setting, dropin

@@ -19,7 +19,8 @@ from .ledger import Ledger, Machine, Refused
 from .needs import STATIC, Need
 from .numa_memory import Block
 from .placement import place, promised, shared_out, shown
-from .profile_workloads import DECLARED, MEMORY, RUNNING
+from .profile_workloads import DECLARED, RUNNING
+from .resources import MEMORY
 
 
 class Facts(t.NamedTuple):

@@ -21,6 +21,7 @@ from bisect import insort
 
 from . import cpuset
 from . import topology_manager as manager
+from .resources import HUGEPAGES, MEMORY
 from .topology_manager import Distances, Hint
 
 EXACT_NODES = 8
@@ -481,7 +482,7 @@ def _listed(resource: str, free: t.Mapping[int, int]) -> str:
 
 def shown(resource: str, amount: int) -> str:
     """An amount for a person: bytes in Mi or Gi, two places at most, everything else as it is."""
-    if resource != "memory" and not resource.startswith("hugepages-"):
+    if resource != MEMORY and not resource.startswith(HUGEPAGES):
         return str(amount)
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):
         if amount >= size:

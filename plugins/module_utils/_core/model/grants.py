@@ -17,7 +17,8 @@ import typing as t
 from . import cpuset
 from .cpuset import CpuSet
 from .numa_memory import Block
-from .profile_workloads import DECLARED, RUNNING, Amounts, slice_name
+from .profile_workloads import DECLARED, RUNNING, slice_name
+from .resources import Amounts
 
 EXCLUSIVE = "corral-exclusive.slice"
 EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral-exclusive-", "corral-shared-"

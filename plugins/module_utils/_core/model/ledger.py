@@ -21,8 +21,7 @@ from .needs import Need
 from .numa_memory import Block
 from .pools import Pools
 from .profile import Profile
-from .profile_workloads import CPU, PIDS, Amounts, amount_text
-from .schema_types import about_text
+from .resources import CPU, PIDS, Amounts, about, amount_text
 from .topology import Topology
 
 NO_POLICY = Policy("none")
@@ -114,11 +113,9 @@ class Ledger:
             return
         amounts = {name: dict(counted(grant)).get(resource, 0) for name, grant in self.grants.items()}
         holders = {name: amount for name, amount in amounts.items() if amount}
-        missing = amount_text(resource, asked - left) if resource in (CPU, PIDS) else about_text(asked - left)
-        given = amount_text(resource, total) if resource in (CPU, PIDS) else about_text(total)
         raise Refused(
             key, amount_text(resource, asked),
-            f"{missing} missing: this node can give {given or '0'} in all"
+            f"{about(resource, asked - left)} missing: this node can give {about(resource, total)} in all"
             f"{', ' + holders_text(resource, holders) if holders else ''}: ask for less, reserve less, or release one of them",
         )  # fmt: skip
 

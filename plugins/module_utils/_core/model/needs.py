@@ -10,7 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from . import qos
-from .profile_workloads import APP, CPU, INIT, PIDS, SIDECAR, Amounts, Container, Workload
+from .profile_workloads import APP, INIT, SIDECAR, Container, Workload
+from .resources import CPU, PIDS, Amounts
 
 STATIC = "static"
 

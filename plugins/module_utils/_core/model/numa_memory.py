@@ -17,11 +17,10 @@ from __future__ import annotations
 
 import typing as t
 
-from . import affinity, cpuset, quantity
+from . import affinity, cpuset
 from .affinity import Demand
+from .resources import MEMORY, hugepages
 
-MEMORY = "memory"
-HUGEPAGES = "hugepages-"
 MANAGER = "memory"  # what makes its demands one
 
 MIB = 1 << 20
@@ -49,11 +48,6 @@ class Drift(t.NamedTuple):
 
     notes: tuple[str, ...]
     broken: dict[str, str]
-
-
-def hugepages(size_kib: int) -> str:
-    """The resource of a page size: ``hugepages-2Mi``."""
-    return HUGEPAGES + quantity.parse(f"{size_kib}Ki").text
 
 
 def allocatable(

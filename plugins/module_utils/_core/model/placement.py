@@ -15,7 +15,8 @@ from .cpuset import CpuSet
 from .grants import Grant
 from .ledger import Ledger, Machine, Refused
 from .needs import STATIC, Need
-from .profile_workloads import CPU, HUGEPAGES, INIT, MEMORY, amount_text
+from .profile_workloads import INIT
+from .resources import CPU, HUGEPAGES, MEMORY, amount_text
 from .topology import Topology
 
 

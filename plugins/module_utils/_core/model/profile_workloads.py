@@ -17,18 +17,14 @@ import typing as t
 from . import schema_types
 from .quantity import NANO, Quantity
 from .reader import Reader, join
+from .resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, page_bytes
 
 # By what a workload is known; exactly one of them.
 MATCHES = ("unit", "container", "pod", "label")
 # How long a grant lasts: as long as the declaration, or as one run of the workload.
 DECLARED, RUNNING = "declared", "running"
 APP, INIT, SIDECAR = "app", "init", "sidecar"
-CPU, MEMORY, PIDS, HUGEPAGES = "cpu", "memory", "pids", "hugepages-"
 MILLI = NANO // 1000
-# Longer names make no unit's name with everything that stands around them (unit names have 255 characters).
-NAME_LIMIT = 63
-
-Amounts = tuple[tuple[str, int], ...]
 
 
 class Container(t.NamedTuple):
@@ -169,11 +165,6 @@ def amount_problem(resource: str, amount: Quantity) -> str:
     return ""
 
 
-def page_bytes(resource: str) -> int:
-    """The bytes of a page of a hugepage resource: ``hugepages-2Mi`` → 2097152."""
-    return int(schema_types.PAGE_SIZE.read(resource[len(HUGEPAGES) :])) << 10
-
-
 def build(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Workload, ...]:
     """The workloads, once everything was found right."""
     workloads = []
@@ -195,13 +186,6 @@ def _claim(row: t.Mapping[str, t.Any]) -> tuple[Amounts, Amounts]:
 def amount_of(resource: str, quantity: Quantity) -> int:
     """A quantity as a whole number of what the resource counts in."""
     return quantity.milli() if resource == CPU else quantity.value()
-
-
-def amount_text(resource: str, amount: int) -> str:
-    """An amount as a profile writes it: ``1500m``, ``2``, ``512Mi``."""
-    if resource == CPU:
-        return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    return str(amount) if resource == PIDS else schema_types.size_text(amount)
 
 
 def to_data(workloads: t.Iterable[Workload]) -> list[dict[str, t.Any]]:

@@ -12,16 +12,14 @@ from __future__ import annotations
 
 import typing as t
 
+from .resources import CPU, MEMORY
+
 GUARANTEED = "Guaranteed"
 BURSTABLE = "Burstable"
 BEST_EFFORT = "BestEffort"
 
-CPU = "cpu"
-MEMORY = "memory"
 COMPUTE = frozenset({CPU, MEMORY})  # the only resources that a QoS class knows
 
-KUBELET_OOM_SCORE_ADJ = -999
-KUBE_PROXY_OOM_SCORE_ADJ = -999
 GUARANTEED_OOM_SCORE_ADJ = -997
 BESTEFFORT_OOM_SCORE_ADJ = 1000
 

@@ -13,9 +13,9 @@ from __future__ import annotations
 
 import typing as t
 
-from . import cpuset, qos
+from . import cpuset, qos, schema_types
 from .needs import Need
-from .profile_workloads import CPU, HUGEPAGES, MEMORY, PIDS
+from .resources import CPU, MEMORY, PIDS, hugepages
 
 # The kernel's file of each property.
 FILES = {
@@ -66,17 +66,13 @@ def hugetlb(need: Need, sizes: t.Iterable[int]) -> dict[str, int]:
     limits = dict(need.limits)
     found = {}
     for size in sorted(sizes):
-        resource = f"{HUGEPAGES}{page_name(size)}i"
-        found[f"hugetlb.{page_name(size)}B.max"] = limits.get(resource, 0)
+        found[f"hugetlb.{page_name(size)}B.max"] = limits.get(hugepages(size), 0)
     return found
 
 
 def page_name(size_kib: int) -> str:
     """A page size in KiB as the hugetlb controller names it, without its B: 2048 → ``2M``."""
-    for factor, unit in ((1 << 30, "T"), (1 << 20, "G"), (1 << 10, "M")):
-        if size_kib % factor == 0:
-            return f"{size_kib // factor}{unit}"
-    return f"{size_kib}K"
+    return schema_types.page_text(size_kib)[:-1]
 
 
 def meaning(name: str, text: str) -> str:

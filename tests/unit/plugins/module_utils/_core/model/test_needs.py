@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 from _core.model import needs
-from _core.model.profile_workloads import APP, INIT, SIDECAR, Amounts, Container, Workload
+from _core.model.profile_workloads import APP, INIT, SIDECAR, Container, Workload
+from _core.model.resources import Amounts
 from hypothesis import given
 from hypothesis import strategies as st
 

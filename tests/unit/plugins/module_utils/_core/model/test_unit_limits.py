@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import pytest
 from _core.model import needs, unit_limits
-from _core.model.profile_workloads import Amounts, Workload
+from _core.model.profile_workloads import Workload
+from _core.model.resources import Amounts
 from fake_systemd import kernel_text
 from hypothesis import given
 from hypothesis import strategies as st
