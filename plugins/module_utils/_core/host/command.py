@@ -20,7 +20,10 @@ class Command(t.NamedTuple):
 
 
 def run_command(argv: t.Sequence[str], timeout: float) -> Command:
-    """Run ``argv`` without a shell, in the C locale, with no standard input; never raises."""
+    """Run ``argv`` without a shell, in the C locale, with no standard input and no terminal; never raises.
+
+    What runs as another user must not have root's terminal: it could type into it (TIOCSTI) once its user took it over.
+    """
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # the agent has no AnsibleModule
@@ -29,6 +32,7 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
             capture_output=True,
             timeout=timeout,
             env=environment,
+            start_new_session=True,
             umask=0o022,  # the agent's own would keep others from reading what is compiled
             check=False,
         )
