@@ -11,6 +11,7 @@ meaning: sets as sorted lists, sizes in whole pages.
 
 from __future__ import annotations
 
+import mmap
 import typing as t
 
 from . import cpuset, qos, schema_types
@@ -27,7 +28,7 @@ FILES = {
     "MemorySwapMax": "memory.swap.max",
     "TasksMax": "pids.max",
 }
-PAGE = 4096
+PAGE = mmap.PAGESIZE  # 4 KiB, on some machines 16 or 64: the kernel counts whole pages
 PERIOD = qos.QUOTA_PERIOD
 UNLIMITED = "infinity"
 DEFAULT_WEIGHT = "100"

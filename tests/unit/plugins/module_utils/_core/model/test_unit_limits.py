@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import os
+
 import pytest
 from _core.model import needs, unit_limits
 from _core.model.profile_workloads import Workload
@@ -120,3 +122,15 @@ def test_hugepages_that_a_workload_does_not_name_are_not_for_it(
     limits: dict[str, int], sizes: list[int], wanted: dict[str, int]
 ) -> None:
     assert unit_limits.hugetlb(need({}, limits), sizes) == wanted
+
+
+@pytest.mark.parametrize("page", [4096, 16384, 65536])
+@pytest.mark.parametrize("size", [100_000_000, 128 * MIB, 64 * MIB + 1])
+def test_a_size_reads_back_in_the_machines_own_pages(size: int, page: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(unit_limits, "PAGE", page)
+    shown = str(size // page * page)  # page_counter_memparse(): in whole pages
+    assert unit_limits.meaning("MemoryMax", shown) == unit_limits.kernel("MemoryMax", str(size)) == shown
+
+
+def test_the_page_is_this_machines() -> None:
+    assert os.sysconf("SC_PAGE_SIZE") == unit_limits.PAGE
