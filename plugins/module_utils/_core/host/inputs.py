@@ -37,7 +37,7 @@ COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, whi
 def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     """Keep what this look has been told since the host records; it found the node in sync, and changed nothing.
 
-    ``published`` are the files that tell of it: those with the time ``now`` in them are written anew each tick.
+    ``published`` are the files that tell of it: the one with the time ``now`` in it is rewritten each tick.
     """
     told, host.told = host.told, None
     if told is None or host.commands:
@@ -46,6 +46,8 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     texts = []
     for path in published:
         text = host.read(path, follow=False) or ""
+        if text.count(str(now)) > 1:
+            return  # Something else is of this second as well, and must not move with the time of the look.
         if str(now) in text:
             texts.append((path, text.split(str(now))))
         else:

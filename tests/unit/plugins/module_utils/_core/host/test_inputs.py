@@ -128,16 +128,24 @@ def test_what_cannot_be_asked_again_is_not_kept(tmp_path: Path) -> None:
     assert not (tmp_path / inputs.KEPT[1:]).exists()
 
 
+def test_what_else_is_of_this_second_does_not_move_with_the_time(tmp_path: Path) -> None:
+    host = Host(str(tmp_path), record=True)
+    host.write_file("/run/corral/status", f"time {NOW}\nsince {NOW}\n")
+    inputs.keep(host, ["/run/corral/status"], NOW)
+    assert not inputs.same(Host(str(tmp_path), clock=lambda: NOW + 10.0))
+    assert host.read("/run/corral/status") == f"time {NOW}\nsince {NOW}\n"
+
+
 def test_each_published_file_goes_on_in_its_way(tmp_path: Path) -> None:
     host = Host(str(tmp_path), record=True)
-    files = {"/run/corral/metrics": f"tick {NOW}\nin_sync {NOW}\nlast {NOW - 60}\n", "/run/corral/pools": "0-3\n"}
+    files = {"/run/corral/metrics": f"tick {NOW}\nlast {NOW - 60}\n", "/run/corral/pools": "0-3\n"}
     for path, text in files.items():
         host.write_file(path, text)
     inputs.keep(host, list(files), NOW)
     host = Host(str(tmp_path), clock=lambda: NOW + 10.0)
     assert inputs.same(host)
     assert host.writes == ["/run/corral/metrics"]
-    assert host.read("/run/corral/metrics") == f"tick {NOW + 10}\nin_sync {NOW + 10}\nlast {NOW - 60}\n"
+    assert host.read("/run/corral/metrics") == f"tick {NOW + 10}\nlast {NOW - 60}\n"
     for path in files:
         before = host.read(path) or ""
         host.write_file(path, f"{before}more")
