@@ -33,6 +33,9 @@ PASS_SECONDS = 300.0
 SLACK_SECONDS = 2.0
 IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
 DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
+LEFT = "gc left the profile during the pass: nothing more is collected, and nothing is kept of it"
+# A rollout holds the node's lock for less; see written().
+LOCK_SECONDS = 120.0
 
 
 class Asked(t.NamedTuple):
@@ -62,17 +65,21 @@ def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
     kept = records = kept_records(host, now)
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
+    if asked.publish:
+        stop.wanted = lambda: unchanged(host, declared)
     try:
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
             found = containers.look(host, users, owners, records, now, stop)
             # Where nobody looks at images, nothing is known of their use.
             records = found.records if gc.images else found.records._replace(images={})
-            remember(host, kept, records, asked)
+            if not remember(host, declared, kept, records, asked):
+                return result._replace(error=LEFT)
             kept = records
             result = result._replace(containers=containers.run(found, gc.containers, now, stop, dry=dry))
         if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
             looked = images.look(host, users, records, now, stop)
-            remember(host, kept, looked.records, asked)
+            if not remember(host, declared, kept, looked.records, asked):
+                return result._replace(error=LEFT)
             result = result._replace(images=images.run(host, gc.images, looked, now, stop, dry=dry))
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing goes that is not noted"
@@ -81,7 +88,7 @@ def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
 
 
 def kept_records(host: Host, now: float) -> Records:
-    """What was kept; where that is not as Corral wrote it, the version before it."""
+    """What was kept; where that is not as Corral wrote it, its second copy."""
     data = state.checked(host, state.GC_RECORDS)
     if data is None and host.exists(state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
@@ -104,10 +111,57 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
     return not 0 <= now - last < interval - SLACK_SECONDS
 
 
-def remember(host: Host, before: Records, records: Records, asked: Asked) -> None:
-    """Keep what was seen, before anything goes."""
-    if asked.publish and records != before:
-        state.write_checked(host, state.GC_RECORDS, gc_records.to_data(records))
+def now_declared(host: Host) -> t.Optional[Profile]:
+    """The node's profile at this moment where it declares gc, else None. Raises CorralError for what is no profile."""
+    declared = reconcile.read_declared(host)
+    return declared if declared is not None and declared.gc is not None else None
+
+
+def unchanged(host: Host, declared: Profile) -> bool:
+    """Whether the profile says of this pass what it said when the pass began; what is no profile says nothing."""
+    try:
+        current = now_declared(host)
+    except CorralError:
+        return False
+    return current is not None and (current.gc, current.mode) == (declared.gc, declared.mode)
+
+
+def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -> bool:
+    """Write files of a pass, with the node's lock; False, and nothing is written, when gc has left the profile.
+
+    A rollout that drops gc removes these files with the same lock, so nothing brings them back after it. ``write`` gets
+    the profile of this moment; a broken one is not a rollout, so the pass's own ``declared`` holds. Raises CorralError
+    when the lock stays taken.
+    """
+
+    def current() -> t.Optional[Profile]:
+        try:
+            return now_declared(host)
+        except CorralError:
+            return declared
+
+    # A removal takes the lock's folder along: where there is nothing to write, the lock is not made again.
+    if current() is None:
+        return False
+    held = lock.Lock(host)
+    if not held.take(LOCK_SECONDS):
+        raise refusal("another run of Corral holds it: the next pass goes on", path=lock.LOCK)
+    try:
+        still = current()
+        if still is None:
+            return False
+        write(still)
+        return True
+    finally:
+        held.release()
+
+
+def remember(host: Host, declared: Profile, before: Records, records: Records, asked: Asked) -> bool:
+    """Keep what was seen, before anything goes; False when gc has left the profile."""
+    if not asked.publish or records == before:
+        return True
+    data = gc_records.to_data(records)
+    return written(host, declared, lambda dummy: state.write_checked(host, state.GC_RECORDS, data))
 
 
 def read_status(host: Host) -> dict[str, t.Any]:
@@ -116,8 +170,8 @@ def read_status(host: Host) -> dict[str, t.Any]:
     return told if isinstance(told, dict) else {}
 
 
-def publish(host: Host, declared: Profile, result: Result) -> dict[str, t.Any]:
-    """Write what a pass came to: for people and exporters, and what of it is drift, for the tick. Returns the former."""
+def publish(host: Host, declared: Profile, result: Result) -> None:
+    """Write what a pass came to: for people and exporters, and what of it is drift, for the tick."""
     told = read_status(host)
     totals = gc_records.mapping(told.get("totals"))
     told = {
@@ -127,10 +181,10 @@ def publish(host: Host, declared: Profile, result: Result) -> dict[str, t.Any]:
         IMAGES: part_data(told.get(IMAGES), declared, IMAGES),
         CONTAINERS: part_data(told.get(CONTAINERS), declared, CONTAINERS),
     }
-    if result.images is not None:
+    if result.images is not None and declared.gc and declared.gc.images is not None:
         items = outcome.images_drift(result.images, result.dry)
         told[IMAGES] = {**outcome.images_data(result.images), **stamp(result), "items": as_data(items)}
-    if result.containers is not None:
+    if result.containers is not None and declared.gc and declared.gc.containers is not None:
         items = outcome.containers_drift(result.containers, result.dry)
         told[CONTAINERS] = {**outcome.containers_data(result.containers), **stamp(result), "items": as_data(items)}
     done = () if result.dry else result.removed
@@ -149,7 +203,7 @@ def publish(host: Host, declared: Profile, result: Result) -> dict[str, t.Any]:
     text = json.dumps(drift, sort_keys=True) + "\n"
     if host.read(state.GC_DRIFT, follow=False) != text:
         host.write_file(state.GC_DRIFT, text)
-    return told
+    write_metrics(host, told)
 
 
 def stamp(result: Result) -> dict[str, t.Any]:
@@ -195,8 +249,9 @@ def now(
         raise refusal("another pass of garbage collection runs: try again", path=LOCK)
     try:
         result = collect(host, declared, asked, stop)
-        publish(host, declared, result)
-        return result
+        if written(host, declared, lambda current: publish(host, current, result)):
+            return result
+        return result._replace(error=LEFT)
     finally:
         held.release()
 
@@ -213,25 +268,28 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
             return idle
         before = read_status(host)
         result = collect(host, declared, Asked(due_only=True), stop or new_stop(host))
-        still = reconcile.read_declared(host)
-        # One that left the profile meanwhile took its files along.
-        told = publish(host, declared, result) if still is not None and still.gc is not None else None
     except CorralError as error:
         # What is no profile says nothing of what may go: nothing does. The tick reports it.
         tell(f"not collected: {error}".replace("\n", "; "), 3)
         return idle._replace(error=str(error))
+    else:
+        try:
+            if not written(host, declared, lambda current: publish(host, current, result)):
+                result = result._replace(error=LEFT)
+        except CorralError as error:  # What went is told all the same.
+            result = result._replace(error=str(error).replace("\n", "; "))
     finally:
         held.release()
     if not result.dry:
         for one in result.removed:
             gained = f", {one.bytes} bytes" if one.bytes else ""
             tell(f"removed {outcome.name_of(one)} ({one.reason}{gained})", 5)
+    if result.error == LEFT:
+        return result  # It was told to stop: what it did not look at is no news.
     known = {text for name in (IMAGES, CONTAINERS) for text in gc_records.mapping(before.get(name)).get("errors", ())}
     for said in result.errors:
         if said not in known and said != before.get("error"):
             tell(f"not collected: {said}", 4)
-    if told is not None:
-        write_metrics(host, told)
     return result
 
 

@@ -13,24 +13,32 @@ import typing as t
 from ..host.podman import PodmanError
 
 
+def always() -> bool:
+    """The default: only the time ends the pass."""
+    return True
+
+
 class Stop:
-    """When a pass ends, whatever is left to do: the next one goes on."""
+    """When a pass ends, whatever is left to do: after ``seconds``, when ``wanted`` says no, or when it is told to."""
 
     def __init__(self, uptime: t.Callable[[], float], seconds: float) -> None:
         self.uptime, self.until = uptime, uptime() + seconds
+        self.wanted: t.Callable[[], bool] = always
 
     def end(self) -> None:
         """Let what is being removed be the last: Podman leaves layers behind when a removal is killed."""
         self.until = self.uptime()
 
     def now(self) -> bool:
-        """Whether the time is over."""
-        return self.uptime() >= self.until
+        """Whether the pass ends here."""
+        return self.uptime() >= self.until or not self.wanted()
 
     def check(self, user: str) -> None:
         """Raise PodmanError for a storage whose turn comes when the time is over."""
         if self.now():
-            raise PodmanError(f"podman of {user}: not looked at, the others took the pass's whole time")
+            in_time = self.uptime() < self.until
+            why = "the profile changed during the pass" if in_time else "the others took the pass's whole time"
+            raise PodmanError(f"podman of {user}: not looked at, {why}")
 
     def wait(self, seconds: float) -> None:
         """Let the machine do something."""

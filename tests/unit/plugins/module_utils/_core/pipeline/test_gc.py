@@ -675,20 +675,122 @@ def test_a_pass_that_somebody_wrote_into_is_unknown_and_no_traceback(
     assert drift(fake) == {}
 
 
-def test_gc_that_leaves_the_profile_during_a_pass_leaves_nothing_behind(fake: node.Node) -> None:
-    declare(fake)
-    storage = crowd(fake)
-    without = json.dumps({"name": "x", "pids": {"pid_max": 65536}})
+PASS_FILES = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
 
-    def leave(words: tuple[str, ...]) -> None:
-        fake.put(state.DECLARED, without)
-        for path in (state.GC_STATUS, state.GC_DRIFT):
-            (fake.root / path[1:]).unlink(missing_ok=True)
 
-    storage.before = leave
+def commands_of_a_pass(make: Make, monkeypatch: pytest.MonkeyPatch) -> int:
+    """How many commands of Podman a pass over the crowd runs."""
+    count: list[str] = []
+    fake = node_with_gc(make, monkeypatch)
+    crowd(fake).before = lambda words: count.append(words[0])
     tick(fake)
-    assert not fake.host().exists(state.GC_STATUS)
-    assert not fake.host().exists(state.GC_DRIFT)
+    return len(count)
+
+
+def node_with_gc(make: Make, monkeypatch: pytest.MonkeyPatch) -> node.Node:
+    made = make()
+    made.podmans["root"] = Storage(made.root, Disk())
+    monkeypatch.setattr(Stop, "wait", lambda dummy, seconds: made.wait(seconds))
+    declare(made)
+    return made
+
+
+@pytest.mark.parametrize("a_pass", [tick, by_hand])
+def test_a_rollout_that_drops_gc_at_any_moment_of_a_pass_leaves_nothing_of_it(
+    a_pass: t.Callable[[node.Node], object], make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moments = commands_of_a_pass(make, monkeypatch)
+    assert moments > 5
+    for moment in range(moments):
+        storage, fake = dropped_at(moment, node_with_gc(make, monkeypatch))
+        a_pass(fake)
+        assert [path for path in PASS_FILES if fake.has(path)] == [], f"dropped before command {moment}"
+        # What was being removed at that moment goes; nothing after it does.
+        assert storage.images_then - len(storage.names()) <= 1, f"dropped before command {moment}"
+
+
+class Dropping(t.NamedTuple):
+    """A storage, and how many images it had when gc was dropped."""
+
+    storage: Storage
+    counts: list[int]
+
+    @property
+    def images_then(self) -> int:
+        return self.counts[0]
+
+    def names(self) -> list[str]:
+        return self.storage.names()
+
+
+def dropped_at(moment: int, fake: node.Node) -> tuple[Dropping, node.Node]:
+    """A node where a rollout without gc comes right before command number ``moment`` of the next pass."""
+    storage, commands, counts = crowd(fake), iter(range(1000)), list[int]()
+
+    def before(dummy: tuple[str, ...]) -> None:
+        if next(commands) == moment:
+            came = runs.declare(fake.host(), cpu=None, memory=None, gc=None)
+            assert (came.error, came.remaining) == ("", ())
+            counts.append(len(storage.names()))
+
+    storage.before = before
+    return Dropping(storage, counts), fake
+
+
+@pytest.mark.parametrize(
+    "change",
+    [{"gc": {"containers": {}}}, {"mode": "audit"}, {"gc": {"images": {"keep": ["localhost/*"]}, "containers": {}}}],
+    ids=str,
+)
+def test_a_pass_ends_when_the_profile_says_something_else_of_it(change: dict[str, t.Any], fake: node.Node) -> None:
+    declare(fake)
+    storage, counts = crowd(fake), list[int]()
+
+    def before(words: tuple[str, ...]) -> None:
+        if words[0] == "rmi" and not counts:
+            counts.append(len(storage.names()))
+            declare(fake, **{"gc": BOTH, **change})
+
+    storage.before = before
+    tick(fake)
+    assert counts[0] - len(storage.names()) <= 1, "but for the image that was being removed"
+    assert (told(fake)["images"] is None) == ("images" not in change.get("gc", BOTH))
+
+
+def test_a_removal_during_a_pass_leaves_no_folder(fake: node.Node) -> None:
+    declare(fake)
+    crowd(fake).before = lambda words: runs.remove(fake.host()) if fake.has(state.DECLARED) else None
+    tick(fake)
+    assert not fake.has(state.RUN)
+
+
+def test_what_went_is_told_when_the_lock_stays_taken(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(fake)
+    storage, held = crowd(fake), Lock(fake.host())
+    monkeypatch.setattr(collect, "LOCK_SECONDS", 0.0)
+    storage.before = lambda words: held.take() if words[0] == "rmi" and held.file < 0 else None
+    result, said = tick(fake)
+    held.release()
+    assert result.removed
+    assert sum("removed localhost/" in line for line in said) == len(result.removed)
+    assert "another run of Corral holds it" in said[-1]
+
+
+def test_a_pass_publishes_with_the_nodes_lock_alone(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The moment between the look at the profile and the write belongs to nobody else: a rollout waits for it."""
+    declare(fake)
+    crowd(fake)
+    fake.drop(state.GC_STATUS)
+    monkeypatch.setattr(collect, "LOCK_SECONDS", 0.0)
+    held = Lock(fake.host())
+    assert held.take()
+    result, said = tick(fake)
+    assert not fake.has(state.GC_STATUS)
+    assert "another run of Corral holds it" in result.error
+    assert "another run of Corral holds it" in said[0]
+    held.release()
+    tick(fake)
+    assert fake.has(state.GC_STATUS)
 
 
 def test_a_pass_ends_when_its_time_is_over_and_the_next_goes_on(fake: node.Node) -> None:
@@ -1021,6 +1123,7 @@ def test_a_converged_tick_with_gc_starts_nothing_and_writes_status_and_metrics_a
     assert not runs.install(fake.host()).error
     declare(fake)
     tick(fake)
+    fake.wait(10)
     assert runs.tick(fake.host()) == 0
     metrics = "/var/lib/prometheus/node-exporter/corral.prom"
     full: list[int] = []
