@@ -15,10 +15,9 @@ from importlib import resources
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core import agent, compiled, explain, from_node, neighbours, parts, reconcile, report
+from ._core import agent, compiled, explain, from_node, neighbours, parts, reconcile, report, writer
 from ._core.host import pause, snapshot, state, sysfs
 from ._core.host.files import Host
-from ._core.host.lock import LOCK, Lock
 from ._core.managers import agent as agent_manager
 from ._core.model import compose, pools, profile, topology
 from ._core.model import pause as model_pause
@@ -54,14 +53,7 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
 
 def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Answer]) -> Answer:
     """Do the work as the only writer of the node."""
-    state.preflight(host, ())
-    lock = Lock(host)
-    if not lock.take(module.params["lock_timeout"]):
-        raise refusal(f"another run of Corral holds {LOCK}: try again, or raise lock_timeout")
-    try:
-        return work()
-    finally:
-        lock.release()
+    return writer.locked(host, work, wait=module.params["lock_timeout"], hint="try again, or raise lock_timeout")
 
 
 def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
@@ -69,7 +61,7 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 
     def checked() -> Outcome:
         refuse_while_paused(module, host)
-        return work()
+        return writer.published(host, work())
 
     return locked(module, host, checked)
 
@@ -217,7 +209,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
     if module.check_mode:
         return result_of(module, only_planned(plan()))
-    return result_of(module, locked(module, host, lambda: reconcile.apply(host, plan(), plan)))
+    return result_of(module, locked(module, host, lambda: writer.published(host, reconcile.apply(host, plan(), plan))))
 
 
 def agent_options(module: AnsibleModule, host: Host) -> Options:

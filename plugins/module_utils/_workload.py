@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from . import _module
-from ._core import admit, reconcile, settling, workload_report
+from ._core import admit, reconcile, settling, workload_report, writer
 from ._core.host.files import Host
 from ._core.model import profile
 from ._core.model.errors import CorralError, Problem, refusal
@@ -76,7 +76,7 @@ def carried_out(
     """
     if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
         return _module.only_planned(plan)
-    return _module.locked(module, host, work).outcome
+    return _module.locked(module, host, lambda: writer.published(host, work().outcome))
 
 
 def asked_for(module: _module.AnsibleModule) -> Workload:

@@ -85,9 +85,9 @@ def timed_steps(work: t.Callable[[], object]) -> dict[str, float]:
     steps: list[tuple[int, float, float]] = []
     perform = actions.perform
 
-    def timed(host: t.Any, step: t.Any) -> None:
+    def timed(host: t.Any, step: t.Any, masks: t.Any = None) -> None:
         begin = time.monotonic()
-        perform(host, step)
+        perform(host, step, masks)
         steps.append((step.phase, begin, time.monotonic()))
 
     actions.perform = timed

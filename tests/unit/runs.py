@@ -11,7 +11,7 @@ import typing as t
 from unittest import mock
 
 import node
-from _core import agent, commands, look, parts, reconcile
+from _core import agent, commands, look, parts, reconcile, writer
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
 from _core.model import compose, profile
@@ -31,7 +31,7 @@ def declare(host: Host, origin: str = "", **sections: t.Any) -> Outcome:
     """Roll the example profile out, sections of it replaced (module profile, state present), all of it of one origin."""
     data = node.edge(**sections)
     origins = dict.fromkeys(compose.leaves_of(data), origin) if origin else None
-    return reconcile.declare(host, profile.parse(data), origins)
+    return writer.published(host, reconcile.declare(host, profile.parse(data), origins))
 
 
 def install(host: Host, program: dict[str, str] | None = None, options: Options = OPTIONS) -> Outcome:
@@ -41,17 +41,17 @@ def install(host: Host, program: dict[str, str] | None = None, options: Options 
         files = PROGRAM if program is None else program
         return reconcile.plan_agent(host, options, files, tag=sys.implementation.cache_tag)
 
-    return reconcile.apply(host, plan(), plan)
+    return writer.published(host, reconcile.apply(host, plan(), plan))
 
 
 def remove(host: Host, managers: t.Sequence[str] = ALL_MANAGERS) -> Outcome:
     """Bring back what was there (both modules, state absent)."""
-    return reconcile.remove(host, managers)
+    return writer.published(host, reconcile.remove(host, managers))
 
 
 def part(host: Host, module: str, state: str = "present", **options: t.Any) -> Outcome:
     """Run a part module: cpuset, hugepages, hugetlbfs_mount or pid_limits."""
-    return parts.apply(host, parts.ask(host, Piece(module, options, state == "present")))
+    return writer.published(host, parts.apply(host, parts.ask(host, Piece(module, options, state == "present"))))
 
 
 def plan(host: Host) -> tuple[Change, ...]:

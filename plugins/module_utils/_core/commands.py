@@ -17,10 +17,9 @@ import tempfile
 import time
 import typing as t
 
-from . import agent, look, neighbours, profile_file, reconcile, report
+from . import agent, look, neighbours, profile_file, reconcile, report, writer
 from .host import pause, snapshot, state, sysfs
 from .host.files import Host
-from .host.lock import LOCK, Lock
 from .model import compose, pools, profile, topology, yaml_text
 from .model import pause as model_pause
 from .model.errors import CorralError, refusal
@@ -240,7 +239,7 @@ def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], recon
     def work() -> reconcile.Outcome:
         if not asked.force:
             pause.refuse_changes(host, "end the pause with corral resume, or add --force")
-        return declare()
+        return writer.published(host, declare())
 
     outcome = locked(host, work)
     show(asked, report.outcome_data(outcome), report.outcome_lines(outcome))
@@ -249,14 +248,7 @@ def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], recon
 
 def locked(host: Host, work: t.Callable[[], Answer]) -> Answer:
     """Do something as the only writer of the node."""
-    lock = Lock(host)
-    state.preflight(host, ())
-    if not lock.take(agent.LOCK_SECONDS):
-        raise refusal(f"another run holds {LOCK}: try again")
-    try:
-        return work()
-    finally:
-        lock.release()
+    return writer.locked(host, work, wait=agent.LOCK_SECONDS)
 
 
 def do_pause(host: Host, asked: argparse.Namespace) -> int:
@@ -343,7 +335,13 @@ def do_admit(host: Host, asked: argparse.Namespace) -> int:
         context = admit.what_if(host, admit.admission(host, workload)[0])
         admit.refuse(context, asked.name)
         return show_grant(asked, admit.grant_of(context, asked.name), ())
-    found = locked(host, lambda: admit.admit(host, workload))
+
+    def work() -> Admission:
+        found = admit.admit(host, workload)
+        writer.published(host, found.outcome)
+        return found
+
+    found = locked(host, work)
     return show_grant(asked, found.grant, found.outcome.applied)
 
 
@@ -354,11 +352,20 @@ def started(host: Host, name: str, run: str) -> Admission:
     deadline = time.monotonic() + ENDING_SECONDS
     while True:
         try:
-            return locked(host, lambda: admit.start(host, name, run))
+            return locked(host, lambda: started_now(host, name, run))
         except CorralError:
             if time.monotonic() > deadline or not admit.ending(host, name):
                 raise
         time.sleep(0.3)
+
+
+def started_now(host: Host, name: str, run: str) -> Admission:
+    """Admit a workload, and publish the pools at once: readers of pools.env must stop using its CPUs."""
+    from . import admit
+
+    found = admit.start(host, name, run)
+    writer.published_pools(host, found.outcome)
+    return found
 
 
 def amounts(text: str) -> dict[str, str]:
@@ -392,8 +399,12 @@ def do_release(host: Host, asked: argparse.Namespace) -> int:
 
     def work() -> admit.Admission:
         if asked.stop:
-            return admit.stop(host, asked.name, os.environ.get("INVOCATION_ID", ""))
-        return admit.withdraw(host, asked.name)
+            found = admit.stop(host, asked.name, os.environ.get("INVOCATION_ID", ""))
+            writer.published_pools(host, found.outcome)
+            return found
+        found = admit.withdraw(host, asked.name)
+        writer.published(host, found.outcome)
+        return found
 
     found = locked(host, work)
     return show_grant(asked, None, found.outcome.applied)

@@ -119,7 +119,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
         from . import settling
 
         settled = not settling.waits(host, context.grants)
-    if settled and not at_boot and not in_second_of(now.previous, told):
+    if settled and not at_boot:
         inputs.keep(host, state.PUBLISHED, told["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
@@ -147,11 +147,6 @@ def write_metrics(host: Host, now: Tick, told: dict[str, t.Any]) -> None:
     if said and said != told["metrics_error"]:
         notice(said, priority=4)
     told["metrics_error"] = said
-
-
-def in_second_of(previous: dict[str, t.Any], told: dict[str, t.Any]) -> bool:
-    """Whether the status before is of the same second: then ``time`` may be that of a change as well."""
-    return bool(previous.get("time") == told["time"])
 
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
@@ -204,7 +199,7 @@ def log(outcome: Outcome, now: Tick) -> None:
     for change in outcome.applied:
         notice(f"changed {report.line(change)[2:]}")
     before = now.previous.get("items", [])
-    known = {(item["manager"], item["subject"], item["property"]) for item in before}
+    known = {(item["manager"], item["subject"], item["property"]) for item in before if item.get("logged", True)}
     for change in outcome.remaining:
         if change.item() not in known:
             what = "drift under maintenance" if now.paused else "drift"

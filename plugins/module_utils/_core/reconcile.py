@@ -14,6 +14,7 @@ from .host import actions, cgroup, hugepages, lock, mounts, state, sysfs
 from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
+from .host.thread_masks import Masks
 from .managers import agent as agent_manager
 from .managers import cpu, gc, memory, owners, pids
 from .model import fit, pools, profile, undo, unitproperty, validate
@@ -87,7 +88,7 @@ def compile_profile(
     computed = pools.compute(declared, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     context = Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
-    if not (asked or declared.workloads or host.exists(state.CHECKPOINT) or host.exists(state.ADMITTED)):
+    if not (asked or declared.workloads or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
     from . import settling
 
@@ -322,11 +323,15 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         return narrow(plan_removal(host, managers))
 
     outcome = apply(host, plan(), plan, forgiving=True)
-    if not outcome.error and not state.records(host)[0]:
+    if not outcome.error and PROFILE in managers:
+        of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
+        for path in (state.APPLIED, state.COMPILED, *of_workloads, *state.PUBLISHED, *gc.told(host)):
+            if host.exists(path):
+                host.remove(path)
+    # Before-values that were lost do not make a node one that nothing is declared on.
+    needed = (state.DECLARED, state.APPLIED, *state.WORKLOADS)
+    if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
         state.forget(host)
-    elif PROFILE in managers:
-        for path in filter(host.exists, (state.APPLIED, state.COMPILED, *state.PUBLISHED, *gc.told(host))):
-            host.remove(path)
     return outcome
 
 
@@ -347,12 +352,13 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     kept, dummy = state.records(host)
     new = new_records(host, plan, kept)
+    untouched = not host.names(state.STATE)
     if new:
         keep_records(host, [*kept, *new])
     error, undone, leftovers = execute(host, steps, online, forgiving)
     if error:
         if not leftovers and new:
-            forget_records(host, kept)
+            forget_records(host, kept, untouched)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
     save_attempts(host, steps)
     if plan.obsolete and not leftovers:
@@ -375,12 +381,12 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
         raise refusal(message, path=state.BEFORE) from None
 
 
-def forget_records(host: Host, kept: t.Sequence[Record]) -> None:
-    """After an undo: keep what was kept before; on a node that Corral has not changed, nothing at all but its pause."""
-    if kept or host.exists(state.PAUSE):
-        state.save_records(host, kept)
-    else:
+def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> None:
+    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all."""
+    if untouched:
         state.forget(host)
+    else:
+        state.save_records(host, kept)
 
 
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
@@ -430,11 +436,12 @@ def execute(
     """Run the steps. Returns the error, what was undone, and what could not be brought back."""
     done: list[tuple[undo.Before, Step]] = []
     leftovers: list[str] = []
+    masks: Masks = {}
     for step in steps:
         before = actions.look(host, step)
         done.append((before, step))
         try:
-            actions.perform(host, step)
+            actions.perform(host, step, masks)
         except (StepFailed, OSError) as error:
             if step.optional and not forgiving:
                 continue
@@ -442,33 +449,33 @@ def execute(
             if forgiving:
                 leftovers.append(said)
                 continue
-            undone, left = undo_steps(host, done, online)
+            undone, left = undo_steps(host, done, online, masks)
             return said, undone, left
     return "", (), tuple(leftovers)
 
 
 def undo_steps(
-    host: Host, done: t.Sequence[tuple[undo.Before, Step]], online: str
+    host: Host, done: t.Sequence[tuple[undo.Before, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
     undone, leftovers, late = [], [], []
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
         late += [back for back in inverse if back.phase == START]
-        failed = [said for said in (attempt(host, back) for back in inverse if back.phase != START) if said]
+        failed = [said for said in (attempt(host, back, masks) for back in inverse if back.phase != START) if said]
         leftovers += failed
         if inverse and not failed:
             undone.append(f"{step.kind} {step.target}")
     if any(step.reload or step.value == "daemon-reload" for dummy, step in done):
         late.insert(0, Step("unit", "", "daemon-reload", 0))
-    leftovers += [said for said in (attempt(host, back) for back in late) if said]
+    leftovers += [said for said in (attempt(host, back, masks) for back in late) if said]
     return tuple(undone), tuple(leftovers)
 
 
-def attempt(host: Host, step: Step) -> str:
+def attempt(host: Host, step: Step, masks: Masks) -> str:
     """Do a step; what it says when it fails, "" when it does not."""
     try:
-        actions.perform(host, step)
+        actions.perform(host, step, masks)
     except (StepFailed, OSError) as error:
         return sentence(step, error)
     return ""

@@ -221,17 +221,25 @@ def status(
     *,
     error: str = "",
     paused: t.Optional[dict[str, t.Any]] = None,
+    logged: bool = True,
 ) -> dict[str, t.Any]:
     """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays.
+
+    ``logged``: the journal gets a line for each new item (a tick); else the items that it has not are marked so.
 
     What has no context could not be looked at: there are no counts then, rather than counts of nothing.
     """
     before = previous.get("items", [])
-    since = {(item["manager"], item["subject"], item["property"]): item["since"] for item in before}
+    known = {(item["manager"], item["subject"], item["property"]): item for item in before}
     now = int(host.now())
     said = error or outcome.error
     items = [
-        dict(change_to_dict(change), since=since.get(change.item()) or now, maintenance=paused is not None)
+        dict(
+            change_to_dict(change),
+            since=known.get(change.item(), {}).get("since") or now,
+            maintenance=paused is not None,
+            logged=logged or known.get(change.item(), {}).get("logged", False),
+        )
         for change in outcome.remaining
     ]
     totals = previous.get("totals", {})
@@ -297,8 +305,12 @@ def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) ->
     """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
-    if context is None:
-        return False
+    return False if context is None else publish_pools(host, context)
+
+
+def publish_pools(host: Host, context: Context) -> bool:
+    """Write the pools' files when they changed. Returns whether they did."""
+    lock.own_folder(host, state.RUN, 0o755)
     shown, changed = pools.to_dict(context.pools), False
     for path, text in (
         (state.PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),

@@ -46,7 +46,7 @@ NOTHING = Asked()
 
 def concerns(host: Host, declared: Profile) -> bool:
     """Whether there is anything to settle: workloads with resources, or grants of some that were there."""
-    return any(one.has_resources for one in declared.workloads) or host.exists(state.CHECKPOINT)
+    return any(one.has_resources for one in declared.workloads) or state.written_before(host, state.CHECKPOINT)
 
 
 def settle(
@@ -137,20 +137,22 @@ def admitted(host: Host) -> tuple[Workload, ...]:
 
 
 def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
-    """The workloads that were admitted at run time, and what was wrong with the file when they are of the version before."""
-    if not host.exists(state.ADMITTED):
+    """The workloads that were admitted at run time, and what was wrong with the file when they are of its second copy."""
+    if not state.written_before(host, state.ADMITTED):
         return (), ""
     try:
-        return profile.parse_workloads(state.checked(host, state.ADMITTED)), ""
-    except CorralError:
-        pass
-    said = f"{state.ADMITTED} cannot be read as Corral wrote it"
+        return admitted_in(host, state.ADMITTED), ""
+    except (CorralError, ValueError):
+        said = f"{state.ADMITTED} {'cannot be read as Corral wrote it' if host.exists(state.ADMITTED) else 'is gone'}"
     try:
-        return profile.parse_workloads(
-            state.checked(host, f"{state.ADMITTED}.previous")
-        ), f"{said}: the version before it is used"
-    except CorralError:
+        return admitted_in(host, f"{state.ADMITTED}.previous"), f"{said}: its second copy is used"
+    except (CorralError, ValueError):
         return (), f"{said}: grants stay as they are; admit or release workloads anew"
+
+
+def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
+    """The workloads in a file of those admitted. Raises ValueError or CorralError for a file that Corral did not write."""
+    return profile.parse_workloads(state.checked_data(state.read_json(host, path)))
 
 
 def look(host: Host, held: t.Iterable[Grant], listed: t.Iterable[Need], asked: Asked) -> Facts:
@@ -178,7 +180,8 @@ def runs(host: Host, grant: Grant, now: int) -> bool:
 def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:
     """The bytes of memory and hugepages of each NUMA node that may be granted (kubelet: allocatable).
 
-    Pools that are about to be made count as declared, others as they are.
+    Pools that are about to be made count as declared, others as they are. One of the whole machine is spread evenly by the
+    kernel where it can, from the first node on (hugetlbpage.rst).
     """
     totals = {node.id: node.memory_kib << 10 for node in topology.numa.values() if node.memory_kib}
     pages = {node.id: dict(node.hugepages) for node in topology.numa.values()}
@@ -186,6 +189,13 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
         if pool.node is not None and pool.node in pages:
             there = hugepages.pool(host, pool.size_kib, pool.node)
             pages[pool.node][pool.size_kib] = pool.pages if fresh or there is None else there
+        elif pool.node is None:
+            spread = {node: hugepages.pool(host, pool.size_kib, node) or 0 for node in totals}
+            if fresh and sum(spread.values()) != pool.pages:
+                even, odd = divmod(pool.pages, max(len(totals), 1))
+                spread = {node: even + (index < odd) for index, node in enumerate(sorted(totals))}
+            for node, count in spread.items():
+                pages[node][pool.size_kib] = count
     reserved = {row.node: {MEMORY: row.size} for row in declared.memory.reserved}
     return numa_memory.allocatable(totals, pages, reserved)
 
@@ -221,22 +231,22 @@ def beside_kubelet(host: Host, machine: Machine) -> Machine:
 def read_checkpoint(host: Host, listed: t.Sequence[Need]) -> tuple[Checkpoint, str]:
     """The grants as they were written, and what was wrong with the file when they had to be found another way.
 
-    What cannot be read is not believed, nor is the version before it where the kernel shows otherwise: the slices tell
+    What cannot be read is not believed, nor is its second copy where the kernel shows otherwise: the slices tell
     who runs where, and only workloads that do not run are taken from that earlier version.
     """
-    if not host.exists(state.CHECKPOINT):
+    if not state.written_before(host, state.CHECKPOINT):
         found = rebuilt(host, listed, Checkpoint())
         return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
     held = state.read_json(host, state.CHECKPOINT)
     try:
         return grants.from_data(state.checked_data(held)), ""
     except ValueError as error:
-        said = str(error)
+        said = f"{error}, set aside" if host.exists(state.CHECKPOINT) else "is gone"
     try:
         earlier = grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))
     except ValueError:
         earlier = Checkpoint()
-    return rebuilt(host, listed, earlier), f"{state.CHECKPOINT}: {said}: set aside, grants are as the slices show them"
+    return rebuilt(host, listed, earlier), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
 
 
 def rebuilt(host: Host, listed: t.Sequence[Need], earlier: Checkpoint) -> Checkpoint:

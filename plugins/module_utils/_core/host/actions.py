@@ -20,6 +20,7 @@ from ..model.undo import Before
 from ..model.unitproperty import control_file
 from . import cgroup, cpusets, mounts, systemd, thread_masks
 from .files import Host
+from .thread_masks import Masks
 
 READ_BACK_SECONDS = 3.0
 MOUNT_SECONDS = 30.0
@@ -70,8 +71,11 @@ def look(host: Host, step: Step) -> Before:
     return before
 
 
-def perform(host: Host, step: Step) -> None:
-    """Do the step and read it back. Raises StepFailed, or OSError from the write itself."""
+def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
+    """Do the step and read it back. Raises StepFailed, or OSError from the write itself.
+
+    ``masks`` is what threads chose for themselves, one and the same for all steps of a plan.
+    """
     if step.kind == "file":
         if step.value is None:
             host.remove(step.target)
@@ -93,7 +97,7 @@ def perform(host: Host, step: Step) -> None:
     elif step.kind == "cpuset":
         set_cpuset(host, step)
     elif step.kind == "property":
-        set_property(host, step)
+        set_property(host, step, {} if masks is None else masks)
     elif step.kind == "unit":
         control_unit(host, step)
     elif step.kind == "mount":
@@ -154,7 +158,7 @@ def pages(host: Host, path: str) -> int:
     return int(text) if text.isdecimal() else 0
 
 
-def set_property(host: Host, step: Step) -> None:
+def set_property(host: Host, step: Step, masks: Masks) -> None:
     """Set a property live, then read the kernel until it shows it."""
     assignment = step.value or ""
     name, dummy, value = assignment.partition("=")
@@ -162,7 +166,9 @@ def set_property(host: Host, step: Step) -> None:
         return  # It would make a control group for a slice that does not run, and nothing would remove that.
     if name == "AllowedCPUs" and not cgroup.unified(host):
         return  # Kept from before a boot with v2: on v1 systemd takes it and does nothing.
-    masks = thread_masks.own(host, cgroup.path_of(step.target)) if name == "AllowedCPUs" else {}
+    path = cgroup.path_of(step.target)
+    if name == "AllowedCPUs":
+        thread_masks.remember(host, path, masks)
     answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
     if answer.code:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
@@ -173,10 +179,11 @@ def set_property(host: Host, step: Step) -> None:
         if time.monotonic() > deadline:
             raise StepFailed(
                 f"{step.target}: {assignment} was set and the kernel shows "
-                f"{seen(host, step.target, name)} (see cpuset.cpus.effective in {cgroup.path_of(step.target)})"
+                f"{seen(host, step.target, name)} (see cpuset.cpus.effective in {path})"
             )
         time.sleep(0.02)
-    thread_masks.give_back(host, masks)
+    if name == "AllowedCPUs":
+        thread_masks.give_back(host, path, masks)
 
 
 def set_cpuset(host: Host, step: Step) -> None:

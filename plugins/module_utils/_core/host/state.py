@@ -30,6 +30,7 @@ HISTORY = f"{STATE}/journal/profiles.json"
 PAUSE = f"{STATE}/pause.json"
 CHECKPOINT = f"{STATE}/checkpoint.json"
 ADMITTED = f"{STATE}/admitted.json"
+WORKLOADS = (ADMITTED, CHECKPOINT)
 GC_RECORDS = f"{STATE}/gc.json"
 RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
@@ -89,14 +90,23 @@ def checksum(data: t.Any) -> str:
     return f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}"
 
 
+def written_before(host: Host, path: str) -> bool:
+    """Whether a file is there, or was: its second copy is deleted first (rest_of)."""
+    return host.exists(path) or host.exists(f"{path}.previous")
+
+
+def rest_of(path: str) -> tuple[str, str]:
+    """A file and its second copy, in the order in which they are deleted: between the two nothing looks lost."""
+    return f"{path}.previous", path
+
+
 def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> None:
-    """Write a checksummed file, keeping the version before it beside it (``spare``)."""
+    """Write a checksummed file, and the same beside it (``spare``): what takes its place when it is lost."""
     text = checked_text(data)
     state_folder(host, os.path.dirname(path))
-    held = host.read(path) if spare else None
-    if held is not None and checked(host, path) is not None:
-        host.write_file(f"{path}.previous", held, PRIVATE)
     host.write_file(path, text, PRIVATE)
+    if spare:
+        host.write_file(f"{path}.previous", text, PRIVATE)
 
 
 def state_folder(host: Host, path: str) -> None:
@@ -106,12 +116,12 @@ def state_folder(host: Host, path: str) -> None:
 
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
-    """The before-values, oldest first, and a warning when the file had to be replaced by the version before it."""
+    """The before-values, oldest first, and a warning when they are of the file's second copy."""
     data, warning = checked(host, BEFORE), None
-    if data is None and host.exists(BEFORE):
+    if data is None and written_before(host, BEFORE):
         data = checked(host, f"{BEFORE}.previous")
-        warning = f"{BEFORE}: not readable as Corral wrote it: " + (
-            "the version before it is used" if data is not None else "no version before it: removal cannot restore"
+        warning = f"{BEFORE}: {'not readable as Corral wrote it' if host.exists(BEFORE) else 'is gone'}: " + (
+            "its second copy is used" if data is not None else "there is no second copy: removal cannot restore"
         )
     found = []
     for row in data if isinstance(data, list) else []:
@@ -144,7 +154,8 @@ def remember_profile(host: Host, profile: t.Any) -> None:
 def forget(host: Host) -> None:
     """Remove all of Corral's own state; what others put there stays, and so does its folder."""
     for folder in (f"{STATE}/journal", STATE, RUN):
-        for name in host.names(folder):
+        # A second copy that outlived its file would look like a loss.
+        for name in sorted(host.names(folder), key=lambda name: not name.endswith(".previous")):
             if not host.is_dir(f"{folder}/{name}"):
                 host.remove(f"{folder}/{name}")
         host.remove_dir(folder)

@@ -6,7 +6,8 @@
 """Threads that chose CPUs of their own within their unit's: a move of the unit's CPUs must not take that from them.
 
 Linux keeps a thread's own mask (sched_setaffinity(2)) through a change of its cpuset from 6.2 on; before, every change
-gives it the whole set. What a kernel lost is set again, as far as it lies within the new CPUs.
+gives it the whole set. What a kernel lost is set again, as far as it lies within the new CPUs. A hand-over may take a
+unit's CPUs away for a while, so what threads chose is remembered from before a plan's first step until after its last.
 """
 
 from __future__ import annotations
@@ -32,9 +33,17 @@ def own(host: Host, path: str) -> Masks:
     return found
 
 
-def give_back(host: Host, masks: Masks) -> None:
-    """Set again what the kernel took away: the thread now has all that its group has, and wanted less."""
+def remember(host: Host, path: str, masks: Masks) -> None:
+    """Add what threads in a control group chose; what one chose before an earlier step is what counts."""
+    for thread, row in own(host, path).items():
+        masks.setdefault(thread, row)
+
+
+def give_back(host: Host, path: str, masks: Masks) -> None:
+    """Set again what the kernel took away in a control group: the thread now has all of it, and wanted less."""
     for thread, (group, mask) in masks.items():
+        if not f"{group}/".startswith(f"{path}/"):
+            continue
         allowed = effective(host, group)
         wanted = mask & allowed
         if wanted and wanted != allowed and mask_of(thread) == allowed:

@@ -209,19 +209,32 @@ def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
     path, changes = state.CHECKPOINT, [told_change(told) for told in found.settled.told]
     before = host.read(path, follow=False)
     keeps = found.needs or found.settled.grants
-    text = checkpoint_text(found) if keeps else None
-    if before == text:
+    steps = kept_steps(host, path, checkpoint_text(found) if keeps else None, "damaged" if found.damage else "")
+    if not steps:
         return changes
-    steps = []
-    if before is not None:
-        aside = f"{path}.damaged" if found.damage else f"{path}.previous"
-        steps.append(Step("file", aside, before, CLAIM, 0, mode=state.PRIVATE))
-    steps.append(Step("file", path, text, CLAIM, 1, mode=state.PRIVATE))
     if not changes or found.damage:
         reason = found.damage or "; ".join(found.drifted) or "what was granted is kept there"
         shown = None if before is None else "unreadable" if found.damage else "an earlier one"
         changes.insert(0, Change(NAME, path, "content", shown, f"{len(found.settled.grants)} grants", reason, path))
     return [changes[0]._replace(steps=tuple(steps)), *changes[1:]]
+
+
+def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", order: int = 0) -> list[Step]:
+    """The steps that bring a file of Corral's state and its second copy to a text (None: to nothing).
+
+    What the file held is kept under the suffix ``aside``, where that is given.
+    """
+    before = host.read(path, follow=False)
+    if text is None:
+        there = filter(host.exists, state.rest_of(path))
+        return [Step("file", gone, None, CLAIM, order + number) for number, gone in enumerate(there)]
+    steps = []
+    if aside and before not in (None, text):
+        steps.append(Step("file", f"{path}.{aside}", before, CLAIM, order, mode=state.PRIVATE))
+    for number, copy in enumerate((path, f"{path}.previous"), 1):
+        if host.read(copy, follow=False) != text:
+            steps.append(Step("file", copy, text, CLAIM, order + number, mode=state.PRIVATE))
+    return steps
 
 
 def checkpoint_text(found: Workloads) -> str:
@@ -234,15 +247,11 @@ def admitted_changes(host: Host, found: Workloads) -> list[Change]:
     if found.admitted is None:
         return []
     rows = profile_workloads.to_data(found.admitted)
-    text = state.checked_text(rows) if rows else None
-    if host.read(state.ADMITTED, follow=False) == text:
+    steps = kept_steps(host, state.ADMITTED, state.checked_text(rows) if rows else None, order=4)
+    if not steps:
         return []
-    before = host.read(state.ADMITTED, follow=False)
-    steps = [Step("file", state.ADMITTED, text, CLAIM, 3, mode=state.PRIVATE)]
-    if before is not None:
-        steps.insert(0, Step("file", f"{state.ADMITTED}.previous", before, CLAIM, 2, mode=state.PRIVATE))
     names = ", ".join(one.name for one in found.admitted) or None
-    shown = None if before is None else "others"
+    shown = "others" if host.exists(state.ADMITTED) else None
     return [Change(NAME, state.ADMITTED, "content", shown, names, "admitted at run time", state.ADMITTED, tuple(steps))]
 
 

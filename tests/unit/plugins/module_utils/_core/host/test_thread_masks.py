@@ -37,20 +37,26 @@ def machine(root: Path, cpus: t.Iterable[int]) -> Host:
     return Host(str(root))
 
 
+class Live(Host):
+    """A host whose threads are real ones."""
+
+    live = True  # type: ignore[assignment]
+
+
 def test_what_a_kernel_lost_is_set_again(tmp_path: Path, sleeper: int) -> None:
-    thread_masks.give_back(machine(tmp_path, CPUS), {sleeper: (GROUP, frozenset(CPUS[:1]))})
+    thread_masks.give_back(machine(tmp_path, CPUS), GROUP, {sleeper: (GROUP, frozenset(CPUS[:1]))})
     assert os.sched_getaffinity(sleeper) == {CPUS[0]}
 
 
 def test_what_a_kernel_kept_is_left_alone(tmp_path: Path, sleeper: int) -> None:
     os.sched_setaffinity(sleeper, {CPUS[1]})
-    thread_masks.give_back(machine(tmp_path, CPUS), {sleeper: (GROUP, frozenset(CPUS[:1]))})
+    thread_masks.give_back(machine(tmp_path, CPUS), GROUP, {sleeper: (GROUP, frozenset(CPUS[:1]))})
     assert os.sched_getaffinity(sleeper) == {CPUS[1]}
 
 
 def test_a_mask_outside_the_new_cpus_is_over(tmp_path: Path, sleeper: int) -> None:
     before = os.sched_getaffinity(sleeper)
-    thread_masks.give_back(machine(tmp_path, [4000, 4001]), {sleeper: (GROUP, frozenset(CPUS[:1]))})
+    thread_masks.give_back(machine(tmp_path, [4000, 4001]), GROUP, {sleeper: (GROUP, frozenset(CPUS[:1]))})
     assert os.sched_getaffinity(sleeper) == before
 
 
@@ -58,7 +64,7 @@ def test_a_thread_that_has_ended_is_nobody(tmp_path: Path, sleeper: int) -> None
     os.kill(sleeper, 9)
     os.waitpid(sleeper, 0)
     assert thread_masks.mask_of(sleeper) == frozenset()
-    thread_masks.give_back(machine(tmp_path, CPUS), {sleeper: (GROUP, frozenset(CPUS[:1]))})
+    thread_masks.give_back(machine(tmp_path, CPUS), GROUP, {sleeper: (GROUP, frozenset(CPUS[:1]))})
 
 
 def test_the_nearest_group_with_cpus_counts(tmp_path: Path) -> None:
@@ -69,3 +75,25 @@ def test_the_nearest_group_with_cpus_counts(tmp_path: Path) -> None:
 
 def test_only_a_live_machine_has_threads(tmp_path: Path) -> None:
     assert thread_masks.own(machine(tmp_path, CPUS), GROUP) == {}
+
+
+def test_a_mask_outlives_an_instant_at_which_its_cpu_was_gone(tmp_path: Path, sleeper: int) -> None:
+    """What a kernel before 6.2 does: each change of the group's CPUs gives a thread all of them."""
+    masks: thread_masks.Masks = {}
+    one, other = CPUS[0], CPUS[1]
+    os.sched_setaffinity(sleeper, {other})
+    for cpus in ([one, other], [one], [one, other]):
+        host = Live(machine(tmp_path, cpus).root)
+        (tmp_path / GROUP.lstrip("/") / "cgroup.threads").write_text(f"{sleeper}\n")
+        if masks:
+            os.sched_setaffinity(sleeper, cpus)
+            thread_masks.give_back(host, GROUP, masks)
+        thread_masks.remember(host, GROUP, masks)
+    assert masks == {sleeper: (GROUP, frozenset({other}))}
+    assert os.sched_getaffinity(sleeper) == {other}
+
+
+def test_another_groups_threads_are_left_alone(tmp_path: Path, sleeper: int) -> None:
+    before = os.sched_getaffinity(sleeper)
+    thread_masks.give_back(machine(tmp_path, CPUS), f"{GROUP}-2", {sleeper: (GROUP, frozenset(CPUS[:1]))})
+    assert os.sched_getaffinity(sleeper) == before

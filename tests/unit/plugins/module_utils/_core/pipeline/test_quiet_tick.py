@@ -34,6 +34,7 @@ TICK += "print(code, *sorted(set(sys.modules) - before))\n"
 def quiet(make: Make) -> node.Node:
     """A node whose last tick found it in sync."""
     fake = runs.converged(make(), with_agent=True)
+    fake.time += 10
     assert runs.tick(fake.host()) == 0
     return fake
 

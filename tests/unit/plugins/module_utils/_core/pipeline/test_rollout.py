@@ -374,7 +374,7 @@ def test_damaged_before_values_fall_back_to_the_version_before(fake: node.Node, 
     state.save_records(fake.host(), state.records(fake.host())[0])
     fake.put(state.BEFORE, damage)
     plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
-    assert any("the version before it is used" in note for note in plan.notes)
+    assert any("its second copy is used" in note for note in plan.notes)
     runs.remove(fake.host())
     assert node.different(before, fake.fingerprint()) == []
 

@@ -14,6 +14,7 @@ import pytest
 import runs
 import services
 from _core import reconcile
+from _core.host import thread_masks
 from _core.model import cpuset, profile
 from _core.model.errors import CorralError
 from _core.model.plan import Change
@@ -136,6 +137,30 @@ def ticks_until_quiet(fake: node.Node) -> None:
 # The rollout
 
 
+def test_hugepages_of_a_pool_of_the_whole_machine_can_be_asked_for_by_the_profile_that_makes_it(
+    fake: node.Node,
+) -> None:
+    install(fake)
+    data = profile_with()
+    data["memory"]["hugepages"] = [{"size": "2Mi", "count": 33}]
+    assert roll_out(fake, data).remaining == ()
+    assert held(fake)["dataplane"]
+    in_sync(fake)
+    data["memory"]["hugepages"] = [{"size": "2Mi", "count": 30}]  # 15 for each node, and it asks for 16
+    with pytest.raises(CorralError, match="hugepages-2Mi"):
+        reconcile.declare(fake.host(), profile.parse(data))
+
+
+def test_hugepages_of_a_pool_that_is_made_already_count_where_they_are(fake: node.Node) -> None:
+    install(fake)
+    for number, count in ((0, 16), (1, 17)):
+        fake.put(node.pool_file(number), f"{count}\n")
+    data = changed("dataplane", limits={"cpu": 2, "memory": "128Mi", "hugepages-2Mi": "34Mi"})
+    data["memory"]["hugepages"] = [{"size": "2Mi", "count": 33}]
+    assert not roll_out(fake, data).error
+    assert held(fake)["dataplane"] == "2,6", "node 1 has 17 pages"
+
+
 def test_units_run_from_their_first_instruction_on_what_is_theirs(rolled: node.Node) -> None:
     own, fed = rolled.runs[DATAPLANE], rolled.runs[FEED]
     assert (own.cpus, own.mems, own.place) == ({2, 6}, {1}, f"{PLACE}/{DATAPLANE}"[len("/sys/fs/cgroup/") :])
@@ -170,6 +195,7 @@ def test_a_second_run_changes_nothing(rolled: node.Node) -> None:
 
 def test_a_converged_tick_writes_its_status_alone_and_starts_no_process(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
+    rolled.wait(1)
     in_sync(rolled)
     rolled.wait(10)
     host = rolled.host()
@@ -637,3 +663,24 @@ def test_explain_says_why_a_start_would_be_refused(rolled: node.Node, capsys: py
     said = capsys.readouterr().out
     assert "batch:batch@b: refused" in said
     assert "500m missing: this node can give 6 in all" in said
+
+
+def test_since_when_a_workload_has_what_it_has_does_not_move_with_the_clock(rolled: node.Node) -> None:
+    services.start(rolled, BATCH)  # In the very second of the tick.
+    for seconds in (0, 10, 10, 10):
+        rolled.wait(seconds)
+        in_sync(rolled)
+        rows = {row["workload"]: row["since"] for row in json.loads(rolled.get(CHECKPOINT))["data"]["grants"]}
+        shown = {row["name"]: row["since"] for row in status(rolled)["workloads"] if row["name"] in rows}
+        assert shown == rows
+        assert BOTH in rows
+
+
+def test_what_threads_chose_is_remembered_for_a_whole_hand_over(
+    rolled: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    seen: list[tuple[str, int]] = []
+    monkeypatch.setattr(thread_masks, "remember", lambda host, path, masks: seen.append((path, id(masks))))
+    assert services.start(rolled, BATCH)
+    assert len({path for path, dummy in seen}) > 1
+    assert len({masks for dummy, masks in seen}) == 1

@@ -1,0 +1,196 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Which CPUs the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
+
+It knows trees of control groups and nothing of Corral: no pool, no grant, no plan. The scenarios ``cpusets`` compare it
+with kernels 6.1 and 6.12, operation by operation; ``WINS`` is not compared yet. No validator replays plans with it yet,
+and no planner may import it. Where a kernel decides otherwise than documented, ``possible`` has both outcomes.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+
+CpuSet = frozenset[int]
+NONE: CpuSet = frozenset()
+ROOT = ""
+MEMBER, PARTITION, ISOLATED = "member", "root", "isolated"
+# What a kernel does where a control group asks for CPUs of a sibling that is a partition: the partition becomes invalid,
+# or it wins and the other gets what is left.
+INVALIDATES, WINS = "invalidates", "wins"
+
+
+class Cgroup(t.NamedTuple):
+    """A control group: ``cpus`` as asked for (empty: nothing), ``partition`` as asked for.
+
+    ``valid`` is whether that is in force, so that no other control group has its CPUs. None: it may be or not.
+    """
+
+    cpus: CpuSet = NONE
+    partition: str = MEMBER
+    valid: t.Optional[bool] = False
+
+
+class Machine(t.NamedTuple):
+    """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's way."""
+
+    cgroups: t.Mapping[str, Cgroup]
+    online: CpuSet
+    way: str = INVALIDATES
+
+
+def effective(machine: Machine) -> dict[str, CpuSet]:
+    """cpuset.cpus.effective of every control group, the root's included: what a process that enters gets.
+
+    A partition of which the kernel may have decided either way counts as invalid: see ``possible``.
+    """
+    whole: dict[str, CpuSet] = {ROOT: machine.online}
+    found: dict[str, CpuSet] = {ROOT: machine.online - given_out(machine, ROOT)}
+    for path in sorted(machine.cgroups, key=depth):
+        one, around = machine.cgroups[path], parent(path)
+        if one.valid and one.cpus & whole[around]:
+            whole[path] = one.cpus & whole[around]
+            found[path] = whole[path] - given_out(machine, path)
+        else:
+            found[path] = whole[path] = one.cpus & found[around] or found[around]
+    return found
+
+
+def possible(machine: Machine) -> dict[str, CpuSet]:
+    """All that each control group may have, whichever way the kernel decided where that is not known.
+
+    While a partition is not in force, kernel 6.1 may keep CPUs from all control groups: one that asks for no others then
+    has all that the control group around it has, as if it had asked for nothing.
+    """
+    open_ones = [path for path, one in machine.cgroups.items() if one.valid is None]
+    found: dict[str, CpuSet] = {}
+    for ways in itertools.product((False, True), repeat=len(open_ones)):
+        decided = {path: machine.cgroups[path]._replace(valid=way) for path, way in zip(open_ones, ways)}
+        for path, cpus in effective(machine._replace(cgroups={**machine.cgroups, **decided})).items():
+            found[path] = found.get(path, NONE) | cpus
+    if any(one.partition != MEMBER and not one.valid for one in machine.cgroups.values()):
+        for path in sorted(machine.cgroups, key=depth):
+            found[path] |= NONE if machine.cgroups[path].valid else found[parent(path)]
+    return found
+
+
+def given_out(machine: Machine, path: str) -> CpuSet:
+    """What partitions directly in a control group took of its CPUs."""
+    inside = (machine.cgroups[name] for name in below(machine, path))
+    return NONE.union(*(one.cpus for one in inside if one.valid))
+
+
+def parent(path: str) -> str:
+    """The control group around another; the root's own is the root."""
+    return path.rpartition("/")[0]
+
+
+def depth(path: str) -> int:
+    """How many control groups are around it."""
+    return path.count("/")
+
+
+def below(machine: Machine, path: str) -> list[str]:
+    """The control groups directly in another."""
+    return [other for other in machine.cgroups if other and parent(other) == path]
+
+
+# Operations: each gives the machine after it, as the kernel leaves it
+
+
+def make(machine: Machine, path: str) -> Machine:
+    """A new control group, which asks for nothing."""
+    return machine._replace(cgroups={**machine.cgroups, path: Cgroup()})
+
+
+def remove(machine: Machine, path: str) -> Machine:
+    """A control group without any in it goes."""
+    return machine._replace(cgroups={name: one for name, one in machine.cgroups.items() if name != path})
+
+
+def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
+    """Write cpuset.cpus."""
+    one = machine.cgroups[path]
+    if one.cpus == cpus:
+        return machine  # The kernel looks no further, even where a partition could be one again.
+    changed = changed_in(machine, {path: one._replace(cpus=cpus)})
+    doubted = {} if machine.way == WINS else dict.fromkeys(rivals(changed, path))
+    if one.partition != MEMBER and not (one.valid and can_be(changed, path)):
+        doubted[path] = None
+    return settled(with_doubts(changed, doubted))
+
+
+def set_partition(machine: Machine, path: str, partition: str) -> Machine:
+    """Write cpuset.cpus.partition."""
+    one = machine.cgroups[path]
+    if partition == MEMBER:
+        return settled(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
+    # Of one kind into the other it goes on as it was.
+    valid = one.valid if one.partition != MEMBER else can_be(machine, path) or None
+    return settled(changed_in(machine, {path: one._replace(partition=partition, valid=valid)}))
+
+
+def set_online(machine: Machine, online: CpuSet) -> Machine:
+    """CPUs go and come. A partition that is not in force may be so again."""
+    invalid = {path: None for path, one in machine.cgroups.items() if one.partition != MEMBER and not one.valid}
+    return settled(with_doubts(machine._replace(online=online), invalid))
+
+
+def looked(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
+    """The machine with what the kernel says of its partitions: it can tell that one is invalid.
+
+    That one is valid it cannot: 6.1 says so of some that had no CPUs, or whose CPUs a sibling asked for, when they became
+    partitions, and other processes go on to run there. So a partition is believed where its CPUs came first.
+    """
+    return changed_in(
+        machine,
+        {
+            path: one._replace(valid=(one.valid or None) if valid[path] else False)
+            for path, one in machine.cgroups.items()
+        },
+    )
+
+
+def can_be(machine: Machine, path: str) -> bool:
+    """Whether a control group is sure to be a partition: under one, with CPUs there, that no sibling asks for."""
+    one, around = machine.cgroups[path], parent(path)
+    if around and not machine.cgroups[around].valid:
+        return False
+    return bool(one.cpus) and one.cpus <= whole_of(machine, around) and not rivals(machine, path)
+
+
+def rivals(machine: Machine, path: str) -> list[str]:
+    """The siblings that may keep a control group from being a partition, or lose being one by it."""
+    one = machine.cgroups[path]
+    others = [name for name in below(machine, parent(path)) if name != path and machine.cgroups[name].cpus & one.cpus]
+    return [name for name in others if machine.way == INVALIDATES or machine.cgroups[name].partition != MEMBER]
+
+
+def whole_of(machine: Machine, path: str) -> CpuSet:
+    """The CPUs of a partition before it gave any to those in it."""
+    return machine.online if not path else machine.cgroups[path].cpus & whole_of(machine, parent(path))
+
+
+def settled(machine: Machine) -> Machine:
+    """Partitions that have no CPU left, or whose parent may be none any more, may be none either."""
+    for path in sorted(machine.cgroups, key=depth):
+        one, around = machine.cgroups[path], parent(path)
+        lost = around and not machine.cgroups[around].valid
+        if one.valid and (lost or not one.cpus & whole_of(machine, around)):
+            machine = with_doubts(machine, {path: None})
+    return machine
+
+
+def with_doubts(machine: Machine, doubted: t.Mapping[str, None]) -> Machine:
+    """The machine with partitions of which the kernel may decide either way; who is none is left alone."""
+    asked = {path: machine.cgroups[path] for path in doubted if machine.cgroups[path].partition != MEMBER}
+    return changed_in(machine, {path: one._replace(valid=None) for path, one in asked.items()})
+
+
+def changed_in(machine: Machine, cgroups: t.Mapping[str, Cgroup]) -> Machine:
+    """The machine with other control groups for those of the same paths."""
+    return machine._replace(cgroups={**machine.cgroups, **cgroups})

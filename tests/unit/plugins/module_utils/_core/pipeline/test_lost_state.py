@@ -1,0 +1,176 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Lost is not empty: what becomes of a node whose state files somebody deleted, and when state goes by itself."""
+
+from __future__ import annotations
+
+import copy
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core import reconcile, settling
+from _core.host import state
+from _core.managers import agent as agent_manager
+from _core.model import profile
+
+STATE = "/var/lib/corral"
+CHECKPOINT, ADMITTED, BEFORE = f"{STATE}/checkpoint.json", f"{STATE}/admitted.json", f"{STATE}/journal/before.json"
+APPLIED, HISTORY = f"{STATE}/applied.json", f"{STATE}/journal/profiles.json"
+DATAPLANE = "dataplane.service"
+PROFILE: dict[str, t.Any] = {
+    "name": "lost",
+    "cpu": {"reserved": {"cpus": "0,4"}, "policy": "static"},
+    "workloads": [{"name": "dataplane", "match": {"unit": DATAPLANE}, "limits": {"cpu": 2, "memory": "64Mi"}}],
+}
+
+
+def declare(fake: node.Node, host: node.NodeHost | None = None, **sections: t.Any) -> reconcile.Outcome:
+    data = {**copy.deepcopy(PROFILE), **sections}
+    parsed = profile.parse({key: value for key, value in data.items() if value is not None})
+    return reconcile.declare(host or fake.host(), parsed)
+
+
+def admit(fake: node.Node, name: str) -> None:
+    words = ("--unit", f"{name}.service", "--limits", "cpu=1,memory=64Mi")
+    assert runs.command(fake.host(), "admit", name, *words) == 0
+
+
+def held(fake: node.Node) -> dict[str, str]:
+    return {row["workload"]: row["cpus"] for row in json.loads(fake.get(CHECKPOINT))["data"]["grants"]}
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    """A node with its agent, a profile that is the second one, and a workload that runs."""
+    services.add(fake, DATAPLANE, "one.service", "two.service", "three.service")
+    assert not runs.install(fake.host()).error
+    assert not declare(fake, pids={"pid_max": 50000}).error
+    assert not declare(fake).error
+    assert services.start(fake, DATAPLANE)
+    assert runs.tick(fake.host()) == 0
+    return fake
+
+
+@pytest.mark.parametrize("changes", [0, 1])
+def test_before_values_that_are_gone_are_there_a_second_time(changes: int, fake: node.Node) -> None:
+    before = fake.fingerprint()
+    assert not declare(fake, workloads=None).error
+    for number in range(changes):
+        assert not declare(fake, workloads=None, pids={"pid_max": 50000 + number}).error
+    fake.drop(BEFORE)
+    plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    assert any(f"{BEFORE}: is gone: its second copy is used" in note for note in plan.notes)
+    assert not runs.remove(fake.host()).error
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_a_removal_that_is_killed_while_it_forgets_leaves_nothing_that_looks_lost(fake: node.Node) -> None:
+    assert not declare(fake, workloads=None).error
+    twin = fake.clone(fake.root.with_name("twin"))
+    host = twin.host()
+    assert not runs.remove(host).error
+    for number in [number for number, act in enumerate(host.acts, 1) if BEFORE in act]:
+        killed = fake.clone(fake.root.with_name(f"killed-{number}"))
+        with pytest.raises(node.Killed):
+            runs.remove(killed.host("killed", number))
+        assert state.records(killed.host())[1] is None, host.acts[number - 1]
+
+
+@pytest.mark.parametrize("previous", [True, False])
+def test_a_refused_step_deletes_no_state_of_a_node_whose_before_values_are_gone(
+    previous: bool, rolled: node.Node
+) -> None:
+    fingerprint = {path: rolled.get(path) for path in (CHECKPOINT, APPLIED, HISTORY)}
+    rolled.drop(BEFORE)
+    if not previous:
+        rolled.drop(f"{BEFORE}.previous")
+    twin = rolled.clone(rolled.root.with_name("twin"))
+    whole = twin.host()
+    assert not declare(twin, whole, pids={"pid_max": 40000}).error
+    number = whole.acts.index("write_value /proc/sys/kernel/pid_max") + 1
+    assert declare(rolled, rolled.host("error", number), pids={"pid_max": 40000}).error
+    assert {path: rolled.get(path) for path in fingerprint} == fingerprint
+    runs.tick(rolled.host())
+    assert runs.tick(rolled.host()) == 0
+    assert held(rolled) == {"dataplane": "1,5"}
+
+
+def test_removing_the_agent_forgets_nothing_of_a_profile_that_stays(rolled: node.Node) -> None:
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        rolled.drop(path)
+    assert not runs.remove(rolled.host(), (agent_manager.NAME,)).error
+    assert held(rolled) == {"dataplane": "1,5"}
+    assert rolled.has(APPLIED)
+
+
+@pytest.mark.parametrize("lost", [ADMITTED, CHECKPOINT])
+def test_whoever_was_admitted_keeps_what_he_has_when_a_file_is_gone(lost: str, rolled: node.Node) -> None:
+    admit(rolled, "one")
+    assert services.start(rolled, "one.service")
+    admit(rolled, "two")
+    before = held(rolled)
+    assert sorted(before) == ["dataplane", "one", "two"]
+    rolled.drop(lost)
+    runs.tick(rolled.host())
+    assert held(rolled) == before
+    plan = reconcile.plan_profile(rolled.host(), reconcile.compile_profile(rolled.host(), profile.parse(PROFILE)))
+    if lost == ADMITTED:
+        assert any(f"{ADMITTED} is gone: its second copy is used" in note for note in plan.notes)
+    admit(rolled, "three")
+    assert {name: held(rolled)[name] for name in before} == before, "neither is the next one's to take"
+
+
+def test_a_list_of_admissions_that_is_damaged_is_the_one_before(rolled: node.Node) -> None:
+    admit(rolled, "one")
+    admit(rolled, "two")
+    before = held(rolled)
+    rolled.put(ADMITTED, rolled.get(ADMITTED)[:20])
+    runs.tick(rolled.host())
+    assert held(rolled)["one"] == before["one"]
+    assert "cannot be read as Corral wrote it: its second copy" in settling.admitted_or_damage(rolled.host())[1]
+
+
+def test_who_is_taken_back_last_leaves_no_file_that_looks_like_a_lost_one(rolled: node.Node) -> None:
+    admit(rolled, "one")
+    admit(rolled, "two")
+    for name in ("one", "two"):
+        twin = rolled.clone(rolled.root.with_name(f"without-{name}"))
+        host = twin.host()
+        assert runs.command(host, "release", name) == 0
+        for number, act in enumerate(host.acts, 1):
+            if ADMITTED in act:
+                killed = rolled.clone(rolled.root.with_name(f"killed-{name}-{number}"))
+                with pytest.raises(node.Killed):
+                    runs.command(killed.host("killed", number), "release", name)
+                assert settling.admitted_or_damage(killed.host())[1] == "", act
+        assert runs.command(rolled.host(), "release", name) == 0
+    assert not rolled.has(ADMITTED)
+    assert not rolled.has(f"{ADMITTED}.previous")
+    assert settling.admitted_or_damage(rolled.host()) == ((), "")
+
+
+def test_a_profile_that_is_removed_takes_grants_and_admissions_with_it(rolled: node.Node) -> None:
+    admit(rolled, "one")
+    services.stop(rolled, DATAPLANE)
+    assert not runs.remove(rolled.host(), reconcile.PROFILE_MANAGERS).error
+    for path in (CHECKPOINT, ADMITTED):
+        assert not rolled.has(path)
+        assert not rolled.has(f"{path}.previous")
+    assert not declare(rolled, cpu=None, workloads=None, pids={"pid_max": 40000}).error
+    assert not declare(rolled).error
+    assert sorted(held(rolled)) == ["dataplane"], "nobody is revived"
+
+
+def test_a_second_copy_that_is_gone_or_behind_is_written_again(rolled: node.Node) -> None:
+    copy = f"{CHECKPOINT}.previous"
+    for damage in (lambda: rolled.drop(copy), lambda: rolled.put(copy, "{}")):
+        damage()
+        rolled.wait(10)
+        runs.tick(rolled.host())
+        assert rolled.get(copy) == rolled.get(CHECKPOINT)
+        assert runs.tick(rolled.host()) == 0

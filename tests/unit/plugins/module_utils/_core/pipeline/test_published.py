@@ -1,0 +1,233 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a run has published when it returns: a user's next task reads it, and no tick need come first."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from unittest import mock
+
+import node
+import pytest
+import runs
+import test_workload_module
+from _core import writer
+from _core.host import state
+from _core.host.lock import Lock
+from _core.model.errors import CorralError
+
+pytest.importorskip("ansible.module_utils.basic")
+Make = t.Callable[..., node.Node]
+PID_MAX = "/proc/sys/kernel/pid_max"
+MOVED: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 1, "numa": 0}, "whole_cores": True}
+
+
+POOLS = {"reserved": {"count": 2}, "policy": "static"}
+MODULES = test_workload_module.WORKLOAD._module
+
+
+def workload(fake: node.Node, **params: t.Any) -> None:
+    """One task of the module workload."""
+    module = test_workload_module.Module(**params)
+    test_workload_module.WORKLOAD.workload_task(module, fake.host())
+
+
+def drop(fake: node.Node) -> None:
+    """Nothing is published any more."""
+    for path in state.PUBLISHED:
+        fake.drop(path)
+
+
+def texts(fake: node.Node) -> dict[str, t.Any]:
+    """The published files; the status without what counts runs."""
+    status = json.loads(fake.get(state.STATUS))
+    counted = {key: status.pop(key) for key in ("last_changed", "totals", "time")}
+    assert counted["last_changed"]["changes"]
+    return {"status": status, **{path: fake.get(path) for path in state.PUBLISHED[1:]}}
+
+
+RUNS: dict[str, t.Callable[[node.Node], object]] = {
+    "rollout": lambda fake: runs.declare(fake.host()),
+    "rollout and agent": lambda fake: (runs.declare(fake.host()), runs.install(fake.host())),
+    "agent and rollout": lambda fake: (runs.install(fake.host()), runs.declare(fake.host())),
+    "change": lambda fake: (runs.converged(fake, with_agent=True), runs.declare(fake.host(), cpu=MOVED)),
+    "part": lambda fake: runs.part(fake.host(), "cpuset", reserved={"count": 2}, isolated={"cpus": "3,7"}),
+}
+
+
+@pytest.mark.parametrize("name", RUNS)
+def test_a_run_that_changed_something_has_published_what_a_tick_would(name: str, make: Make) -> None:
+    fake = make()
+    RUNS[name](fake)
+    published = texts(fake)
+    assert published["status"]["in_sync"]
+    runs.tick(fake.host(), by_timer=False)
+    assert texts(fake) == published
+
+
+def test_a_converged_run_publishes_nothing(fake: node.Node) -> None:
+    runs.converged(fake)
+    host = fake.host()
+    assert runs.declare(host).applied == ()
+    assert host.acts == []
+
+
+def test_a_part_publishes_the_drift_of_others_that_it_leaves(fake: node.Node) -> None:
+    runs.part(fake.host(), "pid_limits", pid_max=65536)
+    fake.put(PID_MAX, "70000\n")
+    fake.time += 60
+    assert runs.part(fake.host(), "hugepages", size="2Mi", count=16, node=1).remaining == ()
+    status = json.loads(fake.get(state.STATUS))
+    assert [(item["subject"], item["actual"]) for item in status["items"]] == [("kernel.pid_max", "70000")]
+    assert not status["in_sync"]
+
+
+def test_since_is_when_a_run_or_a_tick_first_saw_it(fake: node.Node) -> None:
+    fake.room[1, 2048] = 20
+    runs.install(fake.host())
+    runs.declare(fake.host())
+    first = json.loads(fake.get(state.STATUS))["items"][0]
+    fake.time += 30
+    runs.tick(fake.host())
+    assert json.loads(fake.get(state.STATUS))["items"][0]["since"] == first["since"] == int(fake.time) - 30
+
+
+def test_a_command_publishes_as_a_module_does(fake: node.Node) -> None:
+    runs.converged(fake)
+    runs.declare(fake.host(), cpu=MOVED)
+    moved = fake.get(state.PUBLISHED[1])
+    assert runs.command(fake.host(), "rollback") == 2
+    assert fake.get(state.PUBLISHED[1]) != moved
+    assert json.loads(fake.get(state.STATUS))["pools"] == json.loads(fake.get(state.PUBLISHED[1]))
+
+
+def test_a_run_that_was_undone_publishes_what_is(fake: node.Node) -> None:
+    runs.converged(fake)
+    host = fake.host()
+    assert runs.declare(host, cpu=MOVED).error == ""
+    changed = len(host.acts)
+    runs.declare(fake.host())
+    published = texts(fake)["status"]
+    fake.put(PID_MAX, "70000\n")
+    assert runs.declare(fake.host("error", changed // 2), cpu=MOVED).undone
+    status = json.loads(fake.get(state.STATUS))
+    assert (status["error"], status["pools"]) == (None, published["pools"])
+    assert [item["subject"] for item in status["items"]] == ["kernel.pid_max"]
+
+
+def test_what_an_earlier_run_could_not_publish_is_made_up_for(fake: node.Node) -> None:
+    """/run begins empty, and a run may die right before it publishes."""
+    runs.converged(fake)
+    published = texts(fake)
+    drop(fake)
+    assert runs.declare(fake.host()).applied == ()
+    assert {path: fake.get(path) for path in state.PUBLISHED[1:]} == {
+        path: published[path] for path in state.PUBLISHED[1:]
+    }
+    assert json.loads(fake.get(state.STATUS))["in_sync"]
+
+
+def test_what_a_run_published_first_is_logged_by_the_next_tick_once(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake.room[1, 2048] = 20
+    runs.install(fake.host())
+    runs.declare(fake.host())
+    assert not json.loads(fake.get(state.STATUS))["items"][0]["logged"]
+    for lines in (1, 0):
+        fake.time += 10
+        capsys.readouterr()
+        runs.tick(fake.host())
+        assert capsys.readouterr().err.count("drift") == lines
+    runs.declare(fake.host(), pids={"pid_max": 50000})
+    assert json.loads(fake.get(state.STATUS))["items"][0]["logged"]
+
+
+# By the code that modules and commands call: nothing of the test's own publishes here.
+
+
+class Module:
+    """What AnsibleModule is to the code."""
+
+    def __init__(self, **params: t.Any) -> None:
+        common = {"state": "present", "lock_timeout": 1, "during_pause": "refuse", "layers": None, "profile": None}
+        self.params: dict[str, t.Any] = {**common, **params}
+        self.check_mode, self._diff, self._verbosity = False, False, 0
+
+    def warn(self, text: str) -> None:
+        pass
+
+
+def by_profile(fake: node.Node) -> None:
+    MODULES.profile_task(Module(profile=node.edge(cpu=MOVED)), fake.host())
+
+
+def by_agent(fake: node.Node) -> None:
+    fake.put("/usr/bin/python3", "")
+    with mock.patch.object(MODULES, "program", lambda: runs.PROGRAM):  # here it is no payload of Ansible's
+        MODULES.agent_task(Module(interval=30, python="/usr/bin/python3", metrics_dir=""), fake.host())
+
+
+def by_workload(fake: node.Node) -> None:
+    workload(fake, name="adhoc", match={"unit": "adhoc.service"}, limits={"cpu": 2, "memory": "64Mi"})
+
+
+CALLS: dict[str, t.Callable[[node.Node], object]] = {
+    "module profile": by_profile,
+    "module agent": by_agent,
+    "module workload": by_workload,
+    "corral reconcile": lambda fake: (fake.put(PID_MAX, "70000\n"), runs.command(fake.host(), "reconcile")),
+    "corral rollback": lambda fake: runs.command(fake.host(), "rollback"),
+    "corral admit": lambda fake: runs.command(
+        fake.host(), "admit", "adhoc", "--unit=adhoc.service", "--limits=cpu=2,memory=64Mi"
+    ),
+}
+
+
+@pytest.mark.parametrize("name", CALLS)
+def test_each_that_changes_a_node_publishes(name: str, fake: node.Node) -> None:
+    runs.declare(fake.host())
+    runs.declare(fake.host(), cpu=POOLS)
+    drop(fake)
+    CALLS[name](fake)
+    assert [path for path in state.PUBLISHED if not fake.has(path)] == []
+
+
+def test_pools_are_published_by_a_workloads_start_and_stop(fake: node.Node) -> None:
+    workloads = [
+        {"name": "batch", "match": {"unit": "batch.service"}, "hold": "running", "limits": {"cpu": 2, "memory": "64Mi"}}
+    ]
+    runs.declare(fake.host(), cpu=POOLS, memory=None, workloads=workloads)
+    before = fake.get(state.PUBLISHED[2])
+    assert runs.command(fake.host(), "admit", "--start", "batch") == 0
+    granted = json.loads(fake.get(state.CHECKPOINT))["data"]["grants"][0]["cpus"]
+    assert json.loads(fake.get(state.PUBLISHED[1]))["exclusive"] == granted
+    assert fake.get(state.PUBLISHED[2]) != before
+    assert runs.command(fake.host(), "release", "--stop", "batch") == 0
+    assert fake.get(state.PUBLISHED[2]) == before
+
+
+def test_a_lock_that_another_run_holds_is_refused_with_the_way_out(fake: node.Node) -> None:
+    runs.converged(fake)
+    held = Lock(fake.host())
+    assert held.take()
+    with pytest.raises(CorralError, match="another run of Corral holds /run/corral/lock: wait for it"):
+        writer.locked(fake.host(), lambda: None, wait=0.0, hint="wait for it")
+    held.release()
+    assert writer.locked(fake.host(), lambda: 5, wait=0.0) == 5
+
+
+def test_a_refused_run_leaves_nothing_on_a_node_that_corral_has_not_changed(fake: node.Node) -> None:
+    def refused() -> None:
+        many = {"hugepages": [{"size": "2Mi", "count": 500000, "node": 0}]}
+        with pytest.raises(CorralError, match=r"memory\.hugepages"):
+            writer.locked(fake.host(), lambda: runs.declare(fake.host(), memory=many), wait=1.0)
+
+    before = fake.fingerprint()
+    refused()
+    assert node.different(before, fake.fingerprint()) == []
+    runs.declare(fake.host())
+    refused()
+    assert fake.has(state.STATUS), "a node in Corral's hands keeps its folder"
