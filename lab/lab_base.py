@@ -61,6 +61,17 @@ def say(text: str) -> None:
     print(f"lab: {text}", file=sys.stderr, flush=True)
 
 
+def patience() -> float:
+    """By what factor this machine, now, is slower than a quiet one: each limit of time is multiplied by it.
+
+    The suite measures it and hands it on in CORRAL_PATIENCE.
+    """
+    try:
+        return max(float(os.environ.get("CORRAL_PATIENCE") or 1), 1.0)
+    except ValueError:
+        raise LabError(f"CORRAL_PATIENCE is {os.environ['CORRAL_PATIENCE']!r}: write a number such as 2.5") from None
+
+
 @contextlib.contextmanager
 def timed(text: str) -> t.Iterator[None]:
     """Say what begins, and how long it took."""
@@ -139,6 +150,7 @@ def run(*words: str, timeout: float = 600.0, orphaned: t.Sequence[str] = ()) -> 
 
     Should the lab be killed meanwhile, ``orphaned`` is run with the number of the command's process group.
     """
+    timeout *= patience()
     # A session of its own: on every way out but success the whole family is ended, not the first process alone.
     process = subprocess.Popen(
         words,

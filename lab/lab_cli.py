@@ -44,6 +44,7 @@ def parser() -> argparse.ArgumentParser:
     stop = command("down", "end nodes and remove all of them")
     stop.add_argument("names", nargs="*", metavar="name")
     stop.add_argument("--all", action="store_true")
+    command("reboot", "reboot a node and wait until it answers").add_argument("name")
     command("list", "the nodes that run").add_argument("--json", action="store_true")
     reach = command("ssh", "a shell on a node, or a command there")
     reach.add_argument("name")
@@ -80,6 +81,8 @@ def do(asked: argparse.Namespace) -> int:
             raise LabError("name the nodes to end, or say --all")
         for one in lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names]:
             lab_base.say(f"{one.name}: {'gone' if lab_nodes.down(one) else 'there is none'}")
+    elif asked.command == "reboot":
+        lab_nodes.reboot(chosen([asked.name])[0])
     elif asked.command == "list":
         rows = [
             {"name": one.name, "kind": one.kind(), "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()

@@ -21,7 +21,7 @@ RELEASES = ("bookworm", "trixie")
 WITH_V1 = ("bookworm",)
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The maker's process group is ended, then its folder ($0) removed.
-ORPHANED = 'kill -TERM -- "-$1"; sleep 3; kill -KILL -- "-$1"; exec rm --recursive --force --one-file-system "$0"'
+ORPHANED = 'kill -TERM "-$1"; sleep 3; kill -KILL "-$1"; exec rm --recursive --force --one-file-system "$0"'
 
 
 class Image(t.NamedTuple):
@@ -71,14 +71,14 @@ def prune() -> None:
     """Remove all images, once nobody makes one."""
     for release in RELEASES:
         with lab_base.locked(lab_base.cache() / f"{release}.lock"):
-            remove_unfinished()
+            remove_unfinished(release)
             for image in (lab_base.cache() / "images").glob(f"{release}-*"):
                 shutil.rmtree(image)
 
 
-def remove_unfinished() -> None:
-    """What a killed maker left is root's."""
-    for left in (lab_base.cache() / "images").glob("*.making-*"):
+def remove_unfinished(release: str) -> None:
+    """What a killed maker left is root's. The caller has the release's lock: another release may be in the making."""
+    for left in (lab_base.cache() / "images").glob(f"{release}-*.making-*"):
         lab_base.run(*as_root(), "rm", "--recursive", "--force", "--one-file-system", str(left))
 
 
@@ -110,7 +110,7 @@ def as_root() -> list[str]:
 def make(image: Image, release: str, public: str) -> None:
     """Make an image beside its place and move it there as a whole."""
     image.folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_unfinished()
+    remove_unfinished(release)
     root = as_root()
     work = image.folder.with_suffix(f".making-{os.getpid()}")
     work.mkdir()

@@ -19,7 +19,7 @@ DEFAULT = "two-nodes-smt"
 CPU = "Nehalem,+pdpe1gb"
 KERNEL_ARGUMENTS = (
     "root=/dev/vda rw console=ttyS0 mitigations=off nokaslr audit=0 apparmor=0 "
-    "systemd.show_status=0 cryptomgr.notests net.ifnames=0"
+    "systemd.show_status=0 cryptomgr.notests net.ifnames=0 loglevel=5"  # an emulated serial port is slow
 )
 # The control group hierarchies. Debian 13's kernel has no cpuset in the legacy one.
 HIERARCHIES = {"v2": "", "v1": " systemd.unified_cgroup_hierarchy=0 systemd.legacy_systemd_cgroup_controller"}

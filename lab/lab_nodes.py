@@ -36,6 +36,10 @@ SSH_OPTIONS = (
 BOOT_SECONDS = 300.0
 KVM_SECONDS = 20.0
 PORT_TRIES = 3
+# A node that is gone sends no farewell.
+NOTICE_THE_END = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
+GREETING_SECONDS = 1.0  # of one try, of many
+BOOTED = "lab: booted"  # on the console, by a unit of the image
 
 
 class Node(t.NamedTuple):
@@ -103,6 +107,10 @@ class Machine(t.NamedTuple):
             initrd=self.image.initrd, overlay=folder / "overlay", folder=folder, port=port,
         )  # fmt: skip
 
+    def launched(self, folder: pathlib.Path, *more: str) -> t.Callable[[int], list[str]]:
+        """The same by its port, with more words."""
+        return lambda port: [*self.command(folder, port), *more]
+
 
 def node(name: str) -> Node:
     """A node by its name."""
@@ -143,23 +151,32 @@ def ssh_words(one: Node) -> list[str]:
 
 def ssh(one: Node, command: str, timeout: float = 60.0) -> str:
     """Run a command on a node."""
-    return lab_base.run("ssh", *ssh_words(one), "-p", str(one.port()), "root@127.0.0.1", command, timeout=timeout)
+    return lab_base.run(
+        "ssh", *ssh_words(one), *NOTICE_THE_END, "-p", str(one.port()), "root@127.0.0.1", command, timeout=timeout
+    )
 
 
 def wait_for_ssh(one: Node, limit: float) -> None:
     """Wait until a node answers."""
-    deadline = time.monotonic() + limit
+    deadline = time.monotonic() + limit * lab_base.patience()
     while True:
-        if not one.pid():
-            raise LabError(f"{one.name}: the machine ended while it booted: {tail(one.folder / 'qemu.log')}")
+        look_for_the_end(one)
         with contextlib.suppress(LabError):
-            ssh(one, "true", timeout=15)
-            return
-        if "Kernel panic" in (said := tail(one.folder / "console.log", 60)):
-            raise LabError(f"{one.name}: its kernel panicked: {said}")
+            if greets(one):
+                ssh(one, "true", timeout=15)
+                return
         if time.monotonic() > deadline:
             raise LabError(f"{one.name}: no answer within {limit:.0f} s: {tail(one.folder / 'console.log')}")
         time.sleep(0.2)
+
+
+def greets(one: Node) -> bool:
+    """Whether a node's sshd sends its first words. QEMU takes connections before the node does: ssh would wait for long."""
+    try:
+        with socket.create_connection(("127.0.0.1", one.port()), timeout=GREETING_SECONDS) as connection:
+            return connection.recv(4) == b"SSH-"
+    except OSError:
+        return False
 
 
 def tail(path: pathlib.Path, lines: int = 5) -> str:
@@ -180,6 +197,7 @@ def host_variables(chosen: t.Sequence[Node]) -> dict[str, dict[str, t.Any]]:
             "ansible_ssh_private_key_file": str(lab_image.key()),
             "ansible_ssh_common_args": " ".join(SSH_OPTIONS),
             "ansible_python_interpreter": "/usr/bin/python3",
+            "ansible_ssh_use_tty": False,  # what a command prints comes as it is, and stderr apart
         }
         for one in chosen
     }
@@ -253,16 +271,17 @@ def saved_state(machine: Machine) -> pathlib.Path:
     return lab_base.cache() / "states" / f"{machine.kind}-{mark}"
 
 
-def launch(one: Node, machine: Machine, *more: str) -> None:
-    """Start QEMU, detached from us: a terminal or a pipe of ours must not keep it or be kept by it."""
-    for attempt in range(PORT_TRIES):
-        port = free_port()
+def launch(one: Node, command: t.Callable[[int], list[str]], ports: t.Iterable[int]) -> None:
+    """Start QEMU by its command line for a port, detached from us: a terminal or a pipe of ours must not keep it or be
+    kept by it."""
+    for port in ports:
         (one.folder / "port").write_text(str(port))
-        (one.folder / "pid").unlink(missing_ok=True)
-        words = machine.command(one.folder, port)
+        # QEMU writes its process id before it opens the console: what an earlier one said there is not this one's.
+        for name in ("pid", "console.log"):
+            (one.folder / name).unlink(missing_ok=True)
         with (one.folder / "qemu.log").open("w") as log:
             process = subprocess.Popen(
-                [*words, *more], stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
+                command(port), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
         deadline = time.monotonic() + 20
         while process.poll() is None and not one.pid() and time.monotonic() < deadline:
@@ -271,25 +290,27 @@ def launch(one: Node, machine: Machine, *more: str) -> None:
             return
         process.kill()
         process.wait()
-        if attempt + 1 == PORT_TRIES or "hostfwd" not in tail(one.folder / "qemu.log"):
+        if "hostfwd" not in tail(one.folder / "qemu.log"):
             break
+        time.sleep(0.2)
     raise LabError(f"{one.name}: QEMU did not start: {tail(one.folder / 'qemu.log')}")
 
 
-def free_port() -> int:
-    """A port on 127.0.0.1 that nobody has now."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
+def free_ports() -> t.Iterator[int]:
+    """Ports on 127.0.0.1 that nobody has now; somebody may be quicker."""
+    for dummy in range(PORT_TRIES):
+        with socket.socket() as probe:
+            probe.bind(("127.0.0.1", 0))
+            port = int(probe.getsockname()[1])
+        yield port
 
 
 def boot(one: Node, machine: Machine) -> None:
     """Boot from the image, on an overlay of its own."""
     with lab_base.timed(f"booting {one.name} ({machine.kind}, {machine.accelerator.partition(',')[0]})"):
         overlay(machine.image.disk, "raw", one.folder / "overlay")
-        launch(one, machine)
-        wait_for_ssh(one, BOOT_SECONDS)
-        ssh(one, "systemctl is-system-running --wait >/dev/null; true", timeout=120)
+        launch(one, machine.launched(one.folder), free_ports())
+        booted(one)
 
 
 def overlay(backing: pathlib.Path, form: str, file: pathlib.Path) -> None:
@@ -332,12 +353,62 @@ def restore(one: Node, machine: Machine, state: pathlib.Path) -> None:
     with lab_base.timed(f"restoring {one.name} ({machine.kind})"):
         overlay(state / "overlay", "qcow2", one.folder / "overlay")
         os.utime(state)
-        launch(one, machine, "-incoming", f"exec:cat '{state / 'memory'}'")
+        launch(one, machine.launched(one.folder, "-incoming", f"exec:cat '{state / 'memory'}'"), free_ports())
         monitor = lab_qmp.Monitor(one.folder / "qmp")
         monitor.migrated()
         monitor.ask("cont")
         monitor.close()
         wait_for_ssh(one, 60)
+
+
+def reboot(one: Node) -> None:
+    """Reboot a node by its own systemd, and wait until it has booted and answers again.
+
+    Where it would reset, its QEMU ends and another one starts from the same disk. Without KVM a reset in place costs
+    twice a boot: QEMU finds each page that firmware and kernel write full of code that it had translated.
+    """
+    with lab_base.timed(f"rebooting {one.name}"), lab_base.locked(one.lock()):
+        words, port = command_line(one), one.port()
+        monitor = lab_qmp.Monitor(one.folder / "qmp")
+        monitor.ask("set-action", reboot="shutdown")
+        monitor.close()
+        # Not under this connection: its end would be lost with it, and waited for.
+        ssh(one, "systemd-run --quiet --on-active=500ms --timer-property=AccuracySec=1ms systemctl reboot")
+        deadline = time.monotonic() + BOOT_SECONDS * lab_base.patience()
+        while one.pid():
+            if time.monotonic() > deadline:
+                raise LabError(f"{one.name}: did not shut down: {tail(one.folder / 'console.log')}")
+            time.sleep(0.1)
+        launch(one, lambda dummy: words, [port] * PORT_TRIES)
+        booted(one)
+
+
+def command_line(one: Node) -> list[str]:
+    """What a node's QEMU was started with, but for the state that it was restored from."""
+    words = pathlib.Path(f"/proc/{one.pid()}/cmdline").read_text().split("\0")[:-1]
+    if "-incoming" in words:
+        at = words.index("-incoming")
+        del words[at : at + 2]
+    return words
+
+
+def booted(one: Node) -> None:
+    """Wait until systemd has started all that belongs to the boot, which the node says on its console, and it answers."""
+    deadline = time.monotonic() + BOOT_SECONDS * lab_base.patience()
+    while BOOTED not in (said := tail(one.folder / "console.log", 60)):
+        look_for_the_end(one)
+        if time.monotonic() > deadline:
+            raise LabError(f"{one.name}: not booted within {BOOT_SECONDS:.0f} s: {said}")
+        time.sleep(0.2)
+    wait_for_ssh(one, 30)
+
+
+def look_for_the_end(one: Node) -> None:
+    """Raise LabError when a node that boots has ended."""
+    if not one.pid():
+        raise LabError(f"{one.name}: the machine ended while it booted: {tail(one.folder / 'qemu.log')}")
+    if "Kernel panic" in (said := tail(one.folder / "console.log", 60)):
+        raise LabError(f"{one.name}: its kernel panicked: {said}")
 
 
 def personalise(one: Node) -> None:
@@ -353,7 +424,9 @@ def personalise(one: Node) -> None:
 
 def chosen_accelerator(image: Image) -> str:
     """KVM where a guest really runs on it, emulation elsewhere. Looked at once for each boot of this machine."""
-    emulated = "tcg,thread=multi"
+    # One host thread for all CPUs of a node: with one for each, eight of them fight for two cores over the guest's locks
+    # (figures in README.md). Its CPUs take turns.
+    emulated = "tcg,thread=single"
     if not os.access("/dev/kvm", os.R_OK | os.W_OK):
         return emulated
     boot_id = pathlib.Path("/proc/sys/kernel/random/boot_id").read_text().strip()

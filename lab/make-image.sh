@@ -63,13 +63,34 @@ printf '127.0.0.1 localhost\n127.0.1.1 corral-node\n' >tree/etc/hosts
 printf 'PermitRootLogin prohibit-password\nUseDNS no\nPasswordAuthentication no\n' >>tree/etc/ssh/sshd_config
 printf '[Journal]\nStorage=volatile\n' >tree/etc/systemd/journald.conf.d/lab.conf
 printf '[Match]\nName=eth0\n[Network]\nAddress=10.0.2.15/24\nGateway=10.0.2.2\n' >tree/etc/systemd/network/10-eth0.network
+# A container whose first process ignores SIGTERM would hold each reboot for a minute and a half.
+mkdir -p tree/etc/systemd/system.conf.d
+printf '[Manager]\nDefaultTimeoutStopSec=15s\n' >tree/etc/systemd/system.conf.d/lab.conf
 mkdir -p tree/etc/systemd/system/multi-user.target.wants
 ln -sf /lib/systemd/system/systemd-networkd.service tree/etc/systemd/system/multi-user.target.wants/
+# The lab waits for these words on the console, which costs the node nothing.
+cat >tree/etc/systemd/system/lab-booted.service <<'UNIT'
+[Unit]
+Description=Tell the lab that all of the boot has started
+[Service]
+Type=exec
+ExecStart=/bin/sh -c 'systemctl is-system-running --wait >/dev/null; echo "lab: booted" >/dev/ttyS0'
+UNIT
+ln -s ../lab-booted.service tree/etc/systemd/system/multi-user.target.wants/
+# root's own manager stays: it would start anew, for seconds, when a connection comes ten seconds after the last.
+mkdir -p tree/var/lib/systemd/linger tree/etc/systemd/user
+: >tree/var/lib/systemd/linger/root
+for unit in dirmngr gpg-agent gpg-agent-browser gpg-agent-extra gpg-agent-ssh; do
+    ln -s /dev/null "tree/etc/systemd/user/$unit.socket"
+done
 # What a node that lives for minutes never needs.
 for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.timer e2scrub_all.timer \
     e2scrub_reap.service systemd-networkd-wait-online.service systemd-timesyncd.service systemd-pstore.service \
     getty@tty1.service serial-getty@ttyS0.service podman.service podman.socket podman-auto-update.timer \
-    podman-auto-update.service podman-restart.service systemd-hwdb-update.service systemd-tmpfiles-clean.timer; do
+    podman-auto-update.service podman-restart.service systemd-hwdb-update.service systemd-tmpfiles-clean.timer \
+    modprobe@dm_mod.service modprobe@configfs.service modprobe@drm.service sys-kernel-debug.mount \
+    sys-kernel-tracing.mount sys-kernel-config.mount systemd-binfmt.service proc-sys-fs-binfmt_misc.automount systemd-update-utmp.service \
+    systemd-update-utmp-runlevel.service; do
     ln -sf /dev/null "tree/etc/systemd/system/$unit"
 done
 rm -rf tree/var/cache/apt/archives/*.deb tree/var/lib/apt/lists/* tree/usr/share/doc tree/usr/share/man tree/usr/share/locale
