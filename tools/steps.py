@@ -20,7 +20,6 @@ LINT = ("--offline", "--nocolor", "--profile", "production")
 class Step(t.NamedTuple):
     name: str
     run: t.Callable[[], Tally]
-    beside_others: bool = False
 
 
 def tool(name: str) -> str:

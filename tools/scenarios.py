@@ -1,0 +1,369 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Molecule scenarios on VMs: `scenarios.py NAME [--keep]` runs one and shows its log as it grows; the suite runs all.
+
+Whatever ends a scenario, its VM goes; a failing one leaves its log and what the node said in files named at the end.
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import functools
+import json
+import os
+import pathlib
+import re
+import shutil
+import signal
+import subprocess
+import sys
+import threading
+import time
+import typing as t
+from concurrent import futures
+
+import setup
+from steps import Step, tool
+from tally import Tally
+
+FOLDER = setup.CHECKOUT / "molecule"
+CACHE = setup.CHECKOUT / ".cache"
+LAB = setup.CHECKOUT / "lab" / "lab"
+EVIDENCE = setup.CHECKOUT / "tests" / "lab" / "evidence.sh"
+# On a quiet machine (s); multiplied by patience(). A hung VM must not hold a CI for ever.
+SCENARIO_LIMIT = 25 * 60 + 60 * int(os.environ.get("CORRAL_KILLS") or 0)
+CLEANUP_LIMIT = 2 * 60
+TERM_SECONDS = 10  # from SIGTERM to SIGKILL
+# An emulated node takes about one core, and up to 4 GiB; what drives it waits for it.
+GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
+AT_ONCE = max(1, min(os.cpu_count() or 1, GIB // 4))
+# Those that take minutes begin first, so that none of them is left alone at the end.
+LONGEST = ("gc", "workloads", "workloads-trixie", "trixie", "gc-trixie", "endure", "rollout", "legacy", "drift")
+# So many rounds take a core of a quiet machine about a second.
+LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
+SLOWEST = 20
+EXCERPT, WIDTH = 12, 500  # lines of a failed scenario's log that the suite repeats at its end, and half a line
+# Reads process groups until this process has ended, however that came: then the last of them and the node ($2) go.
+GUARD = """
+group=
+while read -r word; do
+    [ "$word" != over ] || exit
+    group=$word
+done
+[ -z "$group" ] || { kill -TERM "-$group"; sleep 3; kill -KILL "-$group"; }
+exec "$1" down "$2"
+"""
+
+stopping = threading.Event()
+failed: list[str] = []
+
+
+class Row(t.NamedTuple):
+    """The seconds of a task, or of a step of the script that it runs."""
+
+    scenario: str
+    playbook: str
+    what: str
+    seconds: float
+
+
+@functools.cache
+def patience() -> float:
+    """By what factor this machine, now, is slower than a quiet one: CORRAL_PATIENCE, else measured on all cores at once."""
+    told = os.environ.get("CORRAL_PATIENCE")
+    if told:
+        try:
+            return max(float(told), 1.0)
+        except ValueError:
+            raise SystemExit(f"CORRAL_PATIENCE is {told!r}: write a number such as 2.5") from None
+
+    def seconds(dummy: int) -> float:
+        begin = time.monotonic()
+        subprocess.run([sys.executable, "-I", "-S", "-c", LOOP], check=True)
+        return time.monotonic() - begin
+
+    with futures.ThreadPoolExecutor(AT_ONCE) as pool:
+        return max(1.0, *(taken / LOOP_SECONDS for taken in pool.map(seconds, range(AT_ONCE))))
+
+
+def environment(name: str) -> dict[str, str]:
+    """Molecule's, with the callback that writes the seconds of each task to a file."""
+    return {
+        **setup.environment(),
+        "PYTHONUNBUFFERED": "1",
+        "CORRAL_PATIENCE": f"{patience():.1f}",
+        "CORRAL_STEP_TIMES": str(times_file(name)),
+        "MOLECULE_EPHEMERAL_DIRECTORY": str(CACHE / f"molecule-{name}"),
+        "ANSIBLE_CALLBACK_PLUGINS": str(setup.CHECKOUT / "tools" / "callback"),
+        "ANSIBLE_CALLBACKS_ENABLED": "step_times",
+    }
+
+
+def times_file(name: str) -> pathlib.Path:
+    return CACHE / f"molecule-{name}.times"
+
+
+def log_file(name: str) -> pathlib.Path:
+    return CACHE / f"molecule-{name}.log"
+
+
+def evidence_file(name: str) -> pathlib.Path:
+    return CACHE / f"failed-{name}.txt"
+
+
+def names() -> list[str]:
+    """All scenarios, the longest first."""
+    found = sorted(path.parent.name for path in FOLDER.glob("*/molecule.yml"))
+    return sorted(found, key=lambda name: LONGEST.index(name) if name in LONGEST else len(LONGEST))
+
+
+def steps() -> list[Step]:
+    """A step of the suite for each scenario."""
+    return [Step(f"molecule {name}", functools.partial(tallied, name)) for name in names()]
+
+
+def tallied(name: str) -> Tally:
+    """Run a scenario; only a failing one is shown."""
+    passed = run(name)
+    for playbook, seconds in sums(rows(name)).items():
+        print(f"    {name}: {playbook} {seconds:.0f} s", flush=True)
+    if not passed:
+        print(log_file(name).read_text(errors="replace"), flush=True)
+        failed.append(name)
+    return Tally(passed=1) if passed else Tally(failed=1)
+
+
+def left() -> list[str]:
+    """For each scenario that failed in this run, the files that are left of it."""
+    rows = []
+    for name in failed:
+        log = log_file(name)
+        rows += [f"{name} failed: log {log}, what its node said {evidence_file(name)}"]
+        rows += [f"    {line}" for line in excerpt(log.read_text(errors="replace"))]
+    return rows
+
+
+def excerpt(log: str) -> list[str]:
+    """Where a scenario failed: the task, and the first lines of what it said; else the log's last lines.
+
+    What a script on the node said last stands at the end of a line of its own: long lines lose their middle.
+    """
+    lines = log.splitlines()
+    failures = [at for at, line in enumerate(lines) if re.match(r"(fatal|failed): \[|ERROR: ", line)]
+    # A failure that is wanted is followed by this.
+    first = next((at for at in failures if "...ignoring" not in lines[at + 1 : at + 2]), None)
+    if first is None:
+        return [shortened(line) for line in lines[-EXCERPT:]]
+    task = [line for line in lines[:first] if line.startswith("TASK [")][-1:]
+    return [shortened(line) for line in (*task, *lines[first : first + EXCERPT])]
+
+
+def shortened(line: str) -> str:
+    return line if len(line) <= 2 * WIDTH else f"{line[:WIDTH]} […] {line[-WIDTH:]}"
+
+
+def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: None) -> bool:
+    """Run a scenario on a new node; on every way out but ``keep`` the node goes. ``begun`` is called once it runs."""
+    CACHE.mkdir(exist_ok=True)
+    times_file(name).unlink(missing_ok=True)
+    shutil.rmtree(CACHE / f"molecule-{name}", ignore_errors=True)  # what molecule knows of a node that is gone
+    kept = evidence_file(name)
+    kept.unlink(missing_ok=True)
+    node = f"corral-{name}"
+    with log_file(name).open("w") as log, guard(node) as group:
+        try:
+            lab("down", node, log=log)
+            begun()
+            passed = molecule(name, log, group)
+            if not passed and not stopping.is_set():
+                with kept.open("w") as file:
+                    lab("ssh", node, "sh -s", log=file, stdin=EVIDENCE)
+                    lab("console", node, log=file)
+                log.write(f"What the node said: {kept}\n")
+        except BaseException:
+            stopping.set()
+            raise
+        finally:
+            if not keep or stopping.is_set():
+                with undisturbed():
+                    lab("down", node, log=log)
+    return passed
+
+
+@contextlib.contextmanager
+def guard(node: str) -> t.Iterator[t.Callable[[int], None]]:
+    """A process that outlives a SIGKILL of this one, and ends then what this one would: the group that it was told, the node."""
+    with subprocess.Popen(
+        ["sh", "-c", GUARD, "sh", str(LAB), node],
+        stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, text=True,
+    ) as process:  # fmt: skip
+
+        def tell(word: object) -> None:
+            assert process.stdin is not None
+            process.stdin.write(f"{word}\n")
+            process.stdin.flush()
+
+        try:
+            yield tell
+        finally:
+            tell("over")
+
+
+def molecule(name: str, log: t.IO[str], group: t.Callable[[int], None]) -> bool:
+    """Run molecule in a process group of its own, which ends with its limit and when all of this is to stop.
+
+    It does not destroy: the node of a failed scenario is asked first, and the lab ends a node quicker.
+    """
+    words = [tool("molecule"), "test", "--destroy=never", "--scenario-name", name]
+    with subprocess.Popen(
+        words, cwd=setup.CHECKOUT, env=environment(name), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
+        start_new_session=True,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + SCENARIO_LIMIT * patience()
+        try:
+            group(process.pid)
+            while process.poll() is None and time.monotonic() < deadline and not stopping.is_set():
+                time.sleep(0.2)
+        finally:
+            if process.poll() is None:
+                why = (
+                    "interrupted"
+                    if time.monotonic() < deadline
+                    else f"over its limit of {SCENARIO_LIMIT * patience():.0f} s"
+                )
+                log.write(f"ERROR: molecule test {name}: {why}\n")
+                log.flush()
+                for number in (signal.SIGTERM, signal.SIGKILL):
+                    os.killpg(process.pid, number)
+                    try:
+                        process.wait(TERM_SECONDS)
+                        break
+                    except subprocess.TimeoutExpired:
+                        continue
+    return process.returncode == 0
+
+
+@contextlib.contextmanager
+def undisturbed() -> t.Iterator[None]:
+    """A second Ctrl-C does not end a clean-up; only the main thread has signals to set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def lab(*words: str, log: t.IO[str], stdin: pathlib.Path | None = None) -> None:
+    """Run a command of the lab, whatever comes of it."""
+    log.flush()
+    with open(stdin or os.devnull, "rb") as given:
+        try:
+            subprocess.run(
+                [str(LAB), *words], stdin=given, stdout=log, stderr=subprocess.STDOUT, check=False,
+                timeout=CLEANUP_LIMIT * patience(), start_new_session=True,
+            )  # fmt: skip
+        except subprocess.TimeoutExpired:
+            log.write(f"ERROR: lab {' '.join(words)}: not within {CLEANUP_LIMIT * patience():.0f} s\n")
+
+
+# Seconds
+
+
+def rows(name: str) -> list[Row]:
+    """The tasks and steps of a scenario; a task that has steps counts as what is left of it."""
+    try:
+        lines = [json.loads(line) for line in times_file(name).read_text(encoding="utf-8").splitlines()]
+    except OSError:
+        return []
+    found = [Row(name, one["playbook"], one["step"], one["seconds"]) for one in lines if one["step"]]
+    for one in lines:
+        if not one["step"]:
+            own = sum(other["seconds"] for other in lines if other["step"] and of_task(other) == of_task(one))
+            found.append(Row(name, one["playbook"], one["task"], one["seconds"] - own))
+    return found
+
+
+def of_task(one: t.Mapping[str, t.Any]) -> tuple[str, str]:
+    return one["playbook"], one["task"]
+
+
+def sums(found: t.Iterable[Row]) -> dict[str, float]:
+    """Seconds by playbook: create, prepare, converge, …"""
+    total: dict[str, float] = {}
+    for row in found:
+        total[row.playbook] = total.get(row.playbook, 0.0) + row.seconds
+    return total
+
+
+def slowest() -> list[str]:
+    """The table of the slowest tasks and steps of all scenarios that ran."""
+    found = sorted((row for name in names() for row in rows(name)), key=lambda row: -row.seconds)
+    if not found:
+        return []
+    table = [f"  {row.seconds:6.1f} s  {row.scenario:<17} {row.playbook:<9} {row.what[:80]}" for row in found[:SLOWEST]]
+    return [f"The slowest {len(table)} tasks and steps of the scenarios (all: .cache/molecule-*.times):", *table]
+
+
+# One by hand
+
+
+def follow(path: pathlib.Path, ended: threading.Event) -> None:
+    """Show a log as it grows."""
+    with path.open(errors="replace") as log:
+        while True:
+            last = ended.is_set()
+            sys.stdout.write(log.read())
+            sys.stdout.flush()
+            if last:
+                return
+            time.sleep(0.3)
+
+
+def by_hand(name: str, *, keep: bool) -> int:
+    """Run one scenario and show its log; say how to reach its node when it stays."""
+    ended = threading.Event()
+    shown: list[threading.Thread] = []
+
+    def begun() -> None:
+        shown.append(threading.Thread(target=follow, args=(log_file(name), ended)))
+        shown[0].start()
+
+    try:
+        passed = run(name, keep=keep, begun=begun)
+    finally:
+        ended.set()
+        for one in shown:
+            one.join()
+    print(f"\n{name}: {'passed' if passed else 'FAILED'}; its log: {log_file(name)}")
+    if not passed:
+        print(f"what its node said: {evidence_file(name)}")
+    if keep:
+        print(f"to take steps of its scripts again: lab/lab ssh corral-{name}, then python3 /root/lab/SCRIPT.py STEP")
+        print(f"its node runs: make lab-ssh NAME=corral-{name}; to end it: make lab-down NAME=corral-{name}")
+    return 0 if passed else 1
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description="Run one molecule scenario and show its log.")
+    there = ", ".join(sorted(names()))
+    parser.add_argument("name", nargs="?", default="", help=f"one of {there}")
+    parser.add_argument("--keep", action="store_true", help="let its node run afterwards")
+    arguments = parser.parse_args()
+    if arguments.name not in names():
+        said = f"no scenario {arguments.name!r}" if arguments.name else "name a scenario, such as make scenario NAME=gc"
+        raise SystemExit(f"{said}; there are {there}")
+    for number in (signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, lambda which, frame: sys.exit(128 + which))
+    return by_hand(arguments.name, keep=arguments.keep)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
