@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem molecule test bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem scenario molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,11 +35,17 @@ sanity: venv ## ansible-test sanity over the files as they are
 ecosystem: venv ## build, install and import the collection; what its users' tools and other Pythons say
 	@$(VENV) tools/suite.py ecosystem units
 
+scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards
+	@$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" $(if $(filter 1 yes true,$(KEEP)),--keep)
+
 molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule
 
 test: setup ## every test of the nodes, the code and the built collection, VMs included
 	@$(VENV) tools/suite.py check sanity ecosystem molecule
+
+test-long: setup ## the same with more kills, random cases and pairs of releases
+	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem units molecule
 
 bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect ## all benchmarks, by hand; none of them is a test
 

@@ -34,7 +34,7 @@ mkdir -p /mnt/fstab /mnt/hand
 echo 'hugetlbfs /mnt/fstab hugetlbfs pagesize=2M,gid=4 0 0' >>/etc/fstab
 mount -t hugetlbfs -o pagesize=2M none /mnt/hand
 
-# A service that uses a third of a CPU
+# A service that uses up to a third of a CPU
 cat >$system/burn.service <<END
 [Service]
 ExecStart=/usr/bin/python3 -c 'while True: pass'
@@ -53,4 +53,6 @@ systemctl start burn.service
 for name in tuned irqbalance; do
     systemd-run --quiet --unit=$name.service sleep infinity
 done
-sleep 5 # the busy service is to be seen as one
+# The busy service is to be seen as one: it has used more than a second.
+used() { sed -n 's/^usage_usec //p' /sys/fs/cgroup/system.slice/burn.service/cpu.stat; }
+while [ "$(used)" -lt 1000000 ]; do sleep 0.2; done

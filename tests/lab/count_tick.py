@@ -22,6 +22,7 @@ import typing as t
 
 RUN, STATUS, KEPT = "/run/corral", "status.json", "inputs"
 METRICS = "/var/lib/prometheus/node-exporter"
+FULL_LOOK_SECONDS, LONGEST_PAIR = 600, 60
 CHANGES = {"os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
            "os.symlink", "os.truncate", "os.utime"}  # fmt: skip
 PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
@@ -72,6 +73,9 @@ def main(program: str = "/usr/libexec/corral", root: str = "/") -> int:
         os.unlink(f"{root}{RUN}/{KEPT}")
     except FileNotFoundError:
         pass
+    # Each ten minutes of the clock begin with a look in full, which is neither of ours.
+    while time.time() % FULL_LOOK_SECONDS > FULL_LOOK_SECONDS - LONGEST_PAIR:
+        time.sleep(1)
     time.sleep(1.1)  # Two ticks of one second would not be told apart: the first of them is not kept.
     results = [counted(root, [STATUS, KEPT]), counted(root, [STATUS])]
     return 0 if all(results) else 1

@@ -4,9 +4,8 @@
 
 """Runs on a node whose agent is in sync: what happens to a node in its life, and what the next tick makes of it.
 
-Each trouble is caused, looked at and ended; after that one tick must find the node in sync, or mend it. The timer is
-slowed down meanwhile (see quiet), so that no other tick is taken for ours; with a command as argument that command is
-run in such a time, and nothing else.
+Each trouble is caused, looked at and ended; after that one tick must find the node in sync, or mend it. Timer and path
+unit start no tick meanwhile, so that no other one is taken for ours. With names of troubles it takes those alone.
 """
 
 from __future__ import annotations
@@ -14,7 +13,6 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import glob
-import json
 import os
 import signal
 import subprocess
@@ -22,74 +20,25 @@ import sys
 import time
 import typing as t
 
-SERVICE = "corral-reconcile.service"
+from on_node import (
+    PATIENCE,
+    SERVICE,
+    expect,
+    in_sync,
+    read,
+    run,
+    run_step,
+    select_steps,
+    status,
+    tick,
+    wait,
+    without_timer,
+    write,
+)
+
 CGROUP = "/sys/fs/cgroup"
 PID_MAX = "/proc/sys/kernel/pid_max"
 POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
-
-
-# Timer and path unit are active, as they must be, and do nothing.
-QUIET = {
-    "corral-reconcile.timer": "[Timer]\nOnBootSec=\nOnUnitInactiveSec=\nOnActiveSec=1d\n",
-    "corral-reconcile.path": "[Path]\nPathChanged=\nPathChanged=/run/corral-quiet\n",
-}
-
-
-def run(*words: str, code: t.Optional[int] = 0, timeout: float = 180) -> str:
-    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout)
-    if code is not None and done.returncode != code:
-        raise AssertionError(f"{' '.join(words)}: exit {done.returncode}: {done.stdout}{done.stderr}")
-    return done.stdout
-
-
-def read(path: str) -> str:
-    with open(path, encoding="utf-8") as file:
-        return file.read().strip()
-
-
-def write(path: str, text: str) -> None:
-    with open(path, "w", encoding="utf-8") as file:
-        file.write(text)
-
-
-def expect(what: str, got: object, wanted: object) -> None:
-    if got != wanted:
-        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
-
-
-def tick() -> dict[str, t.Any]:
-    """One real tick, and what it said."""
-    run("systemctl", "start", SERVICE, code=None)
-    return json.loads(read("/run/corral/status.json"))
-
-
-def in_sync() -> None:
-    """The node is in sync after one tick, by a second look as well."""
-    said = tick()
-    if not said["in_sync"]:
-        raise AssertionError(f"after one tick: {json.dumps(said)[:2000]}")
-    run("corral", "drift")
-
-
-@contextlib.contextmanager
-def quiet() -> t.Iterator[None]:
-    """No tick but ours."""
-
-    def renew() -> None:
-        run("systemctl", "daemon-reload")
-        run("systemctl", "restart", *QUIET)
-
-    for unit, text in QUIET.items():
-        os.makedirs(f"/run/systemd/system/{unit}.d")
-        write(f"/run/systemd/system/{unit}.d/quiet.conf", text)
-    renew()
-    try:
-        yield
-    finally:
-        for unit in QUIET:
-            os.remove(f"/run/systemd/system/{unit}.d/quiet.conf")
-            os.rmdir(f"/run/systemd/system/{unit}.d")
-        renew()
 
 
 # CPUs
@@ -158,7 +107,7 @@ def clock() -> None:
             tick()
             expect("pid_max", read(PID_MAX), "65536")
             expect("hugepages", read(POOL), "32")
-            said = json.loads(read("/run/corral/status.json"))
+            said = status()
             if abs(said["time"] - time.time()) > 100:
                 raise AssertionError(f"status.json is of {said['time']}, now it is {time.time()}")
     finally:
@@ -170,10 +119,14 @@ def clock() -> None:
 
 @contextlib.contextmanager
 def full(folder: str) -> t.Iterator[None]:
-    """A file system without a free block."""
+    """A file system without a free block. Memory is made scarce first: filling it is slow where a machine is emulated."""
     filler = f"{folder}/filler"
+    state = os.statvfs(folder)
+    in_memory, size = os.path.ismount(folder), state.f_blocks * state.f_frsize
     try:
-        state = os.statvfs(folder)
+        if in_memory:
+            resize(folder, (state.f_blocks - state.f_bfree) * state.f_frsize + (1 << 20))
+            state = os.statvfs(folder)
         with contextlib.suppress(OSError), open(filler, "wb") as file:
             os.posix_fallocate(file.fileno(), 0, state.f_frsize * (state.f_bavail or 1))
         with contextlib.suppress(OSError), open(filler, "ab") as file:
@@ -188,6 +141,12 @@ def full(folder: str) -> t.Iterator[None]:
         for path in (filler, f"{filler}2"):
             with contextlib.suppress(FileNotFoundError):
                 os.remove(path)
+        if in_memory:
+            resize(folder, size)
+
+
+def resize(folder: str, size: int) -> None:
+    run("mount", "-o", f"remount,size={size}", folder)
 
 
 def disk_full() -> None:
@@ -214,7 +173,7 @@ def disk_full() -> None:
 
 
 def lock_of_a_killed_holder() -> None:
-    """Who holds the lock is killed: the next tick does not wait for it."""
+    """The holder of the lock is killed: the next tick does not wait for it."""
     holder = subprocess.Popen(
         [sys.executable, "-c", "import fcntl,time; f=open('/run/corral/lock'); fcntl.flock(f,2); print(1,flush=True); time.sleep(600)"],
         stdout=subprocess.PIPE,
@@ -237,9 +196,9 @@ def two_at_once() -> None:
         ticking = ["/usr/bin/python3", "-I", "-S", "-B", "/usr/libexec/corral/corral", "reconcile"]
         waiting = [subprocess.Popen(["corral", "reconcile"], stdout=subprocess.DEVNULL) for dummy in range(2)]
         yielding = [subprocess.Popen([*ticking, "--tick"]) for dummy in range(2)]
-        expect("ticks that find the lock taken", [one.wait(60) for one in yielding], [0, 0])
+        expect("ticks that find the lock taken", [one.wait(60 * PATIENCE) for one in yielding], [0, 0])
         expect("pid_max while the lock is taken", read(PID_MAX), "100000")
-    codes = sorted(one.wait(120) for one in waiting)
+    codes = sorted(one.wait(120 * PATIENCE) for one in waiting)
     expect("two by hand: one mends (2), one finds it mended (0)", codes, [0, 2])
     in_sync()
 
@@ -261,35 +220,21 @@ def timer_after_a_jump() -> None:
     try:
         for jump in (86400, -86400):
             time.clock_settime(time.CLOCK_REALTIME, begin + jump)
-            last, until = json.loads(read("/run/corral/status.json"))["time"], time.monotonic() + 60
-            while json.loads(read("/run/corral/status.json"))["time"] == last:
-                if time.monotonic() > until:
-                    raise AssertionError(f"no tick in a minute after a jump by {jump} s")
-                time.sleep(0.2)
+            last = status()["time"]
+            wait(f"a tick after a jump by {jump} s", lambda last=last: status()["time"] != last)
     finally:
         time.clock_settime(time.CLOCK_REALTIME, begin + time.monotonic() - monotonic)
 
 
 TROUBLES = (reexec, cpus_offline_and_online, python_upgraded, clock, disk_full, lock_of_a_killed_holder, two_at_once)
+BY_THE_TIMER = (timer_after_a_jump,)
 
 
-def passes(trouble: t.Callable[[], None]) -> bool:
-    begin = time.monotonic()
-    try:
-        trouble()
-    except (AssertionError, OSError, subprocess.SubprocessError) as error:
-        print(f"{trouble.__name__}: FAILED: {error}", flush=True)
-        return False
-    print(f"{trouble.__name__}: passed in {time.monotonic() - begin:.0f} s", flush=True)
-    return True
-
-
-def main(command: t.Sequence[str]) -> int:
-    with quiet():
-        if command:
-            return subprocess.run(command, check=False).returncode
-        passed = [passes(trouble) for trouble in TROUBLES]
-    passed.append(passes(timer_after_a_jump))
+def main(names: t.Sequence[str]) -> int:
+    taken = select_steps((*TROUBLES, *BY_THE_TIMER), names)
+    with without_timer():
+        passed = [run_step(trouble) for trouble in TROUBLES if trouble in taken]
+    passed += [run_step(trouble) for trouble in BY_THE_TIMER if trouble in taken]
     return 0 if all(passed) else 1
 
 

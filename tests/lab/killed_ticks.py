@@ -8,7 +8,7 @@ The profile goes forth and back between the declared one and another. Each time 
 SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command. Python's audit hooks
 (PEP 578) see those whatever the core says, and right before an act is right after the one before it. Then the real
 service runs once, and the node must be in sync. Meanwhile somebody else watches for overlaps (watch_overlap.py), and
-no other tick may run (endure.py).
+no other tick may run (on_node.py).
 """
 
 from __future__ import annotations
@@ -19,6 +19,8 @@ import signal
 import subprocess
 import sys
 import typing as t
+
+from on_node import PATIENCE
 
 DECLARED = "/etc/corral/profile.json"
 SERVICE = "corral-reconcile.service"
@@ -50,8 +52,8 @@ def one_tick(last: int) -> int:
 
 
 def tick(last: int) -> subprocess.CompletedProcess[str]:
-    words = [sys.executable, "-I", os.path.abspath(__file__), "--tick", str(last)]
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120)
+    words = [sys.executable, "-E", "-s", os.path.abspath(__file__), "--tick", str(last)]
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=120 * PATIENCE)
 
 
 def write(profile: dict[str, t.Any]) -> None:
@@ -61,7 +63,7 @@ def write(profile: dict[str, t.Any]) -> None:
 
 
 def drift() -> tuple[int, str]:
-    done = subprocess.run(["corral", "drift"], capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(["corral", "drift"], capture_output=True, text=True, check=False, timeout=60 * PATIENCE)
     return done.returncode, done.stdout + done.stderr
 
 
@@ -100,13 +102,13 @@ def main(points: int) -> int:
         write(profiles[way])
         died = tick(last)
         killed += died.returncode == -signal.SIGKILL
-        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180)
+        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180 * PATIENCE)
         code, said = drift()
         if code:
             wrong.append(f"killed before act {last} of {acts[1 - way]}: after the next tick {said}")
     if points % 2:
         write(profiles[0])
-        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180)
+        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180 * PATIENCE)
     with open(DECLARED, "w", encoding="utf-8") as file:
         file.write(text)
     wrong += [] if killed == points else [f"{killed} of {points} ticks were killed"]

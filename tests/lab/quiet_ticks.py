@@ -9,22 +9,17 @@ Exits 1 when the ticks do not come, find something or tell the journal something
 
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
 import time
-import typing as t
+
+from on_node import PATIENCE, status
 
 TICKS = 3
 
 
 def run(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60).stdout
-
-
-def status() -> dict[str, t.Any]:
-    with open("/run/corral/status.json", encoding="utf-8") as file:
-        return json.load(file)
+    return subprocess.run(words, capture_output=True, text=True, check=True, timeout=60 * PATIENCE).stdout
 
 
 def journal() -> list[str]:
@@ -32,7 +27,7 @@ def journal() -> list[str]:
     return run("journalctl", "--unit=corral-reconcile.service", "--quiet", "--no-pager").splitlines()
 
 
-def main(limit: float = 90.0) -> int:
+def main(limit: float = 90.0 * PATIENCE) -> int:
     before = journal()
     run("systemctl", "daemon-reload")
     begin, last, looks = time.monotonic(), status()["time"], []

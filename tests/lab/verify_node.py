@@ -14,6 +14,8 @@ import os
 import subprocess
 import sys
 
+from on_node import PATIENCE
+
 ROOT = "/sys/fs/cgroup"
 # With cgroup v1 each controller has a hierarchy of its own, and what systemd starts is placed by the next tick.
 LEGACY = not os.path.exists(f"{ROOT}/cgroup.controllers")
@@ -40,7 +42,7 @@ def read(path: str) -> str:
 
 
 def run(*words: str) -> str:
-    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60).stdout.strip()
+    return subprocess.run(words, capture_output=True, text=True, check=False, timeout=60 * PATIENCE).stdout.strip()
 
 
 def mask(pid: str) -> str:

@@ -1,0 +1,149 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What the scripts on a node share: commands, expectations, waits, ticks, and steps with their seconds.
+
+With a command as argument, that command is run while the timer and the path unit of the agent start no tick.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import shutil
+import subprocess
+import sys
+import time
+import traceback
+import typing as t
+
+SERVICE = "corral-reconcile.service"
+STATUS = "/run/corral/status.json"
+# A quiet emulated node takes so long (s) for LOOP rounds.
+LOOP, LOOP_SECONDS = 300_000, 0.08
+
+# Timer and path unit are active, as they must be, and do nothing.
+QUIET = {
+    "corral-reconcile.timer": "[Timer]\nOnBootSec=\nOnUnitInactiveSec=\nOnActiveSec=1d\n",
+    "corral-reconcile.path": "[Path]\nPathChanged=\nPathChanged=/run/corral-quiet\n",
+}
+
+
+def measured() -> float:
+    """By what factor this node, now, is slower than a quiet one; at least 1."""
+    times = []
+    for dummy in range(3):
+        begin = time.monotonic()
+        for _round in range(LOOP):
+            pass
+        times.append(time.monotonic() - begin)
+    return max(*times, LOOP_SECONDS) / LOOP_SECONDS
+
+
+# Each limit of time is multiplied by it, no expectation is.
+PATIENCE = measured()
+
+
+def run(*words: str, code: t.Optional[int] = 0, timeout: float = 180) -> str:
+    """Run a command; AssertionError when it ends with another code."""
+    done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=timeout * PATIENCE)
+    if code is not None and done.returncode != code:
+        raise AssertionError(f"{' '.join(words)}: exit {done.returncode}: {done.stdout}{done.stderr}")
+    return done.stdout
+
+
+def read(path: str) -> str:
+    with open(path, encoding="utf-8") as file:
+        return file.read().strip()
+
+
+def write(path: str, text: str) -> None:
+    with open(path, "w", encoding="utf-8") as file:
+        file.write(text)
+
+
+def expect(what: str, got: object, wanted: object) -> None:
+    if got != wanted:
+        raise AssertionError(f"{what}: got {got!r}, wanted {wanted!r}")
+
+
+def wait(what: str, done: t.Callable[[], bool], seconds: float = 60, pause: float = 0.2) -> None:
+    """Wait until something is so; AssertionError when it is not within the limit."""
+    deadline = time.monotonic() + seconds * PATIENCE
+    while not done():
+        if time.monotonic() > deadline:
+            raise AssertionError(f"{what}: not within {seconds * PATIENCE:.0f} s")
+        time.sleep(pause)
+
+
+# Ticks
+
+
+def status() -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(read(STATUS)))
+
+
+def tick() -> dict[str, t.Any]:
+    """One real tick, and what it said."""
+    run("systemctl", "start", SERVICE, code=None)
+    return status()
+
+
+def in_sync() -> None:
+    """The node is in sync after one tick."""
+    said = tick()
+    if not said["in_sync"]:
+        raise AssertionError(f"after one tick: {json.dumps(said)[:2000]}")
+
+
+@contextlib.contextmanager
+def without_timer() -> t.Iterator[None]:
+    """No tick but ours."""
+
+    def renew() -> None:
+        run("systemctl", "daemon-reload")
+        run("systemctl", "restart", *QUIET)
+
+    try:
+        for unit, text in QUIET.items():
+            os.makedirs(f"/run/systemd/system/{unit}.d", exist_ok=True)
+            write(f"/run/systemd/system/{unit}.d/quiet.conf", text)
+        renew()
+        # A tick that began before goes on: a second start waits for its end, and is the last that is not ours.
+        run("systemctl", "start", SERVICE, code=None)
+        yield
+    finally:
+        for unit in QUIET:
+            shutil.rmtree(f"/run/systemd/system/{unit}.d", ignore_errors=True)
+        renew()
+
+
+# Steps
+
+
+def run_step(step: t.Callable[[], None]) -> bool:
+    """Take a step; how it ended and its seconds are one line, which the suite's table is made from."""
+    begin = time.monotonic()
+    try:
+        step()
+    except Exception:
+        print(traceback.format_exc())
+        print(f"step {step.__name__}: FAILED after {time.monotonic() - begin:.1f} s", flush=True)
+        return False
+    print(f"step {step.__name__}: passed in {time.monotonic() - begin:.1f} s", flush=True)
+    return True
+
+
+def select_steps(steps: t.Sequence[t.Callable[[], None]], names: t.Sequence[str]) -> list[t.Callable[[], None]]:
+    """The steps of these names, in their own order; all of them for no name. SystemExit for a name that is none."""
+    unknown = set(names) - {step.__name__ for step in steps}
+    if unknown:
+        raise SystemExit(f"no such step: {', '.join(sorted(unknown))}")
+    return [step for step in steps if not names or step.__name__ in names]
+
+
+if __name__ == "__main__":
+    with without_timer():
+        sys.exit(subprocess.run(sys.argv[1:], check=False).returncode)
