@@ -17,7 +17,7 @@ import lab_base
 from lab_base import LabError
 
 RECIPE = lab_base.HERE / "make-image.sh"
-RELEASES = ("bookworm", "trixie")
+RELEASES = ("bookworm", "trixie", "forky")
 WITH_V1 = ("bookworm",)
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The maker's process group is ended, then its folder ($0) removed.

@@ -38,7 +38,7 @@ KVM_SECONDS = 20.0
 PORT_TRIES = 3
 # A node that is gone sends no farewell.
 NOTICE_THE_END = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
-GREETING_SECONDS = 1.0  # of one try, of many
+GREETING_SECONDS = 1.0  # of the first try, of many
 BOOTED = "lab: booted"  # on the console, by a unit of the image
 
 
@@ -158,11 +158,14 @@ def ssh(one: Node, command: str, timeout: float = 60.0) -> str:
 
 def wait_for_ssh(one: Node, limit: float) -> None:
     """Wait until a node answers."""
-    deadline = time.monotonic() + limit * lab_base.patience()
+    begin = time.monotonic()
+    deadline = begin + limit * lab_base.patience()
     while True:
         look_for_the_end(one)
         with contextlib.suppress(LabError):
-            if greets(one):
+            # sshd starts a program for each connection, from Debian 13 on: on a loaded host it needs longer than a second,
+            # and each try that is given up makes the next one slower. So a try takes half of the time that went by.
+            if greets(one, max(GREETING_SECONDS, (time.monotonic() - begin) / 2)):
                 ssh(one, "true", timeout=15)
                 return
         if time.monotonic() > deadline:
@@ -170,10 +173,10 @@ def wait_for_ssh(one: Node, limit: float) -> None:
         time.sleep(0.2)
 
 
-def greets(one: Node) -> bool:
+def greets(one: Node, seconds: float) -> bool:
     """Whether a node's sshd sends its first words. QEMU takes connections before the node does: ssh would wait for long."""
     try:
-        with socket.create_connection(("127.0.0.1", one.port()), timeout=GREETING_SECONDS) as connection:
+        with socket.create_connection(("127.0.0.1", one.port()), timeout=seconds) as connection:
             return connection.recv(4) == b"SSH-"
     except OSError:
         return False

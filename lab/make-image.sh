@@ -15,22 +15,27 @@ packages=$packages,util-linux,e2fsprogs,busybox-static,podman,crun
 packages=$packages,uidmap,libpam-systemd,dbus-user-session
 mkdir tree kernel debs initrd
 # The kernel is unpacked, never installed: its scripts would make an initrd of 15 MB. mmdebstrap lends its apt for it.
+# From Debian 14 on it is split: linux-image-VERSION depends on linux-binary-, linux-modules- and linux-base-VERSION.
+# A mirror may be a snapshot, whose Release files are past their date; their signature counts nonetheless.
 # shellcheck disable=SC2016 # the hook's shell is to expand these
-mmdebstrap --quiet --variant=minbase --include="$packages" --customize-hook='
+mmdebstrap --quiet --variant=minbase --include="$packages" --aptopt='Acquire::Check-Valid-Until "false"' --customize-hook='
     cd "$WORK/debs" && export APT_CONFIG="$MMDEBSTRAP_APT_CONFIG"
     kernel=$(apt-cache depends linux-image-cloud-amd64 | sed -n "s/.*Depends: \(linux-image-[0-9][^ ]*\)/\1/p" | head -n 1)
-    apt-get --quiet --quiet -o APT::Sandbox::User=root download "$kernel"
+    parts=$(apt-cache depends "$kernel" | sed -n "s/.*Depends: \(linux-[a-z]*-[0-9][^ ]*\)/\1/p")
+    apt-get --quiet --quiet -o APT::Sandbox::User=root download "$kernel" $parts
     ' "$release" root.tar ${MIRROR:+"$MIRROR"}
 tar xf root.tar -C tree --exclude='./dev/*'
 rm root.tar
-dpkg-deb -x debs/linux-image-*.deb kernel
-# Debian 12 has them in /lib, Debian 13 in /usr/lib.
+for deb in debs/*.deb; do
+    dpkg-deb -x "$deb" kernel
+done
+# Debian 12 has the modules in /lib, later ones in /usr/lib; vmlinuz is in /boot, from Debian 14 on beside the modules.
+find kernel -name 'vmlinuz*' -type f -exec mv {} vmlinuz \;
 modules=$(find kernel -path '*lib/modules' -type d)
 version=$(ls "$modules")
 mkdir -p tree/usr/lib/modules
 cp -a "$modules/$version" tree/usr/lib/modules/
 chroot tree /sbin/depmod "$version"
-cp kernel/boot/vmlinuz-* vmlinuz
 
 # virtio_ring comes before virtio: insmod does not look for what a module needs.
 mkdir -p initrd/bin initrd/modules

@@ -233,6 +233,33 @@ def test_inventory_of_a_node(qemu: t.Any, tmp_path: Path, monkeypatch: pytest.Mo
     assert "UserKnownHostsFile=/dev/null" in host["ansible_ssh_common_args"]
 
 
+# Reaching a node
+
+
+def test_a_node_that_greets_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    one = lab_nodes.node("n1")
+    one.folder.mkdir()
+    server = socket.create_server(("127.0.0.1", 0))
+    (one.folder / "port").write_text(str(server.getsockname()[1]))
+
+    def serve() -> None:
+        with contextlib.suppress(OSError):
+            while True:
+                connection, dummy_address = server.accept()
+                time.sleep(0.5)
+                with connection, contextlib.suppress(OSError):
+                    connection.sendall(b"SSH-2.0-late")
+
+    asked: list[str] = []
+    monkeypatch.setattr(lab_nodes, "GREETING_SECONDS", 0.1)
+    monkeypatch.setattr(lab_nodes, "look_for_the_end", lambda dummy: None)
+    monkeypatch.setattr(lab_nodes, "ssh", lambda dummy, command, timeout: asked.append(command))
+    threading.Thread(target=serve, daemon=True).start()
+    with server:
+        lab_nodes.wait_for_ssh(one, 30)
+    assert asked == ["true"]
+
+
 # Packages
 
 
