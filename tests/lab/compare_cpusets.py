@@ -4,10 +4,12 @@
 
 """Runs on a node without Corral: does the kernel give control groups the CPUs that kernel_cpusets.py says?
 
-`compare_cpusets.py OPERATIONS [SEED]` does random things to control groups of its own, at the top level and in it: make,
-remove, ask for CPUs, become a partition or none, processes that come and go, CPUs off and on. After each it compares
-every effective set, every partition's state, and the masks of the processes. Prints the operations that led to the first
-difference and exits 1; else what was compared.
+`compare_cpusets.py SEED...` does 60 random things from each seed to control groups of its own, at the top level and in
+it: make, remove, ask for CPUs, become a partition or none, processes that come and go, CPUs off and on. After each it
+compares every effective set, every partition's state, and the masks of the processes; and no control group or process
+may have a CPU that the control group at the top level around it has not. `compare_cpusets.py random NUMBER` takes so
+many random seeds, and prints them. Prints the operations that led to the first difference of each of three seeds, and
+exits 1; else what was compared.
 """
 
 from __future__ import annotations
@@ -30,6 +32,7 @@ OURS = "compare"
 CPUS = range(8)
 ALWAYS = 0  # online, and no partition's: the root must not be left without
 DEPTH, WIDTH = 3, 4
+OPERATIONS = 60  # from each seed
 FIRST_THAT_WINS = (7, 0)
 SECONDS = 2.0
 
@@ -58,6 +61,11 @@ def cpus(text: str) -> frozenset[int]:
     return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
 
 
+def top(name: str) -> str:
+    """The control group at the top level that another is in; it itself there."""
+    return name.partition("/")[0]
+
+
 def listed(members: t.Iterable[int]) -> str:
     return ",".join(map(str, sorted(members)))
 
@@ -72,7 +80,7 @@ class Comparison:
         self.machine = Machine({}, frozenset(CPUS), WINS if version >= FIRST_THAT_WINS else INVALIDATES)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.said: list[str] = []
-        # Once a partition is invalid, or lost a CPU, 6.1 does not give everybody what he could have again: less, never more.
+        # Once a partition is invalid, or lost a CPU, 6.1 does not return all CPUs to all control groups: less, never more.
         self.exact = True
         self.count: collections.Counter[str] = collections.Counter()
 
@@ -194,18 +202,25 @@ class Comparison:
         )
         partitions = [one for one in self.machine.cgroups.values() if one.partition != MEMBER]
         self.exact = self.exact and all(one.valid for one in partitions)
-        self.count["sets" if self.exact else "upper bounds"] += len(shown) + 1
         self.count["sure partitions"] += sum(bool(one.valid) for one in partitions)
-        wanted = (oracle.effective if self.exact else oracle.possible)(self.machine)
-        for name in ("", *self.machine.cgroups):
-            held = cpus(read(name, "cpuset.cpus.effective"))
-            if held != wanted[name] if self.exact else not held <= wanted[name]:
-                found.append(f"/{name}: the kernel has {listed(held)}, the oracle {listed(wanted[name])}")
+        kept = oracle.kept(self.machine)
+        exactly = oracle.effective(self.machine)
+        at_most = oracle.possible(self.machine) if not self.exact or any(kept.values()) else exactly
+        held = {name: cpus(read(name, "cpuset.cpus.effective")) for name in ("", *self.machine.cgroups)}
+        for name, has in held.items():
+            exact = self.exact and not kept[top(name)]
+            self.count["sets" if exact else "upper bounds"] += 1
+            if has != exactly[name] if exact else not has <= at_most[name]:
+                wanted = exactly[name] if exact else at_most[name]
+                found.append(f"/{name}: the kernel has {listed(has)}, the oracle {listed(wanted)}")
+            if name and not has <= held[top(name)]:
+                found.append(f"/{name}: the kernel has {listed(has)}, but {listed(held[top(name)])} at the top level")
         for name, process in self.processes.items():
             mask = frozenset(os.sched_getaffinity(process.pid))
             self.count["masks"] += 1
-            if not mask <= wanted[name]:
-                found.append(f"/{name}: its process has {listed(mask)}, the oracle says {listed(wanted[name])}")
+            if not mask <= at_most[name] & held[top(name)]:
+                said = f"the oracle says {listed(at_most[name])}, the top level {listed(held[top(name)])}"
+                found.append(f"/{name}: its process has {listed(mask)}, {said}")
         return found
 
     def end(self) -> None:
@@ -218,6 +233,9 @@ class Comparison:
             while os.path.exists(path(name)):
                 with contextlib.suppress(OSError):  # A process that was killed leaves in a moment.
                     os.rmdir(path(name))
+        until = time.monotonic() + SECONDS  # What a removed partition had comes back in a moment, or not at all.
+        while time.monotonic() < until and cpus(read("", "cpuset.cpus.effective")) != frozenset(CPUS):
+            time.sleep(0.02)
         for number in sorted(frozenset(CPUS) - cpus(read("", "cpuset.cpus.effective"))):
             heal(number)
 
@@ -250,11 +268,11 @@ def end(process: subprocess.Popen[bytes]) -> None:
     process.wait()
 
 
-def compare(operations: int, seed: int) -> tuple[list[str], collections.Counter[str]]:
-    """Some operations from a seed; the differences after the first of them that made any, and what was counted."""
+def compare(seed: int) -> tuple[list[str], collections.Counter[str]]:
+    """Operations from a seed; the differences after the first of them that made any, and what was counted."""
     one = Comparison(seed)
     try:
-        for dummy in range(operations):
+        for dummy in range(OPERATIONS):
             one.operate()
             found = one.differences()
             until = time.monotonic() + SECONDS
@@ -270,13 +288,13 @@ def compare(operations: int, seed: int) -> tuple[list[str], collections.Counter[
     return [], one.count
 
 
-def main(operations: int, seed: int | None = None, each: int = 60) -> int:
+def main(seeds: list[int]) -> int:
     write("", "cgroup.subtree_control", "+cpuset")
     total: collections.Counter[str] = collections.Counter()
-    seeds = [seed] if seed is not None else [random.randrange(1 << 30) for dummy in range(-(-operations // each))]
+    print("seeds:", *seeds, flush=True)
     wrong = 0
     for one in seeds:
-        found, count = compare(each if seed is None else operations, one)
+        found, count = compare(one)
         total += count
         if found:
             wrong += 1
@@ -289,6 +307,7 @@ def main(operations: int, seed: int | None = None, each: int = 60) -> int:
         f"{os.uname().release}: {done} operations of {len(seeds)} seeds: {dict(total)}; {wrong} seeds with a difference"
     )
     # A run that compared little is no proof, nor is one whose oracle was sure of nothing.
+    operations = OPERATIONS * len(seeds)
     enough = total["sets"] > operations // 2 and total["sure partitions"] > operations // 10
     if not enough:
         print("too little was compared for a verdict")
@@ -296,4 +315,6 @@ def main(operations: int, seed: int | None = None, each: int = 60) -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main(*map(int, sys.argv[1:])))
+    if sys.argv[1:2] == ["random"]:
+        sys.exit(main([random.randrange(1 << 30) for dummy in range(int(sys.argv[2]))]))
+    sys.exit(main([int(word) for word in sys.argv[1:]]))

@@ -6,13 +6,12 @@
 """Which CPUs the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
 It knows trees of control groups and nothing of Corral: no pool, no grant, no plan. The scenarios ``cpusets`` compare it
-with kernels 6.1 and 6.12, operation by operation; ``WINS`` is not compared yet. No validator replays plans with it yet,
+with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. No validator replays plans with it yet,
 and no planner may import it. Where a kernel decides otherwise than documented, ``possible`` has both outcomes.
 """
 
 from __future__ import annotations
 
-import itertools
 import typing as t
 
 CpuSet = frozenset[int]
@@ -28,11 +27,13 @@ class Cgroup(t.NamedTuple):
     """A control group: ``cpus`` as asked for (empty: nothing), ``partition`` as asked for.
 
     ``valid`` is whether that is in force, so that no other control group has its CPUs. None: it may be or not.
+    ``kept`` is what it got from the control group around it when its own CPUs all went offline: see ``possible``.
     """
 
     cpus: CpuSet = NONE
     partition: str = MEMBER
     valid: t.Optional[bool] = False
+    kept: CpuSet = NONE
 
 
 class Machine(t.NamedTuple):
@@ -49,12 +50,13 @@ def effective(machine: Machine) -> dict[str, CpuSet]:
     A partition of which the kernel may have decided either way counts as invalid: see ``possible``.
     """
     whole: dict[str, CpuSet] = {ROOT: machine.online}
-    found: dict[str, CpuSet] = {ROOT: machine.online - given_out(machine, ROOT)}
+    taken = given_out(machine)
+    found: dict[str, CpuSet] = {ROOT: machine.online - taken[ROOT]}
     for path in sorted(machine.cgroups, key=depth):
         one, around = machine.cgroups[path], parent(path)
         if one.valid and one.cpus & whole[around]:
             whole[path] = one.cpus & whole[around]
-            found[path] = whole[path] - given_out(machine, path)
+            found[path] = whole[path] - taken[path]
         else:
             found[path] = whole[path] = one.cpus & found[around] or found[around]
     return found
@@ -65,23 +67,40 @@ def possible(machine: Machine) -> dict[str, CpuSet]:
 
     While a partition is not in force, kernel 6.1 may keep CPUs from all control groups: one that asks for no others then
     has all that the control group around it has, as if it had asked for nothing.
+
+    When all CPUs of a control group go offline, it gets the CPUs that the control group around it has then. Kernel 6.1
+    does not update them when a partition beside it takes or returns CPUs: the control group, and all in it, keep what
+    they got until its cpuset.cpus is written or a CPU goes offline or online. So a partition that is valid may share
+    CPUs with it, and none that takes such CPUs is sure. Its own cpuset.cpus.effective shows what it has. 6.12 updates it.
     """
-    open_ones = [path for path, one in machine.cgroups.items() if one.valid is None]
-    found: dict[str, CpuSet] = {}
-    for ways in itertools.product((False, True), repeat=len(open_ones)):
-        decided = {path: machine.cgroups[path]._replace(valid=way) for path, way in zip(open_ones, ways)}
-        for path, cpus in effective(machine._replace(cgroups={**machine.cgroups, **decided})).items():
-            found[path] = found.get(path, NONE) | cpus
+    found = effective(machine)  # What may be a partition or not counts as none here.
+    for path, one in machine.cgroups.items():
+        if one.valid is None:
+            found[path] |= one.cpus & whole_of(machine, parent(path))
+    for path, cpus in kept(machine).items():
+        found[path] |= cpus
     if any(one.partition != MEMBER and not one.valid for one in machine.cgroups.values()):
         for path in sorted(machine.cgroups, key=depth):
             found[path] |= NONE if machine.cgroups[path].valid else found[parent(path)]
     return found
 
 
-def given_out(machine: Machine, path: str) -> CpuSet:
-    """What partitions directly in a control group took of its CPUs."""
-    inside = (machine.cgroups[name] for name in below(machine, path))
-    return NONE.union(*(one.cpus for one in inside if one.valid))
+def kept(machine: Machine) -> dict[str, CpuSet]:
+    """What each control group may still have from when its CPUs, or those of one around it, went offline."""
+    found = {ROOT: NONE}
+    for path in sorted(machine.cgroups, key=depth):
+        one, around = machine.cgroups[path], parent(path)
+        found[path] = one.kept & whole_of(machine, around) or one.cpus & found[around] or found[around]
+    return found
+
+
+def given_out(machine: Machine) -> dict[str, CpuSet]:
+    """What partitions directly in each control group took of its CPUs."""
+    found = dict.fromkeys((ROOT, *machine.cgroups), NONE)
+    for path, one in machine.cgroups.items():
+        if one.valid:
+            found[parent(path)] |= one.cpus
+    return found
 
 
 def parent(path: str) -> str:
@@ -117,8 +136,10 @@ def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     one = machine.cgroups[path]
     if one.cpus == cpus:
         return machine  # The kernel looks no further, even where a partition could be one again.
-    changed = changed_in(machine, {path: one._replace(cpus=cpus)})
-    doubted = {} if machine.way == WINS else dict.fromkeys(rivals(changed, path))
+    anew = {name: one._replace(kept=NONE) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")}
+    changed = changed_in(machine, {**anew, path: one._replace(cpus=cpus, kept=NONE)})
+    harmless = machine.way == WINS and one.partition == MEMBER
+    doubted = {} if harmless else dict.fromkeys(rivals(changed, path))
     if one.partition != MEMBER and not (one.valid and can_be(changed, path)):
         doubted[path] = None
     return settled(with_doubts(changed, doubted))
@@ -131,13 +152,20 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
         return settled(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
     # Of one kind into the other it goes on as it was.
     valid = one.valid if one.partition != MEMBER else can_be(machine, path) or None
-    return settled(changed_in(machine, {path: one._replace(partition=partition, valid=valid)}))
+    changed = changed_in(machine, {path: one._replace(partition=partition, valid=valid)})
+    return settled(with_doubts(changed, dict.fromkeys(rivals(machine, path))))
 
 
 def set_online(machine: Machine, online: CpuSet) -> Machine:
     """CPUs go and come. A partition that is not in force may be so again."""
     invalid = {path: None for path, one in machine.cgroups.items() if one.partition != MEMBER and not one.valid}
-    return settled(with_doubts(machine._replace(online=online), invalid))
+    changed = settled(with_doubts(machine._replace(online=online), invalid))
+    anew = changed_in(changed, {path: one._replace(kept=NONE) for path, one in changed.cgroups.items()})
+    if machine.way == WINS:
+        return anew
+    found = possible(anew)
+    lost = {path: one for path, one in anew.cgroups.items() if one.cpus and not one.cpus & online}
+    return changed_in(anew, {path: one._replace(kept=found[parent(path)]) for path, one in lost.items()})
 
 
 def looked(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
@@ -156,9 +184,11 @@ def looked(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
 
 
 def can_be(machine: Machine, path: str) -> bool:
-    """Whether a control group is sure to be a partition: under one, with CPUs there, that no sibling asks for."""
+    """Whether a control group is sure to be a partition: under one, with CPUs there that no sibling asks for or keeps."""
     one, around = machine.cgroups[path], parent(path)
     if around and not machine.cgroups[around].valid:
+        return False
+    if any(machine.cgroups[name].kept & one.cpus for name in below(machine, around) if name != path):
         return False
     return bool(one.cpus) and one.cpus <= whole_of(machine, around) and not rivals(machine, path)
 

@@ -84,6 +84,81 @@ def test_a_sibling_that_wants_the_same_may_end_a_partition_or_get_what_it_leaves
     assert shown(oracle.effective(told)) == {"": "0-1,4-7", "a": "2-3", "b": "4-5", "x": "5-7"}, "both run on 5"
 
 
+AWAY = [("cpus", "a", "5"), ("partition", "a", PARTITION), ("cpus", "x", "2"), ("make", "x/y"), ("online", "0-1,3-7")]
+
+
+def test_who_lost_its_cpus_keeps_on_6_1_what_it_got_although_a_partition_took_it() -> None:
+    kept = after([*AWAY, ("cpus", "x/z", "3")])
+    same = {"": "0-1,3-4,6-7", "a": "5", "x": "0-1,3-4,6-7", "x/y": "0-1,3-4,6-7", "x/z": "3"}
+    assert shown(oracle.effective(kept)) == shown(oracle.possible(kept)) == same
+
+    taken = oracle.set_cpus(kept, "a", cpuset.parse("3-5"))
+    assert taken.cgroups["a"].valid is None, "6.1 says that it is valid, and x goes on to run on 3 and 4"
+    assert oracle.looked(taken, dict.fromkeys(taken.cgroups, True)).cgroups["a"].valid is None
+    assert shown(oracle.possible(taken))["x"] == "0-1,3-7"
+
+    beside = oracle.remove(oracle.set_partition(taken, "a", MEMBER), "a")
+    beside = oracle.set_cpus(oracle.make(beside, "b"), "b", cpuset.parse("3"))
+    assert oracle.set_partition(beside, "b", PARTITION).cgroups["b"].valid is None
+
+
+def test_a_partition_that_gives_cpus_back_is_sure_and_who_lost_its_own_has_them_or_not() -> None:
+    given = after([("cpus", "a", "4-5"), *AWAY[1:], ("cpus", "a", "5")])
+    assert given.cgroups["a"].valid
+    assert shown(oracle.kept(given))["x/y"] == "0-1,3,6-7", "as on 6.1"
+    assert shown(oracle.possible(given))["x/y"] == "0-1,3-4,6-7"
+
+
+@pytest.mark.parametrize(
+    ("step", "kept"),
+    [
+        (("cpus", "x", "6"), ""),
+        (("cpus", "x", ""), ""),
+        (("online", "0-7"), ""),
+        (("online", "0-1,3-6"), "0-1,3-4,6"),  # It loses what it got, and gets what there is now.
+        (("cpus", "x/y", "6"), "0-1,3-4,6-7"),
+        (("partition", "x", PARTITION), "0-1,3-4,6-7"),
+    ],
+)
+def test_it_is_over_when_its_own_cpus_are_written_or_one_goes_or_comes(step: Step, kept: str) -> None:
+    machine = after([*AWAY, step])
+    assert shown(oracle.kept(machine))["x"] == kept
+    assert machine.cgroups["a"].valid
+    assert after([*AWAY, ("cpus", "a", "3-5")], WINS).cgroups["a"].valid, "later kernels update it"
+
+
+def test_of_two_that_want_to_be_a_partition_of_the_same_neither_is_sure_where_a_partition_wins() -> None:
+    sure = [("cpus", "b", "1"), ("partition", "b", PARTITION)]
+    cpus, partition = ("cpus", "a", "1"), ("partition", "a", PARTITION)
+    for machine in (after([*sure, cpus], WINS), after([*sure, partition], WINS)):
+        assert machine.cgroups["b"].valid
+    for machine in (after([*sure, cpus, partition], WINS), after([*sure, partition, cpus], WINS)):
+        assert (machine.cgroups["a"].valid, machine.cgroups["b"].valid) == (None, None)
+
+
+@pytest.mark.parametrize(
+    ("steps", "seen"),
+    [
+        # A partition takes its CPUs from a member that asked for them first, and gives none to one that asks for all of them.
+        ([("cpus", "x", "2-6"), *TWO], {"": "0-1,6-7", "a": "2-3", "b": "4-5", "x": "6"}),
+        ([*TWO, ("cpus", "x", "2-3")], {"": "0-1,6-7", "a": "2-3", "b": "4-5", "x": "0-1,6-7"}),
+        # It may ask for CPUs of another one: it gets the rest, and not those that the other gives back, until it asks anew.
+        ([*TWO, ("cpus", "b", "3-5")], {"": "0-1,6-7", "a": "2-3", "b": "4-5"}),
+        ([*TWO, ("cpus", "b", "3-5"), ("cpus", "a", "2")], {"": "0-1,3,6-7", "a": "2", "b": "4-5"}),
+        ([*TWO, ("cpus", "b", "2-3")], {"": "0-1,4-7", "a": "2-3", "b": "0-1,4-7"}),
+        # Whose CPUs are all gone is one no more, unless all its processes are in control groups without a cpuset.
+        ([*TWO, ("online", "0-1,4-7")], {"": "0-1,6-7", "a": "0-1,6-7", "b": "4-5"}),
+        ([*TWO, ("online", "0-1,4-7")], {"": "0-1,6-7", "a": "", "b": "4-5"}),
+        # When they are back it is one again, and the root has one of them as well.
+        ([*TWO, ("online", "0-1,4-7"), ("online", "0-7")], {"": "0-1,3,6-7", "a": "2-3", "b": "4-5"}),
+    ],
+)  # fmt: skip
+def test_what_kernel_7_2_did_is_possible_where_a_partition_wins(steps: list[Step], seen: dict[str, str]) -> None:
+    found = oracle.possible(after(steps, WINS))
+    assert found.keys() == seen.keys()
+    assert all(cpuset.parse(cpus) <= found[path] for path, cpus in seen.items()), shown(found)
+
+
 @pytest.mark.parametrize(
     "steps",
     [
