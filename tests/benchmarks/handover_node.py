@@ -5,7 +5,7 @@
 """Runs on the lab's node after a rollout of examples/edge.yml: moves the isolated core there and back TURNS times.
 
 The reconciler's own units are off meanwhile. A process of its own reads the CPUs in force of every home all the time. On
-stdout: JSON with the times in seconds, each hand-over from the first systemctl set-property to the end of the last one.
+stdout: JSON with the times in seconds, each hand-over from the first property that is set to the end of the last one.
 """
 
 from __future__ import annotations
@@ -22,8 +22,8 @@ sys.path.insert(0, "/usr/libexec/corral")
 sys.dont_write_bytecode = True
 
 ROOT = "/sys/fs/cgroup"
-HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
-HOMES += [f"{ROOT}/corral.slice/corral-{pool}.slice" for pool in ("shared", "isolated")]
+POOLS = ("corral.slice", "corral_isolated.slice")
+SLICES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice", *POOLS)]
 PLACES = ("2-3", "6-7")
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 THREADS = "import threading, time\nfor n in range(15): threading.Thread(target=time.sleep, args=(3600,)).start()\ntime.sleep(3600)"
@@ -53,8 +53,8 @@ def watch(out: t.TextIO) -> None:
     isolated: set[str] = set()
     while going:
         # The isolated set is read on both sides: what was read in between is compared with what held all along.
-        before = effective(HOMES[-1])
-        seen = [effective(home) for home in HOMES]
+        before = effective(SLICES[-1])
+        seen = [effective(one) for one in SLICES]
         samples += 1
         isolated.add(before)
         steady = cpus(before) & cpus(seen[-1])
@@ -87,15 +87,16 @@ def systemctl(*words: str) -> None:
 
 
 def busy(pool: str) -> str:
-    """Start a unit of 16 threads in a pool; its name."""
-    unit = f"bench-{pool}.service"
-    words = ["systemd-run", "--quiet", f"--unit={unit}", f"--slice=corral-{pool}.slice", "python3", "-c", THREADS]
+    """Start a unit of 16 threads in a pool's slice; its name."""
+    unit = f"bench-{pool.partition('.')[0]}.service"
+    words = ["systemd-run", "--quiet", f"--unit={unit}", f"--slice={pool}", "python3", "-c", THREADS]
     subprocess.run(words, check=True, stdin=subprocess.DEVNULL)
     return unit
 
 
 def main(turns: int) -> int:
     from _core import reconcile
+    from _core.host import systemd
     from _core.host.files import Host
     from _core.model import profile
 
@@ -107,21 +108,22 @@ def main(turns: int) -> int:
     runs: list[dict[str, t.Any]] = []
     calls: list[tuple[float, float]] = []
 
-    class Timed(Host):
-        """Notes when each property was set."""
+    set_property = systemd.set_property
 
-        def run(self, *argv: str, timeout: float = 60.0) -> t.Any:
-            begin = time.monotonic()
-            answer = super().run(*argv, timeout=timeout)
-            if argv[:2] == ("systemctl", "set-property"):
-                calls.append((begin, time.monotonic()))
-            return answer
+    def timed(host: t.Any, unit: str, assignment: str) -> t.Any:
+        """Notes when each property was set."""
+        begin = time.monotonic()
+        answer = set_property(host, unit, assignment)
+        calls.append((begin, time.monotonic()))
+        return answer
+
+    systemd.set_property = timed
 
     def move(place: str) -> None:
         begin = time.monotonic()
-        systemctl("set-property", "--runtime", "system.slice", f"AllowedCPUs={effective(HOMES[0])}")
+        systemctl("set-property", "--runtime", "system.slice", f"AllowedCPUs={effective(SLICES[0])}")
         floor.append(time.monotonic() - begin)
-        host = Timed()
+        host = Host()
         calls.clear()
         begin = time.monotonic()
         outcome = reconcile.declare(host, profile.parse({**data, "cpu": {**data["cpu"], "isolated": {"cpus": place}}}))
@@ -136,7 +138,7 @@ def main(turns: int) -> int:
                 move(place)
 
     systemctl("stop", *RECONCILER)
-    units = [busy(pool) for pool in ("shared", "isolated")]
+    units = [busy(pool) for pool in POOLS]
     try:
         told = watched(there_and_back)
     finally:

@@ -6,7 +6,8 @@
 
 Two ticks: a look in full, which keeps what it was told (nothing is kept when it begins), and the one after it, which
 finds all of that unchanged. Counted twice: by the core's own counters, and by Python's audit hooks (PEP 578), which see
-every file opened for writing, every change of a folder and every new process of this interpreter whatever the core says.
+every file opened for writing, every change of a folder, every new process and every C library that this interpreter
+loads, whatever the core says.
 Exits 1 when a tick did anything but take its lock, write its status, keep what it was told in the first one, and write
 its metrics where a minute has begun.
 
@@ -26,6 +27,7 @@ FULL_LOOK_SECONDS, LONGEST_PAIR = 600, 60
 CHANGES = {"os.chmod", "os.chown", "os.link", "os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.setxattr",
            "os.symlink", "os.truncate", "os.utime"}  # fmt: skip
 PROCESSES = {"os.exec", "os.fork", "os.forkpty", "os.posix_spawn", "os.spawn", "os.system", "subprocess.Popen"}
+LIBRARIES = {"ctypes.dlopen"}  # how the core reaches systemd without a process
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 seen: list[tuple[str, str]] = []
@@ -34,7 +36,7 @@ watching = False
 
 def hook(event: str, words: tuple[t.Any, ...]) -> None:
     """Keep what changes something; a file opened through a descriptor was kept when that was opened."""
-    if not watching or event not in {"open", *CHANGES, *PROCESSES}:
+    if not watching or event not in {"open", *CHANGES, *PROCESSES, *LIBRARIES}:
         return
     if isinstance(words[0], int) or (event == "open" and not words[2] & WRITING):
         return

@@ -5,10 +5,10 @@
 """Runs on a node whose agent is in sync: kills the agent at POINTS places of a change, each time anew.
 
 The profile goes forth and back between the declared one and another. Each time a tick of its own is killed with
-SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command. Python's audit hooks
-(PEP 578) see those whatever the core says, and right before an act is right after the one before it. Then the real
-service runs once, and the node must be in sync. Meanwhile somebody else watches for overlaps (watch_overlap.py), and
-no other tick may run (on_node.py).
+SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command, a call to systemd.
+Python's audit hooks (PEP 578) see those whatever the core says; of a call to systemd the core tells them itself. Right
+before an act is right after the one before it. Then the real service runs once, and the node must be in sync. Meanwhile
+somebody else watches for overlaps (watch_overlap.py), and no other tick may run (on_node.py).
 """
 
 from __future__ import annotations
@@ -24,7 +24,8 @@ from on_node import PATIENCE
 
 DECLARED = "/etc/corral/profile.json"
 SERVICE = "corral-reconcile.service"
-ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.chmod", "subprocess.Popen"}
+ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.chmod", "subprocess.Popen",
+        "corral.systemd"}  # fmt: skip
 WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 

@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import subprocess
 import typing as t
 
 
@@ -24,6 +23,8 @@ def run_command(argv: t.Sequence[str], timeout: float) -> Command:
 
     What runs as another user must not have root's terminal: it could type into it (TIOCSTI) once its user took it over.
     """
+    import subprocess  # What systemd answers over its connection is a Command as well, and starts no process.
+
     environment = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
     try:
         done = subprocess.run(  # pylint: disable=ansible-bad-function  # the agent has no AnsibleModule

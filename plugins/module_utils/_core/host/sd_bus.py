@@ -1,0 +1,366 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""One connection to systemd (org.freedesktop.systemd1(5)) for all steps of a plan, through libsystemd.
+
+A systemctl process costs ten times as much as a call here. Loaded with the first step that needs it: the import of
+ctypes is more than a converged tick may cost. Only functions of sd-bus(3) with a fixed number of arguments are called:
+ctypes does not know which arguments are variable, and some machines pass those in another way.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import errno
+import os
+import re
+import time
+import typing as t
+
+from ..model import cpuset
+
+LIBRARY = "libsystemd.so.0"
+# Where systemd listens, and whether a message broker is in between. The first is for root alone, is there before the
+# broker is, and needs none: systemctl(1) goes there first as well.
+ADDRESSES = (("unix:path=/run/systemd/private", False), ("unix:path=/run/dbus/system_bus_socket", True))
+CONNECT_SECONDS = 30.0  # PID 1 answers nobody during a daemon-reload.
+NAME = b"org.freedesktop.systemd1"
+MANAGER_PATH = b"/org/freedesktop/systemd1"
+MANAGER = b"org.freedesktop.systemd1.Manager"
+PROPERTIES = b"org.freedesktop.DBus.Properties"
+# systemctl(1), EXIT STATUS; 124 as host/command.py has it.
+FAILED, TIMED_OUT = 1, 124
+CODES = {b"org.freedesktop.systemd1.NoSuchUnit": 5}
+METHODS = {"start": b"StartUnit", "stop": b"StopUnit", "restart": b"RestartUnit", "daemon-reload": b"Reload"}
+LOST = (errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESHUTDOWN, errno.EINTR)
+
+UNLIMITED = 2**64 - 1
+MAX_CPU = 8191  # NR_CPUS_RANGE_END on x86-64: systemctl refuses larger ones.
+LISTS = ("AllowedCPUs", "AllowedMemoryNodes")
+LIMITS = ("MemoryMax", "MemorySwapMax", "TasksMax")
+DECIMAL = re.compile(r"[0-9]{1,19}", re.ASCII)
+LIST = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*", re.ASCII)
+PERCENT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,2}))?%", re.ASCII)
+# What systemd.unit(5) allows in a name; systemctl would escape any other character.
+UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]+\.(slice|service|scope|mount|timer|path|socket|target)", re.ASCII)
+
+
+class Refused(Exception):
+    """systemd's own message, or that it did not answer in time; ``code`` is what systemctl would exit with."""
+
+    def __init__(self, code: int, message: str) -> None:
+        super().__init__(message)
+        self.code = code
+
+
+class Unavailable(Exception):
+    """The connection broke. What was asked may have been done."""
+
+
+class NotCovered(Exception):
+    """What is left to systemctl; nothing was done."""
+
+
+# What systemctl makes of "NAME=VALUE" (systemd, src/shared/bus-unit-util.c)
+
+Value = t.Union[int, bytes]
+
+
+class Property(t.NamedTuple):
+    """A property as D-Bus has it: its name there, the type of its value ("t": uint64, "ay": bytes), and the value."""
+
+    name: str
+    kind: str
+    value: Value
+
+
+def typed(assignment: str) -> t.Optional[Property]:
+    """What ``systemctl set-property`` sends for an assignment; None for what is left to systemctl."""
+    name, equals, value = assignment.partition("=")
+    if not equals:
+        return None
+    if name in LISTS and (not value or LIST.fullmatch(value)):
+        return cpu_list(name, value)
+    if name in LIMITS and (value in ("", "infinity") or DECIMAL.fullmatch(value)):
+        return Property(name, "t", int(value) if value.isdecimal() else UNLIMITED)
+    if name == "CPUWeight" and not value:
+        return Property(name, "t", UNLIMITED)
+    if name == "CPUWeight" and DECIMAL.fullmatch(value) and 1 <= int(value) <= 10000:
+        return Property(name, "t", int(value))
+    if name == "CPUQuota":
+        return quota(value)
+    return None
+
+
+def cpu_list(name: str, value: str) -> t.Optional[Property]:
+    """A CPU list as a bitmap: CPU n is bit n % 8 of byte n / 8. No byte at all resets the property."""
+    try:
+        members = cpuset.parse(value)
+    except ValueError:
+        return None
+    if max(members, default=0) > MAX_CPU:
+        return None
+    bits = bytearray(max(members) // 8 + 1 if members else 0)
+    for member in members:
+        bits[member // 8] |= 1 << member % 8
+    return Property(name, "ay", bytes(bits))
+
+
+def quota(value: str) -> t.Optional[Property]:
+    """CPUQuota= in microseconds of CPU time per second: 20% are 200000."""
+    found = PERCENT.fullmatch(value)
+    hundredths = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")) if found else 0
+    if value and not hundredths:
+        return None
+    return Property("CPUQuotaPerSecUSec", "t", hundredths * 100 if value else UNLIMITED)
+
+
+def object_path(unit: str) -> bytes:
+    """The object of a unit, loaded or not: what is no letter and no digit becomes ``_`` and its code."""
+    escaped = "".join(
+        chr(byte) if chr(byte).isalnum() and byte < 128 and (index or not chr(byte).isdigit()) else f"_{byte:02x}"
+        for index, byte in enumerate(unit.encode())
+    )
+    return MANAGER_PATH + b"/unit/" + escaped.encode()
+
+
+def covers(unit: str) -> bool:
+    """Whether a unit's name reaches systemd as it is; systemctl completes and escapes others."""
+    return len(unit) < 256 and UNIT.fullmatch(unit) is not None
+
+
+# The connection
+
+
+class Error(ctypes.Structure):
+    """sd_bus_error."""
+
+    _fields_ = (("name", ctypes.c_char_p), ("message", ctypes.c_char_p), ("need_free", ctypes.c_int))
+
+
+HANDLE, TEXT, KIND, INT = ctypes.c_void_p, ctypes.c_char_p, ctypes.c_char, ctypes.c_int
+# Their arguments; all return an int.
+FUNCTIONS: dict[str, tuple[t.Any, ...]] = {
+    "sd_bus_new": (HANDLE,),
+    "sd_bus_set_address": (HANDLE, TEXT),
+    "sd_bus_set_bus_client": (HANDLE, INT),
+    "sd_bus_start": (HANDLE,),
+    "sd_bus_is_ready": (HANDLE,),
+    "sd_bus_process": (HANDLE, HANDLE),
+    "sd_bus_wait": (HANDLE, ctypes.c_uint64),
+    "sd_bus_call": (HANDLE, HANDLE, ctypes.c_uint64, HANDLE, HANDLE),
+    "sd_bus_message_new_method_call": (HANDLE, HANDLE, TEXT, TEXT, TEXT, TEXT),
+    "sd_bus_message_append_basic": (HANDLE, KIND, HANDLE),
+    "sd_bus_message_append_array": (HANDLE, KIND, HANDLE, ctypes.c_size_t),
+    "sd_bus_message_open_container": (HANDLE, KIND, TEXT),
+    "sd_bus_message_close_container": (HANDLE,),
+    "sd_bus_message_is_signal": (HANDLE, TEXT, TEXT),
+    "sd_bus_message_enter_container": (HANDLE, KIND, TEXT),
+    "sd_bus_message_read_basic": (HANDLE, KIND, HANDLE),
+}
+# These free what they are given, and return nothing of use.
+RELEASES = ("sd_bus_close", "sd_bus_unref", "sd_bus_message_unref", "sd_bus_error_free")
+
+
+def library() -> t.Any:
+    """libsystemd with the types of what is called; None where it is not installed, or too old."""
+    try:
+        found = ctypes.CDLL(LIBRARY)
+        for name, arguments in FUNCTIONS.items():
+            getattr(found, name).argtypes = arguments
+        for name in RELEASES:
+            getattr(found, name).argtypes = (HANDLE,)
+            getattr(found, name).restype = HANDLE
+    except (OSError, AttributeError):
+        return None
+    return found
+
+
+def connect() -> t.Optional[Connection]:
+    """A connection to systemd; None without libsystemd, or when none of the addresses answers."""
+    lib = library()
+    for address, broker in ADDRESSES if lib else ():
+        connection = Connection(lib)
+        try:
+            connection.open(address, broker, CONNECT_SECONDS)
+            return connection
+        except (Unavailable, Refused):
+            connection.close()
+    return None
+
+
+class Connection:
+    """A connection to systemd, closed by ``close`` or with the last reference to it. Not for several threads."""
+
+    def __init__(self, lib: t.Any) -> None:
+        self.lib = lib
+        self.bus = HANDLE()
+
+    def __del__(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        """Give the socket back; a second time does nothing."""
+        bus, self.bus = self.bus, HANDLE()
+        if bus:
+            self.lib.sd_bus_close(bus)
+            self.lib.sd_bus_unref(bus)
+
+    def open(self, address: str, broker: bool, seconds: float) -> None:
+        """Connect and wait until messages can be sent. Raises Unavailable or Refused."""
+        checked(self.lib.sd_bus_new(ctypes.byref(self.bus)))
+        checked(self.lib.sd_bus_set_address(self.bus, address.encode()))
+        checked(self.lib.sd_bus_set_bus_client(self.bus, int(broker)))
+        checked(self.lib.sd_bus_start(self.bus))
+        deadline = time.monotonic() + seconds
+        while not checked(self.lib.sd_bus_is_ready(self.bus)):
+            if not checked(self.lib.sd_bus_process(self.bus, None)):
+                self.wait(deadline)
+        if broker:
+            # systemd sends its signals over a broker to who has asked for them, and the broker to who wants them.
+            rule = f"type='signal',path='{MANAGER_PATH.decode()}',interface='{MANAGER.decode()}',member='JobRemoved'"
+            bus = (b"org.freedesktop.DBus", b"/org/freedesktop/DBus", b"org.freedesktop.DBus")
+            self.call(*bus, b"AddMatch", (rule,), seconds=seconds)
+            self.call(NAME, MANAGER_PATH, MANAGER, b"Subscribe", (), seconds=seconds)
+
+    # What Corral asks; each raises Refused, Unavailable or NotCovered
+
+    def set_property(self, unit: str, assignment: str, seconds: float) -> None:
+        """Set a property until the next boot, live and in /run/systemd/system.control."""
+        wanted = typed(assignment)
+        if wanted is None or not covers(unit):
+            raise NotCovered(assignment)
+        self.call(NAME, MANAGER_PATH, MANAGER, b"SetUnitProperties", (unit, True, [wanted]), seconds=seconds)
+
+    def control(self, verb: str, unit: str, mode: str, seconds: float) -> None:
+        """Start, stop or restart a unit and wait until its job has ended; or "daemon-reload", of no unit."""
+        method = METHODS.get(verb)
+        if method is None or (not covers(unit) if unit else verb != "daemon-reload"):
+            raise NotCovered(verb)
+        deadline = time.monotonic() + seconds
+        if not unit:
+            self.call(NAME, MANAGER_PATH, MANAGER, method, (), seconds=seconds)
+            return
+        job = self.call(NAME, MANAGER_PATH, MANAGER, method, (unit, mode), "o", seconds=seconds)
+        result = self.result_of(job, deadline)
+        if result not in ("done", "skipped"):  # Both are success for systemctl.
+            raise Refused(FAILED, f"the job of {unit} ended with the result {result}: see journalctl -u {unit}")
+
+    def active_state(self, unit: str, seconds: float) -> str:
+        """The state of a unit, loaded or not: "active", "inactive" …"""
+        if not covers(unit):
+            raise NotCovered(unit)
+        words = (f"{NAME.decode()}.Unit", "ActiveState")
+        return self.call(NAME, object_path(unit), PROPERTIES, b"Get", words, "v", seconds=seconds)
+
+    # Messages
+
+    def call(
+        self,
+        name: bytes,
+        path: bytes,
+        interface: bytes,
+        member: bytes,
+        words: t.Sequence[t.Union[str, bool, t.Sequence[Property]]],
+        answer: str = "",
+        *,
+        seconds: float,
+    ) -> str:
+        """Call a method and wait for its answer, of which the first text is returned ("o": a path, "v": in a variant)."""
+        message, reply, error = HANDLE(), HANDLE(), Error()
+        try:
+            new = self.lib.sd_bus_message_new_method_call
+            checked(new(self.bus, ctypes.byref(message), name, path, interface, member))
+            for word in words:
+                self.append(message, word)
+            limit = max(int(seconds * 1e6), 1)
+            code = self.lib.sd_bus_call(self.bus, message, limit, ctypes.byref(error), ctypes.byref(reply))
+            if code < 0:
+                raise failure(-code, error, seconds)
+            return self.text_of(reply, answer) if answer else ""
+        finally:
+            self.lib.sd_bus_error_free(ctypes.byref(error))
+            self.lib.sd_bus_message_unref(reply)
+            self.lib.sd_bus_message_unref(message)
+
+    def append(self, message: ctypes.c_void_p, word: t.Union[str, bool, t.Sequence[Property]]) -> None:
+        """Add a text, a boolean, or properties (``a(sv)``) to a message."""
+        lib = self.lib
+        if isinstance(word, str):
+            checked(lib.sd_bus_message_append_basic(message, b"s", word.encode()))
+        elif isinstance(word, bool):
+            checked(lib.sd_bus_message_append_basic(message, b"b", ctypes.byref(INT(word))))
+        else:
+            checked(lib.sd_bus_message_open_container(message, b"a", b"(sv)"))
+            for one in word:
+                checked(lib.sd_bus_message_open_container(message, b"r", b"sv"))
+                self.append(message, one.name)
+                checked(lib.sd_bus_message_open_container(message, b"v", one.kind.encode()))
+                if isinstance(one.value, bytes):
+                    checked(lib.sd_bus_message_append_array(message, b"y", one.value, len(one.value)))
+                else:
+                    checked(lib.sd_bus_message_append_basic(message, b"t", ctypes.byref(ctypes.c_uint64(one.value))))
+                checked(lib.sd_bus_message_close_container(message))
+                checked(lib.sd_bus_message_close_container(message))
+            checked(lib.sd_bus_message_close_container(message))
+
+    def text_of(self, message: ctypes.c_void_p, kind: str) -> str:
+        """The next text of a message."""
+        if kind == "v":
+            checked(self.lib.sd_bus_message_enter_container(message, b"v", b"s"))
+            kind = "s"
+        text = TEXT()
+        checked(self.lib.sd_bus_message_read_basic(message, kind.encode(), ctypes.byref(text)))
+        return (text.value or b"").decode(errors="replace")
+
+    def result_of(self, job: str, deadline: float) -> str:
+        """How a job ended, once it has: "done", "failed", "canceled", "timeout", "dependency" …"""
+        while True:
+            message = HANDLE()
+            busy = checked(self.lib.sd_bus_process(self.bus, ctypes.byref(message)))
+            if message:
+                try:
+                    result = self.job_removed(message, job)
+                finally:
+                    self.lib.sd_bus_message_unref(message)
+                if result:
+                    return result
+            elif not busy:
+                self.wait(deadline)
+
+    def job_removed(self, message: ctypes.c_void_p, job: str) -> str:
+        """The result that a signal tells of a job; "" for any other message."""
+        if self.lib.sd_bus_message_is_signal(message, MANAGER, b"JobRemoved") <= 0:
+            return ""
+        number = ctypes.c_uint32()
+        checked(self.lib.sd_bus_message_read_basic(message, b"u", ctypes.byref(number)))
+        path, dummy, result = (self.text_of(message, kind) for kind in "oss")
+        return result if path == job else ""
+
+    def wait(self, deadline: float) -> None:
+        """Wait until there is something to read. Raises Refused when it is too late."""
+        left = deadline - time.monotonic()
+        if left <= 0:
+            raise Refused(TIMED_OUT, "not done in time: see systemctl list-jobs")
+        code = self.lib.sd_bus_wait(self.bus, max(int(left * 1e6), 1))
+        if code != -errno.EINTR:
+            checked(code)
+
+
+def checked(code: int) -> int:
+    """What a function of libsystemd returned; a negative one is an errno. Raises Unavailable."""
+    if code < 0:
+        raise Unavailable(os.strerror(-code))
+    return code
+
+
+def failure(code: int, error: Error, seconds: float) -> Exception:
+    """What a call that failed is: no connection, no answer, or systemd's own error."""
+    if code in LOST:
+        return Unavailable(os.strerror(code))
+    if code == errno.ETIMEDOUT:
+        return Refused(TIMED_OUT, f"no answer within {seconds:g} s")
+    message = (error.message or b"").decode(errors="replace")
+    return Refused(CODES.get(error.name or b"", FAILED), message or os.strerror(code))
