@@ -17,11 +17,11 @@ import typing as t
 from pathlib import Path
 
 from _core.model import cpuset
+from fake_cpusets import Release, within
 from fake_systemd import CGROUP, Cgroup, Cpus, FakeSystemd
 
 CPUSETS = f"{CGROUP}/cpuset"
-ISOLATED = "corral.slice/corral-isolated.slice"
-FRAME = "corral.slice"
+ISOLATED = "corral_isolated.slice"
 KERNEL_THREAD = 2
 
 
@@ -40,11 +40,13 @@ class Directory(t.NamedTuple):
 class LegacySystemd(FakeSystemd):
     """PID 1 and the kernel. How many processes a control group has is said as on v2 (``procs``)."""
 
-    def __init__(self, root: Path, online: Cpus, *, reload_applies: bool = True) -> None:
+    def __init__(
+        self, root: Path, online: Cpus, *, reload_applies: bool = True, release: Release | None = None
+    ) -> None:
         self.directories = {"": Directory(online, "0-1")}
         self.processes = {KERNEL_THREAD: Process("", "")}
         self.last_pid = KERNEL_THREAD
-        super().__init__(root, online, reload_applies=reload_applies)
+        super().__init__(root, online, reload_applies=reload_applies, release=release)
 
     # What is seen
 
@@ -102,6 +104,10 @@ class LegacySystemd(FakeSystemd):
 
     # systemd
 
+    def occupy(self, unit: str, count: int = 1) -> None:
+        self.cgroups[self.place(unit)].procs = count
+        self.sync()
+
     def has_cpuset(self, path: str) -> bool:
         return False
 
@@ -115,17 +121,20 @@ class LegacySystemd(FakeSystemd):
         found = Cpus().union(*(self.directories[one.cpuset].cpus for one in inside))
         return found or self.directories.get(path, self.directories[""]).cpus
 
-    def overlaps(self) -> list[str]:
-        if ISOLATED not in self.directories:
-            return []
+    def overlaps(self) -> frozenset[t.Any]:
+        held = any(within(one.cpuset, ISOLATED) for one in self.processes.values())
+        if ISOLATED not in self.directories or not (held or self.empty_too):
+            return frozenset()
         own = self.directories[ISOLATED].cpus
         found = [
-            f"process {pid} of {one.unit} and isolated {sorted(own)}"
+            (f"process {pid} of {one.unit}", ISOLATED, cpu)
             for pid, one in self.processes.items()
-            if one.unit and not f"{one.unit}/".startswith(f"{ISOLATED}/") and own & self.directories[one.cpuset].cpus
+            if one.unit and not within(one.unit, ISOLATED)
+            for cpu in own & self.directories[one.cpuset].cpus
         ]
-        homes = [path for path in self.directories if path not in ("", FRAME) and not path.startswith(ISOLATED)]
-        return found + [f"{path} and isolated {sorted(own)}" for path in homes if own & self.directories[path].cpus]
+        homes = [path for path in self.directories if path and not path.startswith(ISOLATED)]
+        found += [(path, ISOLATED, cpu) for path in homes for cpu in own & self.directories[path].cpus]
+        return frozenset(found)
 
     def tamper(self, unit: str, cpus: str) -> None:
         self.write_cpuset(f"/{CPUSETS}/{self.place(unit)}/cpuset.cpus", cpus)

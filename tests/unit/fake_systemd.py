@@ -7,13 +7,17 @@ What it does was tried on real systemd 252 and 257: a set-property on a slice th
 group, CPUs that do not exist are accepted and ignored, clearing AllowedCPUs= leaves the kernel's value, cpuset files are
 there only while some unit of the level has AllowedCPUs=, and a child outside its parent silently gets the parent's CPUs.
 The same goes for memory nodes, and for the files of the cpu controller. systemd never switches the hugetlb controller on:
-who does finds it again until the control group goes.
+who does finds it again until the control group goes. Which CPUs are in force says fake_cpusets.py.
+
+A unit's configuration is what its files said when it was loaded: at the last daemon-reload, or when something first named
+it. It stays loaded while it runs or a loaded unit names it. On 257 a reload puts nothing in force but for init.scope; what
+is new then comes with the next change of the unit or of one beside it.
 """
 
 from __future__ import annotations
 
 import errno
-import json
+import re
 import shutil
 import typing as t
 from pathlib import Path
@@ -21,8 +25,11 @@ from pathlib import Path
 from _core.host.command import Command
 from _core.model import cpuset
 from _core.model.unitfile import escaped_path
+from fake_cpusets import BOOKWORM, TRIXIE, Cpus, Cpuset, Kernel, Release, parent
+from guard import shared, told, unescaped
 
-Cpus = frozenset[int]
+__all__ = ["BASES", "CGROUP", "Cgroup", "Cpus", "FakeSystemd", "told", "unescaped"]
+
 Options = dict[str, str]
 
 CGROUP = "sys/fs/cgroup"
@@ -38,10 +45,6 @@ BASES = (
     "usr/lib/systemd/system",
 )
 DONE = Command(0, "", "")
-FRAMES = ("corral.slice", "corral-exclusive.slice")
-ISOLATED = "corral-isolated.slice"
-EXCLUSIVE = "corral-exclusive-"
-CHECKPOINT = "var/lib/corral/checkpoint.json"
 LISTS = ("AllowedCPUs", "AllowedMemoryNodes")
 # The kernel's file of each other property, and what it shows without one.
 LIMITS = {
@@ -54,16 +57,25 @@ CPU_PROPERTIES = ("CPUWeight", "CPUQuota")
 PAGE = 4096
 SECOND = 1_000_000  # in microseconds
 HUGETLB = ("hugetlb.2MB.max", "hugetlb.1GB.max")
+CPUSET_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.cpus.partition")
+# The settings whose units systemd loads with the unit that has them.
+NAMED = ("Wants", "Requires", "BindsTo", "Slice", "After", "Before")
+# What runs on a fresh node, three processes each: none is directly in a slice.
+USUAL = {
+    "init.scope": "init.scope",
+    "system.slice": "system.slice/dbus.service",
+    "user.slice": "user.slice/user-0.slice/session-1.scope",
+}
 
 
-class Cgroup:
-    """One control group: cpuset.cpus and .mems as requested (None: nothing), pids.max, other files by name, and how many
-    processes are in it; those of services by their ids. ``delegated`` are controllers that somebody switched on for the
-    groups below.
+class Cgroup(Cpuset):
+    """One control group: its cpuset, cpuset.mems as requested (None: nothing), pids.max, other files by name, and how
+    many processes are in it; those of services by their ids. ``delegated`` are controllers that somebody switched on for
+    the groups below.
     """
 
     def __init__(self) -> None:
-        self.requested: Cpus | None = None
+        super().__init__()
         self.mems: Cpus | None = None
         self.pids = "max"
         self.values: dict[str, str] = {}
@@ -73,9 +85,14 @@ class Cgroup:
 
 
 class Unit:
-    """A slice or scope as systemd has it in memory: its properties, and whether it runs."""
+    """A slice or scope as systemd has it in memory: its properties, and whether it runs.
+
+    ``loaded``: they count when it starts. ``stale``: they are not in force yet.
+    """
 
     def __init__(self) -> None:
+        self.loaded = False
+        self.stale = False
         self.cpus: Cpus | None = None
         self.mems: Cpus | None = None
         self.tasks = "max"
@@ -87,10 +104,14 @@ class FakeSystemd:
     """PID 1 of the tree ``root``. ``watch`` is called after every single change of a control group.
 
     ``reload_applies``: a daemon-reload changes running units at once (252); 257 leaves all but init.scope alone.
+    ``release`` is the kernel's; without one it is that of Debian's release with this systemd.
     """
 
-    def __init__(self, root: Path, online: Cpus, *, reload_applies: bool = True) -> None:
+    def __init__(
+        self, root: Path, online: Cpus, *, reload_applies: bool = True, release: Release | None = None
+    ) -> None:
         self.root = root
+        self.release = release or (BOOKWORM if reload_applies else TRIXIE)
         self.online = self.possible = online
         self.nodes = frozenset({0, 1})
         self.reload_applies = reload_applies
@@ -102,14 +123,38 @@ class FakeSystemd:
         self.mounts: list[tuple[str, str, Options]] = []
         self.busy: set[str] = set()
         self.loaded: dict[str, str] = {}
+        self.config: dict[str, list[str]] = {}  # the lines of loaded services and targets
+        self.services: set[str] = set()  # that are active
         self.shown: dict[str, str] = {}
+        self.empty_too = False  # an empty isolated slice counts as well (cgroup v1)
         self.watch: t.Callable[[], None] = lambda: None
         for folder in ("system", "units"):
             (root / "run/systemd" / folder).mkdir(parents=True)
         self.mount_cgroups()
-        for unit in ("init.scope", "system.slice", "user.slice"):
+        self.boot()
+
+    def boot(self) -> None:
+        """Read all configuration, and start what is there on a fresh node, and the slices that slices.target wants."""
+        for name in self.units:
+            self.units[name] = Unit()
+        self.services.clear()
+        self.load_all()
+        wants = [name for line in self.values("slices.target", "Wants") for name in line.split()]
+        for unit in (*USUAL, *wants):
             self.run_slice(unit)
-            self.cgroups[unit].procs = 3
+            if unit in USUAL:
+                self.occupy(unit, 3)
+        self.sync()
+
+    def occupy(self, unit: str, count: int = 1) -> None:
+        """So many processes are in a slice or scope: below a slice, since systemd puts none directly in it."""
+        path = USUAL.get(unit, f"{self.place(unit)}/busy.service")
+        parts = path.split("/")
+        for depth in range(len(parts)):
+            self.cgroups.setdefault("/".join(parts[: depth + 1]), Cgroup())
+        self.cgroups[path].procs = count
+        if not count and path != USUAL.get(unit):
+            del self.cgroups[path]
         self.sync()
 
     # Files
@@ -129,6 +174,17 @@ class FakeSystemd:
         self.write(f"{CGROUP}/cgroup.controllers", "cpuset cpu io memory hugetlb pids")
         self.write(f"{CGROUP}/cgroup.subtree_control", "memory pids")
 
+    @property
+    def kernel(self) -> Kernel:
+        """The cpusets of the control groups."""
+        return Kernel(self.cgroups, self.online, self.release)
+
+    def set_online(self, online: Cpus) -> None:
+        """CPUs go and come."""
+        self.online = online
+        self.kernel.set_online(online)
+        self.sync()
+
     def sync(self) -> None:
         """Show control groups and mounts as files."""
         self.show_groups()
@@ -136,7 +192,13 @@ class FakeSystemd:
         self.watch()
 
     def show_groups(self) -> None:
-        self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(self.online))
+        with_cpuset, populated = self.cpuset_parents(), self.populated_places()
+        for path, group in self.cgroups.items():
+            if path and parent(path) not in with_cpuset:
+                group.forget()
+                group.mems = None
+        effective = self.kernel.effective()
+        self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(effective[""]))
         self.show(f"{CGROUP}/cgroup.subtree_control", " ".join(self.controllers("", below=True)))
         for path in [path for path in self.folders if path not in self.cgroups]:
             self.folders.discard(path)
@@ -145,7 +207,8 @@ class FakeSystemd:
         for path, group in self.cgroups.items():
             if path:
                 self.folders.add(path)
-                self.show_group(path, group)
+                cpus = effective[path] if parent(path) in with_cpuset else None
+                self.show_group(path, group, cpus, populated=path in populated)
 
     def show_mounts(self) -> None:
         lines = ["22 1 0:20 / /sys rw,nosuid - sysfs sysfs rw"]
@@ -157,20 +220,16 @@ class FakeSystemd:
             )
         self.show("proc/1/mountinfo", "\n".join(lines))
 
-    def show_group(self, path: str, group: Cgroup) -> None:
+    def show_group(self, path: str, group: Cgroup, effective: Cpus | None, *, populated: bool) -> None:
         folder = f"{CGROUP}/{path}"
-        inside = [other for name, other in self.cgroups.items() if f"{name}/".startswith(f"{path}/")]
         self.show(f"{folder}/pids.max", group.pids)
         self.show(f"{folder}/cgroup.procs", "\n".join(map(str, (*range(group.procs), *group.tasks))))
-        populated = any(one.procs or one.tasks for one in inside)
         self.show(f"{folder}/cgroup.events", f"populated {int(populated)}\nfrozen 0")
-        files: dict[str, str | None] = dict.fromkeys(("cpuset.cpus", "cpuset.cpus.effective"))
-        if self.has_cpuset(path):
-            files["cpuset.cpus"] = cpuset.format(group.requested or ())
-            files["cpuset.cpus.effective"] = cpuset.format(self.effective(path))
-        else:
-            group.requested = group.mems = None
-        if f"{path}/".startswith(f"{FRAMES[0]}/"):  # Nobody looks at the others.
+        files: dict[str, str | None] = dict.fromkeys(CPUSET_FILES)
+        if effective is not None:
+            requested = cpuset.format(group.requested or ())
+            files = dict(zip(CPUSET_FILES, (requested, cpuset.format(effective), self.kernel.shown(path))))
+        if path.startswith("corral"):  # Nobody looks at the others.
             files.update(self.limit_files(path, group))
         for name, text in files.items():
             if text is not None:
@@ -207,7 +266,18 @@ class FakeSystemd:
         return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
 
     def has_cpuset(self, path: str) -> bool:
-        return self.some_unit(path.rpartition("/")[0], lambda unit: unit.cpus is not None or unit.mems is not None)
+        return parent(path) in self.cpuset_parents()
+
+    def cpuset_parents(self) -> set[str]:
+        """The control groups around units that want cpusets, whose subtree_control has them on."""
+        units = self.units.items()
+        wanting = [name for name, unit in units if unit.running and (unit.cpus is not None or unit.mems is not None)]
+        return {above for name in wanting for above in ancestors(self.place(name))}
+
+    def populated_places(self) -> set[str]:
+        """The control groups that have a process in them or below."""
+        busy = [path for path, group in self.cgroups.items() if group.procs or group.tasks]
+        return {*busy, *(above for path in busy for above in ancestors(path))}
 
     def some_unit(self, parent: str, wants: t.Callable[[Unit], bool]) -> bool:
         """Whether a unit below a control group wants a controller."""
@@ -250,17 +320,18 @@ class FakeSystemd:
         elif file == "cpuset.mems":
             group.mems = cpuset.parse(text)
         elif file == "cpuset.cpus":
-            group.requested = cpuset.parse(text)
+            self.kernel.set_cpus(name, cpuset.parse(text))
+        elif file == "cpuset.cpus.partition":
+            self.kernel.set_partition(name, text.strip())
+        elif file.endswith(".effective"):
+            raise OSError(errno.EACCES, "Permission denied", path)
         else:
             group.values[file] = text
         self.sync()
 
     def effective(self, path: str) -> Cpus:
         """What the kernel has in force."""
-        if not path:
-            return self.online
-        above = self.effective(path.rpartition("/")[0])
-        return (self.cgroups[path].requested or frozenset()) & above or above
+        return self.kernel.effective()[path]
 
     def effective_of(self, unit: str) -> Cpus:
         return self.effective(self.place(unit))
@@ -272,50 +343,34 @@ class FakeSystemd:
         above = self.effective_mems(path.rpartition("/")[0])
         return (self.cgroups[path].mems or frozenset()) & above or above
 
-    def overlaps(self) -> list[str]:
-        """Who shares an isolated CPU now, or one of a workload that runs and was granted it."""
-        homes = [unit for unit, state in self.units.items() if state.running and unit not in FRAMES]
-        homes = [unit for unit in homes if not unit.startswith(EXCLUSIVE) or self.populated(unit)]
-        granted = self.granted()
-        found = []
-        for guarded in homes:
-            if guarded == ISOLATED or (guarded.startswith(EXCLUSIVE) and granted(guarded)):
-                own = self.effective_of(guarded)
-                sharing = [unit for unit in homes if unit != guarded and own & self.effective_of(unit)]
-                found += [f"{unit} {sorted(self.effective_of(unit))} and {guarded} {sorted(own)}" for unit in sharing]
-        return found
-
-    def granted(self) -> t.Callable[[str], bool]:
-        """Whose slices are to be guarded: those that the checkpoint grants CPUs, or all when it cannot be read."""
-        try:
-            rows = json.loads((self.root / CHECKPOINT).read_text())["data"]["grants"]
-            names = {row["workload"] for row in rows if row["cpus"]}
-        except (OSError, ValueError, LookupError, TypeError):
-            return lambda unit: True
-        return lambda unit: unescaped(unit[len(EXCLUSIVE) : -len(".slice")]) in names
-
-    def populated(self, unit: str) -> bool:
-        """Whether a unit's control group or one below it has a process."""
-        place = self.place(unit)
-        return any(
-            (group.procs or group.tasks) and f"{path}/".startswith(f"{place}/") for path, group in self.cgroups.items()
-        )
+    def overlaps(self) -> frozenset[t.Any]:
+        """Who has a CPU of another's guarded slice now."""
+        return shared(self)
 
     def tamper(self, unit: str, cpus: str) -> None:
         """Write cpuset.cpus directly, behind systemd's back."""
-        self.cgroups[self.place(unit)].requested = cpuset.parse(cpus)
+        self.kernel.set_cpus(self.place(unit), cpuset.parse(cpus))
         self.sync()
 
     def realise(self, name: str) -> None:
         unit, group = self.units[name], self.cgroups[self.place(name)]
+        unit.stale = False
         if unit.cpus is not None and unit.cpus <= self.possible:
-            group.requested = unit.cpus
+            self.kernel.set_cpus(self.place(name), unit.cpus)
         if unit.mems is not None and unit.mems <= self.nodes:
             group.mems = unit.mems
         group.pids = unit.tasks
         for key, (file, usual) in LIMITS.items():
             group.values[file] = kernel_text(key, unit.limits.get(key, "")) or usual
         self.sync()
+
+    def realise_family(self, path: str) -> None:
+        """Put in force what was loaded for the units around a control group and beside those (257)."""
+        around = ancestors(path)
+        for name in sorted((name for name, unit in self.units.items() if unit.stale), key=self.place):
+            if self.units[name].stale and self.place(name) != path and parent(self.place(name)) in around:
+                self.units[name].stale = False
+                self.realise(name)
 
     # Units
 
@@ -329,13 +384,92 @@ class FakeSystemd:
         return [line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == name]
 
     def load(self, name: str) -> Unit:
+        """Read the files of a slice or scope."""
         unit = self.units.setdefault(name, Unit())
+        before = (unit.cpus, unit.mems, unit.tasks, unit.limits)
         unit.tasks = "max"
         unit.cpus, unit.mems = (self.added_up(name, key) for key in LISTS)
         for value in self.settings(name, "TasksMax"):
             unit.tasks = (value or "max").replace("infinity", "max")
         unit.limits = {key: values[-1] for key in LIMITS if (values := self.settings(name, key))}
+        unit.loaded = True
+        unit.stale = unit.running and (unit.stale or before != (unit.cpus, unit.mems, unit.tasks, unit.limits))
         return unit
+
+    def lines(self, name: str) -> list[str]:
+        """The lines of a service's or target's files: as loaded, else as they are."""
+        return self.config[name] if name in self.config else self.read(name)
+
+    def read(self, name: str) -> list[str]:
+        """The lines of a unit's file, then of its drop-ins and its template's; a target may have no file."""
+        stem, at, rest = name.partition("@")
+        names = [name, *([f"{stem}@.{name.rpartition('.')[2]}"] if at else [])]
+        paths = [self.root / base / one for one in names for base in BASES]
+        files = [path for path in paths if path.is_file()][:1]
+        if not files and not name.endswith(".target"):
+            raise LookupError(f"Unit {name} not found.")
+        dropins: dict[str, Path] = {}
+        for path in paths:
+            for file in path.with_name(f"{path.name}.d").glob("*.conf"):
+                dropins.setdefault(file.name, file)
+        files += [dropins[key] for key in sorted(dropins)]
+        specifiers = {"%p": stem.removesuffix(".service"), "%i": rest.removesuffix(".service"), "%n": name}
+        specifiers["%N"] = name.removesuffix(".service")
+        lines = [line for file in files for line in file.read_text().splitlines()]
+        return [re.sub("%[piNn]", lambda match: specifiers[match.group()], line) for line in lines]
+
+    def values(self, name: str, key: str) -> list[str]:
+        """All assignments of a key in a service or target."""
+        return [line.partition("=")[2] for line in self.lines(name) if line.partition("=")[0] == key]
+
+    def require(self, name: str) -> None:
+        """Load a unit, unless it is, and what it names."""
+        kind = name.rpartition(".")[2]
+        if kind in ("slice", "scope"):
+            if not (name in self.units and self.units[name].loaded):
+                self.load(name)
+        elif kind in ("service", "target") and name not in self.config:
+            try:
+                self.config[name] = self.read(name)
+            except LookupError:
+                return
+            for other in self.named_by(name):
+                self.require(other)
+
+    def named_by(self, name: str) -> set[str]:
+        """The units that a loaded service or target names."""
+        named = {word for key in NAMED for line in self.values(name, key) for word in line.split()}
+        for base in BASES if name.endswith(".target") else ():
+            for folder in (self.root / base / f"{name}.wants", self.root / base / f"{name}.requires"):
+                named.update(path.name for path in folder.glob("*"))
+        return named
+
+    def load_all(self) -> None:
+        """Read the files of all units that systemd has: those that run, the targets, and whatever they name."""
+        self.loaded.clear()
+        self.config.clear()
+        for unit in self.units.values():
+            unit.loaded = False
+        for name in self.kept():
+            self.require(name)
+
+    def kept(self) -> set[str]:
+        """The units that are loaded for themselves."""
+        targets = {f"{path.stem}" for base in BASES for path in (self.root / base).glob("*.target.[wrd]*")}
+        running = {name for name, unit in self.units.items() if unit.running}
+        return {"slices.target", *targets, *running, *self.services, *self.active}
+
+    def collect(self) -> None:
+        """Units that nothing names and that do not run are no longer loaded."""
+        found, left = set[str](), list(self.kept())
+        while left:
+            name = left.pop()
+            if name not in found:
+                found.add(name)
+                left += self.named_by(name) if name in self.config else ()
+        self.config = {name: lines for name, lines in self.config.items() if name in found}
+        for name, unit in self.units.items():
+            unit.loaded = unit.loaded and name in found
 
     def added_up(self, unit: str, name: str) -> Cpus | None:
         """A list over all its assignments."""
@@ -349,9 +483,11 @@ class FakeSystemd:
         path = self.place(name)
         if "/" in path:
             self.run_slice(path.split("/")[-2])
-        if name not in self.units or not self.units[name].running:
-            self.load(name).running = True
+        self.require(name)
+        if not self.units[name].running:
+            self.units[name].running = True
             self.cgroups.setdefault(path, Cgroup())
+            self.realise_family(path)
             self.realise(name)
 
     def stop_slice(self, name: str) -> bool:
@@ -363,6 +499,7 @@ class FakeSystemd:
         self.units[name].running = False
         for inner in [other for other in self.cgroups if f"{other}/".startswith(f"{path}/")]:
             del self.cgroups[inner]
+        self.collect()
         self.sync()
         return True
 
@@ -377,7 +514,8 @@ class FakeSystemd:
                 members = cpuset.parse(value)
             except ValueError:
                 return Command(1, "", f"Failed to parse {key}")
-        unit = self.units[name] if name in self.units and self.units[name].running else self.load(name)
+        self.require(name)
+        unit = self.units[name]
         if runtime or name != "init.scope":
             text = f"# This is a drop-in unit file extension, created via systemctl set-property.\n[{name}]\n"
             text += (f"{key}=\n" if value and key in LISTS else "") + f"{key}={value}"
@@ -391,16 +529,17 @@ class FakeSystemd:
         else:
             unit.tasks = (value or "max").replace("infinity", "max")
         if unit.running:
+            self.realise_family(self.place(name))
             self.realise(name)
         else:
             self.cgroups.setdefault(self.place(name), Cgroup())
+            self.collect()
             self.sync()
         return DONE
 
     def daemon_reload(self) -> Command:
-        self.loaded.clear()
-        for name, unit in self.units.items():
-            self.load(name)
+        self.load_all()
+        for name, unit in list(self.units.items()):
             if unit.running and (self.reload_applies or name == "init.scope"):
                 self.realise(name)
         return DONE
@@ -497,6 +636,12 @@ class FakeSystemd:
         return DONE
 
 
+def ancestors(path: str) -> list[str]:
+    """The control groups around one, the root included."""
+    parts = path.split("/")
+    return ["/".join(parts[:depth]) for depth in range(len(parts))]
+
+
 def kernel_text(name: str, value: str) -> str:
     """What the kernel's file shows for a property; "" for none."""
     if name == "CPUQuota" and value:
@@ -507,12 +652,6 @@ def kernel_text(name: str, value: str) -> str:
     if name.startswith("Memory") and value.isdecimal():
         return str(int(value) // PAGE * PAGE)
     return "max" if value == "infinity" else value
-
-
-def unescaped(name: str) -> str:
-    """What stands for a part of a unit's name (systemd-escape(1))."""
-    first, *rest = name.replace("-", "/").split("\\x")
-    return first + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
 
 
 def kernel_options(asked: Options) -> Options:

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import errno
 import functools
@@ -21,12 +22,14 @@ import yaml
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.model import profile
+from fake_cpusets import Release, within
 from fake_legacy import CPUSETS, LegacySystemd
 from fake_podman import Storage
-from fake_systemd import CGROUP, FakeSystemd
+from fake_systemd import CGROUP, Cgroup, FakeSystemd
+from guard import exposed, told
 
 EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
-ISOLATED = "corral-isolated.slice"
+ISOLATED = "corral_isolated.slice"
 # The lab's machine: 8 CPUs, 2 NUMA nodes, SMT; siblings are 0,4 1,5 (node 0) and 2,6 3,7 (node 1).
 MACHINE = trees.Machine(sockets=2, cores=2, threads=2)
 RESERVED, SHARED, ISOLATED_CPUS = frozenset({0, 4, 2, 6}), frozenset({1, 5}), frozenset({3, 7})
@@ -43,14 +46,18 @@ class NodeHost(Host):
     """A host on the node's folder. Its ``fail_at``-th write or command fails as ``fail`` says.
 
     ``fail``: "error" (ENOSPC, or exit code 1), "full" (as error, and so does every later write of a file), "torn"
-    (killed in the middle of it), "killed" (killed right after it). ``acts`` names every write and command.
+    (killed in the middle of it), "killed" (killed right after it). ``acts`` names every write and command. ``then`` is
+    called after each: what else happens on the machine at that moment.
     """
 
-    def __init__(self, node: Node, fail: str = "", fail_at: int = 0) -> None:
+    def __init__(
+        self, node: Node, fail: str = "", fail_at: int = 0, then: t.Callable[[int], None] = lambda dummy: None
+    ) -> None:
         super().__init__(str(node.root), run=self._answer, clock=lambda: node.time, uptime=lambda: node.up)
         self.node = node
         self.fail, self.fail_at = fail, fail_at
         self.acts: list[str] = []
+        self.then = then
 
     def _act(self, name: str, path: str, do: t.Callable[[], t.Any], torn: t.Callable[[], None] | None = None) -> t.Any:
         self.acts.append(f"{name} {path}")
@@ -64,7 +71,8 @@ class NodeHost(Host):
             if torn:
                 torn()
             raise Killed
-        result = do()
+        number, result = len(self.acts), do()
+        self.then(number)
         if now and self.fail == "killed":
             raise Killed
         return result
@@ -127,7 +135,15 @@ class Run(t.NamedTuple):
 class Node:
     """The folder and what lives in it. ``room`` is how many hugepages of a size each NUMA node can give."""
 
-    def __init__(self, root: Path, template: Path, *, reload_applies: bool = True, legacy: bool = False) -> None:
+    def __init__(
+        self,
+        root: Path,
+        template: Path,
+        *,
+        reload_applies: bool = True,
+        legacy: bool = False,
+        release: Release | None = None,
+    ) -> None:
         self.root = root
         self.time = 1_700_000_000.0
         self.up = 5000.0
@@ -165,9 +181,12 @@ class Node:
         self.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
         self.put("/etc/group", "root:x:0:\nhugetlb:x:996:\n")
         systemd = LegacySystemd if legacy else FakeSystemd
-        self.systemd = systemd(root, frozenset(range(8)), reload_applies=reload_applies)
-        self.guard = False
-        self.overlaps: list[str] = []
+        self.systemd = systemd(root, frozenset(range(8)), reload_applies=reload_applies, release=release)
+        self.put("/proc/sys/kernel/osrelease", "{}.{}.0-fake\n".format(*self.systemd.release))
+        self.overlaps: list[str] = []  # that came up and that no hand made
+        self.seen: list[str] = []  # the same, also of clones
+        self.standing: frozenset[t.Any] = frozenset()  # what overlaps now
+        self.hands = 0
         self.systemd.watch = self.watch
 
     def clone(self, root: Path) -> Node:
@@ -182,8 +201,8 @@ class Node:
         self.systemd.watch = self.watch
         return twin
 
-    def host(self, fail: str = "", fail_at: int = 0) -> NodeHost:
-        return NodeHost(self, fail, fail_at)
+    def host(self, fail: str = "", fail_at: int = 0, then: t.Callable[[int], None] = lambda dummy: None) -> NodeHost:
+        return NodeHost(self, fail, fail_at, then)
 
     # Files
 
@@ -255,8 +274,8 @@ class Node:
         (folder / "cpu").symlink_to(tree / "sys/devices/system/cpu")
         for one in (tree / "sys/devices/system/node").glob("node*/cpu*"):
             shutil.copy(one, folder / "node" / one.parent.name / one.name)
-        self.systemd.online = self.systemd.possible - set(offline)
-        self.systemd.sync()
+        with self.by_hand():
+            self.systemd.set_online(self.systemd.possible - set(offline))
 
     def boot_anew(self, seconds: float = 20.0) -> None:
         """What a reboot does to clocks and /run; the machine was off for as long as it takes to say so."""
@@ -295,6 +314,36 @@ class Node:
         answer = self.systemd.systemctl(*words)
         assert answer.code == 0, answer
 
+    # What others do to it
+
+    def intrude(self, path: str, cpus: str = "", *, procs: int = 1) -> None:
+        """Processes in a control group of nobody's that may be made for them: rogue.service (in -.slice),
+        mine.slice/x.service (a slice that starts on demand), lxc (by mkdir). It requests ``cpus``, if any: an overlap that
+        comes with that is its own fault, and one that comes without is not.
+        """
+        parts = path.split("/")
+        for depth, part in enumerate(parts, 1):
+            if part.endswith(".slice"):
+                self.systemd.run_slice(part)
+            self.systemd.cgroups.setdefault("/".join(parts[:depth]), Cgroup())
+        if cpus:
+            with self.by_hand():
+                self.systemd.sync()  # Now its files are there.
+                self.kernel_write(f"/{CGROUP}/{path}/cpuset.cpus", cpus)
+        self.systemd.cgroups[path].procs = procs
+        with self.by_hand() if cpus else contextlib.nullcontext():
+            self.systemd.sync()
+
+    def withdraw(self, path: str) -> None:
+        """A control group that somebody made goes, with those in it."""
+        for inner in [other for other in self.systemd.cgroups if within(other, path)]:
+            del self.systemd.cgroups[inner]
+        self.systemd.sync()
+
+    def exposed(self) -> list[str]:
+        """What would share a CPU with a guarded slice if it started now, wherever that is. To be asked at rest."""
+        return exposed(self.systemd)
+
     # What is seen of it
 
     def cpus(self, unit: str) -> frozenset[int]:
@@ -311,9 +360,22 @@ class Node:
         return twin
 
     def watch(self) -> None:
-        """Called after every change of a control group: whoever shares an isolated CPU now is noted."""
-        if self.guard:
-            self.overlaps += self.systemd.overlaps()
+        """Called after every change of a control group: CPUs of its own that a guarded slice shares since are noted."""
+        now = self.systemd.overlaps()
+        if now - self.standing and not self.hands:
+            found = told(now - self.standing)
+            self.overlaps += found
+            self.seen += found
+        self.standing = now
+
+    @contextlib.contextmanager
+    def by_hand(self) -> t.Iterator[None]:
+        """What overlaps now is the fault of who acts on the machine, or the machine's own. It is not noted."""
+        self.hands += 1
+        try:
+            yield
+        finally:
+            self.hands -= 1
 
     def fingerprint(self, *without: str) -> dict[str, str]:
         """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts."""

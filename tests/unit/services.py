@@ -11,14 +11,12 @@ restart of the service, by hand or by Restart=, keeps the holder and does not ru
 from __future__ import annotations
 
 import os
-import re
 import shutil
-from pathlib import Path
 from unittest import mock
 
 import runs
 from _core.model.errors import CorralError
-from fake_systemd import BASES, Cgroup, unescaped
+from fake_systemd import Cgroup
 from node import Killed, Node, NodeHost, Run
 
 INVOCATIONS = "run/systemd/units"
@@ -37,18 +35,22 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
     """``systemctl start``: the run, None when it was refused. ``host`` is what ``corral admit`` runs on."""
     if unit in fake.runs:
         return fake.runs[unit]
+    fake.systemd.require(unit)
     fake.systemd.run_slice(slice_of(fake, unit))
     holders = required(fake, unit)
     if all(hold(fake, holder, host or fake.host()) for holder in holders):
         return begin(fake, unit)
-    release(fake)
+    release(fake, holders)
+    fake.systemd.collect()
     return None
 
 
 def stop(fake: Node, unit: str, host: NodeHost | None = None) -> None:
     """``systemctl stop``. ``host`` is what ``corral release`` runs on."""
+    holders = required(fake, unit)
     end(fake, unit)
-    release(fake, host)
+    release(fake, holders, host)
+    fake.systemd.collect()
 
 
 def restart(fake: Node, unit: str) -> Run | None:
@@ -59,34 +61,18 @@ def restart(fake: Node, unit: str) -> Run | None:
 
 def crash(fake: Node, unit: str, *, always: bool = False) -> Run | None:
     """Its process dies; with Restart=always (``always``) there is another one."""
+    holders = required(fake, unit)
     end(fake, unit)
     if always:
         return begin(fake, unit)
-    release(fake)
+    release(fake, holders)
+    fake.systemd.collect()
     return None
 
 
 def settings(fake: Node, unit: str, name: str) -> list[str]:
-    """All assignments: those of the unit's file, then of its drop-ins and its template's."""
-    stem, at, rest = unit.partition("@")
-    names = [unit, *([f"{stem}@.service"] if at else [])]
-    paths = [fake.root / base / one for one in names for base in BASES]
-    files = [next((path for path in paths if path.is_file()), None)]
-    assert files[0], f"Unit {unit} not found."
-    dropins: dict[str, Path] = {}
-    for path in paths:
-        for file in path.with_name(f"{path.name}.d").glob("*.conf"):
-            dropins.setdefault(file.name, file)
-    files += [dropins[key] for key in sorted(dropins)]
-    specifiers = {"%p": stem.removesuffix(".service"), "%i": rest.removesuffix(".service"), "%n": unit}
-    specifiers["%N"] = unit.removesuffix(".service")
-    values = [
-        line.partition("=")[2]
-        for file in files
-        for line in (file.read_text() if file else "").splitlines()
-        if line.partition("=")[0] == name
-    ]
-    return [re.sub("%[piNn]", lambda match: specifiers[match.group()], value) for value in values]
+    """All assignments that count for a unit: as loaded, else as its files have them."""
+    return fake.systemd.values(unit, name)
 
 
 def slice_of(fake: Node, unit: str) -> str:
@@ -108,6 +94,7 @@ def hold(fake: Node, holder: str, host: NodeHost) -> bool:
     ident = invocation(fake, holder)
     if corral(fake, host, "admit", "--start", holder):
         fake.holders[holder] = ident
+        fake.systemd.services.add(holder)
         return True
     let_go(fake, holder, fake.host())
     return False
@@ -117,19 +104,24 @@ def let_go(fake: Node, holder: str, host: NodeHost) -> None:
     """ExecStopPost= of the unit that holds a grant."""
     corral(fake, host, "release", "--stop", holder)
     fake.holders.pop(holder, None)
+    fake.systemd.services.discard(holder)
     (fake.root / INVOCATIONS / f"invocation:{holder}").unlink()
 
 
-def release(fake: Node, host: NodeHost | None = None) -> None:
-    """StopWhenUnneeded=: whoever holds a grant for nobody."""
+def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> None:
+    """StopWhenUnneeded= of ``holders``: they hold grants for a unit that stopped or did not start, and for no other.
+
+    systemd asks that of no unit but those that the stopped one required, as it was loaded.
+    """
     needed = {holder for unit in fake.runs for holder in required(fake, unit)}
-    for holder in [holder for holder in fake.holders if holder not in needed]:
-        let_go(fake, holder, host or fake.host())
+    for holder in holders:
+        if holder in fake.holders and holder not in needed:
+            let_go(fake, holder, host or fake.host())
 
 
 def corral(fake: Node, host: NodeHost, verb: str, flag: str, holder: str) -> bool:
     """What the unit that holds a grant runs; whether it succeeded."""
-    name = unescaped(holder[len(HOLDER) : -len(".service")])
+    name = holder[len(HOLDER) : -len(".service")]
     ident = os.readlink(fake.root / INVOCATIONS / f"invocation:{holder}")
     with mock.patch.dict(os.environ, {"INVOCATION_ID": ident}):
         try:
@@ -152,9 +144,12 @@ def invocation(fake: Node, unit: str) -> str:
 
 def begin(fake: Node, unit: str) -> Run:
     """The process of a service, in a control group of its own."""
+    fake.systemd.require(unit)
+    fake.systemd.services.add(unit)
     slice_unit = slice_of(fake, unit)
     fake.systemd.run_slice(slice_unit)
     place = f"{fake.systemd.place(slice_unit)}/{unit}"
+    fake.systemd.realise_family(place)
     ident = invocation(fake, unit)
     pid = fake.started
     group = fake.systemd.cgroups[place] = Cgroup()
@@ -174,6 +169,7 @@ def end(fake: Node, unit: str) -> None:
     """The processes of a service are gone, and so is its control group. Its slice stays."""
     run = fake.runs.pop(unit)
     fake.systemd.cgroups.pop(run.place, None)
+    fake.systemd.services.discard(unit)
     shutil.rmtree(fake.root / f"proc/{run.pid}", ignore_errors=True)
     (fake.root / INVOCATIONS / f"invocation:{unit}").unlink()
     fake.systemd.sync()
@@ -189,13 +185,7 @@ def reboot(fake: Node) -> None:
     systemd = fake.systemd
     for unit in [unit for unit in systemd.units if "-" not in unit]:
         systemd.stop_slice(unit)
-    systemd.units.clear()
     systemd.cgroups = {"": Cgroup()}
     fake.boot_anew()
-    wants = [word for value in systemd.settings("slices.target", "Wants") for word in value.split()]
-    for unit in ("init.scope", "system.slice", "user.slice", *wants):
-        systemd.run_slice(unit)
-        if unit not in wants:
-            systemd.cgroups[unit].procs = 3
-    systemd.sync()
+    systemd.boot()
     runs.tick(fake.host(), at_boot=True)

@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import itertools
 import os
 import tempfile
 import typing as t
@@ -45,13 +44,22 @@ def folder() -> t.Iterator[Path]:
 
 
 @pytest.fixture
-def make(template: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> Make:
-    """Makes fresh nodes. Nothing here has to outlive a power cut or to wait for a kernel."""
+def make(template: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Make]:
+    """Makes fresh nodes. Nothing here has to outlive a power cut or to wait for a kernel.
+
+    On none of them, and on no clone of one, may a guarded slice ever share a CPU that no hand gave away (see guard.py).
+    """
     monkeypatch.setattr(os, "fsync", lambda dummy: None)
     monkeypatch.setattr(actions, "READ_BACK_SECONDS", 0.0)
     monkeypatch.setattr(actions.time, "sleep", lambda dummy: None)
-    numbers = itertools.count()
-    return lambda **options: node.Node(folder / f"node{next(numbers)}", template, **options)
+    nodes: list[node.Node] = []
+
+    def make_one(**options: t.Any) -> node.Node:
+        nodes.append(node.Node(folder / f"node{len(nodes)}", template, **options))
+        return nodes[-1]
+
+    yield make_one
+    assert [line for one in nodes for line in one.seen] == []
 
 
 @pytest.fixture

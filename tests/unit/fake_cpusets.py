@@ -1,0 +1,193 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kernel's rule for the cpusets of cgroup v2, as measured on kernels 6.1, 6.12 and 7.2.
+
+It shares no line with model/kernel_cpusets.py, which is part of what is tested. Where kernels differ, ``release`` decides:
+
+=============================================  ==========================  ==================  =====================
+                                               6.1                         6.12                7.2
+=============================================  ==========================  ==================  =====================
+a sibling requests CPUs of a partition         both run there, the         as 6.1              the partition keeps them
+                                               partition is invalid
+``root`` is written to an invalid partition    ignored                     tried again         tried again
+all CPUs of a partition are offline            valid, without any CPU      invalid             invalid
+=============================================  ==========================  ==================  =====================
+
+That a partition of 7.2 can be made over the CPUs that a member requested before is not measured.
+"""
+
+from __future__ import annotations
+
+import errno
+import os
+import typing as t
+
+Cpus = frozenset[int]
+Release = tuple[int, int]
+
+NONE: Cpus = frozenset()
+MEMBER, KINDS = "member", ("root", "isolated")
+BOOKWORM, TRIXIE, FORKY = (6, 1), (6, 12), (7, 2)
+# kernel/cgroup/cpuset.c, perr_strings.
+EMPTY = "cpuset.cpus is empty"
+NOT_EXCLUSIVE = "Cpu list in cpuset.cpus not exclusive"
+NO_PARENT = "Parent is not a partition root"
+INVALID_PARENT = "Parent is an invalid partition root"
+NOTHING_LEFT = "Parent unable to distribute cpu downstream"
+HOTPLUG = "No cpu available due to hotplug"
+
+
+class Cpuset:
+    """What a control group was told: cpuset.cpus (None: never), cpuset.cpus.partition, and why that is not in force."""
+
+    def __init__(self) -> None:
+        self.requested: Cpus | None = None
+        self.partition = MEMBER
+        self.problem = ""
+        self.given_up = False  # it was a partition, and somebody wrote that it is none
+
+    @property
+    def valid(self) -> bool:
+        """Whether it is a partition now."""
+        return self.partition != MEMBER and not self.problem
+
+    def forget(self) -> None:
+        """The controller was switched off around it."""
+        self.requested, self.partition, self.problem = None, MEMBER, ""
+
+
+class Kernel:
+    """The control groups of a machine by their paths below the root, which is "". It changes them in place."""
+
+    def __init__(self, groups: t.Mapping[str, Cpuset], online: Cpus, release: Release = BOOKWORM) -> None:
+        self.groups = groups
+        self.online = online
+        self.release = release
+
+    # What can be read
+
+    def effective(self) -> dict[str, Cpus]:
+        """cpuset.cpus.effective of every control group, the root's included."""
+        taken = self._taken()
+        whole, left = {"": self.online}, {"": self.online - taken.get("", NONE)}
+        for path in sorted(filter(None, self.groups), key=_depth):
+            group, above = self.groups[path], parent(path)
+            asked = group.requested or NONE
+            if group.valid:
+                whole[path] = asked & whole[above]
+                left[path] = whole[path] - taken.get(path, NONE)
+            else:
+                whole[path] = left[path] = (asked & left[above]) or left[above]
+        return left
+
+    def shown(self, path: str) -> str:
+        """cpuset.cpus.partition."""
+        group = self.groups[path]
+        if group.partition == MEMBER or group.valid:
+            return group.partition
+        # 6.12 was seen to tell no reason here.
+        silent = group.problem == NOT_EXCLUSIVE and TRIXIE <= self.release < FORKY
+        return f"{group.partition} invalid" if silent else f"{group.partition} invalid ({group.problem})"
+
+    # What can be written
+
+    def set_cpus(self, path: str, cpus: Cpus) -> None:
+        """Write cpuset.cpus. It is never refused for what others have."""
+        group = self.groups[path]
+        if (group.requested or NONE) == cpus:
+            group.requested = cpus
+            return  # The kernel looks no further, also where a partition could be valid again.
+        group.requested = cpus
+        if self.release < FORKY:
+            for other in self._siblings(path):
+                if other.valid and (other.requested or NONE) & cpus:
+                    other.problem = NOT_EXCLUSIVE
+        if group.partition != MEMBER:
+            group.problem = self._problem(path)
+        self._settle()
+
+    def set_partition(self, path: str, kind: str) -> None:
+        """Write cpuset.cpus.partition. Only a word that is none is refused: what became of it must be read."""
+        group = self.groups[path]
+        if kind not in (MEMBER, *KINDS):
+            raise OSError(errno.EINVAL, os.strerror(errno.EINVAL), f"{path}/cpuset.cpus.partition")
+        group.given_up = kind == MEMBER and (group.given_up or group.partition != MEMBER)
+        if kind == MEMBER:
+            group.partition, group.problem = MEMBER, ""
+        elif group.partition == MEMBER or (group.problem and self.release >= TRIXIE):
+            group.problem = self._problem(path)
+            group.partition = kind
+        else:
+            group.partition = kind  # It stays what it was, valid or not.
+        self._settle()
+
+    def set_online(self, online: Cpus) -> None:
+        """CPUs go and come. This is when the kernel looks at invalid partitions again."""
+        self.online = online
+        for path in sorted(filter(None, self.groups), key=_depth):
+            if self.groups[path].problem:
+                self.groups[path].problem = self._problem(path)
+        self._settle()
+
+    # How
+
+    def _taken(self) -> dict[str, Cpus]:
+        """The CPUs that partitions take out of the control group around them."""
+        taken: dict[str, Cpus] = {}
+        for path, group in self.groups.items():
+            if path and group.valid:
+                taken[parent(path)] = taken.get(parent(path), NONE) | (group.requested or NONE)
+        return taken
+
+    def _siblings(self, path: str) -> list[Cpuset]:
+        return [
+            group for other, group in self.groups.items() if other not in ("", path) and parent(other) == parent(path)
+        ]
+
+    def _whole(self, path: str) -> Cpus:
+        """The CPUs of a partition, those included that partitions in it took."""
+        return (self.groups[path].requested or NONE) & self._whole(parent(path)) if path else self.online
+
+    def _problem(self, path: str) -> str:
+        """Why a control group cannot be a partition, "" when it can."""
+        group, above = self.groups[path], parent(path)
+        asked = group.requested or NONE
+        if not asked:
+            return EMPTY
+        if above and not self.groups[above].valid:
+            return NO_PARENT if self.groups[above].partition == MEMBER else INVALID_PARENT
+        rivals = [other for other in self._siblings(path) if (other.requested or NONE) & asked]
+        if any(self.release < FORKY or other.valid for other in rivals):
+            return NOT_EXCLUSIVE
+        if not asked & self._whole(above):
+            return HOTPLUG
+        others = [other.requested or NONE for other in self._siblings(path) if other.valid]
+        if not above and not self.online - asked.union(*others):
+            return NOTHING_LEFT  # The root has threads of the kernel, which must run somewhere.
+        return ""
+
+    def _settle(self) -> None:
+        """Partitions that lost their parent or all their CPUs."""
+        for path in sorted(filter(None, self.groups), key=_depth):
+            group, above = self.groups[path], parent(path)
+            if not group.valid:
+                continue
+            if above and not self.groups[above].valid:
+                group.problem = INVALID_PARENT
+            elif not (group.requested or NONE) & self._whole(above) and self.release >= TRIXIE:
+                group.problem = HOTPLUG
+
+
+def parent(path: str) -> str:
+    """The control group around another."""
+    return path.rpartition("/")[0]
+
+
+def within(path: str, group: str) -> bool:
+    """Whether a control group is another or lies in it."""
+    return not group or f"{path}/".startswith(f"{group}/")
+
+
+def _depth(path: str) -> tuple[int, str]:
+    return path.count("/"), path

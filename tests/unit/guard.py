@@ -1,0 +1,132 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Does any control group have CPUs that belong to another? Told from the fake kernel's effective sets alone.
+
+``shared`` is asked after every change: which control groups with processes have CPUs of a guarded slice. Guarded are
+- a slice ``corral_*`` at the top that was asked to be a partition, valid or not;
+- one that was not, once it requests exactly what the checkpoint grants to somebody, also while nobody is in it: a service
+  may start in it at any moment. Until it is a partition, a control group that is confined nowhere has its CPUs: nothing
+  but the partition can take them away;
+- ``corral_isolated.slice`` with CPUs of its own, as soon as it holds a process, unless it was a partition and that was taken back.
+
+Exempt is what is not guarded: a slice that requests other CPUs than any grant runs as shared, or is being made.
+
+``exposed`` is asked at rest: which guarded slices would share with something that starts now, anywhere.
+"""
+
+from __future__ import annotations
+
+import functools
+import json
+import typing as t
+
+from _core.model import cpuset
+from fake_cpusets import MEMBER, Cpus, within
+
+if t.TYPE_CHECKING:
+    from fake_systemd import FakeSystemd
+
+CHECKPOINT = "var/lib/corral/checkpoint.json"
+ISOLATED = "corral_isolated.slice"
+
+Row = tuple[str, str, int]  # a control group, the guarded slice, and a CPU that both have
+
+
+class Claim(t.NamedTuple):
+    """A guarded slice: its control group and CPUs; ``open`` while those that are confined nowhere have its CPUs too."""
+
+    place: str
+    cpus: Cpus
+    open: bool
+
+
+class Look:
+    """One look at the machine; each thing is found out once."""
+
+    def __init__(self, systemd: FakeSystemd) -> None:
+        self.systemd = systemd
+        self.effective = systemd.kernel.effective()
+        self.busy = [path for path, group in systemd.cgroups.items() if group.procs or group.tasks]
+
+    @functools.cached_property
+    def grants(self) -> dict[str, Cpus] | None:
+        """Workloads and their CPUs as the checkpoint has them; None when it cannot be read."""
+        try:
+            data = json.loads((self.systemd.root / CHECKPOINT).read_text())["data"]["grants"]
+            return {row["workload"]: cpuset.parse(row["cpus"]) for row in data if row["cpus"]}
+        except (OSError, ValueError, LookupError, TypeError):
+            return None
+
+    def holds(self, place: str) -> bool:
+        """Whether a process is in a control group or below it."""
+        return any(within(path, place) for path in self.busy)
+
+    def confined(self, path: str) -> bool:
+        """Whether a control group or one around it requests CPUs."""
+        while path and not self.systemd.cgroups[path].requested:
+            path = path.rpartition("/")[0]
+        return bool(path)
+
+    def rows(self, path: str, claims: t.Iterable[Claim]) -> list[Row]:
+        """The CPUs that a control group has of others' slices."""
+        return [
+            (path, claim.place, cpu)
+            for claim in claims
+            if self.effective[path] & claim.cpus and not within(path, claim.place)
+            if not claim.open or self.confined(path)
+            for cpu in self.effective[path] & claim.cpus
+        ]
+
+    def top_level(self) -> list[Claim]:
+        """The guarded slices directly below the root."""
+        found = []
+        for place, group in self.systemd.cgroups.items():
+            if "/" in place or not (place.startswith("corral_") and place.endswith(".slice")):
+                continue
+            if group.partition != MEMBER:
+                found.append(Claim(place, self.effective[place], open=False))
+            elif group.requested and self.in_force(place, group.requested):
+                found.append(Claim(place, self.effective[place], open=True))
+        return found
+
+    def in_force(self, place: str, requested: Cpus) -> bool:
+        """Whether a slice that is no partition has what is its own."""
+        if place == ISOLATED or self.grants is None:
+            return self.holds(place) and not self.systemd.cgroups[place].given_up
+        return requested in self.grants.values()
+
+
+def shared(systemd: FakeSystemd) -> frozenset[Row]:
+    """The CPUs of guarded slices that other control groups with processes have."""
+    look = Look(systemd)
+    claims = look.top_level()
+    claimed = Cpus().union(*(claim.cpus for claim in claims))
+    found: set[Row] = set()
+    for path in look.busy if claimed else ():
+        if look.effective[path] & claimed:
+            found.update(look.rows(path, claims))
+    return frozenset(found)
+
+
+def exposed(systemd: FakeSystemd) -> list[str]:
+    """The control groups, empty ones and the root too, that have CPUs of a guarded slice at the top."""
+    look = Look(systemd)
+    claims = [claim._replace(open=False) for claim in look.top_level()]
+    return told(row for path in systemd.cgroups for row in look.rows(path, claims))
+
+
+def told(found: t.Iterable[Row]) -> list[str]:
+    """One line for each two that share."""
+    pairs: dict[tuple[str, str], set[int]] = {}
+    for path, place, cpu in found:
+        pairs.setdefault((path, place), set()).add(cpu)
+    return [
+        f"{path or 'the root'} has {cpuset.format(cpus)} of {place}" for (path, place), cpus in sorted(pairs.items())
+    ]
+
+
+def unescaped(name: str) -> str:
+    """What stands for a part of a unit's name (systemd-escape(1))."""
+    first, *rest = name.replace("-", "/").split("\\x")
+    return first + "".join(chr(int(part[:2], 16)) + part[2:] for part in rest)
