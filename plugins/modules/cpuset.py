@@ -11,12 +11,13 @@ module: cpuset
 short_description: Divide a node's CPUs into reserved, shared and isolated ones
 version_added: 0.1.0
 description:
-  - What C(cset shield) was, on cgroup v2 through systemd, and on cgroup v1 beside it. The system's own slices run on the
-    reserved CPUs, nobody on the isolated ones, and everything else on the rest.
+  - Divides the CPUs like C(cset shield), on cgroup v2 through systemd, on cgroup v1 with directories of its own. The
+    system's slices run on the reserved CPUs, C(corral_isolated.slice) alone on the isolated ones, and everything else on
+    the rest.
   - Lasts over reboots (on cgroup v1 with M(corral.node.agent)) and daemon-reloads. CPUs are handed over so that no two
     pools overlap at any instant.
-  - Workloads get their CPUs by the slice they run in, C(corral-shared.slice) or C(corral-isolated.slice), for example with
-    C(Slice=) in their unit or C(systemd-run --slice=corral-isolated.slice).
+  - Workloads get their CPUs by the slice they run in, C(corral.slice) or C(corral_isolated.slice), for example with
+    C(Slice=) in their unit or C(systemd-run --slice=corral_isolated.slice).
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:
@@ -50,7 +51,7 @@ options:
         elements: str
   isolated:
     description:
-      - CPUs that are kept free of everybody. Exactly one of O(isolated.cpus) and O(isolated.cores).
+      - CPUs that only processes in C(corral_isolated.slice) may use. Exactly one of O(isolated.cpus) and O(isolated.cores).
     type: dict
     suboptions:
       cpus:
@@ -70,6 +71,12 @@ options:
         description:
           - Take the O(isolated.cores) from the NUMA node of this device. A network interface or a PCI address.
         type: str
+      load_balance:
+        description:
+          - Whether the scheduler spreads threads over the isolated CPUs. When it is V(false) a thread stays on the CPU that
+            it was started on until it chooses others. Needs cgroup v2 and O(partitions=auto).
+        type: bool
+        default: true
   shared:
     description:
       - The CPUs that are left.
@@ -91,6 +98,20 @@ options:
         by default.
     type: bool
     default: true
+  partitions:
+    description:
+      - Whether the kernel keeps everybody else off the isolated CPUs (cgroup v2). With V(off) only the slices that are
+        named here are kept off them.
+    type: str
+    choices: [auto, 'off']
+    default: auto
+  unmanaged:
+    description:
+      - What becomes of top-level slices, scopes and services that are not named here. With V(report) they are drift, with
+        V(confine) they are given the shared CPUs. On cgroup v1 they are only reported.
+    type: str
+    choices: [report, confine]
+    default: report
 seealso:
   - module: corral.node.pools_info
 """
@@ -108,7 +129,7 @@ EXAMPLES = r"""
 
 - name: Run a program on the isolated CPUs
   ansible.builtin.command:
-    cmd: systemd-run --slice=corral-isolated.slice --unit=dataplane /usr/local/bin/dataplane
+    cmd: systemd-run --slice=corral_isolated.slice --unit=dataplane /usr/local/bin/dataplane
 
 - name: Give all CPUs back to everybody
   corral.node.cpuset:
@@ -196,11 +217,14 @@ def main() -> None:
                 "cores": {"type": "int"},
                 "numa": {"type": "int"},
                 "near": {"type": "str"},
+                "load_balance": {"type": "bool", "default": True},
             },
         },
         "shared": {"type": "dict", "options": {"slices": {"type": "list", "elements": "str"}}},
         "whole_cores": {"type": "bool", "default": False},
         "strict_cpu_reservation": {"type": "bool", "default": True},
+        "partitions": {"type": "str", "choices": ["auto", "off"], "default": "auto"},
+        "unmanaged": {"type": "str", "choices": ["report", "confine"], "default": "report"},
     }
     _parts.run("cpuset", spec, required_if=[("state", "present", ("reserved",))])
 

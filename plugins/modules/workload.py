@@ -214,7 +214,7 @@ grant:
     qos: Guaranteed
     hold: declared
     run: null
-    slice: corral-exclusive-dataplane.slice
+    slice: corral_dataplane.slice
     cpus: 2-3
     containers: {}
     memory_nodes: "1"
@@ -279,7 +279,7 @@ explanation:
     - "dataplane: granted"
     - "class: Guaranteed, requests equal limits for CPU and memory"
     - "CPUs: 2 of its own"
-    - "has: 2-3 on NUMA node 1, in corral-exclusive-dataplane.slice"
+    - "has: 2-3 on NUMA node 1, in corral_dataplane.slice"
 report:
   description: The changes as a person reads them.
   returned: success

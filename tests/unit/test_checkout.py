@@ -110,6 +110,7 @@ BESIDE_HOST = {
     "host/files.py",
     "host/inputs.py",
     "host/lock.py",
+    "host/sd_bus.py",  # its questions count as commands, with which nothing is kept
     "host/snapshot.py",
 }
 NOT_THE_MACHINE = {"os.environ", "os.environ.get", "os.geteuid", "os.path", "os.path.dirname", "os.sysconf"}
@@ -124,4 +125,4 @@ def test_the_machine_is_read_through_host_alone(source: Path) -> None:
     used |= {part.func.id for part in ast.walk(tree) if isinstance(part, ast.Call) and isinstance(part.func, ast.Name)}
     assert {name for name in used if name.startswith("os.") or name == "open"} <= NOT_THE_MACHINE
     modules = {name.split(".")[0] for level, name in imports(source) if level == 0}
-    assert not modules & {"glob", "grp", "io", "pathlib", "pwd", "shutil", "socket", "subprocess"}
+    assert not modules & {"ctypes", "glob", "grp", "io", "pathlib", "pwd", "shutil", "socket", "subprocess"}

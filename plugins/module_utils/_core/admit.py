@@ -16,10 +16,11 @@ import typing as t
 from . import reconcile, settling
 from .host import state, workloads
 from .host.files import Host
+from .model import validate
 from .model.context import Context
 from .model.errors import CorralError, Problem, refusal
 from .model.grants import Grant
-from .model.plan import CLAIM, CPUS, LIVE, RELEASE, START, Change
+from .model.plan import CLAIM, CPUS, LIVE, RELEASE, START, Change, Step
 from .model.profile import Profile
 from .model.profile_workloads import RUNNING, Workload
 from .reconcile import Outcome, Plan
@@ -27,6 +28,10 @@ from .settling import BY_HAND, Asked
 
 # What grants need at once. Files that systemd reads are the rollout's: a reload at each start would cost seconds.
 PHASES = (CLAIM, CPUS, LIVE, RELEASE, START)
+
+
+class Undeclared(CorralError):
+    """No workload of this name is declared."""
 
 
 class Admission(t.NamedTuple):
@@ -127,7 +132,9 @@ def planned(host: Host, asked: Asked, name: str, *, with_files: bool = False) ->
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
         raise CorralError(*problems)
-    return narrowed(plan, None if with_files else PHASES)
+    plan = narrowed(plan, None if with_files else PHASES)
+    reconcile.refuse_overlaps(host, plan)
+    return plan
 
 
 def settle(host: Host, asked: Asked, name: str, *, with_files: bool = False) -> Admission:
@@ -152,13 +159,18 @@ def refuse(context: Context, name: str) -> None:
     if not name or (found is not None and grant_of(context, name) is not None):
         return
     if found is None or name not in {need.workload.name for need in found.needs}:
-        raise refusal("the profile declares no such workload with resources", path=name)
+        raise Undeclared(Problem(name, None, "the profile declares no such workload with resources"))
     said = [
         Problem(f"{one.workload}.{one.key}", one.value, one.message)
         for one in found.settled.refusals
         if one.workload == name
     ]
     raise CorralError(*said)
+
+
+def granted(plan: Plan, name: str) -> t.Optional[Grant]:
+    """What a workload has once a plan is executed."""
+    return grant_of(plan.context, name) if plan.context is not None else None
 
 
 def grant_of(context: Context, name: str) -> t.Optional[Grant]:
@@ -197,15 +209,25 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
     """The part of a plan that grants need: what CPUs and limits move, and no file that systemd would have to read."""
     managers = ("cpu", reconcile.WORKLOADS)
 
-    def ours(change: Change) -> bool:
-        if change.manager not in managers:
-            return False
-        return phases is None or all(step.phase in phases and not step.reload for step in change.steps)
+    def at_once(step: Step) -> bool:
+        return phases is None or (step.phase in phases and not step.reload)
 
+    def ours(changes: t.Iterable[Change]) -> tuple[Change, ...]:
+        found = []
+        for change in changes:
+            steps = tuple(filter(at_once, change.steps))
+            # A hand-over is never left half done: what else its item asks for, such as a file that goes, can wait.
+            moves = any(validate.moves_cpus(step) and step.phase == CPUS for step in steps)
+            if change.manager in managers and (moves or len(steps) == len(change.steps)):
+                found.append(change._replace(steps=steps))
+        return tuple(found)
+
+    kept = ours(plan.changes)
     # What is brought back later is not forgotten now.
-    later = {step.key for change in plan.changes if not ours(change) for step in change.steps}
+    now = {step.key for change in kept for step in change.steps}
+    later = {step.key for change in plan.changes for step in change.steps} - now
     return plan._replace(
-        changes=tuple(filter(ours, plan.changes)),
-        parts=tuple(part._replace(changes=tuple(filter(ours, part.changes)), remember=()) for part in plan.parts),
+        changes=kept,
+        parts=tuple(part._replace(changes=ours(part.changes), remember=()) for part in plan.parts),
         obsolete=plan.obsolete - later,
     )

@@ -25,6 +25,7 @@ from .model import pause as model_pause
 from .model.errors import CorralError, refusal
 from .model.plan import Change, change_to_dict
 from .model.profile import Profile
+from .model.profile_workloads import workload_name
 from .reconcile import Plan
 
 ENDING_SECONDS = (
@@ -319,22 +320,27 @@ def do_admit(host: Host, asked: argparse.Namespace) -> int:
     """corral admit"""
     from . import admit, settling
 
-    run = os.environ.get("INVOCATION_ID", "") if asked.start else ""
+    if asked.start:
+        try:
+            found = started(host, started_name(asked.name), os.environ.get("INVOCATION_ID", ""))
+        except admit.Undeclared as error:
+            # Its workload left while another run still needs the unit's drop-in: it starts, with nothing of its own.
+            show(asked, {"grant": None, "changed": []}, [f"{error}: it shares"])
+            return agent.IN_SYNC
+        return show_grant(asked, found.grant, found.outcome.applied)
     match = {kind: value for kind in ("unit", "container") if (value := getattr(asked, kind))}
     if not match:
         if asked.dry_run:
-            context = admit.what_if(host, settling.Asked(start={asked.name: "what-if"}))
-            admit.refuse(context, asked.name)
-            return show_grant(asked, admit.grant_of(context, asked.name), ())
-        found = started(host, asked.name, run)
+            plan = admit.planned(host, settling.Asked(start={asked.name: "what-if"}), asked.name)
+            return show_grant(asked, admit.granted(plan, asked.name), ())
+        found = started(host, asked.name, "")
         return show_grant(asked, found.grant, found.outcome.applied)
     row = {"name": asked.name, "match": match, "hold": asked.hold}
     row.update({key: amounts(getattr(asked, key)) for key in ("requests", "limits") if getattr(asked, key)})
     workload = profile.parse_workloads([row])[0]
     if asked.dry_run:
-        context = admit.what_if(host, admit.admission(host, workload)[0])
-        admit.refuse(context, asked.name)
-        return show_grant(asked, admit.grant_of(context, asked.name), ())
+        plan = admit.planned(host, admit.admission(host, workload)[0], asked.name, with_files=True)
+        return show_grant(asked, admit.granted(plan, asked.name), ())
 
     def work() -> Admission:
         found = admit.admit(host, workload)
@@ -343,6 +349,18 @@ def do_admit(host: Host, asked: argparse.Namespace) -> int:
 
     found = locked(host, work)
     return show_grant(asked, found.grant, found.outcome.applied)
+
+
+def started_name(escaped: str) -> str:
+    """The workload whose grant a unit asks for by its own instance's name. Raises CorralError."""
+    name = workload_name(escaped)
+    if name is None:
+        message = (
+            "the instance's name has a dash, by which systemd would start it in a slice within another's: "
+            "enable it first (systemctl enable), so that it gets a slice of its own before it starts"
+        )
+        raise refusal(message, path="name", value=escaped)
+    return name
 
 
 def started(host: Host, name: str, run: str) -> Admission:
@@ -399,7 +417,7 @@ def do_release(host: Host, asked: argparse.Namespace) -> int:
 
     def work() -> admit.Admission:
         if asked.stop:
-            found = admit.stop(host, asked.name, os.environ.get("INVOCATION_ID", ""))
+            found = admit.stop(host, workload_name(asked.name) or asked.name, os.environ.get("INVOCATION_ID", ""))
             writer.published_pools(host, found.outcome)
             return found
         found = admit.withdraw(host, asked.name)
@@ -473,6 +491,8 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
     if isinstance(last, dict):
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last["time"]))
         rows.append(f"last change {when}: {len(last['changes'])} changes")
+    if told.get("exclusive"):
+        rows.append(f"exclusive CPUs: {told['exclusive']}")
     rows += gc_lines(host)
     for item in told.get("items", []):
         since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))

@@ -14,11 +14,10 @@ import typing as t
 from . import compiled, report
 from .model import compose, profile
 from .model.context import Context
-from .model.grants import workload_of
+from .model.grants import ISOLATED, workload_of
 from .model.plan import Change, change_to_dict
 from .model.profile import Profile
 from .model.reader import join
-from .model.slices import ISOLATED
 
 UNKNOWN_ORIGIN = "-"
 _UNIT = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")

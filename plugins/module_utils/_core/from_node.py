@@ -13,7 +13,7 @@ from . import reconcile, report
 from .host import cgroup, hugepages, mounts, state, sysctl, sysfs, systemd
 from .host.files import Host
 from .managers import cpu, pids
-from .model import cpuset, present, profile, slices, unitproperty, yaml_text
+from .model import cpuset, grants, present, profile, slices, unitproperty, yaml_text
 from .model.errors import CorralError
 from .model.plan import Change
 from .model.present import Atom, Facts, Limit, Slice
@@ -165,7 +165,7 @@ def units(host: Host) -> list[str]:
             unit = name[: -len(".d")] if name.endswith(".d") else name
             if unit == "init.scope" or (unit.endswith(".slice") and "-" not in unit and unit != ".slice"):
                 found[unit] = None
-    found.update(dict.fromkeys((slices.TOP, slices.SHARED, slices.ISOLATED)))
+    found.update(dict.fromkeys((slices.SHARED, grants.ISOLATED)))
     return list(found)
 
 

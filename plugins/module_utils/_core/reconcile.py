@@ -17,12 +17,13 @@ from .host.state import Record
 from .host.thread_masks import Masks
 from .managers import agent as agent_manager
 from .managers import cpu, gc, memory, owners, pids
-from .model import fit, pools, profile, undo, unitproperty, validate
+from .model import cpuset, fit, partitions, pools, profile, replay, undo, unitproperty, validate
 from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
+from .model.grants import ISOLATED, is_workloads
 from .model.handover import Stuck
-from .model.plan import DECLARE, RELEASE, START, VALUES, Change, Part, Step, steps_in_order
+from .model.plan import DECLARE, RELEASE, START, UNCHANGEABLE, VALUES, Change, Part, Step, steps_in_order
 from .model.profile import Profile
 from .model.topology import Topology
 
@@ -31,9 +32,10 @@ WORKLOADS = "workloads"  # a node without workloads does not load their manager
 PROFILE = "profile"  # the manager of the declaration itself
 PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS), WORKLOADS)
 ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)
+BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
-VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/corral.slice/")
+VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/corral.slice/", f"{cgroup.ROOT}/corral_")
 if t.TYPE_CHECKING:
     from .settling import Asked
 
@@ -119,10 +121,13 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
     if declare:
         parts.append(declaration(host, context))
     plan = finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
-    return plan._replace(
+    plan = plan._replace(
         changes=plan.changes + gc.stale(host, context),
         notes=(*plan.notes, *fit.notes(context.profile, context.topology)),
     )
+    if not applied_already(host, context.profile):
+        refuse_overlaps(host, plan)
+    return plan
 
 
 def plan_agent(
@@ -149,6 +154,7 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
         from .managers import workloads
 
         known = {change.subject for change in plan.changes}
+        stale += (workloads.given_up(host),)
         stale += tuple(change for change in workloads.empty_slices(host) if change.subject not in known)
     return plan._replace(changes=plan.changes + stale)
 
@@ -169,12 +175,27 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     records, warning = state.records(host)
     held = frozenset(key for part in parts for key in part.held)
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    if context is not None and context.profile.cpu is not None:
+        # What goes back to having no CPUs of its own has those that are nobody's own.
+        free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
+        online = cpuset.format(free) or online
     dropped = [record for record in records if record.manager in managers and record.before.key not in held]
+    busy = [record for record in dropped if context is not None and is_busy(host, record.before)]
+    dropped = [record for record in dropped if record not in busy]
     changes = [change for part in parts for change in part.changes]
-    changes += [restoring(record, online) for record in reversed(dropped) if not is_as_before(host, record.before)]
+    changes += [restoring(record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
+    known = {step.key for change in changes for step in change.steps if step.kind == "unit"}
+    again = [one for one in reversed(dropped) if one.before.key not in known and not is_as_before(host, one.before)]
+    changes += [restoring(record, online) for record in again]
     obsolete = frozenset(record.before.key for record in dropped)
     notes = [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
+
+
+def is_busy(host: Host, before: undo.Before) -> bool:
+    """Whether a slice that was made cannot go yet: a stop would end what runs in it."""
+    is_slice = before.kind == "unit" and before.target.endswith(".slice")
+    return is_slice and not before.active and not is_workloads(before.target) and cgroup.populated(host, before.target)
 
 
 def is_as_before(host: Host, before: undo.Before) -> bool:
@@ -187,7 +208,7 @@ def is_as_before(host: Host, before: undo.Before) -> bool:
         step = Step("property", before.target, f"{before.name}=", RELEASE)
         # The folders that would have to be made are missing now as they were then, too.
         return actions.look(host, step) == before
-    if before.kind not in ("value", "pool"):
+    if before.kind not in ("value", "pool", "partition"):
         return False
     # A pool can be gone with its NUMA node.
     return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
@@ -197,8 +218,8 @@ def restoring(record: Record, online: str) -> Change:
     """The change that brings a before-value back."""
     before = record.before
     kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
-    kinds["cpuset"] = "cpuset.cpus"
-    was = before.value if before.kind in ("value", "pool", "property", "cpuset") else None
+    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY)
+    was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
     return Change(
         record.manager,
         before.name if before.kind == "mount" else before.target,
@@ -345,11 +366,23 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
     state.preflight(host, steps)
-    homes = [home for part in plan.parts for home in part.homes]
-    problems = validate.problems(steps, homes, plan.context.topology if plan.context else None)
+    problems = validate.problems(steps, plan.context.topology if plan.context else None)
+    problems += overlaps(host, plan, steps)
     if problems:
         raise CorralError(*problems)
+    try:
+        return carry_out(host, plan, steps, replan, forgiving)
+    finally:
+        host.close_bus()  # One connection to systemd serves the whole plan.
+
+
+def carry_out(
+    host: Host, plan: Plan, steps: t.Sequence[Step], replan: t.Callable[[], Plan], forgiving: bool
+) -> Outcome:
+    """Keep what is there before, run the steps, and look again."""
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    if cgroup.unified(host):
+        online = cpuset.format(cgroup.rest(host)) or online  # What had no CPUs of its own had those that are nobody's.
     kept, dummy = state.records(host)
     new = new_records(host, plan, kept)
     untouched = not host.names(state.STATE)
@@ -368,6 +401,30 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
         state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
     applied = tuple(change for change in plan.changes if change.steps)
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+
+
+def refuse_overlaps(host: Host, plan: Plan) -> None:
+    """Raise CorralError for a plan that would let others onto CPUs that are somebody's own."""
+    problems = overlaps(host, plan, steps_in_order(plan.changes))
+    if problems:
+        raise CorralError(*problems)
+
+
+def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
+    """Each instant at which the steps would let others onto CPUs that are somebody's own, by the kernel's rule."""
+    context = plan.context
+    if context is None or not any(map(validate.moves_cpus, steps)):
+        return []
+    if not cgroup.unified(host):
+        return validate.overlap_problems(steps, [one for part in plan.parts for one in part.directories])
+    from .host import cgroup_tree
+
+    own = {cgroup.path_of(grant.slice) for grant in context.grants if grant.cpus}
+    own |= {cgroup.path_of(ISOLATED)} if context.pools.isolated else set()
+    tree = host.unrecorded(lambda: cgroup_tree.look(host))
+    below_root = {path[len(cgroup.ROOT) + 1 :] for path in own}
+    kept_out = context.profile.cpu is not None and context.profile.cpu.partitions != "off"
+    return replay.problems(steps, tree.machine, tree.peopled, below_root, partitions=kept_out)
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:
@@ -413,7 +470,9 @@ def is_volatile(step: Step) -> bool:
     """Whether there is nothing to bring back: Corral's own state, and what ends with a process or a control group."""
     if step.target.startswith("/proc/"):
         return not step.target.startswith("/proc/sys/")
-    return step.kind == "folder" or step.target.startswith(VOLATILE)
+    if step.kind == "unit" and step.value == "stop":
+        return is_workloads(step.target)
+    return step.kind == "folder" or (step.kind != "partition" and step.target.startswith(VOLATILE))
 
 
 def taken_with(step: Step) -> tuple[Step, ...]:
@@ -488,7 +547,7 @@ def sentence(step: Step, error: Exception) -> str:
     return str(error)
 
 
-# Hugepages are asked for again at most every ten minutes
+# Hugepages and partitions are asked for again at most every ten minutes
 
 
 def load_attempts(host: Host) -> dict[str, Attempt]:
@@ -504,10 +563,14 @@ def load_attempts(host: Host) -> dict[str, Attempt]:
 
 
 def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
-    """Remember what the kernel gave for the pools that were just asked for."""
+    """Remember what the kernel gave for the pools that were just asked for, and which partitions it refused."""
     asked = [step for step in steps if step.kind == "pool"]
-    if asked:
+    refused = [
+        step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+    ]
+    if asked or refused:
         attempts = load_attempts(host)
+        attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
         for step in asked:
             attempts[step.target] = Attempt(int(step.value or 0), actions.pages(host, step.target), host.now())
         lock.own_folder(host, state.RUN, 0o755)

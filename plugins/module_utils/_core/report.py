@@ -10,10 +10,11 @@ from __future__ import annotations
 import json
 import typing as t
 
-from .host import hugepages, lock, state
+from .host import cgroup, hugepages, lock, state
 from .host.files import Host
-from .model import cpuset, pools
+from .model import cpuset, partitions, pools
 from .model.context import Context
+from .model.grants import ISOLATED
 from .model.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, change_to_dict
 from .model.pools import Pools
 from .model.schema_types import page_text
@@ -264,8 +265,25 @@ def status(
         else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
         "pools": pools.to_dict(context.pools) if context else None,
         "hugepages": hugepage_rows(host, context) if context else None,
+        "exclusive": enforcement(host, context, outcome.remaining) if context else None,
         **workload_status(context),
     }
+
+
+def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[str]:
+    """Who keeps everybody else off isolated and exclusive CPUs; None where there are none.
+
+    The kernel, else why not: what is left then is that the slices which the profile knows are kept off them.
+    """
+    cpu = context.profile.cpu
+    if cpu is None or not (context.pools.isolated or context.pools.exclusive):
+        return None
+    if not cgroup.unified(host):
+        return "not enforced by the kernel: cgroup v1 has no partitions"
+    if not partitions.wanted(cpu, [ISOLATED]):
+        return "not enforced by the kernel: cpu.partitions is off"
+    lacking = [one for one in remaining if one.property == partitions.PROPERTY]
+    return "enforced by the kernel" + "".join(f", but not {one.subject}: {one.reason}" for one in lacking)
 
 
 def workload_status(context: t.Optional[Context]) -> dict[str, t.Any]:

@@ -179,6 +179,13 @@ def test_the_longest_begin_first_and_all_are_there() -> None:
     assert set(names) == {path.parent.name for path in scenarios.FOLDER.glob("*/molecule.yml")}
 
 
+def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("CORRAL_LONG", raising=False)
+    usual = {step.name.split()[1] for step in scenarios.steps()}
+    monkeypatch.setenv("CORRAL_LONG", "1")
+    assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
+
+
 def test_patience_is_measured_once_and_never_below_one(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORRAL_PATIENCE", raising=False)
     monkeypatch.setattr(scenarios, "LOOP", "pass")

@@ -13,7 +13,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..model import unit_limits
+from ..model import partitions, unit_limits
 from ..model.grants import is_workloads
 from ..model.plan import RELEASE, Step
 from ..model.undo import Before
@@ -46,6 +46,9 @@ def look(host: Host, step: Step) -> Before:
         return before._replace(link=host.link(step.target), made=missing_folders(host, step.target))
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
+    if step.kind == "partition":
+        # Of one that is invalid what it was meant to be counts: the kernel takes that alone.
+        return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
     if step.kind == "cpuset":
         held = host.read(f"{step.target}/cpuset.cpus")
         return before._replace(name=step.where, value=None if held is None else held.strip())
@@ -92,6 +95,8 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
         write_value(host, step)
     elif step.kind == "pool":
         fill_pool(host, step)
+    elif step.kind == "partition":
+        set_partition(host, step)
     elif step.kind == "controller":
         host.write_value(step.target, step.value or "")
     elif step.kind == "cpuset":
@@ -135,6 +140,21 @@ def write_value(host: Host, step: Step) -> None:
         raise StepFailed(f"{step.target}: {wanted} was written and the kernel keeps {' '.join(got) or 'nothing'}")
 
 
+def set_partition(host: Host, step: Step) -> None:
+    """Make a control group a partition, or none.
+
+    The kernel takes one that cannot be without an error: that is not a failure here, what became of it is read by the next
+    observation. Nor is a file that is not there: the kernel has no partitions, or the control group has gone.
+    """
+    wanted, now = step.value or "", host.read(step.target)
+    if now is None:
+        return
+    if wanted != partitions.MEMBER and ("invalid" in now or now.strip() == wanted):
+        # An invalid one stays so until it was none (6.1).
+        host.write_value(step.target, partitions.MEMBER)
+    host.write_value(step.target, wanted)
+
+
 def fill_pool(host: Host, step: Step) -> None:
     """Ask for hugepages; when the kernel finds too few, compact the memory once and ask again.
 
@@ -169,11 +189,14 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     path = cgroup.path_of(step.target)
     if name == "AllowedCPUs":
         thread_masks.remember(host, path, masks)
-    answer = host.run("systemctl", "set-property", "--runtime", "--", step.target, assignment)
+    answer = systemd.set_property(host, step.target, assignment)
     if answer.code:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
     if not value or not cgroup.exists(host, step.target):
         return
+    if step.target.endswith(".slice") and not shows(host, step.target, name, value):
+        # Its control group is there without the slice: then systemd keeps the value, and the kernel does not have it.
+        host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
     while not shows(host, step.target, name, value):
         if time.monotonic() > deadline:
@@ -232,10 +255,12 @@ def control_unit(host: Host, step: Step) -> None:
     """Start, stop or restart a unit, or reload systemd when no unit is named."""
     verb = step.value or ""
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
+        if not step.target.startswith(("corral.", "corral-", "corral_")):
+            return  # Others have come to use it.
         raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
     # A stop takes along whoever is about to start in a slice; then it is better left alone.
-    mode = ["--job-mode=fail"] if verb == "stop" and is_workloads(step.target) else []
-    answer = host.run("systemctl", verb, *mode, *(["--", step.target] if step.target else []), timeout=120.0)
+    mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
+    answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
         raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
@@ -245,7 +270,7 @@ def control_mount(host: Host, step: Step) -> None:
     """Start, stop or renew a mount unit and see that the mount is there or gone."""
     verbs = ("stop", "start") if step.value == "restart" else (step.value or "",)
     for verb in verbs:
-        answer = host.run("systemctl", verb, "--", step.target, timeout=MOUNT_SECONDS)
+        answer = systemd.control(host, verb, step.target, timeout=MOUNT_SECONDS)
         mounted = mounts.at(host, step.where) is not None
         if (answer.code and not (verb == "stop" and answer.code == 5)) or mounted != (verb == "start"):
             raise StepFailed(

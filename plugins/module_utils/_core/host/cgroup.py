@@ -14,15 +14,12 @@ from __future__ import annotations
 import typing as t
 
 from ..model import cpuset
-from ..model.slices import UNITS
 from .files import Host
 
 ROOT = "/sys/fs/cgroup"
 CPUSETS = f"{ROOT}/cpuset"
 # Files of every control group of v1. Others (of its controller) are told from groups by asking.
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
-# What is at the root beside the control groups of others: the kernel's own files, and units.
-FILES = ("cgroup.", "cpu.", "cpuset.", "dmem.", "hugetlb.", "io.", "irq.", "memory.", "misc.", "pids.", "rdma.")
 
 
 class Cpus(t.NamedTuple):
@@ -57,13 +54,34 @@ def exists(host: Host, unit: str) -> bool:
 
 def cpus(host: Host, unit: str) -> Cpus:
     """The CPUs of a unit (v2). Without a cpuset of its own it runs on what its nearest ancestor with one has."""
-    path = path_of(unit)
+    return cpus_at(host, path_of(unit))
+
+
+def cpus_at(host: Host, path: str) -> Cpus:
+    """The CPUs of a control group (v2)."""
     requested = cpu_list(host.read(f"{path}/cpuset.cpus"))
     effective = cpu_list(host.read(f"{path}/cpuset.cpus.effective"))
     while not effective and path.count("/") > ROOT.count("/"):
         path = path.rpartition("/")[0]
         effective = cpu_list(host.read(f"{path}/cpuset.cpus.effective"))
     return Cpus(requested, effective or cpu_list(host.read("/sys/devices/system/cpu/online")))
+
+
+def rest(host: Host) -> frozenset[int]:
+    """The CPUs that partitions leave to all others (v2)."""
+    found = cpu_list(host.read(f"{ROOT}/cpuset.cpus.effective"))
+    return found or cpu_list(host.read("/sys/devices/system/cpu/online")) or frozenset()
+
+
+def partition_file(unit: str) -> str:
+    """The kernel's file that makes a unit's control group a partition (v2)."""
+    return f"{path_of(unit)}/cpuset.cpus.partition"
+
+
+def partition(host: Host, unit: str) -> t.Optional[str]:
+    """What the kernel says of a unit's partition: "member", "root", "root invalid (why)"; None without such a file."""
+    text = host.read(partition_file(unit))
+    return None if text is None else text.strip()
 
 
 def cpu_list(text: t.Optional[str]) -> t.Optional[frozenset[int]]:
@@ -93,19 +111,33 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, f"{units(host)}/system.slice/{service}")
 
 
-def own_processes(host: Host, unit: str) -> int:
-    """How many processes are directly in the unit's control group."""
-    return len(host.processes(f"{path_of(unit, units(host))}/cgroup.procs"))
+def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:
+    """Some processes in a control group as a person knows them: ``4711 nginx``."""
+    found = []
+    for directory in (path, *inner(host, path)):
+        for pid in host.processes(f"{directory}/cgroup.procs"):
+            found.append(f"{pid} {(host.read(f'/proc/{pid}/comm') or '?').strip()}")
+            if len(found) == most:
+                return tuple(found)
+    return tuple(found)
+
+
+def inner(host: Host, directory: str, depth: int = 16) -> list[str]:
+    """The control groups below one, those nearest first."""
+    there = [f"{directory}/{name}" for name in host.folders(directory)]
+    return there + [path for one in there for path in (inner(host, one, depth - 1) if depth else ())]
 
 
 def top_level(host: Host) -> list[str]:
-    """The slices and scopes directly below the root, by name."""
-    return [name for name in host.names(units(host)) if name.endswith((".slice", ".scope"))]
+    """The control groups directly below the root, by name: units of systemd's, and others'."""
+    return host.folders(units(host))
 
 
-def slices_in(host: Host, frame: str) -> list[str]:
-    """The slices directly below a slice, by name."""
-    return [name for name in host.names(path_of(frame)) if name.endswith(".slice")] if exists(host, frame) else []
+def slices_in(host: Host, outer: str) -> list[str]:
+    """The slices directly below a slice, by name; those at the top for ""."""
+    if outer and not exists(host, outer):
+        return []
+    return [name for name in host.names(path_of(outer) if outer else ROOT) if name.endswith(".slice")]
 
 
 def offers(host: Host, controller: str) -> bool:
@@ -127,12 +159,6 @@ def ancestors(path: str) -> list[str]:
 def pids_file(host: Host, unit: str) -> str:
     """Where the limit of a unit's tasks is."""
     return f"{path_of(unit, ROOT if unified(host) else f'{ROOT}/pids')}/pids.max"
-
-
-def foreign(host: Host) -> list[str]:
-    """The control groups directly below the root that systemd does not know (cset's, lxc's) and that hold processes."""
-    names = [name for name in host.names(ROOT) if not name.startswith(FILES) and not name.endswith(UNITS)]
-    return [name for name in names if populated_at(host, f"{ROOT}/{name}")] if unified(host) else []
 
 
 def pids_max(host: Host, unit: str) -> t.Optional[str]:

@@ -78,7 +78,7 @@ def location(host: Host, process: str) -> t.Optional[str]:
 def settle(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
     """Give a directory its CPUs, made when it is missing, and move the processes of ``unit`` into it.
 
-    Without a unit (a frame, a way back) it is the directory alone. Raises OSError when the kernel refuses.
+    Without a unit (when a step is undone) it writes the directory alone. Raises OSError when the kernel refuses.
     """
     host.make_dir(directory)
     parent = directory.rpartition("/")[0]

@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # The tick reads through this file and does not pay for typin
     import typing as t
 
     from .command import Command
+    from .sd_bus import Connection
 
     Answer = t.TypeVar("Answer")
 
@@ -57,6 +58,8 @@ class Host:
         self._run = run
         self._clock = clock
         self._uptime = uptime
+        self._bus: t.Optional[Connection] = None
+        self._bus_tried = False
 
     @property
     def live(self) -> bool:
@@ -160,6 +163,16 @@ class Host:
             self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
             found = []
         return self.tell(found, "names", path)
+
+    def folders(self, path: str) -> list[str]:
+        """The names of the directories in a directory, sorted, links not followed; empty when it cannot be read."""
+        try:
+            with os.scandir(self.at(path)) as entries:
+                found = sorted(entry.name for entry in entries if entry.is_dir(follow_symlinks=False))
+        except (OSError, ValueError) as error:
+            self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
+            found = []
+        return self.tell(found, "folders", path)
 
     def names_like(self, path: str, ends: tuple[tuple[str, str], ...]) -> list[str]:
         """The names in a directory that begin and end in one of these ways, sorted; the others do not matter."""
@@ -319,6 +332,24 @@ class Host:
         from .command import Command, run_command
 
         return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
+
+    @property
+    def bus(self) -> t.Optional[Connection]:
+        """The connection to systemd, made when it is first needed; None where there is none: ask systemctl then."""
+        if self._bus is None and not self._bus_tried and self.live and self._run is None:
+            self._bus_tried = True
+            try:
+                from . import sd_bus  # A converged tick asks systemd nothing, and does not pay for ctypes.
+            except (ImportError, MemoryError):  # A Python without ctypes, or one that may not make executable memory.
+                return None
+            self._bus = sd_bus.connect()
+        return self._bus
+
+    def close_bus(self, *, broken: bool = False) -> None:
+        """Close the connection to systemd. The next use makes another one, but not after one that is ``broken``."""
+        bus, self._bus, self._bus_tried = self._bus, None, broken
+        if bus is not None:
+            bus.close()
 
 
 def make_folders(folder: str) -> None:

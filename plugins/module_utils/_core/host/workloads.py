@@ -13,8 +13,9 @@ import re
 import typing as t
 
 from ..model import cpuset
-from ..model.grants import EXCLUSIVE, SHARED_PREFIX, Grant, workload_of
+from ..model.grants import Grant, is_exclusive, slice_of, workload_of
 from ..model.profile_workloads import Workload, slice_name
+from ..model.slices import SHARED
 from . import cgroup, systemd
 from .files import Host
 
@@ -25,7 +26,6 @@ INVOCATION = "invocation:"
 WANTS = (("", ".requires"), ("", ".wants"))
 WILD = re.compile(r"[*?\[\]]")
 CONTAINERS = "/var/lib/containers/storage/overlay-containers/containers.json"
-SHARED_SLICE = "corral-shared.slice"
 
 
 def grant_unit(workload: str) -> str:
@@ -40,17 +40,18 @@ def run_of(host: Host, workload: str) -> t.Optional[str]:
 
 def populated(host: Host, workload: str) -> bool:
     """Whether anything runs in one of a workload's slices."""
-    escaped = slice_name(workload)
-    return any(
-        cgroup.populated(host, f"{frame[: -len('.slice')]}-{escaped}.slice") for frame in (EXCLUSIVE, SHARED_SLICE)
-    )
+    return any(cgroup.populated(host, slice_of(workload, exclusive=exclusive)) for exclusive in (True, False))
 
 
 def present(host: Host) -> list[str]:
     """The workloads that have a slice of their own now, with CPUs of their own or without."""
-    found = [*cgroup.slices_in(host, EXCLUSIVE), *cgroup.slices_in(host, SHARED_SLICE)]
-    names = (workload_of(unit) for unit in found)
+    names = (workload_of(unit) for unit in slices(host))
     return list(dict.fromkeys(name for name in names if name))
+
+
+def slices(host: Host) -> list[str]:
+    """The slices of workloads that are there, those with CPUs of their own first."""
+    return [unit for outer in ("", SHARED) for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
 
 
 def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
@@ -112,13 +113,16 @@ def podman_names(host: Host) -> dict[str, list[str]]:
 def seen_grants(host: Host) -> list[Grant]:
     """The grants as the kernel shows them: every slice of a workload, with the CPUs and nodes that it was given."""
     found: list[Grant] = []
-    for unit in cgroup.slices_in(host, EXCLUSIVE):
+    there = slices(host)
+    shared = cgroup.cpus(host, SHARED).requested or frozenset()
+    for unit in filter(is_exclusive, there):
         name, cpus = workload_of(unit), cgroup.cpus(host, unit).requested
-        if name and cpus and not any(cpus & other.cpus for other in found):
+        # One that lost its CPUs while it runs has those of the shared pool.
+        if name and cpus and not cpus & shared and not any(cpus & other.cpus for other in found):
             found.append(Grant(name, cpus=cpus, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
     known = {grant.workload for grant in found}
-    for unit in cgroup.slices_in(host, SHARED_SLICE):
-        name = workload_of(unit) if unit.startswith(SHARED_PREFIX) else None
+    for unit in there:
+        name = None if is_exclusive(unit) else workload_of(unit)
         if name and name not in known:
             found.append(Grant(name, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
     return found

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The cpu manager: the tree of slices that gives each pool of CPUs a home (cgroup v2, systemd.resource-control(5)).
+"""The cpu manager: the tree of slices that gives each pool its CPUs (cgroup v2, systemd.resource-control(5)).
 
-Persistent by drop-ins, live by properties; both are compared, the live side with what the kernel has in force.
-cgroup v1 has a file of its own, cpu_v1.py.
+Persistent by drop-ins, live by properties and, for CPUs that nobody else is to have, by the kernel's partitions
+(cgroup-v2.rst, cpuset.cpus.partition). All are compared, the live side with what the kernel has in force. cgroup v1 has a
+file of its own, cpu_v1.py.
 """
 
 from __future__ import annotations
@@ -15,43 +16,62 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model import cpuset, grants, handover, slices, unitproperty
+from ..model import cpuset, grants, handover, partitions, slices, unitproperty
 from ..model.context import Context
-from ..model.grants import EXCLUSIVE
+from ..model.grants import is_exclusive
+from ..model.partitions import MEMBER
 from ..model.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
-from ..model.slices import ISOLATED, TOP, described
+from ..model.slices import Outsider, described
 from ..model.unitfile import file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
 
 NAME = slices.MANAGER
 TARGET = "slices.target"
+LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
 
 
 class UnitState(t.NamedTuple):
-    """What is seen of one slice or scope; ``peopled`` is looked at for the slices of workloads alone."""
+    """What is seen of one slice or scope. ``partition`` is None where the kernel has no such file; ``peopled`` is looked at
+    for slices with CPUs of their own alone.
+    """
 
     exists: bool
     cpus: cgroup.Cpus
+    partition: t.Optional[str]
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
     peopled: bool = True
 
+    def now(self) -> t.Optional[frozenset[int]]:
+        """The CPUs that its processes have, or would have; None for one that is not there, or holds nobody and asks for none."""
+        if not self.exists:
+            return None
+        if self.peopled or self.cpus.requested or self.partition not in (None, MEMBER):
+            return self.cpus.effective or frozenset()
+        return None
+
 
 class Observation(t.NamedTuple):
-    """What is seen of the slice tree. ``in_frames`` counts processes directly in a slice that is to hold slices only."""
+    """What is seen of the slice tree. ``rest`` are the CPUs that the kernel leaves to control groups without a set."""
 
     units: dict[str, UnitState]
-    strangers: tuple[str, ...]
-    in_frames: dict[str, int]
+    outsiders: tuple[Outsider, ...]
+    rest: frozenset[int]
     target: t.Optional[str]
 
 
 class Wanted(t.NamedTuple):
-    """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run."""
+    """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run.
+
+    ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether outsiders are given the shared CPUs.
+    """
 
     now: dict[str, frozenset[int]]
     lasting: dict[str, frozenset[int]]
-    refuge: frozenset[int]
+    reserved: frozenset[int]
+    partitions: dict[str, str]
+    online: frozenset[int]
+    confine: bool = False
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -64,94 +84,126 @@ def plan(host: Host, context: Context) -> Part:
     now = slices.wanted_cpus(cpu, context.pools, context.grants)
     if cgroup.unified(host):
         lasting = slices.wanted_cpus(cpu, context.lasting_pools, grants.lasting(context.grants))
-        return decide(Wanted(now, lasting, context.pools.reserved), observe(host, now))
+        kinds = partitions.wanted(cpu, now)
+        confine = cpu.unmanaged == "confine"
+        wanted = Wanted(now, lasting, context.pools.reserved, kinds, context.pools.online, confine)
+        return decide(wanted, observe(host, wanted), context)
     from . import cpu_v1  # A node has one version: the others' tick does not pay for it.
 
     return cpu_v1.plan(host, context.pools, now)
 
 
-def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
+def observe(host: Host, wanted: Wanted) -> Observation:
     """Read the slice tree: kernel files and systemd's files, no command."""
-    units = {}
-    looked_at = slices.looked_at(wanted, cgroup.slices_in(host, EXCLUSIVE))
+    top = cgroup.top_level(host)
+    left = slices.left_over(wanted.now, top)
+    looked_at = list(dict.fromkeys((*wanted.now, *wanted.lasting, *left)))
     files = systemd.UnitFiles(host, looked_at)
-    for unit in looked_at:
-        units[unit] = UnitState(
+    units = {
+        unit: UnitState(
             cgroup.exists(host, unit),
             cgroup.cpus(host, unit),
+            cgroup.partition(host, unit) if is_exclusive(unit) else None,
             files.text(dropin(unit, NAME)),
             tuple(files.settings(unit, "AllowedCPUs")),
-            EXCLUSIVE not in slices.frames_of(unit) or cgroup.populated(host, unit),
+            not is_exclusive(unit) or cgroup.populated(host, unit),
         )
-    strangers = tuple(name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, name))
-    strangers = (*strangers, *cgroup.foreign(host))
-    in_frames = {frame: cgroup.own_processes(host, frame) for frame in (TOP, EXCLUSIVE) if frame in wanted}
-    return Observation(units, strangers, in_frames, host.read(dropin(TARGET, NAME)))
-
-
-def decide(wanted: Wanted, seen: Observation) -> Part:
-    """The changes that bring the slice tree to what is wanted."""
-    # Nobody runs in the empty slice of a workload, whatever CPUs it has.
-    now = {
-        unit: (state.cpus.effective if state.peopled else None) or frozenset() if state.exists else None
-        for unit, state in seen.units.items()
+        for unit in looked_at
     }
-    homes, frames = slices.homes_of(wanted.now, now, described)
-    moves = handover.order(homes, frames, wanted.refuge)
+    rest = cgroup.rest(host)
+    outsiders = (outsider(host, name) for name in top if name not in units)
+    return Observation(units, tuple(filter(None, outsiders)), rest, host.read(dropin(TARGET, NAME)))
+
+
+def outsider(host: Host, name: str) -> t.Optional[Outsider]:
+    """A control group at the top that nobody declared, when it has processes or asks for CPUs."""
+    path = f"{cgroup.ROOT}/{name}"
+    cpus, peopled = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
+    asked = cpus.requested or frozenset()
+    if not peopled and not asked:
+        return None
+    shown = cgroup.processes_shown(host, path) if peopled else ()
+    lasting = unitproperty.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if asked else []
+    file = lasting[-1].file if lasting and lasting[-1].value else ""
+    return Outsider(name, cpus.effective or frozenset(), asked, peopled, shown, file)
+
+
+def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
+    """The changes that bring the slice tree to what is wanted."""
+    now = {unit: state.now() for unit, state in seen.units.items()}
+    started = started_on(wanted, seen)
+    now.update(started)
+    confined = {
+        one.name: one.cpus | one.asked & wanted.online
+        for one in seen.outsiders
+        if wanted.confine and slices.can_be_confined(one)
+    }
+    moves = handover.order(slices.handed_over(wanted.now, now, confined), wanted.reserved)
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
-        changes += filter(None, [live_change(unit, cpus, wanted.now, seen)])
+        changes += filter(None, [live_change(unit, cpus, seen)])
     for unit, cpus in wanted.lasting.items():
         changes += filter(
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
         )
-    changes += [left_change(unit, seen) for unit in left_over(wanted, seen)]
+    changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves))
+    changes += [left_change(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists]
     changes += filter(None, [target_change(wanted.lasting, seen)])
-    changes += slices.stray_changes(seen.strangers, seen.in_frames, cgroup.path_of)
+    own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
+    shared = wanted.now[slices.SHARED]
+
+    taken = frozenset().union(*own.values())
+    outsiders = [one for one in seen.outsiders if one.peopled or one.asked & taken]
+    outsiders = [one for one in outsiders if not (one.name in confined and one.cpus == shared)]
+    changes += slices.outsider_changes(outsiders, own, shared, confined)
     remember = [
         Step("property", unit, "AllowedCPUs=", RELEASE)
         for unit, cpus in wanted.lasting.items()
         if kept_by_others(unit, cpus, seen)
     ]
-    moved = with_moves(changes, moves, seen, wanted)
-    return Part(moved, held_by(wanted, seen), tuple(homes), manager=NAME, remember=tuple(remember))
+    moved = with_moves(changes, moves, started, seen, wanted)
+    return Part(moved, held_by(wanted, seen), manager=NAME, remember=tuple(remember))
 
 
-def left_over(wanted: Wanted, seen: Observation) -> list[str]:
-    """The slices of workloads that are no longer to have CPUs of their own, with processes still in them."""
-    return [
-        unit
-        for unit, state in seen.units.items()
-        if EXCLUSIVE in slices.frames_of(unit) and unit not in wanted.now and state.exists and state.peopled
-    ]
+def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The slices that others share and that are not there, with CPUs that nobody has alone now.
+
+    They are started first: with what systemd read of them long ago they would come up on CPUs that have been given since.
+    """
+    own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
+    taken = frozenset().union(*(cpus or () for cpus in own))
+    missing = (unit for unit, state in seen.units.items() if unit.endswith(".slice") and not state.exists)
+    found = {
+        unit: (wanted.now[unit] - taken) or (wanted.reserved - taken)
+        for unit in missing
+        if unit in wanted.now and not is_exclusive(unit)
+    }
+    return {unit: cpus for unit, cpus in found.items() if cpus}
 
 
 def left_change(unit: str, seen: Observation) -> Change:
-    """The item of a workload that lost its CPUs while it runs: it shares until it is started anew."""
+    """The item of a slice whose workload lost its CPUs: it goes, or shares until what runs in it is started anew."""
     state = seen.units[unit]
+    if not state.peopled:
+        stop = Step("unit", unit, "stop", RELEASE, 80, optional=True)
+        reason = "no workload has CPUs of its own in this slice any more"
+        return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
         NAME, unit, "placement", f"runs on {cpuset.format(state.cpus.effective or ())}", "stopped",
-        "the workload has no CPUs of its own any more, it runs as shared: restart it to move it",
+        "the workload lost its exclusive CPUs and runs on the shared pool: restart it",
         cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
     )  # fmt: skip
 
 
-def live_change(
-    unit: str, cpus: frozenset[int], wanted: t.Mapping[str, frozenset[int]], seen: Observation
-) -> t.Optional[Change]:
+def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
     """The change of what the kernel has in force for a unit; its steps are the hand-over's."""
     state = seen.units[unit]
     place = f"{cgroup.path_of(unit)}/cpuset.cpus"
     if not state.exists:
-        if not described(unit):
-            return None  # It takes its CPUs from the drop-in when it starts.
         return Change(NAME, unit, "AllowedCPUs", None, cpuset.format(cpus), "the pool's slice does not run yet", place)
     requested, effective = state.cpus
     if requested == cpus and effective == cpus:
         return None
-    above = next((frame for frame in slices.frames_of(unit) if seen.units[frame].cpus.requested != wanted[frame]), None)
-    if requested == cpus and above is not None:
-        return None  # The parent's own item says it.
     if requested == cpus:
         return Change(
             NAME, unit, "cpuset.cpus.effective", cpuset.format(effective or ()), cpuset.format(cpus),
@@ -159,6 +211,27 @@ def live_change(
         )  # fmt: skip
     shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
     return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), place)
+
+
+def partition_changes(wanted: Wanted, seen: Observation, context: Context, moving: t.Container[str]) -> list[Change]:
+    """The changes of the partitions: the slices that are to be one, and those that are one no more."""
+    changes = []
+    rivals = {one.name: one.asked for one in seen.outsiders if not (wanted.confine and slices.can_be_confined(one))}
+    for unit, state in seen.units.items():
+        kind = wanted.partitions.get(unit, MEMBER)
+        is_left = unit not in wanted.now and state.exists and state.partition not in (None, MEMBER)
+        if not (unit in wanted.partitions or is_left or (is_exclusive(unit) and state.partition not in (None, MEMBER))):
+            continue
+        target = cgroup.partition_file(unit)
+        found = partitions.State(state.exists, state.partition, state.cpus.requested, seen.rest)
+        attempt = context.attempts.get(target)
+        change = partitions.change(unit, target, kind, found, rivals)
+        if change is None:
+            continue
+        if attempt is not None and unit not in moving and partitions.too_soon(attempt, context):
+            change = change._replace(steps=(), verdict=UNCHANGEABLE)
+        changes.append(change)
+    return changes
 
 
 def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
@@ -228,85 +301,73 @@ def merged(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
     """The pools' slices are there from boot, before anything asks for them."""
-    slices = [unit for unit in wanted if described(unit)]
-    return file_change(
-        NAME,
-        dropin(TARGET, NAME),
-        seen.target,
-        unit_text(("Unit", [f"Wants={' '.join(slices)}"])),
-        reason="starts the pools' slices at boot",
-    )
+    units = sorted(unit for unit in wanted if unit.endswith(".slice"))
+    text = unit_text(("Unit", [f"Wants={' '.join(units)}"]))
+    return file_change(NAME, dropin(TARGET, NAME), seen.target, text, reason="starts the pools' slices at boot")
 
 
 def with_moves(
     changes: t.Sequence[Change],
     moves: t.Sequence[tuple[str, frozenset[int]]],
+    starting: t.Mapping[str, frozenset[int]],
     seen: Observation,
     wanted: Wanted,
 ) -> tuple[Change, ...]:
-    """The changes with the hand-over's steps. A new slice gets its drop-in first, so that it starts on its CPUs.
+    """The changes with the hand-over's steps, those of partitions in their places among them.
 
-    A step whose unit has no item of its own (a frame that makes room) goes with the first item that moves.
+    A slice becomes a partition once it has its CPUs, and is none any more before it shares them. Orders: 1 partitions
+    end, 2-3 missing slices start; then for each move n: 10n+3 start, 10n+4 CPUs, and 10n+6 the
+    partition, after the slice's last move.
     """
-    steps: dict[str, list[Step]] = {}
-    started: dict[str, int] = {}
-    order = 0
-    for unit, cpus in moves:
+    steps: dict[str, list[Step]] = {
+        unit: [
+            Step("unit", unit, "start", CPUS, 2),
+            Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, 3),
+        ]
+        for unit, cpus in starting.items()
+    }
+    last: dict[str, int] = {}
+    started = set(starting)
+    for index, (unit, cpus) in enumerate(moves, 1):
+        last[unit] = index * 10
+        assignment = Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, index * 10 + 4)
+        if unit not in seen.units:
+            assignment = assignment._replace(optional=True)  # Units that nobody declared come and go.
         mine = steps.setdefault(unit, [])
-        order += 10
-        if described(unit) and unit not in started:
+        if unit not in started and described(unit):
             # A control group can be there without its slice: a property set on a slice that does not run makes one,
             # and nothing more. Starting a slice that runs does nothing.
-            started[unit] = order
-            mine.append(Step("unit", unit, "start", CPUS, order + 1))
-        mine.append(Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, order + 2))
+            started.add(unit)
+            mine.append(Step("unit", unit, "start", CPUS, index * 10 + 3))
+        mine.append(assignment)
     # A requested set can differ while the effective one is right (a sibling's write narrowed neither): write it again.
-    for unit in (change.subject for change in changes if change.property in ("AllowedCPUs", "cpuset.cpus.effective")):
+    order = (len(moves) + 1) * 10
+    for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
         if unit not in steps and unit in seen.units:
             order += 10
+            last[unit] = order
             steps[unit] = [Step("property", unit, f"AllowedCPUs={cpuset.format(wanted.now[unit])}", CPUS, order)]
     result = []
     for change in changes:
-        if change.property in ("AllowedCPUs", "cpuset.cpus.effective"):
+        if change.property in LIVE_PROPERTIES:
             own = steps.pop(change.subject, [])
             settings = seen.units[change.subject].settings
             cpus = wanted.lasting.get(change.subject, wanted.now[change.subject])
             wrong = not kept_by_others(change.subject, cpus, seen)
             by_hand = unitproperty.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
-        result.append(with_early_file(change, started, seen, wanted))
+        elif change.property == partitions.PROPERTY:
+            # Whose CPUs are given up is a partition no more before others get them.
+            place = last.get(change.subject, order) + 6 if change.subject in wanted.partitions else 1
+            change = change._replace(steps=tuple(step._replace(order=place) for step in change.steps))
+        elif change.subject in steps and change.subject not in wanted.now:
+            change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
+        result.append(change)
     if steps and result:
         rest = [step for leftover in steps.values() for step in leftover]
-        first = next((index for index, change in enumerate(result) if change.steps), 0)
-        result[first] = result[first]._replace(steps=(*result[first].steps, *rest))
+        index = next((index for index, change in enumerate(result) if change.steps), 0)
+        result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
     return tuple(result)
-
-
-def with_early_file(
-    change: Change,
-    started: t.Mapping[str, int],
-    seen: Observation,
-    wanted: Wanted,
-) -> Change:
-    """The change with its drop-in written before the unit can start on it.
-
-    A pool's new slice finds it when the hand-over starts it. Any other slice that does not run may be started by
-    somebody in the middle: its old drop-in must not give it CPUs that are about to be isolated, nor the new one those
-    that still are.
-    """
-    unit = next((unit for unit in wanted.lasting if change.subject == dropin(unit, NAME)), None)
-    if unit is None or seen.units[unit].exists or not change.steps:
-        return change
-    if unit in started:
-        return change._replace(steps=tuple(step._replace(phase=CPUS, order=started[unit]) for step in change.steps))
-    own = [state for name, state in seen.units.items() if name == ISOLATED or EXCLUSIVE in slices.frames_of(name)]
-    guarded = frozenset().union(*(state.cpus.effective or () for state in own if state.exists and state.peopled))
-    # As in the hand-over itself, shared workloads may wait on the reserved pool.
-    safe = (wanted.lasting[unit] - guarded) or (wanted.refuge - guarded)
-    early = change.steps[0]._replace(phase=CPUS, order=0, value=dropin_text(unit, safe))
-    if safe == wanted.lasting[unit]:
-        return change._replace(steps=(early,))
-    return change._replace(steps=(early, *change.steps)) if safe else change
 
 
 def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
@@ -317,11 +378,14 @@ def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
     held = {f"file:{dropin(TARGET, NAME)}"}
     for unit in wanted.lasting:
         held |= {f"file:{dropin(unit, NAME)}", f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}"}
-    left = left_over(wanted, seen)
-    for unit in (*wanted.now, *left, *([EXCLUSIVE] if left else [])):
+    left = [unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].peopled]
+    for unit in (*wanted.now, *left):
         held |= {
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
             f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from before a boot with v1
         }
+    own = filter(is_exclusive, wanted.now)
+    held |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
+    held |= {f"property:{one.name}:AllowedCPUs" for one in seen.outsiders if wanted.confine}
     return frozenset(held)

@@ -19,9 +19,10 @@ from ..host.files import Host
 from ..model import cpuset, handover, slices
 from ..model.agent_units import BOOT, WANTED_BY
 from ..model.errors import Problem
+from ..model.grants import ISOLATED
 from ..model.plan import CPUS, Change, Part, Step
 from ..model.pools import Pools
-from ..model.slices import SCOPE, TOP
+from ..model.slices import SCOPE, Outsider
 from ..model.unitproperty import ETC
 
 NAME = slices.MANAGER
@@ -43,11 +44,10 @@ class Mirror(t.NamedTuple):
 
 
 class Observation(t.NamedTuple):
-    """What is seen of the tree. ``in_top`` counts processes directly in corral.slice."""
+    """What is seen of the tree."""
 
     units: dict[str, Mirror]
-    strangers: tuple[str, ...]
-    in_top: int
+    outsiders: tuple[Outsider, ...]
     boots: bool
 
 
@@ -64,24 +64,32 @@ def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Pa
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
     """Read the directories and who is where: kernel files, no command."""
     units = {}
-    for unit in slices.looked_at(wanted):
+    for unit in (*wanted, *slices.left_over(wanted, [ISOLATED])):
         outside: dict[frozenset[int], int] = {}
-        # Nothing runs directly in the frame; what is in a slice below it is that slice's.
-        for where, processes in cpusets.outside(host, unit).items() if unit != TOP else ():
+        for where, processes in cpusets.outside(host, unit).items():
             on = cpusets.cpus(host, where).effective
             if on:
                 outside[on] = outside.get(on, 0) + len(processes)
         units[unit] = Mirror(cpusets.cpus(host, cpusets.directory_of(unit)), outside)
-    strangers = tuple(name for name in cgroup.top_level(host) if name not in units and cgroup.populated(host, name))
-    return Observation(units, strangers, cgroup.own_processes(host, TOP), host.exists(BOOT_LINK))
+    outsiders = tuple(
+        Outsider(name, topmost(host), frozenset(), True, cgroup.processes_shown(host, f"{cgroup.units(host)}/{name}"))
+        for name in cgroup.top_level(host)
+        if name not in units and cgroup.populated(host, name)
+    )
+    return Observation(units, outsiders, host.exists(BOOT_LINK))
+
+
+def topmost(host: Host) -> frozenset[int]:
+    """The CPUs of the hierarchy's root, where all are that nobody moved."""
+    return cpusets.cpus(host, cgroup.CPUSETS).effective or frozenset()
 
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
     """The changes that bring the tree to what is wanted."""
-    homes, frames = slices.homes_of(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()}, wanted.get)
+    moving = slices.handed_over(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()})
     steps: dict[str, list[Step]] = {}
     order = 0
-    for unit, cpus in handover.order(homes, frames, pools.reserved):
+    for unit, cpus in handover.order(moving, pools.reserved):
         order += 1
         steps.setdefault(unit, []).append(step_of(unit, cpus, order))
     changes = []
@@ -92,16 +100,16 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
             # Its processes can be right while its directory is not, or the other way round.
             changes.append(change._replace(steps=tuple(steps.pop(unit, [step_of(unit, cpus, order)]))))
     if changes:
-        # What moves without an item of its own (a frame that makes room) goes with the first.
+        # What moves without an item of its own goes with the first.
         rest = [step for leftover in steps.values() for step in leftover]
         changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
     return Part(
         (
             *changes,
-            *slices.stray_changes(seen.strangers, {TOP: seen.in_top}, lambda unit: f"{cgroup.ROOT}/systemd/{unit}"),
+            *slices.outsider_changes(seen.outsiders, {}, frozenset(), (), f"{cgroup.ROOT}/systemd"),
         ),
         held_by(wanted),
-        tuple(homes),
+        tuple(moving),
         problems=problems(wanted),
         notes=() if seen.boots else (NOT_KEPT,),
     )
@@ -118,8 +126,7 @@ def held_by(wanted: t.Iterable[str]) -> frozenset[str]:
 
 def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
     """The directory's CPUs, with all processes of the unit in it."""
-    where = "" if unit == TOP else unit
-    return Step("cpuset", cpusets.directory_of(unit), cpuset.format(cpus), CPUS, order, where=where)
+    return Step("cpuset", cpusets.directory_of(unit), cpuset.format(cpus), CPUS, order, where=unit)
 
 
 def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:

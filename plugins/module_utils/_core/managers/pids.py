@@ -18,9 +18,9 @@ from ..host.files import Host
 from ..model import unitproperty
 from ..model.context import Context
 from ..model.errors import Problem
-from ..model.plan import FILES, LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile import Pids
-from ..model.slices import TOP
+from ..model.slices import SHARED
 from ..model.unitfile import HEADER, file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
 
@@ -40,7 +40,7 @@ class SliceState(t.NamedTuple):
 
 
 class Observation(t.NamedTuple):
-    """What is seen of the machine's and the pools' limits."""
+    """What is seen of the machine's and the pools' limits; ``starting`` are the slices that the profile has run."""
 
     sysctls: dict[str, t.Optional[int]]
     sysctl_file: t.Optional[str]
@@ -51,6 +51,7 @@ class Observation(t.NamedTuple):
     manager_conf: t.Optional[str]
     default_settings: tuple[Setting, ...]
     systemd_runs: bool
+    starting: frozenset[str] = frozenset()
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -63,13 +64,17 @@ def plan(host: Host, context: Context) -> Part:
     # A limit that is declared no longer goes back in this very plan: the budget counts with what it will be.
     undeclared = {key: context.before.get(sysctl.path_of(key)) for key, value in declared.items() if value is None}
     coming = {key: int(value) for key, value in undeclared.items() if value and value.isdecimal()}
-    return decide(pids, homes_of(context), seen._replace(sysctls={**seen.sysctls, **coming}))
+    cpu = context.profile.cpu
+    starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
+    starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, SHARED) if cpu and starts else ())
+    seen = seen._replace(sysctls={**seen.sysctls, **coming}, starting=starting)
+    return decide(pids, homes_of(context), seen)
 
 
 def homes_of(context: Context) -> tuple[str, ...]:
     """The top-level slices in which workloads live: they share what the reserve leaves."""
     cpu = context.profile.cpu
-    return (TOP, *(cpu.shared_slices if cpu else ()))
+    return (SHARED, *(cpu.shared_slices if cpu else ()))
 
 
 def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
@@ -214,10 +219,19 @@ def later_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
 
 
 def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
-    """The change of a slice's limit in force; a slice that does not run takes it from its drop-in."""
+    """The change of a slice's limit in force.
+
+    A slice that does not run takes it from its drop-in; the pools' are started in the same plan, maybe with what systemd
+    had read before.
+    """
     actual = seen.slices[unit].limit
-    if actual is None or actual == str(limit):
+    if actual == str(limit) or (actual is None and unit not in seen.starting):
         return None
+    if actual is None:
+        step = Step("property", unit, f"TasksMax={limit}", LIVE)
+        return Change(
+            NAME, unit, "TasksMax", None, str(limit), "the slice does not run yet", seen.slices[unit].place, (step,)
+        )
     by_hand = unitproperty.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
     said = (
         f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit is another"
@@ -253,10 +267,7 @@ def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change
     if kept_by_others(unit, limit, seen):
         return None
     text = unit_text((section_of(unit), [f"TasksMax={limit}"]))
-    # A slice that the hand-over of CPUs is about to start finds its limit there.
-    phase = FILES if seen.slices[unit].limit is not None else VALUES
-    reason = f"keeps {unit}'s limit over a reboot"
-    return file_change(NAME, path, seen.slices[unit].dropin, text, reason=reason, phase=phase)
+    return file_change(NAME, path, seen.slices[unit].dropin, text, reason=f"keeps {unit}'s limit over a reboot")
 
 
 def default_override(wanted: int, seen: Observation, text: str) -> t.Optional[Change]:

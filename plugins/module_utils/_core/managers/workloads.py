@@ -20,14 +20,14 @@ from ..model.admission import Refusal, Told
 from ..model.agent_units import LAUNCHER
 from ..model.context import Context, Workloads
 from ..model.errors import Problem
-from ..model.grants import EXCLUSIVE, Grant
+from ..model.grants import Grant
 from ..model.needs import Need
 from ..model.plan import CLAIM, CPUS, FILES, LIVE, RELEASE, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile_workloads import RUNNING
-from ..model.resources import MEMORY
-from ..model.slices import SHARED, TOP
+from ..model.resources import MEMORY, PIDS
+from ..model.slices import SHARED
 from ..model.unitfile import file_change
-from ..model.unitproperty import Setting, dropin
+from ..model.unitproperty import ETC, Setting, dropin
 from ..model.workload_units import NAME
 
 
@@ -63,9 +63,12 @@ def plan(host: Host, context: Context) -> Part:
     unfit = unfit_problem(host, context)
     if unfit is not None:
         change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
-        return Part(
-            (change,) if found.needs else (), frozenset(), problems=(unfit,) if found.needs else (), manager=NAME
-        )
+        running = [grant for grant in found.settled.grants if grant.cpus]
+        if running and context.profile.cpu is None:
+            kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
+            unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
+        concerns = bool(found.needs or running)
+        return Part((change,) if concerns else (), frozenset(), problems=(unfit,) if concerns else (), manager=NAME)
     sizes = sorted({row.size_kib for row in context.profile.memory.hugepages})
     by_name = {grant.workload: grant for grant in found.settled.grants}
     changes = [*admitted_changes(host, found), *checkpoint_changes(host, found)]
@@ -83,6 +86,9 @@ def plan(host: Host, context: Context) -> Part:
             continue
         grant = by_name.get(need.workload.name)
         wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
+        if need.cpus and context.profile.pids.reserved is not None and found.pids is not None:
+            # Nothing around a slice at the top keeps the reserve for the system.
+            wanted = {**wanted, "TasksMax": str(min(dict(need.limits).get(PIDS, found.pids), found.pids))}
         seen = observe(host, files, need, slice_for(need, grant), wanted, score, sizes)
         changes += slice_changes(host, need, grant, wanted, seen, sizes)
         held |= held_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
@@ -95,12 +101,14 @@ def plan(host: Host, context: Context) -> Part:
                 notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
         elif need.workload.match == "container":
             changes += filter(None, [container_change(host, need, seen)])
+        if not need.cpus:
+            changes += narrower_changes(host, need, wanted)
         changes += score_changes(host, need, seen, score)
+    names = {need.workload.name for need in found.needs}
+    orphans = [grant for grant in found.settled.grants if grant.hold == RUNNING and grant.workload not in names]
+    held |= held_for_runs(host, orphans)
     changes += [refused_change(refusal) for refusal in found.settled.refusals]
-    if any(grant.cpus for grant in found.settled.grants):
-        changes += filter(None, [quota_change(host, frame) for frame in (TOP, EXCLUSIVE)])
-        held |= {f"property:{frame}:CPUQuota" for frame in (TOP, EXCLUSIVE)}
-    if any(need.workload.hold == RUNNING for need in found.needs):
+    if orphans or any(need.workload.hold == RUNNING for need in found.needs):
         path = workload_units.GRANT_UNIT
         text = workload_units.grant_unit_text()
         changes += filter(
@@ -125,19 +133,25 @@ def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
     return None
 
 
+def given_up(host: Host) -> Change:
+    """The end of all grants, before anybody else gets their CPUs. For a removal."""
+    steps = tuple(kept_steps(host, state.CHECKPOINT, None))
+    reason = "all grants end"
+    return Change(NAME, state.CHECKPOINT, "content", "the grants", None, reason, state.CHECKPOINT, steps)
+
+
 def empty_slices(host: Host) -> tuple[Change, ...]:
     """The slices of workloads that hold nobody: systemd started them with a unit that was then refused, and keeps them.
 
     For a removal alone: a unit may be about to start in one.
     """
-    found = [*cgroup.slices_in(host, EXCLUSIVE), *cgroup.slices_in(host, SHARED)]
     return tuple(
         Change(
             NAME, unit, "state", "active", "inactive", "nobody runs in it any more", cgroup.path_of(unit),
             (Step("unit", unit, "stop", RELEASE, 80),),
         )
-        for unit in found
-        if grants.workload_of(unit) and not cgroup.populated(host, unit)
+        for unit in seen_workloads.slices(host)
+        if not cgroup.populated(host, unit)
     )  # fmt: skip
 
 
@@ -199,6 +213,23 @@ def held_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
     """The keys of what a workload's slice is held by; the slice itself is held with its limits, while there is a grant."""
     held = {f"file:{dropin(unit, NAME)}"} if files else set()
     return held | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
+
+
+def held_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
+    """The keys of what grants need until their run ends, though their workloads are declared no more.
+
+    Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload.
+    """
+    held: set[str] = set()
+    names = host.names(ETC) if orphans else []
+    paths = [f"{ETC}/{name}/10-corral-{NAME}.conf" for name in names if name.endswith(".service.d")]
+    texts = {path: host.read(path) or "" for path in paths}
+    for grant in orphans:
+        instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
+        line = f"Slice={grant.slice}\n"
+        held |= {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
+        held |= held_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
+    return held
 
 
 # The checkpoint
@@ -350,6 +381,21 @@ def early_limits(need: Need, seen: State, wanted: t.Mapping[str, str]) -> list[C
     return [change for change in found if change is not None]
 
 
+def narrower_changes(host: Host, need: Need, wanted: t.Mapping[str, str]) -> list[Change]:
+    """The limits that a workload on the shared pool cannot reach: those of the slice around all of them are lower."""
+    found = []
+    for name in ("TasksMax", "MemoryMax", "CPUQuota"):
+        place = f"{cgroup.path_of(SHARED)}/{unit_limits.FILES[name]}"
+        own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(place)) or "max"
+        around = unit_limits.meaning(name, around)
+        if "max" in (own, around) or int(around.split()[0]) >= int(own.split()[0]):
+            continue
+        reason = f"{SHARED} is limited to less: raise that, or lower the limit of {need.workload.name}"
+        subject = need.workload.name
+        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, place, (), UNCHANGEABLE))
+    return found
+
+
 def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
     """The change of one limit in force."""
     actual, target = seen.values.get(name), unit_limits.kernel(name, value)
@@ -361,7 +407,7 @@ def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
     # Memory nodes before the first process comes: with the CPUs, once the slice is there.
     phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
     step = Step("property", seen.slice, f"{name}={value}", phase, order)
-    return Change(NAME, seen.slice, name, actual, target, "the workload's limit is another", place, (step,))
+    return Change(NAME, seen.slice, name, actual, target, "the limit in force is another", place, (step,))
 
 
 def hugetlb_changes(host: Host, need: Need, seen: State, sizes: t.Sequence[int]) -> list[Change]:
@@ -383,22 +429,12 @@ def hugetlb_changes(host: Host, need: Need, seen: State, sizes: t.Sequence[int])
                 file[: -len(".max")],
                 actual,
                 str(limit),
-                "the workload's limit is another",
+                "the limit in force is another",
                 f"{path}/{file}",
                 tuple(steps),
             )
         )
     return changes
-
-
-def quota_change(host: Host, frame: str) -> t.Optional[Change]:
-    """A quota around workloads that have CPUs of their own would throttle them all the same."""
-    place = f"{cgroup.path_of(frame)}/cpu.max"
-    actual = stripped(host.read(place))
-    if actual is None or unit_limits.meaning("CPUQuota", actual) == "max":
-        return None
-    reason = "workloads with CPUs of their own run in it: a quota would throttle them"
-    return Change(NAME, frame, "CPUQuota", actual, "max", reason, place, (Step("property", frame, "CPUQuota=", LIVE),))
 
 
 # Units

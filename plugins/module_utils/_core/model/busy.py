@@ -14,7 +14,7 @@ from . import cpuset
 SHOWN = 6
 LEAST = 0.01  # of a CPU on average: below that nobody notices
 HINT = (
-    "what needs more CPUs than its slice will have goes to machine.slice or corral-shared.slice (Slice= in a drop-in, "
+    "what needs more CPUs than its slice will have goes to machine.slice or corral.slice (Slice= in a drop-in, "
     "then a restart), or its slice to cpu.shared.slices"
 )
 

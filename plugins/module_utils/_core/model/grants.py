@@ -17,11 +17,14 @@ import typing as t
 from . import cpuset
 from .cpuset import CpuSet
 from .numa_memory import Block
-from .profile_workloads import DECLARED, RUNNING, slice_name
+from .profile_workloads import DECLARED, RUNNING, slice_name, workload_name
 from .resources import Amounts
 
-EXCLUSIVE = "corral-exclusive.slice"
-EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral-exclusive-", "corral-shared-"
+# At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
+ISOLATED = "corral_isolated.slice"
+EXCLUSIVE_PREFIX = "corral_"
+# Below corral.slice.
+SHARED_PREFIX = "corral-"
 # What grants on NUMA nodes are judged by after a reboot: bytes by node and resource.
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
@@ -50,7 +53,7 @@ class Grant(t.NamedTuple):
 
     @property
     def slice(self) -> str:
-        """Its slice: among the exclusive ones, or within the shared pool's."""
+        """Its slice: at the top with CPUs of its own, else within the shared pool's."""
         return slice_of(self.workload, exclusive=bool(self.cpus))
 
 
@@ -69,19 +72,19 @@ def slice_of(workload: str, *, exclusive: bool) -> str:
 def workload_of(unit: str) -> t.Optional[str]:
     """The workload whose slice this is; None for any other unit."""
     for prefix in (EXCLUSIVE_PREFIX, SHARED_PREFIX):
-        if unit.startswith(prefix) and unit.endswith(".slice"):
-            escaped = unit[len(prefix) : -len(".slice")]
-            parts = escaped.split("\\x")
-            try:
-                return parts[0] + "".join(chr(int(part[:2], 16)) + part[2:] for part in parts[1:])
-            except ValueError:
-                return None
+        if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED:
+            return workload_name(unit[len(prefix) : -len(".slice")])
     return None
 
 
 def is_workloads(unit: str) -> bool:
-    """Whether a slice is there for workloads alone: theirs, or the one around those with CPUs of their own."""
-    return unit == EXCLUSIVE or workload_of(unit) is not None
+    """Whether a slice is there for a workload."""
+    return workload_of(unit) is not None
+
+
+def is_exclusive(unit: str) -> bool:
+    """Whether a slice is one of those with CPUs that nobody else has."""
+    return unit == ISOLATED or (unit.startswith(EXCLUSIVE_PREFIX) and is_workloads(unit))
 
 
 def exclusive(grants: t.Iterable[Grant]) -> CpuSet:

@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from .errors import Problem
-from .handover import Home
+from .handover import Slice
 
 # Verdicts of a change.
 DRIFT = "drift"  # reality differs; the steps mend it
@@ -42,6 +42,8 @@ class Step(t.NamedTuple):
       link      ``target`` path, ``value`` link text (None: remove)
       value     ``target`` kernel file, ``value`` text
       pool      ``target`` an nr_hugepages file, ``value`` number of pages; the kernel may give fewer
+      partition ``target`` a cpuset.cpus.partition, ``value`` "member", "root" or "isolated"; the kernel may
+                refuse it without an error
       cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: away with it), ``where`` the
                 unit whose processes it holds ("": nobody's)
       property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
@@ -98,8 +100,8 @@ class Change(t.NamedTuple):
 class Part(t.NamedTuple):
     """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
 
-    What was once changed and is held by nobody any more goes back to what was there before. ``homes`` is what the
-    validator replays the CPU steps against; ``problems`` are reasons not to begin with this profile on this node;
+    What was once changed and is held by nobody any more goes back to what was there before. ``directories`` is what the
+    validator replays the steps of cgroup v1 against; ``problems`` are reasons not to begin with this profile on this node;
     ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
     are what a person should know; ``remember`` are steps on what somebody else keeps right: nothing to do, but what is
     there belongs to before Corral.
@@ -107,7 +109,7 @@ class Part(t.NamedTuple):
 
     changes: tuple[Change, ...]
     held: frozenset[str]
-    homes: tuple[Home, ...] = ()
+    directories: tuple[Slice, ...] = ()
     problems: tuple[Problem, ...] = ()
     manager: str = ""
     notes: tuple[str, ...] = ()

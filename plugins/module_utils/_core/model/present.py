@@ -11,9 +11,10 @@ import re
 import typing as t
 
 from . import cpuset, schema
+from .grants import ISOLATED, is_exclusive
 from .mount_options import bytes_of, number
 from .schema_types import mode_text, page_text, size_text
-from .slices import ISOLATED, SHARED, TOP
+from .slices import SHARED
 from .yaml_text import Off
 
 # kernel/pid.c: at least 32768, and 1024 for each CPU that there may be (PIDS_PER_CPU_DEFAULT).
@@ -111,7 +112,7 @@ def atoms(facts: Facts) -> list[Atom]:
             found.append(Atom(("pids", name), limit, f"pids.{name}"))
     for row in facts.slices:
         # A scope has systemd's default where nobody set one; a slice has none.
-        if row.tasks is not None and row.unit.endswith(".slice") and row.unit not in (SHARED, ISOLATED):
+        if row.tasks is not None and row.unit.endswith(".slice") and not is_exclusive(row.unit):
             found.append(Atom(("pids", "slices", row.unit), row.tasks, f"TasksMax of {row.unit}"))
     return found
 
@@ -139,8 +140,8 @@ def cpu_section(facts: Facts) -> t.Optional[dict[str, t.Any]]:
     On a node that Corral has in hand its own slices say what the pools are; elsewhere the CPUs that no slice may use
     are taken for isolated.
     """
-    ours = {row.unit: row.cpus for row in facts.slices if row.unit in (TOP, SHARED, ISOLATED)}
-    others = [row for row in facts.slices if row.unit not in ours]
+    ours = {row.unit: row.cpus for row in facts.slices if row.unit in (SHARED, ISOLATED)}
+    others = [row for row in facts.slices if row.unit not in ours and not is_exclusive(row.unit)]
     confined = {row.unit: row.cpus for row in others if row.cpus is not None and row.cpus < facts.online}
     home = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
     if home is None:

@@ -31,16 +31,24 @@ class Reserved(t.NamedTuple):
 
 
 class Isolated(t.NamedTuple):
-    """CPUs nobody may use; exactly one of ``cpus`` and ``cores`` is set, ``numa`` and ``near`` say where cores are."""
+    """CPUs that only processes in the isolated slice may use; exactly one of ``cpus`` and ``cores`` is set, ``numa`` and ``near`` say where cores are.
+
+    ``load_balance`` is whether the scheduler spreads threads over them.
+    """
 
     cpus: t.Optional[frozenset[int]]
     cores: t.Optional[int]
     numa: t.Optional[int]
     near: t.Optional[str]  # an interface, or a PCI address in full
+    load_balance: bool = True
 
 
 class Cpu(t.NamedTuple):
-    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs stay in the shared pool whoever asks for them."""
+    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs stay in the shared pool whoever asks for them.
+
+    ``partitions`` (auto, off) is whether the kernel keeps others out, ``unmanaged`` (report, confine) what becomes of control
+    groups that nobody declared.
+    """
 
     reserved: Reserved
     isolated: t.Optional[Isolated]
@@ -49,6 +57,8 @@ class Cpu(t.NamedTuple):
     policy: str
     options: cpu_options.Options = cpu_options.Options()
     min_shared: int = 1
+    partitions: str = "auto"
+    unmanaged: str = "report"
 
     @property
     def strict(self) -> bool:
@@ -426,12 +436,20 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
         ),
         isolated=None
         if isolated is None
-        else Isolated(isolated.get("cpus"), isolated.get("cores"), isolated.get("numa"), isolated.get("near")),
+        else Isolated(
+            isolated.get("cpus"),
+            isolated.get("cores"),
+            isolated.get("numa"),
+            isolated.get("near"),
+            isolated.get("load_balance", True),
+        ),
         shared_slices=tuple(cpu.get("shared", {}).get("slices", schema.SHARED_SLICES)),
         whole_cores=cpu["whole_cores"],
         policy=cpu["policy"],
         options=_options(cpu),
         min_shared=cpu.get("shared", {}).get("min_cpus", 1),
+        partitions=cpu["partitions"],
+        unmanaged=cpu["unmanaged"],
     )
 
 
@@ -475,7 +493,8 @@ def _cpu_data(cpu: Cpu) -> dict[str, t.Any]:
         if "cpus" in section:
             section["cpus"] = cpuset.format(section["cpus"])
     options = {name: getattr(cpu.options, field) for name, field in cpu_options.NAMES.items()}
-    return {**data, "whole_cores": cpu.whole_cores, "policy": cpu.policy, "options": options}
+    rest = {name: getattr(cpu, name) for name in ("whole_cores", "policy", "partitions", "unmanaged")}
+    return {**data, **rest, "options": options}
 
 
 def _memory_data(memory: Memory) -> dict[str, t.Any]:

@@ -25,6 +25,9 @@ MATCHES = ("unit", "container", "pod", "label")
 DECLARED, RUNNING = "declared", "running"
 APP, INIT, SIDECAR = "app", "init", "sidecar"
 MILLI = NANO // 1000
+ISOLATED = "isolated"  # the isolated pool's slice is called so
+_PLAIN = re.compile(r"[^A-Za-z0-9:_.]")
+_INSTANCE = re.compile(r"[^A-Za-z0-9:_.@\\]")
 
 
 class Container(t.NamedTuple):
@@ -211,5 +214,33 @@ def _amounts_data(of: t.Union[Workload, Container]) -> dict[str, t.Any]:
 
 
 def slice_name(workload: str) -> str:
-    """A workload's name as part of a slice's: a dash would nest slices (systemd.slice(5), systemd-escape(1))."""
-    return re.sub(r"[^A-Za-z0-9:_.]", lambda match: f"\\x{ord(match.group()):02x}", workload)
+    """A workload's name as part of a slice's: a dash would nest slices (systemd.slice(5), systemd-escape(1)).
+
+    What follows the @ of an instance is systemd's own escaped form, as %i has it, and stays; a dash there means a slash.
+    "isolated" alone is the pool's.
+    """
+    if workload == ISOLATED:
+        return f"{_hex(workload[0])}{workload[1:]}"
+    stem, at, instance = workload.partition("@")
+    escaped = _PLAIN.sub(lambda match: _hex(match.group()), stem)
+    if not at:
+        return escaped
+    kept = _INSTANCE.sub(lambda match: _hex(match.group()), instance.replace("-", _hex("/")))
+    return f"{escaped}{_hex(at)}{kept}"
+
+
+def workload_name(escaped: str) -> t.Optional[str]:
+    """The workload of which slice_name makes this; None for what it never makes, such as a dash, which nests slices."""
+    if "-" in escaped:
+        return None
+    stem, at, instance = escaped.partition(_hex("@"))
+    parts = stem.split("\\x")
+    try:
+        name = parts[0] + "".join(chr(int(part[:2], 16)) + part[2:] for part in parts[1:])
+    except ValueError:
+        return None
+    return f"{name}@{instance.replace(_hex('/'), '-')}" if at else name
+
+
+def _hex(char: str) -> str:
+    return f"\\x{ord(char):02x}"

@@ -141,7 +141,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "cpu.isolated",
         None,
-        "CPUs that are kept free of everybody: no slice of the node may use them. Exactly one of `cpus` and `cores`.",
+        "CPUs that only processes in `corral_isolated.slice` may use. Exactly one of `cpus` and `cores`.",
     ),
     Key("cpu.isolated.cpus", types.CPUS, "These CPUs.", example='"6-7"'),
     Key(
@@ -158,6 +158,31 @@ KEYS: tuple[Key, ...] = (
         types.NEAR,
         "Take the `cores` from the NUMA node of this device: a network interface or a PCI address.",
         example="ens1f0",
+    ),
+    Key(
+        "cpu.isolated.load_balance",
+        types.BOOLEAN,
+        "Whether the scheduler spreads threads over the isolated CPUs. When it is false a thread stays on the CPU that it "
+        "was started on until it chooses others (sched_setaffinity, taskset): for polling threads that pin themselves. Needs "
+        "cgroup v2 and `cpu.partitions: auto`.",
+        example="false",
+        default=True,
+    ),
+    Key(
+        "cpu.partitions",
+        types.choice("auto", "off"),
+        "Whether the kernel keeps everybody else off isolated and exclusive CPUs (`cpuset.cpus.partition`, cgroup v2), also "
+        "what Corral has never heard of. With `off` only the slices that the profile knows are kept off them.",
+        example="off",
+        default="auto",
+    ),
+    Key(
+        "cpu.unmanaged",
+        types.choice("report", "confine"),
+        "What becomes of top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
+        "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal).",
+        example="confine",
+        default="report",
     ),
     Key(
         "cpu.whole_cores",

@@ -139,7 +139,10 @@ def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
     listed = " or ".join(words)
 
     def read(value: object) -> str:
-        text = _text(value, such_as=words[0])
+        # YAML 1.1 reads a bare off as false.
+        if isinstance(value, bool) and "off" in words and value:
+            raise ValueError(f"is not known: write {listed}")
+        text = "off" if value is False and "off" in words else _text(value, such_as=words[0])
         if text in words:
             return text
         if text in later:
@@ -307,7 +310,7 @@ def _slice(value: object) -> str:
         return text
     if text.endswith((".service", ".scope")):
         raise ValueError(f"is not a slice; units inherit the CPUs of theirs: {way_out}")
-    if text == CORRAL_SLICE or re.fullmatch(r"corral-[^/]*\.slice", text):
+    if text == CORRAL_SLICE or re.fullmatch(r"corral[-_][^/]*\.slice", text):
         raise ValueError(f"is Corral's own and placed by itself: {way_out}")
     if text == "-.slice":
         raise ValueError(f"is the root of all slices: {way_out}")

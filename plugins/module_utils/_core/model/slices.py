@@ -3,50 +3,49 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The tree of slices that gives each pool of CPUs a home, whatever the version of the control groups."""
+"""The tree of slices: which control group has which CPUs, whatever the version of the control groups.
+
+Reserved and shared slices are at the top beside those with CPUs of their own, which the kernel keeps all others out of
+(cpuset.cpus.partition); a workload on the shared pool is in corral.slice. No slice spans several grants.
+"""
 
 from __future__ import annotations
 
+import re
+import types
 import typing as t
 
-from .grants import EXCLUSIVE, Grant, workload_of
-from .handover import Home
-from .plan import UNCHANGEABLE, UNKNOWN, Change, Part
+from . import cpuset
+from .grants import ISOLATED, Grant, is_exclusive, workload_of
+from .handover import Slice
+from .plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Part
 from .pools import Pools, workload_cpus
 from .profile import Cpu
 from .schema_types import CORRAL_SLICE
 
 MANAGER = "cpu"
-TOP = CORRAL_SLICE
-SHARED = "corral-shared.slice"
-ISOLATED = "corral-isolated.slice"
+SHARED = CORRAL_SLICE
 SCOPE = "init.scope"
 # The slices that Corral makes, beside those of workloads.
 DESCRIPTIONS = {
-    TOP: "Corral: all pools but the reserved one",
     SHARED: "Corral: workloads on the shared pool",
     ISOLATED: "Corral: workloads on the isolated pool",
-    EXCLUSIVE: "Corral: workloads with CPUs of their own",
 }
 # What systemd calls its control groups; others at the top are somebody else's.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
-
-Frames = dict[str, tuple[frozenset[int], frozenset[int]]]
+# Those that can be given CPUs.
+UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
 
 
 def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
-    """Which unit runs on which CPUs, parents before children. ``pools`` are those that the grants leave."""
+    """Which unit runs on which CPUs. ``pools`` are those that the grants leave."""
     shared = workload_cpus(pools)
-    own = {grant.slice: grant.cpus for grant in grants if grant.cpus}
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
-    wanted.update(dict.fromkeys(cpu.shared_slices, shared))
-    wanted[TOP] = shared | pools.isolated | pools.exclusive
-    wanted[SHARED] = shared
+    wanted.update(dict.fromkeys((*cpu.shared_slices, SHARED), shared))
     if pools.isolated:
         wanted[ISOLATED] = pools.isolated
-    if own:
-        wanted[EXCLUSIVE] = frozenset().union(*own.values())
-    return {**wanted, **own}
+    wanted.update((grant.slice, grant.cpus) for grant in grants if grant.cpus)
+    return wanted
 
 
 def described(unit: str) -> str:
@@ -57,79 +56,86 @@ def described(unit: str) -> str:
     return f"Corral: workload {workload}" if workload else ""
 
 
-def looked_at(wanted: t.Iterable[str], present: t.Iterable[str] = ()) -> list[str]:
-    """The units of the tree; the isolated slice and those of workloads that are ``present`` also when they are no
-    longer declared.
-    """
-    return list(dict.fromkeys((*wanted, ISOLATED, EXCLUSIVE, *present)))
+def left_over(wanted: t.Container[str], there: t.Iterable[str]) -> list[str]:
+    """The slices for CPUs of one's own that are there and that nobody is to have any more."""
+    return [unit for unit in there if is_exclusive(unit) and unit not in wanted]
 
 
-def frames_of(unit: str) -> tuple[str, ...]:
-    """The frames that a slice lies in, the outermost first."""
-    if unit in (SHARED, ISOLATED):
-        return (TOP,)
-    return (TOP, EXCLUSIVE) if unit.startswith(EXCLUSIVE[: -len(".slice")]) and unit != EXCLUSIVE else ()
-
-
-def homes_of(
+def handed_over(
     wanted: t.Mapping[str, frozenset[int]],
     now: t.Mapping[str, t.Optional[frozenset[int]]],
-    made: t.Callable[[str], object],
-) -> tuple[list[Home], Frames]:
-    """The hand-over's view of the tree; ``now`` is None for a unit that is not there, ``made`` tells those Corral makes.
+    confined: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),
+) -> list[Slice]:
+    """The hand-over's view of the tree; ``now`` is None for a unit that is not there.
 
-    A slice of its own that is no longer declared runs as shared until it stops, and nobody runs in an empty one.
+    A slice whose workload is to have no CPUs of its own any more shares until it stops, as units do that are ``confined``.
     """
     nothing: frozenset[int] = frozenset()
-    homes = [
-        Home(unit, now[unit] or nothing, cpus, unit == ISOLATED or EXCLUSIVE in frames_of(unit), frames_of(unit))
-        for unit, cpus in wanted.items()
-        if unit not in (TOP, EXCLUSIVE) and (now[unit] is not None or made(unit))
-    ]
-    left = [unit for unit in now if unit not in wanted and unit not in (TOP, EXCLUSIVE)]
-    homes += [Home(unit, now[unit] or nothing, wanted[SHARED], False, frames_of(unit)) for unit in left if now[unit]]
-    frames = {TOP: (now[TOP] or nothing, wanted[TOP])}
-    inside = wanted.get(EXCLUSIVE, nothing)
-    if any(EXCLUSIVE in frames_of(unit) and now[unit] for unit in left):
-        inside |= wanted[SHARED]
-    if inside or now.get(EXCLUSIVE):
-        frames[EXCLUSIVE] = (now.get(EXCLUSIVE) or nothing, inside or wanted[SHARED])
-    return homes, frames
+    found = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
+    left = left_over(wanted, (unit for unit, cpus in now.items() if cpus))
+    found += [Slice(unit, now[unit] or nothing, wanted[SHARED]) for unit in left]
+    return found + [Slice(unit, cpus, wanted[SHARED]) for unit, cpus in confined.items()]
 
 
-def stray_changes(
-    strangers: t.Iterable[str], in_frames: t.Mapping[str, int], paths: t.Callable[[str], str]
-) -> list[Change]:
-    """Processes where nobody placed them: they run on CPUs that the profile does not give them.
+class Outsider(t.NamedTuple):
+    """A control group at the top that the profile does not know, or that asks for CPUs which are somebody's own.
 
-    ``strangers`` are top-level units that the profile does not know, ``in_frames`` counts processes directly in a frame,
-    ``paths`` tells where a unit's control group is.
+    ``cpus`` are those that its processes get, ``asked`` those that it asks for; ``processes`` are some of those that
+    it holds (``peopled``), each with its number and name; ``file`` is who gives it CPUs again at the next daemon-reload, if any.
     """
-    changes = [
-        Change(
-            MANAGER, name, "placement", "runs on all CPUs", "a pool",
-            stranger_reason(name),
-            paths(name), (), UNCHANGEABLE,
+
+    name: str
+    cpus: frozenset[int]
+    asked: frozenset[int]
+    peopled: bool
+    processes: tuple[str, ...]
+    file: str = ""
+
+
+def can_be_confined(one: Outsider) -> bool:
+    """Whether it is a unit that can be given CPUs, and keeps them."""
+    return UNIT_NAME.fullmatch(one.name) is not None and not one.file
+
+
+def outsider_changes(
+    outsiders: t.Iterable[Outsider],
+    own: t.Mapping[str, frozenset[int]],
+    shared: frozenset[int],
+    confined: t.Container[str],
+    root: str = "/sys/fs/cgroup",
+) -> list[Change]:
+    """Processes where nobody placed them: on CPUs that the profile does not give them, or on other slices' ``own``.
+
+    Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps.
+    """
+    changes = []
+    for one in outsiders:
+        met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.asked, own)]
+        running = f" (PID {', '.join(one.processes)})" if one.processes else ""
+        actual = f"runs on {cpuset.format(one.cpus)}{running}"
+        reason = f"on {', '.join(met)}; " if met else ""
+        mends = one.name in confined
+        verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if mends else (UNCHANGEABLE, "a pool")
+        reason += "cpu.unmanaged: confine" if mends else outsider_reason(one)
+        changes.append(
+            Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
         )
-        for name in strangers
-    ]  # fmt: skip
-    for frame, count in in_frames.items():
-        if count:
-            inside = f"{SHARED} or {ISOLATED}" if frame == TOP else "their workload's own slice"
-            changes.append(
-                Change(
-                    MANAGER, frame, "placement", f"{count} processes directly in it", "none",
-                    f"start them in {inside} (Slice=)", f"{paths(frame)}/cgroup.procs", (), UNCHANGEABLE,
-                )
-            )  # fmt: skip
     return changes
 
 
-def stranger_reason(name: str) -> str:
+def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
+    """Whose CPUs these are, and which."""
+    return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
+
+
+def outsider_reason(one: Outsider) -> str:
     """Why processes at the top are out of place, and the way out."""
+    name = one.name
+    if name.endswith((".service", ".scope")):
+        return f"it is in no slice of the profile: Slice={SHARED} or system.slice in a drop-in, then restart it"
     if name.endswith(UNITS):
         return "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices"
-    return "not a unit of systemd's (cset, lxc?): stop who made it, or have it start in a slice of the profile"
+    return "not made by systemd (cset, lxc?): stop it, or start it in a slice of the profile"
 
 
 def unknown(reason: str, place: str) -> Part:

@@ -15,6 +15,7 @@ import typing as t
 
 from . import unit_limits
 from .grants import is_workloads
+from .partitions import MEMBER
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 from .unitproperty import control_file
 
@@ -73,6 +74,9 @@ def restore(before: Before, online: str) -> list[Step]:
         return steps + folders(before)
     if before.kind in ("value", "pool"):
         return [Step(before.kind, target, before.value or "0", VALUES)]
+    if before.kind == "partition":
+        # The slice has its CPUs for itself no longer, before it gets others or stops.
+        return [Step("partition", target, before.value or MEMBER, RELEASE, -10)]
     if before.kind == "cpuset":
         # The inner directories go first, and all before the slices stop.
         order = 20 - target.count("/")
@@ -116,7 +120,7 @@ def restore_property(before: Before, online: str) -> list[Step]:
         assignments = [unit_limits.property_value(name, before.value or "max")]
     # A slice of Corral's stops, or keeps what it has with the processes that somebody has put there. That of a workload
     # may have been started with the workload's unit, before it got anything.
-    ours = unit.startswith(("corral.", "corral-")) and (not before.active or is_workloads(unit))
+    ours = unit.startswith(("corral.", "corral-", "corral_")) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]
     steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]

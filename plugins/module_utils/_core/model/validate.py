@@ -15,7 +15,7 @@ import typing as t
 
 from . import cpuset, handover
 from .errors import Problem
-from .handover import Home
+from .handover import Slice
 from .plan import Step
 from .topology import Topology
 
@@ -26,7 +26,7 @@ PLACES = (
     r"/var/lib/corral/checkpoint\.json(\.previous|\.damaged)?",
     r"/var/lib/corral/admitted\.json(\.previous)?",
     r"/proc/[0-9]+/oom_score_adj",
-    r"/sys/fs/cgroup/corral\.slice/corral-(exclusive|shared)\.slice/corral-(exclusive|shared)-[^/]+\.slice/hugetlb\.[0-9]+[KMGT]B\.max",
+    r"/sys/fs/cgroup/(corral\.slice/corral-|corral_)[^/]+\.slice/hugetlb\.[0-9]+[KMGT]B\.max",
     r"/etc/sysctl\.d/90-corral\.conf",
     r"/etc/corral/[^/]+",
     r"/usr/libexec/corral(/.*)?",
@@ -36,24 +36,23 @@ PLACES = (
     r"/sys/kernel/mm/hugepages/hugepages-\d+kB/nr_hugepages",
 )
 PLACE = re.compile("|".join(f"(?:{place})" for place in PLACES))
-CPUSET = re.compile(
-    r"/sys/fs/cgroup/cpuset/(?:init\.scope|[^/]+\.slice|corral\.slice/corral-(?:shared|isolated)\.slice)"
-)
+CPUSET = re.compile(r"/sys/fs/cgroup/cpuset/(?:init\.scope|[^/]+\.slice)")
 # A plan never writes metrics, or what passes of garbage collection tell; it may remove them, metrics wherever a node has
 # chosen to have them.
 TOLD = re.compile(
     r"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/corral(-gc)?\.prom|/run/corral/gc(-drift)?\.json|/var/lib/corral/gc\.json(\.previous)?"
 )
-CONTROL = re.compile(r"/sys/fs/cgroup(/corral\.slice(/corral-(exclusive|shared)\.slice)?)?/cgroup\.subtree_control")
+CONTROL = re.compile(r"/sys/fs/cgroup(/corral\.slice)?/cgroup\.subtree_control")
+PARTITION = re.compile(r"/sys/fs/cgroup/corral_[^/]+\.slice/cpuset\.cpus\.partition")
+KINDS = ("member", "root", "isolated")
 CONTROLLERS = ("+hugetlb", "-hugetlb")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
 
-def problems(steps: t.Sequence[Step], homes: t.Sequence[Home], topology: t.Optional[Topology]) -> list[Problem]:
-    """Every reason not to run these steps, in this order, on this machine."""
+def problems(steps: t.Sequence[Step], topology: t.Optional[Topology]) -> list[Problem]:
+    """Every reason not to run these steps on this machine, but for overlaps of CPUs: replay.py has those."""
     found = [problem for step in steps for problem in place_problems(step)]
-    found += overlap_problems(steps, homes)
     return found + (pool_problems(steps, topology) if topology is not None else [])
 
 
@@ -66,6 +65,8 @@ def place_problems(step: Step) -> list[Problem]:
         allowed = True
     elif step.kind in ("file", "link", "value", "pool", "compile"):
         allowed = PLACE.fullmatch(step.target) is not None and ".." not in step.target.split("/")
+    elif step.kind == "partition":
+        allowed = PARTITION.fullmatch(step.target) is not None and step.value in KINDS
     elif step.kind == "controller":
         allowed = CONTROL.fullmatch(step.target) is not None and step.value in CONTROLLERS
     elif step.kind == "cpuset":
@@ -82,10 +83,15 @@ def place_problems(step: Step) -> list[Problem]:
     ]
 
 
-def overlap_problems(steps: t.Sequence[Step], homes: t.Sequence[Home]) -> list[Problem]:
-    """The first instant at which an isolated or exclusive CPU would be shared."""
+def moves_cpus(step: Step) -> bool:
+    """Whether a step changes who runs where."""
+    return step.kind in ("partition", "cpuset") or (step.value or "").startswith("AllowedCPUs=")
+
+
+def overlap_problems(steps: t.Sequence[Step], directories: t.Sequence[Slice]) -> list[Problem]:
+    """The first instant at which an isolated CPU would be shared, on cgroup v1."""
     moves = [move for move in map(move_of, steps) if move is not None]
-    overlap = handover.new_overlap(homes, moves)
+    overlap = handover.new_overlap(directories, moves)
     if overlap is None:
         return []
     unit, other, cpu = overlap
@@ -93,13 +99,10 @@ def overlap_problems(steps: t.Sequence[Step], homes: t.Sequence[Home]) -> list[P
 
 
 def move_of(step: Step) -> t.Optional[tuple[str, frozenset[int]]]:
-    """The unit that a step gives CPUs, and those; None for any other step."""
-    value = (step.value or "").rpartition("=")
-    if not re.fullmatch(r"[0-9,-]+", value[2]):
+    """The unit whose directory a step gives CPUs, and those; None for any other step."""
+    if step.kind != "cpuset" or not re.fullmatch(r"[0-9,-]+", step.value or ""):
         return None
-    if step.kind == "cpuset":
-        return step.target.rpartition("/")[2], cpuset.parse(value[2])
-    return (step.target, cpuset.parse(value[2])) if step.kind == "property" and value[0] == "AllowedCPUs" else None
+    return step.target.rpartition("/")[2], cpuset.parse(step.value or "")
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:

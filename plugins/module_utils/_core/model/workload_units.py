@@ -10,7 +10,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from .agent_units import LAUNCHER
+from .agent_units import BOOT, LAUNCHER
 from .needs import Need
 from .profile_workloads import RUNNING, slice_name
 from .slices import described
@@ -38,13 +38,14 @@ def slice_text(need: Need, unit: str, limits: t.Mapping[str, str]) -> str:
 
 def unit_dropin(need: Need, slice_unit: str, score: t.Optional[int], *, exclusive: bool) -> str:
     """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused."""
-    sections: list[tuple[str, list[str]]] = []
+    # What holds CPUs from one boot to the next has them once the pools are there.
+    sections = [("Unit", [f"After={BOOT}"])]
     holder = grant_unit(need.workload.name)
     if need.workload.is_template:
         # Each instance has a slice of its own, named after it (systemd.unit(5), specifiers).
         holder, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, slice_unit))
     if need.workload.hold == RUNNING:
-        sections.append(("Unit", [f"Requires={holder}", f"After={holder}"]))
+        sections = [("Unit", [f"Requires={holder}", f"After={holder}"])]
     lines = [f"Slice={slice_unit}"]
     if score is not None:
         lines.append(f"OOMScoreAdjust={score}")
@@ -72,8 +73,8 @@ StopWhenUnneeded=yes
 [Service]
 Type=oneshot
 RemainAfterExit=yes
-ExecStart={corral} admit --start %I
-ExecStopPost={corral} release --stop %I
+ExecStart={corral} admit --start %i
+ExecStopPost={corral} release --stop %i
 SuccessExitStatus=2
 TimeoutStartSec=180
 TimeoutStopSec=180

@@ -15,7 +15,7 @@ import pytest
 from _core.host import thread_masks
 from _core.host.files import Host
 
-GROUP = "/sys/fs/cgroup/corral.slice/corral-shared.slice"
+GROUP = "/sys/fs/cgroup/corral.slice"
 CPUS = sorted(os.sched_getaffinity(0))
 
 pytestmark = pytest.mark.skipif(len(CPUS) < 2, reason="this machine lets the test run on a single CPU")
@@ -69,7 +69,7 @@ def test_a_thread_that_has_ended_is_nobody(tmp_path: Path, sleeper: int) -> None
 
 def test_the_nearest_group_with_cpus_counts(tmp_path: Path) -> None:
     host = machine(tmp_path, [1, 2])
-    assert thread_masks.effective(host, f"{GROUP}/corral-shared-feed.slice/feed.service") == {1, 2}
+    assert thread_masks.effective(host, f"{GROUP}/corral-feed.slice/feed.service") == {1, 2}
     assert thread_masks.effective(host, "/sys/fs/cgroup/other.slice") == frozenset()
 
 

@@ -14,7 +14,7 @@ import typing as t
 from _core.model import admission, cpu_options, cpu_topology, grants, handover, needs, pools, profile, slices
 from _core.model.admission import Facts, Settlement
 from _core.model.errors import CorralError
-from _core.model.grants import EXCLUSIVE, Grant
+from _core.model.grants import Grant, is_exclusive
 from _core.model.handover import Stuck
 from _core.model.ledger import Machine
 from _core.model.needs import Need
@@ -252,27 +252,19 @@ class Node(RuleBasedStateMachine):
         left = pools.with_exclusive(machine.pools, grants.exclusive(found.grants))
         wanted = slices.wanted_cpus(cpu, left, found.grants)
         running = {grants.slice_of(name, exclusive=True) for name in self.alive}
-        now: dict[str, CpuSet | None] = {}
-        for unit in slices.looked_at(wanted, [unit for unit in self.requested if EXCLUSIVE in slices.frames_of(unit)]):
-            if unit not in self.requested:
-                now[unit] = None
-            else:
-                peopled = EXCLUSIVE not in slices.frames_of(unit) or unit in running
-                now[unit] = self.effective(unit) if peopled else frozenset()
-        homes, frames = slices.homes_of(wanted, now, slices.described)
-        moves = handover.order(homes, frames, left.reserved)
-        assert handover.new_overlap(homes, moves) is None
-        guarded = {home.unit for home in homes if home.guarded}
-        state = {home.unit: home.now for home in homes}
+        # What is there and nobody is to have any more shares from now on, whether anything runs in it or not.
+        now = {unit: self.effective(unit) if unit in self.requested else None for unit in (*wanted, *self.requested)}
+        moving = slices.handed_over(wanted, now)
+        moves = handover.order(moving, left.reserved)
+        assert handover.new_overlap(moving, moves) is None
+        guarded = {one.unit for one in moving if one.guarded}
+        assert guarded == {unit for unit in wanted if is_exclusive(unit)}
+        state = {one.unit: one.now for one in moving}
         before = handover.overlaps(state, guarded)
-        spans = {frame: cpus for frame, (cpus, dummy) in frames.items()}
         for unit, cpus in moves:
             assert cpus
-            (spans if unit in spans else state)[unit] = cpus
+            state[unit] = cpus
             assert handover.overlaps(state, guarded) <= before
-            for home in homes:
-                if home.unit == unit:
-                    assert all(cpus <= spans[frame] for frame in home.frames), "outside its frame"
         self.requested = dict(wanted)
         for unit in running:
             # Who lost its CPUs runs as shared until it stops.
@@ -280,10 +272,8 @@ class Node(RuleBasedStateMachine):
                 self.requested[unit] = wanted[slices.SHARED]
 
     def effective(self, unit: str) -> CpuSet:
-        """What the kernel has in force: the parent's CPUs where none of a unit's own are online."""
-        frames = slices.frames_of(unit)
-        own = self.requested.get(unit, frozenset()) & self.topology.online
-        return own or (self.effective(frames[-1]) if frames else self.topology.online)
+        """What the kernel has in force: all CPUs where none of a unit's own are online."""
+        return self.requested.get(unit, frozenset()) & self.topology.online or self.topology.online
 
     # What happens
 

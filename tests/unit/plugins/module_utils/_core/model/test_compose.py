@@ -389,6 +389,8 @@ def test_the_origins_of_a_declared_profile_name_the_defaults() -> None:
         "cpu.shared.slices": "default",
         "cpu.whole_cores": "default",
         "cpu.policy": "default",
+        "cpu.partitions": "default",
+        "cpu.unmanaged": "default",
         **{f"cpu.options.{name}": "default" for name in cpu_options.NAMES},
         "memory.reserved.0": "b",
         "memory.mounts[0].path": "b",

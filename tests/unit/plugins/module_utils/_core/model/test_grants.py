@@ -115,17 +115,39 @@ def test_a_good_checkpoint_with_anything_in_it_is_read_or_refused(kept: Checkpoi
     is_read_or_refused(data)
 
 
+# What systemd lets an instance be called, in its escaped form; a slash is a dash there, never \\x2f.
+NAMES = st.text(st.characters(codec="ascii", exclude_characters="\n@"), min_size=1, max_size=20)
+INSTANCES = st.from_regex(r"([A-Za-z0-9:_.-]|\\x[3-6][0-9a-f])*", fullmatch=True)
+
+
 @pytest.mark.parametrize("exclusive", [True, False])
-@given(name=st.text(st.characters(codec="ascii", exclude_characters="\n"), min_size=1, max_size=20))
-def test_a_slice_tells_its_workload(exclusive: bool, name: str) -> None:
-    unit = grants.slice_of(name, exclusive=exclusive)
-    assert grants.workload_of(unit) == name
-    assert unit.count("-") == 2, "a dash would nest slices"
+@given(name=NAMES | st.just("isolated"), instance=INSTANCES)
+def test_a_slice_tells_its_workload(exclusive: bool, name: str, instance: str) -> None:
+    for workload in (name, f"{name}@{instance}"):
+        unit = grants.slice_of(workload, exclusive=exclusive)
+        assert grants.workload_of(unit) == workload
+        assert unit.count("-") == (0 if exclusive else 1), "a dash would nest slices"
+        assert grants.is_exclusive(unit) == exclusive
+        assert unit != grants.ISOLATED
+
+
+@given(name=NAMES, instance=INSTANCES.filter(lambda text: "-" not in text))
+def test_systemd_makes_the_same_slice_of_a_template(name: str, instance: str) -> None:
+    template = grants.slice_of(f"{name}@", exclusive=True).replace(".slice", "%i.slice")
+    assert template.replace("%i", instance) == grants.slice_of(f"{name}@{instance}", exclusive=True)
 
 
 @pytest.mark.parametrize(
     "unit",
-    ["system.slice", "corral.slice", "corral-shared.slice", "corral-exclusive-a.scope", "corral-shared-\\xzz.slice"],
+    [
+        "system.slice",
+        "corral.slice",
+        "corral_isolated.slice",
+        "corral_a.scope",
+        "corral-\\xzz.slice",
+        "corral_a-b.slice",
+        "corral-a-b.slice",
+    ],
 )
 def test_other_units_are_no_workloads(unit: str) -> None:
     assert grants.workload_of(unit) is None

@@ -96,6 +96,8 @@ def test_the_canonical_form_writes_defaults_out_and_is_read_back() -> None:
             "shared": {"slices": ["machine.slice"], "min_cpus": 1},
             "whole_cores": False,
             "policy": "none",
+            "partitions": "auto",
+            "unmanaged": "report",
             "options": {**dict.fromkeys(cpu_options.NAMES, False), "strict-cpu-reservation": True},
         },
     }

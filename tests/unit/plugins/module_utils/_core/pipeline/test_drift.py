@@ -16,12 +16,12 @@ from _core.model.errors import CorralError
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
-SHARED = "corral-shared.slice"
+SHARED = "corral.slice"
 DROPIN = f"{SYSTEM}/{SHARED}.d/10-corral-cpu.conf"
 LINK = f"{SYSTEM}/timers.target.wants/{TIMER}"
 MOUNT = "/dev/hugepages-2Mi"
 CGROUP = "/sys/fs/cgroup"
-CPUSET = f"{CGROUP}/corral.slice/{SHARED}/cpuset.cpus"
+CPUSET = f"{CGROUP}/{SHARED}/cpuset.cpus"
 
 
 class Case(t.NamedTuple):
@@ -57,10 +57,6 @@ CASES = {
     "set-property of a reserved slice": Case(
         lambda fake: fake.systemctl("set-property", "system.slice", "AllowedCPUs=0"),
         "system.slice", "AllowedCPUs", "0", "0,2,4,6", f"{CGROUP}/system.slice/cpuset.cpus",
-    ),
-    "set-property of the parent": Case(
-        lambda fake: fake.systemctl("set-property", "--runtime", "corral.slice", "AllowedCPUs=1,5"),
-        "corral.slice", "AllowedCPUs", "1,5", "1,3,5,7", f"{CGROUP}/corral.slice/cpuset.cpus",
     ),
     "a write to the cgroup": Case(lambda fake: fake.systemd.tamper(SHARED, "5"), SHARED, "AllowedCPUs", "5", "1,5", CPUSET),
     "hugepages of one node": Case(
@@ -107,15 +103,15 @@ def rolled(fake: node.Node) -> node.Node:
 def test_tampering_is_exactly_one_item_and_one_tick_mends_it(name: str, rolled: node.Node) -> None:
     case = CASES[name]
     before = rolled.fingerprint("run/corral", node.RUNTIME_CONTROL)
-    rolled.guard = True
-    case.do(rolled)
-    rolled.overlaps.clear()
+    rolled.systemd.empty_too = True
+    with rolled.by_hand():
+        case.do(rolled)
     (item,) = runs.plan(rolled.host())
     assert (item.subject, item.property, item.actual, item.wanted, item.place, item.verdict) == (*case[1:], "drift")
     assert runs.tick(rolled.host(), by_timer=False) == 2
     assert json.loads(rolled.get("/run/corral/status.json"))["in_sync"] is True
     assert node.different(before, rolled.fingerprint("run/corral", node.RUNTIME_CONTROL)) == []
-    assert (runs.plan(rolled.host()), rolled.overlaps) == ((), [])
+    assert (runs.plan(rolled.host()), rolled.overlaps, rolled.standing) == ((), [], frozenset())
     rolled.systemctl("daemon-reload")
     assert runs.plan(rolled.host()) == (), "nothing comes back with a reload"
 
@@ -214,22 +210,25 @@ def test_another_file_system_on_the_mount_is_named(rolled: node.Node) -> None:
 
 def test_processes_where_nobody_placed_them_are_drift(rolled: node.Node) -> None:
     rolled.systemctl("start", "mine.slice")
-    for path in ("mine.slice", "corral.slice"):
-        rolled.systemd.cgroups[path].procs = 1
+    rolled.systemd.cgroups["mine.slice"].procs = 1
     rolled.systemd.sync()
-    assert [(item.subject, item.property) for item in runs.plan(rolled.host())] == [
-        ("mine.slice", "placement"), ("corral.slice", "placement"),
-    ]  # fmt: skip
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.property, item.actual) == ("mine.slice", "placement", "runs on 0-2,4-6 (PID 0 ?)")
 
 
 def test_two_changes_at_once_are_two_items(rolled: node.Node) -> None:
     rolled.kernel_write(node.pool_file(0), "1")
-    rolled.systemd.tamper("system.slice", "0-7")
-    rolled.guard = True
-    rolled.overlaps.clear()
-    assert len(runs.plan(rolled.host())) == 2
+    rolled.systemd.empty_too = True
+    with rolled.by_hand():
+        rolled.systemd.tamper("system.slice", "0-7")
+    # With CPUs that another one asks for the isolated slice is no partition any more.
+    assert [item.subject for item in runs.plan(rolled.host())] == [
+        "system.slice",
+        "corral_isolated.slice",
+        "hugepages-2Mi node 0",
+    ]
     runs.tick(rolled.host())
-    assert runs.plan(rolled.host()) == ()
+    assert (runs.plan(rolled.host()), rolled.standing) == ((), frozenset())
 
 
 def test_drift_without_root_is_unknown_and_not_in_sync(rolled: node.Node) -> None:

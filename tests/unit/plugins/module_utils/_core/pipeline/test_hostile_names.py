@@ -35,7 +35,7 @@ OWN = re.compile(
 )
 HOSTILE = [
     "../../../etc/cron.d/x", "..", ".", "", "/", "//", "a/b", "-", "--now", "-rf", "x\ny", "x\0y", "x;reboot", "$(reboot)", "`id`",
-    "x y", "%n", "%i.slice", "ä.slice", "x" * 5000, "corral.slice", "corral-shared.slice", "-.slice", "a-b.slice", "\u202egpj.slice",
+    "x y", "%n", "%i.slice", "ä.slice", "x" * 5000, "corral.slice", "corral.slice", "-.slice", "a-b.slice", "\u202egpj.slice",
     "../system.slice", "x/../y.slice", "[Service]\nExecStart=/bin/sh.slice", "\ud800.slice", "system.slice\n", "*.slice", "~root",
     "/etc/cron.d", "/etc/../etc", "/dev/huge\npages", "/dev/huge pages", "/dev/%n", "/proc/sys", "/sys/fs/cgroup", "/run/systemd/x",
     "/dev/shm", "/usr/bin", "/dev//pages", "/dev/pages/", "/dev/./pages", "/tmp", "/home", "/dev/$(id)", "/dev/a\\x2fb",

@@ -25,7 +25,7 @@ from test_rollout import CIRCLE, NO_ISOLATED, OTHER_CORE, SWAPPED
 
 Make = t.Callable[..., node.Node]
 ROOT = "/sys/fs/cgroup/cpuset"
-SHARED, ISOLATED = f"{ROOT}/corral.slice/corral-shared.slice", f"{ROOT}/corral.slice/corral-isolated.slice"
+SHARED, ISOLATED = f"{ROOT}/corral.slice", f"{ROOT}/corral_isolated.slice"
 ONLINE = frozenset(range(8))
 
 # Collected once more, with the fixtures of this file.
@@ -65,8 +65,7 @@ def kernel(fake: node.Node) -> LegacySystemd:
 def start(fake: node.Node, unit: str, count: int = 1) -> None:
     """Processes that systemd starts in a slice."""
     fake.systemctl("start", unit)
-    fake.systemd.cgroups[fake.systemd.place(unit)].procs = count
-    fake.systemd.sync()
+    fake.systemd.occupy(unit, count)
 
 
 def drift(fake: node.Node) -> list[tuple[str, str, str | None, str | None, str]]:
@@ -74,7 +73,7 @@ def drift(fake: node.Node) -> list[tuple[str, str, str | None, str | None, str]]
 
 
 def test_the_example_profile_becomes_the_node(fake: node.Node) -> None:
-    fake.guard = True
+    fake.systemd.empty_too = True
     outcome = runs.declare(fake.host())
     assert (outcome.error, outcome.remaining, fake.overlaps) == ("", (), [])
     for unit in ("init.scope", "system.slice", "user.slice"):
@@ -85,7 +84,7 @@ def test_the_example_profile_becomes_the_node(fake: node.Node) -> None:
         )
         assert len(fake.get(f"{ROOT}/{unit}/cgroup.procs").split()) == 3
     shown = {unit: fake.get(f"{ROOT}/{unit}/cpuset.cpus") for unit in ("machine.slice", "corral.slice")}
-    assert shown == {"machine.slice": "1,5\n", "corral.slice": "1,3,5,7\n"}
+    assert shown == {"machine.slice": "1,5\n", "corral.slice": "1,5\n"}
     assert (fake.get(f"{SHARED}/cpuset.cpus"), fake.get(f"{ISOLATED}/cpuset.cpus")) == ("1,5\n", "3,7\n")
     assert fake.get(f"{ROOT}/cgroup.procs") == "2\n", "kernel threads stay"
     files = [path for path in fake.fingerprint() if "10-corral-cpu" in path]
@@ -94,7 +93,7 @@ def test_the_example_profile_becomes_the_node(fake: node.Node) -> None:
 
 def test_the_limit_of_tasks_is_read_in_its_own_hierarchy(fake: node.Node) -> None:
     runs.converged(fake)
-    start(fake, "corral-shared.slice")
+    start(fake, "corral.slice")
     assert fake.get("/sys/fs/cgroup/pids/corral.slice/pids.max") == "4096\n"
     runs.tick(fake.host())
     fake.systemctl("set-property", "--runtime", "corral.slice", "TasksMax=77")
@@ -113,19 +112,18 @@ def test_a_set_property_of_allowed_cpus_is_no_drift(fake: node.Node) -> None:
 
 TAMPERED = {
     "a write": (lambda kernel: kernel.tamper("system.slice", "0-7"), {"system.slice": "0-7"}),
-    "a smaller write": (lambda kernel: kernel.tamper("corral-shared.slice", "5"), {"corral-shared.slice": "5"}),
+    "a smaller write": (lambda kernel: kernel.tamper("corral.slice", "5"), {"corral.slice": "5"}),
     "a CPU off and on": (
         lambda kernel: kernel.off_and_on(7),
-        {"corral.slice": "1,3,5", "corral-isolated.slice": "3"},
+        {"corral_isolated.slice": "3"},
     ),
     "all CPUs of a pool off and on": (
         lambda kernel: kernel.off_and_on(1, 5),
-        {"machine.slice": "none", "corral.slice": "3,7", "corral-shared.slice": "none"},
+        {"machine.slice": "none", "corral.slice": "none"},
     ),
     "both": (
         lambda kernel: (kernel.off_and_on(0, 3), kernel.tamper("user.slice", "7")),
-        {"init.scope": "2,4,6", "system.slice": "2,4,6", "user.slice": "7", "corral.slice": "1,5,7",
-         "corral-isolated.slice": "7"},
+        {"init.scope": "2,4,6", "system.slice": "2,4,6", "user.slice": "7", "corral_isolated.slice": "7"},
     ),
 }  # fmt: skip
 
@@ -133,21 +131,21 @@ TAMPERED = {
 @pytest.mark.parametrize("name", TAMPERED)
 def test_tampering_is_one_item_for_each_directory_and_one_tick_mends_it(name: str, fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
-    start(fake, "corral-shared.slice", 2)
-    start(fake, "corral-isolated.slice", 1)
+    start(fake, "corral.slice", 2)
+    start(fake, "corral_isolated.slice", 1)
     runs.tick(fake.host(), by_timer=False)
     before = fake.fingerprint("run/corral")
     do, found = TAMPERED[name]
-    do(kernel(fake))
+    with fake.by_hand():
+        do(kernel(fake))
     seen = {subject: actual for subject, property, actual, *rest in drift(fake) if property == "cpuset.cpus"}
     assert (seen, len(drift(fake))) == (found, len(found))
-    fake.guard = True
-    fake.overlaps.clear()
+    fake.systemd.empty_too = True
     assert runs.tick(fake.host(), by_timer=False) == 2
     assert drift(fake) == []
     if "off" not in name and name != "both":  # Those were there before the tick, and it ends them.
         assert node.different(before, fake.fingerprint("run/corral")) == []
-    assert kernel(fake).overlaps() == []
+    assert not kernel(fake).overlaps()
 
 
 def test_what_systemd_starts_begins_on_reserved_cpus_and_one_tick_moves_it(fake: node.Node) -> None:
@@ -156,16 +154,16 @@ def test_what_systemd_starts_begins_on_reserved_cpus_and_one_tick_moves_it(fake:
         fake.time += 1
         assert runs.tick(fake.host()) == 0
     assert fake.has("/run/corral/inputs")
-    fake.guard = True
-    start(fake, "corral-isolated.slice")
+    fake.systemd.empty_too = True
+    start(fake, "corral_isolated.slice")
     start(fake, "machine.slice", 2)
-    assert (fake.cpus("corral-isolated.slice"), fake.cpus("machine.slice")) == (node.RESERVED, node.RESERVED)
+    assert (fake.cpus("corral_isolated.slice"), fake.cpus("machine.slice")) == (node.RESERVED, node.RESERVED)
     assert drift(fake) == [
         ("machine.slice", "placement", "2 processes on 0,2,4,6", "all on 1,5", f"{ROOT}/machine.slice/cgroup.procs"),
-        ("corral-isolated.slice", "placement", "1 process on 0,2,4,6", "all on 3,7", f"{ISOLATED}/cgroup.procs"),
+        ("corral_isolated.slice", "placement", "1 process on 0,2,4,6", "all on 3,7", f"{ISOLATED}/cgroup.procs"),
     ]
     assert runs.tick(fake.host()) == 2
-    assert (fake.cpus("corral-isolated.slice"), fake.cpus("machine.slice")) == (node.ISOLATED_CPUS, node.SHARED)
+    assert (fake.cpus("corral_isolated.slice"), fake.cpus("machine.slice")) == (node.ISOLATED_CPUS, node.SHARED)
     assert (drift(fake), fake.overlaps) == ([], [])
 
 
@@ -230,7 +228,7 @@ def test_no_instant_of_a_change_overlaps(cpu: dict[str, t.Any], fake: node.Node)
     start(fake, "machine.slice", 2)
     inherits, asked = kernel(fake).container("machine.slice"), kernel(fake).container("machine.slice", "5")
     runs.tick(fake.host())
-    fake.guard = "isolated" in cpu
+    fake.systemd.empty_too = "isolated" in cpu
     for sections in ({"cpu": cpu}, {}):
         outcome = runs.declare(fake.host(), **sections)
         assert (outcome.error, outcome.remaining) == ("", ())
@@ -340,7 +338,7 @@ def test_what_the_kernel_refuses_is_told_with_its_meaning_and_undone(fake: node.
     before = fake.fingerprint(*node.STATE)
     kernel(fake).online = frozenset(range(7))  # CPU 7 goes between the look and the write.
     outcome = runs.declare(fake.host())
-    assert "corral.slice: 1,3,5,7: Invalid argument (a CPU is offline" in outcome.error
+    assert "corral_isolated.slice: 3,7: Invalid argument (a CPU is offline" in outcome.error
     kernel(fake).online = ONLINE
     assert node.different(before, fake.fingerprint(*node.STATE)) == []
 
@@ -361,7 +359,7 @@ def test_an_overlap_in_directories_is_seen_by_the_validator(fake: node.Node) -> 
     context = reconcile.compile_profile(fake.host(), node.parsed())
     part = reconcile.plan_profile(fake.host(), context).parts[0]
     bad = [Step("cpuset", f"{ROOT}/system.slice", "0-7", 30, where="system.slice")]
-    assert ["system.slice" in problem.message for problem in validate.overlap_problems(bad, part.homes)] == [True]
+    assert ["system.slice" in problem.message for problem in validate.overlap_problems(bad, part.directories)] == [True]
 
 
 def test_status_is_published_as_on_v2(fake: node.Node) -> None:

@@ -208,8 +208,9 @@ def test_control_groups_that_systemd_does_not_know_are_out_of_place(fake: node.N
     fake.put("/sys/fs/cgroup/cset/cgroup.events", "populated 1\n")
     fake.put("/sys/fs/cgroup/empty/cgroup.events", "populated 0\n")
     fake.put("/sys/fs/cgroup/dev-x.mount/cgroup.events", "populated 1\n")
-    (item,) = runs.plan(fake.host())
+    item, mount = runs.plan(fake.host())
     assert (item.subject, item.verdict, "cset" in item.reason) == ("cset", "unchangeable", True)
+    assert (mount.subject, mount.verdict) == ("dev-x.mount", "unchangeable")
 
 
 def test_a_fight_lasts_in_the_drift_report_and_the_node_is_mended_all_the_same(fake: node.Node) -> None:

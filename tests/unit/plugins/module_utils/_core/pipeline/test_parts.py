@@ -250,9 +250,9 @@ def test_a_cpuset_is_replaced_as_a_whole(fake: node.Node) -> None:
     outcome = part(fake.host(), CPUSET, isolated=None)
     assert (outcome.error, outcome.remaining) == ("", ())
     assert "isolated" not in declared(fake)["cpu"]
-    assert fake.cpus("corral-shared.slice") == node.SHARED | node.ISOLATED_CPUS
+    assert fake.cpus("corral.slice") == node.SHARED | node.ISOLATED_CPUS
     assert not part(fake.host(), CPUSET, strict_cpu_reservation=False).remaining
-    assert fake.cpus("corral-shared.slice") == node.SHARED | node.RESERVED
+    assert fake.cpus("corral.slice") == node.SHARED | node.RESERVED
 
 
 # What others of the node have to do with it
@@ -314,13 +314,11 @@ def test_after_a_death_before_the_profile_was_applied_the_next_part_makes_all_of
 def test_cpus_that_processes_hold_are_given_back_at_the_next_try(fake: node.Node) -> None:
     before = fake.fingerprint()
     put_together(fake, CPUSET)
-    fake.systemd.cgroups["corral.slice/corral-shared.slice"].procs = 2
-    fake.systemd.sync()
+    fake.systemd.occupy("corral.slice", 2)
     outcome = part(fake.host(), CPUSET, "absent")
     assert any("still holds processes" in left for left in outcome.leftovers)
     assert outcome.remaining
-    fake.systemd.cgroups["corral.slice/corral-shared.slice"].procs = 0
-    fake.systemd.sync()
+    fake.systemd.occupy("corral.slice", 0)
     assert part(fake.host(), CPUSET, "absent").leftovers == ()
     assert node.different(before, fake.fingerprint()) == []
 

@@ -17,6 +17,7 @@ from _core.host import state
 from _core.host.lock import Lock
 from _core.model import cpuset, profile
 from _core.model.errors import CorralError
+from _core.model.plan import steps_in_order
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -37,19 +38,18 @@ def settings(fake: node.Node, path: str) -> list[str]:
 
 
 def test_the_example_profile_becomes_the_node(fake: node.Node) -> None:
-    fake.guard = True
+    fake.systemd.empty_too = True
     outcome = runs.declare(fake.host())
     assert (outcome.error, outcome.remaining, fake.overlaps) == ("", (), [])
     for unit in ("system.slice", "user.slice", "init.scope"):
         assert fake.cpus(unit) == node.RESERVED
         section = unit.rpartition(".")[2].capitalize()
         assert settings(fake, f"{SYSTEM}/{unit}.d/10-corral-cpu.conf") == [f"[{section}]", "AllowedCPUs=", "AllowedCPUs=0,2,4,6"]  # fmt: skip
-    assert fake.cpus("corral.slice") == node.SHARED | node.ISOLATED_CPUS
-    assert fake.cpus("corral-shared.slice") == node.SHARED
-    assert fake.cpus("corral-isolated.slice") == node.ISOLATED_CPUS
+    assert fake.cpus("corral.slice") == node.SHARED
+    assert fake.cpus("corral_isolated.slice") == node.ISOLATED_CPUS
     assert fake.get("/sys/fs/cgroup/corral.slice/pids.max") == "4096\n"
-    assert not fake.has("/sys/fs/cgroup/machine.slice"), "a slice that does not run stays so"
-    fake.systemctl("start", "machine.slice")
+    assert fake.cpus("machine.slice") == node.SHARED, "all slices are there"
+    fake.systemd.occupy("machine.slice")
     assert fake.cpus("machine.slice") == node.SHARED
     assert (fake.pool(0), fake.pool(1)) == (32, 32)
     assert fake.systemd.mounts == [
@@ -93,7 +93,7 @@ def test_a_converged_tick_writes_its_status_alone_and_starts_no_process(fake: no
 def test_the_values_come_back_after_a_reload_and_a_reboot(make: Make) -> None:
     for reload_applies in (True, False):
         fake = runs.converged(make(reload_applies=reload_applies))
-        fake.guard = True
+        fake.systemd.empty_too = True
         fake.systemctl("daemon-reload")
         assert runs.plan(fake.host()) == ()
         assert fake.overlaps == []
@@ -135,22 +135,20 @@ def test_removal_restores_a_node_that_was_set_up_by_hand(fake: node.Node) -> Non
 
 def test_removal_leaves_a_slice_that_holds_processes_and_says_so(fake: node.Node) -> None:
     runs.converged(fake)
-    fake.systemd.cgroups["corral.slice/corral-shared.slice"].procs = 2
-    fake.systemd.sync()
+    fake.systemd.occupy("corral.slice", 2)
     outcome = runs.remove(fake.host())
-    assert any("corral-shared.slice: still holds processes" in left for left in outcome.leftovers)
-    assert fake.systemd.units["corral-shared.slice"].running
-    fake.systemd.cgroups["corral.slice/corral-shared.slice"].procs = 0
-    fake.systemd.sync()
+    assert any("corral.slice: still holds processes" in left for left in outcome.leftovers)
+    assert fake.systemd.units["corral.slice"].running
+    fake.systemd.occupy("corral.slice", 0)
     assert runs.remove(fake.host()).leftovers == ()
-    assert not fake.systemd.units["corral-shared.slice"].running
+    assert not fake.systemd.units["corral.slice"].running
 
 
 def test_removal_frees_a_slice_that_started_since(fake: node.Node) -> None:
-    fake.put(f"{SYSTEM}/mine.slice.d/20-mine.conf", "[Slice]\nAllowedCPUs=0-6\n")
+    fake.put(f"{SYSTEM}/mine.slice.d/20-mine.conf", "[Slice]\nAllowedCPUs=0-2,4-6\n")
     fake.systemctl("start", "mine.slice")  # It keeps the controller on.
     runs.converged(fake)
-    fake.systemctl("start", "machine.slice")
+    fake.systemd.occupy("machine.slice")
     assert fake.cpus("machine.slice") == node.SHARED
     assert fake.get("/sys/fs/cgroup/machine.slice/pids.max") == "4096\n"
     assert runs.remove(fake.host()).leftovers == ()
@@ -168,22 +166,23 @@ def test_no_instant_of_a_change_overlaps(cpu: dict[str, t.Any], reload_applies: 
     before = fake.fingerprint()
     fake.systemctl("start", "machine.slice")
     runs.converged(fake)
-    fake.guard = "isolated" in cpu
+    fake.systemd.empty_too = "isolated" in cpu
     for sections in ({"cpu": cpu}, {}):
         outcome = runs.declare(fake.host(), **sections)
         assert (outcome.error, outcome.remaining) == ("", ())
         computed = reconcile.compile_profile(fake.host(), node.parsed(**sections)).pools
-        assert fake.cpus("corral-shared.slice") == computed.shared
+        assert fake.cpus("corral.slice") == computed.shared
         assert fake.cpus("machine.slice") == computed.shared
         assert fake.cpus("system.slice") == computed.reserved
         if computed.isolated:
-            assert fake.cpus("corral-isolated.slice") == computed.isolated
+            assert fake.cpus("corral_isolated.slice") == computed.isolated
         else:
-            assert not fake.systemd.units["corral-isolated.slice"].running
+            assert not fake.systemd.units["corral_isolated.slice"].running
     assert fake.overlaps == []
     host = fake.host()
     assert runs.declare(host).applied == ()
     fake.systemctl("stop", "machine.slice")
+    fake.systemd.empty_too = False
     runs.remove(fake.host())
     assert node.different(before, fake.fingerprint()) == []
 
@@ -311,11 +310,11 @@ def test_a_smaller_profile_is_asked_for_at_once(fake: node.Node) -> None:
 def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
     runs.converged(fake)
     assert not runs.declare(fake.host(), cpu=OTHER_CORE, name="second").error
-    assert fake.cpus("corral-isolated.slice") == {1, 5}
+    assert fake.cpus("corral_isolated.slice") == {1, 5}
     past = state.checked(fake.host(), state.HISTORY)
     assert [row["name"] for row in past] == ["edge"]
     assert not reconcile.declare(fake.host(), profile.parse(past[0])).error
-    assert fake.cpus("corral-isolated.slice") == node.ISOLATED_CPUS
+    assert fake.cpus("corral_isolated.slice") == node.ISOLATED_CPUS
 
 
 @pytest.mark.parametrize(("command", "name"), [("reconcile", "third"), ("rollback", "second")])
@@ -428,22 +427,30 @@ def test_removal_counts_only_what_it_brings_back(fake: node.Node) -> None:
     assert "/proc/sys/kernel/pid_max" not in changed
 
 
-def test_a_slice_that_starts_in_the_middle_of_a_change_keeps_off_isolated_cpus(fake: node.Node) -> None:
+def test_every_slice_is_there_on_its_cpus_before_isolated_ones_move(fake: node.Node) -> None:
     runs.declare(fake.host())
+    fake.systemctl("stop", "machine.slice")
     host = fake.host()
     context = reconcile.compile_profile(host, node.parsed(cpu=OTHER_CORE), fresh=True)
     plan = reconcile.plan_profile(host, context, declare=True)
-    path = f"{SYSTEM}/machine.slice.d/10-corral-cpu.conf"
-    steps = [step for change in plan.changes for step in change.steps]
-    texts = [
-        step.value or "" for step in sorted(steps, key=lambda step: (step.phase, step.order)) if step.target == path
-    ]
-    first_move = min((step.phase, step.order) for step in steps if step.kind == "property")
-    early = next(step for step in steps if step.target == path)
-    assert (early.phase, early.order) < first_move
-    assert node_cpus(texts[0])
-    assert not node_cpus(texts[0]) & (node.ISOLATED_CPUS | context.pools.isolated)
-    assert node_cpus(texts[-1]) == context.pools.shared
+    steps = [step for step in steps_in_order(plan.changes) if step.target == "machine.slice"]
+    # It starts on CPUs that are nobody's now, and waits there for those that the isolated pool leaves.
+    wanted = [f"AllowedCPUs={cpuset.format(cpus)}" for cpus in (context.pools.reserved, context.pools.shared)]
+    assert [step.value for step in steps] == ["start", *wanted, "TasksMax=4096"]
+    assert runs.declare(fake.host(), cpu=OTHER_CORE).remaining == ()
+    assert (fake.cpus("machine.slice"), fake.overlaps) == (context.pools.shared, [])
+
+
+def test_a_slice_that_asks_for_isolated_cpus_is_in_the_way(fake: node.Node) -> None:
+    fake.put(f"{SYSTEM}/mine.slice.d/20-mine.conf", "[Slice]\nAllowedCPUs=0-6\n")
+    fake.systemctl("start", "mine.slice")
+    before = fake.fingerprint()
+    with pytest.raises(
+        CorralError,
+        match=r"(?s)CPUs 3: mine\.slice would have CPUs of corral_isolated\.slice .*declare mine\.slice in cpu\.shared\.slices",
+    ):
+        runs.declare(fake.host())
+    assert node.different(before, fake.fingerprint()) == []
 
 
 def test_what_could_not_be_checked_is_a_note_of_the_plan(fake: node.Node) -> None:

@@ -87,7 +87,7 @@ def seen(fake: node.Node) -> Seen:
     """A fingerprint without what no grant is: Corral's state, systemd's notes of values in force, runs and processes."""
     found = fake.fingerprint(*node.STATE, node.RUNTIME_CONTROL, services.INVOCATIONS)
     # The slice of who is to be admitted may be there while it waits, with nobody in it.
-    waiting = () if BATCH in fake.runs else ("corral-exclusive-batch",)
+    waiting = () if BATCH in fake.runs else ("corral_batch",)
     return {
         path: state
         for path, state in found.items()
@@ -113,7 +113,6 @@ FAILS = [
 @pytest.mark.parametrize(("name", "fail"), FAILS)
 def test_whatever_happens_at_any_write_the_next_ticks_make_it_good(name: str, fail: str, make: Make) -> None:
     case, prepared = CASES[name], make()
-    prepared.guard = True
     case.prepare(prepared)
     undisturbed = prepared.clone(prepared.root.with_name("undisturbed"))
     host = undisturbed.host()

@@ -20,7 +20,7 @@ from shared_data import REPOSITORY
 pytest.importorskip("ansible.module_utils.basic")
 
 DROPIN = "/etc/systemd/system/{}.d/10-corral-workloads.conf"
-SLICE = "corral-exclusive-dataplane.slice"
+SLICE = "corral_dataplane.slice"
 UNIT = {"unit": "dataplane.service"}
 WHOLE = {"cpu": 2, "memory": "64Mi"}
 FEED = {"name": "feed", "match": {"unit": "feed.service"}, "limits": {"cpu": "500m"}}
@@ -88,7 +88,6 @@ def admitted(fake: node.Node) -> list[str]:
 
 
 def test_a_workload_gets_its_own_and_the_same_again_changes_nothing(machine: node.Node) -> None:
-    machine.guard = True
     result = task(machine, match=UNIT, limits=WHOLE)
     assert (result["changed"], result["in_sync"], result["warnings"]) == (True, True, [])
     grant = result["grant"]
@@ -98,7 +97,7 @@ def test_a_workload_gets_its_own_and_the_same_again_changes_nothing(machine: nod
     assert result["report"][-1].startswith(f"{len(result['changes'])} changed (cpu, workloads)")
     assert (grants(machine), admitted(machine)) == ({"feed": "", "dataplane": "1,5"}, ["dataplane"])
     assert machine.cpus(SLICE) == {1, 5}
-    assert machine.cpus("corral-shared.slice") == {2, 3, 6, 7}
+    assert machine.cpus("corral.slice") == {2, 3, 6, 7}
     assert f"Slice={SLICE}\n" in machine.get(DROPIN.format("dataplane.service"))
     before = machine.fingerprint()
     again = task(machine, match=UNIT, limits=WHOLE)
@@ -148,9 +147,9 @@ def test_what_is_declared_anew_replaces_what_was_and_keeps_its_place(machine: no
     task(machine, "web", match={"pod": "web"}, limits={"cpu": "500m"})
     result = task(machine, match=UNIT, requests={"cpu": 1}, limits={"cpu": 2, "memory": "64Mi"})
     assert (result["grant"]["qos"], result["grant"]["cpus"]) == ("Burstable", "")
-    assert result["grant"]["slice"] == "corral-shared-dataplane.slice"
+    assert result["grant"]["slice"] == "corral-dataplane.slice"
     assert (grants(machine), admitted(machine)) == ({"feed": "", "dataplane": "", "web": ""}, ["dataplane", "web"])
-    assert machine.cpus("corral-shared.slice") == {1, 2, 3, 5, 6, 7}
+    assert machine.cpus("corral.slice") == {1, 2, 3, 5, 6, 7}
     assert task(machine, match=UNIT, requests={"cpu": 1}, limits={"cpu": 2, "memory": "64Mi"})["changed"] is False
 
 

@@ -94,7 +94,7 @@ def test_a_container_past_corral_is_named_with_the_way_out(fake: node.Node) -> N
     start_container(fake, "held-1")
     ((subject, dummy, reason),) = items(fake)
     assert subject == "held"
-    assert "--cgroup-parent=corral-exclusive-held.slice" in reason
+    assert "--cgroup-parent=corral_held.slice" in reason
 
 
 @pytest.mark.parametrize(("name", "populated"), [("other", True), ("held-1", False)])

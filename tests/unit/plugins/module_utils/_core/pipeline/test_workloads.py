@@ -23,9 +23,9 @@ Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
 CGROUP = "/sys/fs/cgroup"
-OWN = "corral-exclusive-dataplane.slice"
-PLACE = f"{CGROUP}/corral.slice/corral-exclusive.slice/{OWN}"
-SHARED = f"{CGROUP}/corral.slice/corral-shared.slice/corral-shared-feed.slice"
+OWN = "corral_dataplane.slice"
+PLACE = f"{CGROUP}/{OWN}"
+SHARED = f"{CGROUP}/corral.slice/corral-feed.slice"
 DATAPLANE, FEED, BATCH, OTHER = "dataplane.service", "feed.service", "batch@a.service", "batch@b.service"
 # On the lab's machine: CPUs 0,4 1,5 on node 0 and 2,6 3,7 on node 1.
 PROFILE: dict[str, t.Any] = {
@@ -95,7 +95,6 @@ def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> reconcile
 def rolled(fake: node.Node) -> node.Node:
     """A node with the profile, its agent, and the two units that hold what they have as long as they are declared."""
     install(fake)
-    fake.guard = True
     assert not runs.install(fake.host()).error
     assert roll_out(fake).remaining == ()
     for unit in (DATAPLANE, FEED):
@@ -112,7 +111,7 @@ def held(fake: node.Node) -> dict[str, str]:
 
 
 def shared(fake: node.Node) -> str:
-    return cpuset.format(fake.cpus("corral-shared.slice"))
+    return cpuset.format(fake.cpus("corral.slice"))
 
 
 def status(fake: node.Node) -> dict[str, t.Any]:
@@ -130,6 +129,7 @@ def in_sync(fake: node.Node) -> None:
 
 
 def ticks_until_quiet(fake: node.Node) -> None:
+    """One tick does all that there is to do."""
     runs.tick(fake.host())
     in_sync(fake)
 
@@ -229,7 +229,8 @@ def test_removal_brings_the_node_back(fake: node.Node) -> None:
 
 
 def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled: node.Node) -> None:
-    outcome = runs.remove(rolled.host())
+    with rolled.by_hand():  # What runs loses what it has of its own.
+        outcome = runs.remove(rolled.host())
     assert any("corral.slice: still holds processes" in left for left in outcome.leftovers)
     assert rolled.cpus(OWN) == rolled.systemd.online, "nobody is confined any more"
     for unit in (DATAPLANE, FEED):
@@ -297,7 +298,7 @@ def test_two_starts_at_once_get_cpus_of_their_own(rolled: node.Node) -> None:
         rolled.systemd.run_slice(services.slice_of(rolled, unit))
     for unit in (BATCH, OTHER):
         (holder,) = services.required(rolled, unit)
-        assert services.hold(rolled, holder, rolled.host())
+        assert services.hold(rolled, holder, rolled.host()), rolled.said
     first, second = (services.begin(rolled, unit) for unit in (BATCH, OTHER))
     assert (len(first.cpus), len(second.cpus), first.cpus & second.cpus) == (2, 2, frozenset())
     ticks_until_quiet(rolled)
@@ -387,13 +388,12 @@ def test_without_the_static_policy_a_run_keeps_its_cpus_until_it_ends(rolled: no
 
 
 def test_a_cpu_that_goes_offline_moves_its_workload_with_a_reason(rolled: node.Node) -> None:
-    rolled.guard = False  # For an instant the kernel itself gives the slice what is left of its CPUs.
     rolled.set_online(6)
-    rolled.guard = True
     runs.tick(rolled.host())
     rolled.wait(10)
     runs.tick(rolled.host())
     assert (held(rolled)["dataplane"], shared(rolled), rolled.overlaps) == ("3,7", "1-2,5", [])
+    assert not rolled.standing
     assert rolled.systemd.effective(rolled.runs[DATAPLANE].place) == {3, 7}
     rolled.set_online()
     runs.tick(rolled.host())
@@ -524,11 +524,10 @@ def other_score(fake: node.Node) -> None:
     fake.put(f"/proc/{fake.runs[DATAPLANE].pid}/oom_score_adj", "0\n")
 
 
-FRAME = f"{CGROUP}/corral.slice"
 TAMPERED: dict[str, tuple[t.Callable[[node.Node], t.Any], str, str]] = {
     "cpuset.cpus": (tampered(PLACE, "cpuset.cpus", "2"), OWN, "AllowedCPUs"),
     "cpuset.mems": (tampered(PLACE, "cpuset.mems", "0-1"), OWN, "AllowedMemoryNodes"),
-    "cpu.max": (tampered(SHARED, "cpu.max", "10000 100000"), "corral-shared-feed.slice", "CPUQuota"),
+    "cpu.max": (tampered(SHARED, "cpu.max", "10000 100000"), "corral-feed.slice", "CPUQuota"),
     "cpu.max of exclusive CPUs": (tampered(PLACE, "cpu.max", "10000 100000"), OWN, "CPUQuota"),
     "cpu.weight": (tampered(PLACE, "cpu.weight", "100"), OWN, "CPUWeight"),
     "memory.max": (tampered(PLACE, "memory.max", "max"), OWN, "MemoryMax"),
@@ -536,10 +535,7 @@ TAMPERED: dict[str, tuple[t.Callable[[node.Node], t.Any], str, str]] = {
     "pids.max": (tampered(PLACE, "pids.max", "max"), OWN, "TasksMax"),
     "hugetlb": (tampered(PLACE, "hugetlb.2MB.max", "max"), OWN, "hugetlb.2MB"),
     "oom_score_adj": (other_score, "dataplane", "oom_score_adj"),
-    "a quota on the outer frame": (tampered(FRAME, "cpu.max", "50000 100000"), "corral.slice", "CPUQuota"),
-    "a quota on the inner frame": (
-        tampered(f"{FRAME}/corral-exclusive.slice", "cpu.max", "50000 100000"), "corral-exclusive.slice", "CPUQuota",
-    ),
+    "the partition": (tampered(PLACE, "cpuset.cpus.partition", "member"), OWN, "cpuset.cpus.partition"),
     "set-property": (
         lambda fake: fake.systemctl("set-property", "--runtime", OWN, "MemoryMax=infinity"), OWN, "MemoryMax",
     ),
@@ -558,8 +554,8 @@ def test_what_a_hand_did_is_one_item_and_one_tick_mends_it(name: str, rolled: no
 
     do, subject, name = TAMPERED[name]
     before = kernel()
-    do(rolled)
-    rolled.overlaps.clear()
+    with rolled.by_hand():
+        do(rolled)
     assert kernel() != before
     (item,) = runs.plan(rolled.host())
     assert (item.subject, item.property, item.verdict) == (subject, name, "drift")
@@ -589,7 +585,7 @@ def test_a_workload_is_admitted_by_hand_and_released(rolled: node.Node, capsys: 
     assert runs.command(rolled.host(), "admit", *words, "--dry-run") == 0
     assert node.different(before, rolled.fingerprint()) == []
     assert runs.command(rolled.host(), "admit", *words) == 0
-    assert "extra: CPUs 1,5, memory of node 0, in corral-exclusive-extra.slice" in capsys.readouterr().out
+    assert "extra: CPUs 1,5, memory of node 0, in corral_extra.slice" in capsys.readouterr().out
     assert services.start(rolled, "extra.service").cpus == {1, 5}  # type: ignore[union-attr]
     ticks_until_quiet(rolled)
     services.stop(rolled, "extra.service")
@@ -653,7 +649,7 @@ def test_explain_says_why_a_workload_has_what_it_has(rolled: node.Node, capsys: 
         "placed by: topology policy single-numa-node, scope container",
     ]
     runs.command(rolled.host(), "explain", "feed")
-    assert "has: the shared pool 1,3,5,7, in corral-shared-feed.slice" in capsys.readouterr().out
+    assert "has: the shared pool 1,3,5,7, in corral-feed.slice" in capsys.readouterr().out
 
 
 def test_explain_says_why_a_start_would_be_refused(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,0 +1,55 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""All control groups of a machine that may have CPUs of their own (cgroup v2), as the validator's oracle takes them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.kernel_cpusets import INVALIDATES, MEMBER, WINS, Cgroup, CpuSet, Machine
+from . import cgroup
+from .files import Host
+
+# From 7.0 on a partition wins over a sibling that asks for its CPUs.
+FIRST_THAT_WINS = 7
+
+
+class Tree(t.NamedTuple):
+    """The machine as the oracle takes it, and the control groups in it that hold processes."""
+
+    machine: Machine
+    peopled: frozenset[str]
+
+
+def look(host: Host) -> Tree:
+    """Every control group that has a cpuset, and those at the top without one.
+
+    Where a control group gives the ones in it no cpuset, none of them can have CPUs that it has not.
+    """
+    rest = cgroup.rest(host)
+    found: dict[str, Cgroup] = {}
+    effective: dict[str, CpuSet] = {}
+    peopled: set[str] = set()
+    pending = host.folders(cgroup.ROOT)
+    while pending:
+        path = pending.pop(0)
+        directory = f"{cgroup.ROOT}/{path}"
+        asked = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
+        text = (host.read(f"{directory}/cpuset.cpus.partition") or MEMBER).split()
+        found[path] = Cgroup(asked or frozenset(), text[0], len(text) == 1 and text[0] != MEMBER)
+        effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or rest
+        if cgroup.populated_at(host, directory):
+            peopled.add(path)
+        if "cpuset" in cgroup.delegated(host, directory):
+            pending += [f"{path}/{name}" for name in host.folders(directory)]
+    for path, one in found.items():
+        others = (cpus for other, cpus in effective.items() if not f"{other}/".startswith(f"{path}/"))
+        if one.valid and "/" not in path and one.cpus & rest.union(*others):
+            found[path] = one._replace(valid=None)  # The kernel says so, and others run there all the same.
+    online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
+    major = (host.read("/proc/sys/kernel/osrelease") or "").split(".")[0]
+    way = WINS if major.isdecimal() and int(major) >= FIRST_THAT_WINS else INVALIDATES
+    return Tree(Machine(found, online, way), frozenset(peopled))

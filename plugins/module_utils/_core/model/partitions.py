@@ -1,0 +1,88 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kernel's partitions: a slice at the top that is one has its CPUs for itself (cgroup-v2.rst, cpuset.cpus.partition).
+
+A sibling that asks for its CPUs ends a partition without an error on kernels before 7, and it stays so when the sibling is
+gone: so each is read back, and is drift while it is not in force.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import cpuset
+from .context import Attempt, Context
+from .grants import ISOLATED, is_exclusive
+from .plan import CPUS, DRIFT, UNCHANGEABLE, Change, Step
+from .profile import Cpu
+
+PROPERTY = "cpuset.cpus.partition"
+MEMBER, PARTITION, UNBALANCED = "member", "root", "isolated"
+MANAGER = "cpu"
+# What the kernel refused without anybody in the way is asked for again after so long (s).
+RETRY_SECONDS = 600
+
+
+class State(t.NamedTuple):
+    """What is seen of a slice: whether it is there, what the kernel's file says (None: no such file) and the CPUs that it
+    asks for (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to everybody else.
+    """
+
+    exists: bool
+    text: t.Optional[str]
+    cpus: t.Optional[frozenset[int]]
+    rest: frozenset[int]
+
+    def in_force(self, kind: str) -> bool:
+        """Whether it is of this kind, and others are kept out of its CPUs."""
+        return self.text == kind and (kind == MEMBER or not (self.cpus or frozenset()) & self.rest)
+
+
+def wanted(cpu: Cpu, units: t.Iterable[str]) -> dict[str, str]:
+    """The slices that are to be partitions, and of which kind; none where the profile has them off."""
+    if cpu.partitions == "off":
+        return {}
+    kinds = {unit: PARTITION for unit in units if is_exclusive(unit)}
+    if ISOLATED in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
+        # Threads that choose no CPU of their own pile up on one where nothing is balanced, so only who asks for it has it.
+        kinds[ISOLATED] = UNBALANCED
+    return kinds
+
+
+def change(
+    unit: str, target: str, kind: str, found: State, rivals: t.Mapping[str, frozenset[int]]
+) -> t.Optional[Change]:
+    """The change that makes a slice a partition of this kind, or none; None where it is so.
+
+    ``target`` is the kernel's file, ``rivals`` the CPUs that siblings ask for which nobody placed.
+    """
+    if found.exists and found.in_force(kind):
+        return None
+    step = Step("partition", target, kind, CPUS)
+    asked = found.cpus or frozenset()
+    by = [f"{name} ({cpuset.format(cpus & asked)})" for name, cpus in rivals.items() if cpus & asked]
+    verdict = DRIFT
+    steps: tuple[Step, ...] = (step,)
+    if kind == MEMBER:
+        reason = "the profile wants no partition here"
+    elif found.exists and found.text is None and found.cpus is not None:
+        reason = "this kernel has no cpuset.cpus.partition: set cpu.partitions: off"
+        verdict, steps = UNCHANGEABLE, ()
+    elif by:
+        reason = f"{', '.join(by)} asks for the same CPUs, so the partition is invalid: remove its AllowedCPUs="
+        verdict, steps = UNCHANGEABLE, ()
+    elif found.text == kind:
+        reason = f"others still have CPUs {cpuset.format(asked & found.rest)} of it"
+    elif found.text in (None, MEMBER):
+        reason = "not a partition yet: the kernel does not keep others out"
+    else:
+        reason = f"the partition is not in force: {found.text}"
+    return Change(MANAGER, unit, PROPERTY, found.text, kind, reason, target, steps, verdict)
+
+
+def too_soon(attempt: Attempt, context: Context) -> bool:
+    """Whether the kernel refused it a while ago, and nothing says that it would not again."""
+    return not context.fresh and 0 <= context.now - attempt.time < RETRY_SECONDS

@@ -1,0 +1,62 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""All control groups as the validator's oracle takes them, from a tree of files."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from _core.host import cgroup_tree
+from _core.host.files import Host
+from _core.model.kernel_cpusets import INVALIDATES, WINS, Cgroup
+
+OWN = "corral_a.slice"
+INNER = "machine.slice/x.scope"
+
+
+def tree(root: Path, own: str = "root", system: str = "0-1", release: str = "6.12.3") -> cgroup_tree.Tree:
+    groups = {
+        "": ("", "0-1,4-7", "", 1), "system.slice": (system, system, "", 1), OWN: ("2-3", "2-3", own, 1),
+        "machine.slice": ("4-7", "4-7", "member", 1), INNER: ("5", "5", "member", 1), "user.slice": ("", "", "", 0),
+        "user.slice/no.scope": ("2", "2", "", 1),
+    }  # fmt: skip
+    for path, (asked, effective, partition, peopled) in groups.items():
+        folder = root / "sys/fs/cgroup" / path
+        folder.mkdir(parents=True, exist_ok=True)
+        inner = "cpuset" if path in ("", "machine.slice") else ""
+        texts = {
+            "cpuset.cpus": asked, "cpuset.cpus.effective": effective, "cpuset.cpus.partition": partition or "member",
+            "cgroup.events": f"populated {peopled}", "cgroup.subtree_control": inner, "cgroup.controllers": "cpuset",
+        }  # fmt: skip
+        for name, text in texts.items():
+            (folder / name).write_text(f"{text}\n")
+    for path, text in (("sys/devices/system/cpu/online", "0-7"), ("proc/sys/kernel/osrelease", release)):
+        (root / path).parent.mkdir(parents=True, exist_ok=True)
+        (root / path).write_text(f"{text}\n")
+    return cgroup_tree.look(Host(str(root)))
+
+
+def test_control_groups_in_others_are_looked_at_where_they_can_have_cpus(tmp_path: Path) -> None:
+    machine, peopled = tree(tmp_path)
+    assert set(machine.cgroups) == {"system.slice", OWN, "machine.slice", INNER, "user.slice"}
+    assert machine.cgroups[INNER] == Cgroup(frozenset({5}))
+    assert machine.cgroups[OWN] == Cgroup(frozenset({2, 3}), "root", True)
+    assert peopled == {"system.slice", OWN, "machine.slice", INNER}
+    assert machine.online == frozenset(range(8))
+
+
+@pytest.mark.parametrize(
+    ("own", "system", "valid"),
+    [("root", "0-1", True), ("root", "0-2", None), ("root invalid (why)", "0-1", False), ("member", "0-1", False)],
+)
+def test_a_partition_on_whose_cpus_others_run_is_in_doubt(own: str, system: str, valid: bool, tmp_path: Path) -> None:
+    assert tree(tmp_path, own, system).machine.cgroups[OWN].valid is valid
+
+
+@pytest.mark.parametrize(
+    ("release", "way"), [("6.1.0-18-amd64", INVALIDATES), ("6.12.3", INVALIDATES), ("7.0.1", WINS), ("10.2", WINS)]
+)
+def test_kernels_from_7_on_let_the_partition_win(release: str, way: str, tmp_path: Path) -> None:
+    assert tree(tmp_path, release=release).machine.way == way

@@ -1,0 +1,437 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Whoever is not a workload's own stays off its CPUs: intruders, slices that start on demand, workloads that leave."""
+
+from __future__ import annotations
+
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core import reconcile
+from _core.host import actions
+from _core.model import cpuset, profile
+from _core.model.errors import CorralError
+from _core.model.plan import CPUS, Change, Step
+from fake_cpusets import BOOKWORM, FORKY, TRIXIE
+from test_workloads import (
+    BATCH,
+    DATAPLANE,
+    FEED,
+    OTHER,
+    OWN,
+    PROFILE,
+    held,
+    in_sync,
+    install,
+    roll_out,
+    rolled,
+    shared,
+    status,
+    ticks_until_quiet,
+    without,
+)
+
+__all__ = ["rolled"]
+
+Make = t.Callable[..., node.Node]
+CGROUP = "/sys/fs/cgroup"
+PARTITION = "cpuset.cpus.partition"
+BATCH_SLICE = "corral_batch:batch\\x40a.slice"
+
+
+def partition(fake: node.Node, unit: str = OWN) -> str:
+    return fake.get(f"{CGROUP}/{unit}/{PARTITION}").strip()
+
+
+def items(fake: node.Node) -> dict[str, Change]:
+    return {change.subject: change for change in runs.plan(fake.host())}
+
+
+def with_cpu(**keys: t.Any) -> dict[str, t.Any]:
+    return {**PROFILE, "cpu": {**PROFILE["cpu"], **keys}}
+
+
+def apply(fake: node.Node, data: t.Any) -> reconcile.Outcome:
+    return reconcile.declare(fake.host(), profile.parse(data))
+
+
+# Partitions
+
+
+def test_grants_are_partitions_and_the_rest_of_the_machine_has_what_is_left(rolled: node.Node) -> None:
+    assert partition(rolled) == "root"
+    assert services.start(rolled, BATCH)
+    assert partition(rolled, BATCH_SLICE) == "root"
+    assert rolled.exposed() == []
+    assert rolled.get(f"{CGROUP}/cpuset.cpus.effective") == f"{cpuset.format(frozenset({0, 3, 4, 7}))}\n"
+    assert status(rolled)["exclusive"] == "enforced by the kernel"
+    in_sync(rolled)
+
+
+def test_an_isolated_pool_without_load_balance_is_an_isolated_partition(fake: node.Node) -> None:
+    isolated = {"cpus": "3,7"}
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": isolated})
+    assert partition(fake, "corral_isolated.slice") == "root"
+    outcome = runs.declare(
+        fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": {**isolated, "load_balance": False}}
+    )
+    assert (outcome.remaining, partition(fake, "corral_isolated.slice")) == ((), "isolated")
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}})
+    assert not fake.has(f"{CGROUP}/corral_isolated.slice")
+
+
+def test_partitions_can_be_off(rolled: node.Node) -> None:
+    assert apply(rolled, with_cpu(partitions=False)).remaining == ()
+    assert partition(rolled) == "member"
+    assert runs.tick(rolled.host()) == 0
+    assert status(rolled)["exclusive"] == "not enforced by the kernel: cpu.partitions is off"
+    assert apply(rolled, PROFILE).remaining == ()
+    assert partition(rolled) == "root"
+
+
+@pytest.mark.parametrize("release", [BOOKWORM, TRIXIE])
+def test_who_asks_for_the_same_cpus_is_named_and_the_partition_mended_once_it_is_gone(
+    make: Make, release: t.Any
+) -> None:
+    fake = rolled_on(make, release)
+    fake.intrude("greedy.slice", "2-3")
+    found = items(fake)
+    assert "root invalid" in (found[OWN].actual or "")
+    assert (found[OWN].verdict, found[OWN].property) == ("unchangeable", PARTITION)
+    assert "greedy.slice (2)" in found[OWN].reason
+    assert f"on {OWN}'s 2; " in found["greedy.slice"].reason
+    assert runs.tick(fake.host()) == 2
+    assert status(fake)["exclusive"].startswith(f"enforced by the kernel, but not {OWN}: greedy.slice (2)")
+    fake.withdraw("greedy.slice")
+    assert runs.tick(fake.host()) == 2
+    assert partition(fake) == "root"
+    in_sync(fake)
+
+
+def test_where_the_partition_wins_who_asks_for_its_cpus_is_told_all_the_same(make: Make) -> None:
+    fake = rolled_on(make, FORKY)
+    fake.intrude("greedy.slice", "2-3")
+    assert partition(fake) == "root"
+    assert list(items(fake)) == ["greedy.slice"]
+    assert fake.exposed() == []
+
+
+def rolled_on(make: Make, release: t.Any) -> node.Node:
+    fake = make(release=release)
+    install(fake)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    assert services.start(fake, DATAPLANE)
+    assert runs.tick(fake.host()) == 0
+    return fake
+
+
+def test_another_kind_of_partition_lets_nobody_in(fake: node.Node) -> None:
+    isolated = {"cpus": "3,7"}
+    runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": isolated})
+    fake.intrude("corral_isolated.slice/x.service")
+    fake.intrude("rogue.service")
+    wrong: list[str] = []
+
+    def look(dummy: int) -> None:
+        if fake.systemd.effective("rogue.service") & {3, 7}:
+            wrong.append(host.acts[-1])
+
+    host = fake.host(then=look)
+    runs.declare(host, cpu={"reserved": {"cpus": "0,4"}, "isolated": {**isolated, "load_balance": False}})
+    assert wrong == []
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted", "writes"),
+    [
+        ("root", "root", 2),
+        ("member", "root", 1),
+        ("member", "member", 1),
+        ("root invalid (x)", "root", 2),
+        ("root", "member", 1),
+    ],
+)
+def test_a_partition_is_none_first_where_the_kernel_would_not_look_again(
+    text: str, wanted: str, writes: int, rolled: node.Node
+) -> None:
+    file, host = f"{CGROUP}/{OWN}/{PARTITION}", rolled.host()
+    rolled.put(file, f"{text}\n")
+    actions.set_partition(host, Step("partition", file, wanted, CPUS))
+    assert host.acts == [f"write_value {file}"] * writes
+
+
+@pytest.mark.parametrize("off", [False, True])
+def test_the_validator_knows_whether_there_are_partitions(off: bool, rolled: node.Node) -> None:
+    host = rolled.host()
+    context = reconcile.compile_profile(host, profile.parse(with_cpu(partitions=False) if off else PROFILE))
+    steps = [Step("partition", f"{CGROUP}/{OWN}/{PARTITION}", "member", CPUS)]
+    assert bool(reconcile.overlaps(host, reconcile.plan_profile(host, context), steps)) != off
+
+
+def test_the_slice_of_a_workload_that_left_is_held_while_it_runs(rolled: node.Node) -> None:
+    assert not apply(rolled, without("dataplane")).error
+    host = rolled.host()
+    plan = reconcile.plan_profile(host, reconcile.compile_profile(host, profile.parse(without("dataplane"))))
+    for key in (f"unit:{OWN}", f"property:{OWN}:AllowedCPUs", f"partition:{CGROUP}/{OWN}/{PARTITION}"):
+        assert any(key in part.held for part in plan.parts), key
+        assert key not in plan.obsolete
+
+
+# What goes back
+
+
+def test_a_slice_can_leave_the_profile_while_grants_are_in_force(rolled: node.Node) -> None:
+    rolled.systemctl("start", "more.slice")
+    rolled.systemd.occupy("more.slice")
+    assert apply(rolled, with_cpu(shared={"slices": ["machine.slice", "more.slice"], "min_cpus": 2})).remaining == ()
+    outcome = apply(rolled, PROFILE)
+    assert [item.subject for item in outcome.remaining] == ["more.slice"], "it is nobody's now"
+    assert partition(rolled) == "root"
+    assert not rolled.cpus("more.slice") & rolled.cpus(OWN)
+
+
+def test_a_refused_run_is_undone_beside_grants(rolled: node.Node) -> None:
+    """A slice that is new to the profile had no CPUs of its own: it goes back to those that are nobody's."""
+    rolled.systemctl("start", "more.slice")
+    rolled.systemd.occupy("more.slice")
+    data = with_cpu(shared={"slices": ["machine.slice", "more.slice"], "min_cpus": 2})
+    for number in range(1, 60):
+        fake = rolled.clone(rolled.root.with_name(f"refused-{number}"))
+        host = fake.host("error", number)
+        try:
+            outcome = apply_at(host, data)
+        except (CorralError, OSError):
+            continue  # Corral's own files: nothing was changed, or all of it.
+        if len(host.acts) < number:
+            return
+        assert partition(fake) == "root", (number, outcome.error)
+        assert fake.overlaps == []
+    raise AssertionError("it has no end")
+
+
+def apply_at(host: node.NodeHost, data: t.Any) -> reconcile.Outcome:
+    return reconcile.declare(host, profile.parse(data))
+
+
+# Intruders
+
+
+@pytest.mark.parametrize(
+    "path",
+    ["rogue.service", "rogue.slice/x.service", "lxc", "lxc/web.example", "cpu.mine", "a.mount", "my-app.slice",
+     "corral_rogue.slice/x.service"],
+)  # fmt: skip
+def test_what_nobody_declared_is_off_exclusive_cpus_and_named(path: str, rolled: node.Node) -> None:
+    rolled.intrude(path)
+    top = path.partition("/")[0]
+    assert not rolled.systemd.effective(path) & rolled.cpus(OWN)
+    (change,) = (one for one in runs.plan(rolled.host()) if one.subject == top and one.property == "placement")
+    assert change.verdict == "unchangeable"
+    assert rolled.exposed() == []
+
+
+def test_outsiders_can_be_confined_until_the_removal(rolled: node.Node) -> None:
+    rolled.systemctl("start", "rogue.slice")
+    rolled.systemd.occupy("rogue.slice")
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    assert cpuset.format(rolled.cpus("rogue.slice")) == shared(rolled)
+    assert runs.tick(rolled.host()) == 0
+    # What comes later is confined by the next tick, and what was there when it asked for others' CPUs as well.
+    with rolled.by_hand():
+        rolled.systemctl("start", "greedy.slice")
+        rolled.systemctl("set-property", "--runtime", "greedy.slice", "AllowedCPUs=2-3")
+    ticks_until_quiet_after(rolled)
+    assert cpuset.format(rolled.cpus("greedy.slice")) == shared(rolled)
+    assert partition(rolled) == "root"
+    runs.remove(rolled.host())
+    assert rolled.cpus("rogue.slice") == rolled.systemd.online
+
+
+def ticks_until_quiet_after(fake: node.Node) -> None:
+    for dummy in range(3):
+        runs.tick(fake.host())
+    in_sync(fake)
+
+
+def test_a_container_in_a_slice_that_nobody_granted_anything_runs_with_the_others(rolled: node.Node) -> None:
+    """Started before ``corral admit``, with --cgroup-parent: CPUs that are left, not everybody's exclusive ones."""
+    assert services.start(rolled, BATCH)
+    rolled.intrude("corral_early.slice/libpod-1.scope")
+    place = "corral_early.slice/libpod-1.scope"
+    assert not rolled.systemd.effective(place) & (rolled.cpus(OWN) | rolled.cpus(BATCH_SLICE))
+    runs.tick(rolled.host())
+    assert cpuset.format(rolled.systemd.effective(place)) == shared(rolled)
+    assert rolled.overlaps == []
+
+
+def test_a_slice_that_starts_on_demand_is_there_and_off_running_grants(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    with rolled.by_hand():
+        rolled.systemctl("stop", "machine.slice")
+        rolled.systemctl("start", "machine.slice")
+    rolled.systemd.occupy("machine.slice")
+    assert not rolled.cpus("machine.slice") & rolled.cpus(BATCH_SLICE)
+    assert partition(rolled, BATCH_SLICE) == "root"
+
+
+def test_a_confined_unit_that_ends_is_no_matter(rolled: node.Node) -> None:
+    rolled.systemctl("start", "rogue.slice")
+    rolled.systemd.occupy("rogue.slice")
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    rolled.systemd.occupy("rogue.slice", 0)
+    rolled.systemctl("stop", "rogue.slice")
+    ticks_until_quiet_after(rolled)
+
+
+def test_confining_can_be_taken_back_while_grants_are_in_force(rolled: node.Node) -> None:
+    rolled.systemctl("start", "rogue.slice")
+    rolled.systemd.occupy("rogue.slice")
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    assert [item.subject for item in apply(rolled, PROFILE).remaining] == ["rogue.slice"]
+    assert partition(rolled) == "root"
+
+
+def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(rolled: node.Node) -> None:
+    rolled.intrude("payload.service")
+    outcome = apply(rolled, with_cpu(unmanaged="confine"))
+    assert (outcome.error, [item.subject for item in outcome.remaining]) == ("", ["payload.service"])
+    assert services.start(rolled, BATCH)
+
+
+# Workloads that come and go
+
+
+def test_a_workload_that_leaves_the_profile_while_it_runs_shares_with_nobodys_exclusive_cpus(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    outcome = apply(rolled, without("dataplane"))
+    assert outcome.error == ""
+    (item,) = outcome.remaining
+    assert (item.subject, item.property, item.verdict) == (OWN, "placement", "unchangeable")
+    for dummy in range(3):
+        assert runs.tick(rolled.host()) == 2, "told as long as it lives, and nothing else moves"
+        assert cpuset.format(rolled.cpus(OWN)) == shared(rolled)
+        assert not rolled.cpus(OWN) & rolled.cpus(BATCH_SLICE)
+    assert partition(rolled) == "member"
+    services.stop(rolled, DATAPLANE)
+    ticks_until_quiet(rolled)
+    assert not rolled.has(f"{CGROUP}/{OWN}")
+
+
+def test_a_run_keeps_what_it_holds_though_its_workload_left_and_gives_it_back_at_its_end(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    cpus = rolled.cpus(BATCH_SLICE)
+    limit = rolled.get(f"{CGROUP}/{BATCH_SLICE}/memory.max")
+    assert apply(rolled, without("batch")).error == ""
+    for dummy in range(2):
+        runs.tick(rolled.host())
+        assert (rolled.cpus(BATCH_SLICE), partition(rolled, BATCH_SLICE)) == (cpus, "root")
+        assert rolled.get(f"{CGROUP}/{BATCH_SLICE}/memory.max") == limit
+        assert rolled.has("/etc/systemd/system/batch@.service.d/10-corral-workloads.conf"), (
+            "it requires what holds the grant"
+        )
+        assert "batch:batch@a" in held(rolled)
+    services.stop(rolled, BATCH)
+    ticks_until_quiet(rolled)
+    assert "batch:batch@a" not in held(rolled)
+    assert not rolled.has("/etc/systemd/system/batch@.service.d/10-corral-workloads.conf")
+    assert not rolled.has("/etc/systemd/system/corral-grant@.service")
+
+
+def test_another_instance_starts_with_nothing_of_its_own_once_its_workload_left(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert apply(rolled, without("batch")).error == ""
+    other = services.start(rolled, OTHER)
+    assert other is not None
+    assert not other.cpus & (rolled.cpus(OWN) | rolled.cpus(BATCH_SLICE))
+
+
+def test_without_cpu_a_profile_is_refused_while_a_run_keeps_its_cpus(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    with pytest.raises(CorralError, match=r"batch:batch@a \(CPUs 1,5\) runs and keeps its CPUs until it stops"):
+        apply(rolled, {"name": "less"})
+
+
+def test_an_instance_in_its_escaped_form_keeps_its_limits(rolled: node.Node) -> None:
+    unit, place = "batch@a\\x2db.service", f"{CGROUP}/corral_batch:batch\\x40a\\x2db.slice"
+    assert services.start(rolled, unit)
+    assert rolled.get(f"{place}/memory.max") == f"{64 << 20}\n"
+    in_sync(rolled)
+    assert rolled.get(f"{place}/memory.max") == f"{64 << 20}\n"
+    assert rolled.get(f"{place}/{PARTITION}") == "root\n"
+    services.stop(rolled, unit)
+    ticks_until_quiet(rolled)
+
+
+def test_an_instance_with_a_dash_does_not_start_in_a_slice_within_anothers(rolled: node.Node) -> None:
+    before = held(rolled)
+    assert services.start(rolled, "batch@var-lib.service") is None
+    assert any("has a dash" in said for said in rolled.said)
+    assert held(rolled) == before
+    ticks_until_quiet(rolled)
+
+
+@pytest.mark.parametrize("unit", [DATAPLANE, FEED])
+def test_an_empty_slice_counts_a_service_may_start_in_it(unit: str, rolled: node.Node) -> None:
+    """Killed at any write of what comes next, while the service is down, and it starts right then: nobody shares."""
+    services.stop(rolled, unit)
+    for number in range(1, 60):
+        fake = rolled.clone(rolled.root.with_name(f"killed-{number}"))
+        host = fake.host("killed", number)
+        services.start(fake, BATCH, host)
+        if len(host.acts) < number:
+            assert number > 5
+            return
+        services.start(fake, unit)
+        assert fake.overlaps == []
+        ticks_until_quiet(fake)
+    raise AssertionError("it has no end")
+
+
+def test_a_set_property_that_somebody_left_blocks_no_start(rolled: node.Node) -> None:
+    rolled.systemctl("set-property", "machine.slice", "AllowedCPUs=1-3,5-7")
+    rolled.overlaps.clear()
+    assert services.start(rolled, BATCH), rolled.said
+    assert partition(rolled, BATCH_SLICE) == "root"
+    ticks_until_quiet(rolled)
+
+
+# Limits around limits
+
+
+@pytest.mark.parametrize(
+    ("file", "text", "name", "around"),
+    [
+        ("memory.max", str(64 << 20), "MemoryMax", str(64 << 20)),
+        ("cpu.max", "50000 100000", "CPUQuota", "50000 100000"),
+    ],
+)
+def test_a_limit_that_the_slice_around_does_not_let_a_workload_reach_is_told(
+    file: str, text: str, name: str, around: str, rolled: node.Node
+) -> None:
+    rolled.systemd.write_file(f"{CGROUP}/corral.slice/{file}".lstrip("/"), text)
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.property, item.actual) == ("feed", f"{name} in force", around)
+    assert item.verdict == "unchangeable"
+
+
+def test_tasks_beyond_those_of_the_shared_pool_are_told(rolled: node.Node) -> None:
+    rows = [
+        {**one, "limits": {**one["limits"], "pids": 20000}} if one["name"] == "feed" else one
+        for one in PROFILE["workloads"]
+    ]
+    outcome = apply(rolled, {**PROFILE, "workloads": rows, "pids": {"slices": {"corral.slice": 4096}}})
+    assert [(item.subject, item.property, item.actual, item.wanted) for item in outcome.remaining] == [
+        ("feed", "TasksMax in force", "4096", "20000")
+    ]
+
+
+def test_the_reserve_of_tasks_holds_for_exclusive_slices(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert rolled.get(f"{CGROUP}/{BATCH_SLICE}/pids.max") == "max\n"
+    assert apply(rolled, {**PROFILE, "pids": {"reserved": 1000}}).error == ""
+    assert int(rolled.get(f"{CGROUP}/{BATCH_SLICE}/pids.max")) == 15631 - 1000
