@@ -41,6 +41,8 @@ TERM_SECONDS = 10  # from SIGTERM to SIGKILL
 GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
 AT_ONCE = max(1, min(os.cpu_count() or 1, GIB // 4))
 # Those that take minutes begin first, so that none of them is left alone at the end.
+# The same steps on further releases: make test-long.
+LONG_ONLY = ("cpusets-forky", "intruders-forky", "intruders-trixie")
 LONGEST = ("gc", "workloads", "workloads-trixie", "trixie", "gc-trixie", "endure", "rollout", "legacy", "drift")
 # So many rounds take a core of a quiet machine about a second.
 LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
@@ -121,8 +123,9 @@ def names() -> list[str]:
 
 
 def steps() -> list[Step]:
-    """A step of the suite for each scenario."""
-    return [Step(f"molecule {name}", functools.partial(tallied, name)) for name in names()]
+    """A step of the suite for each scenario; some are make test-long's alone."""
+    chosen = [name for name in names() if name not in LONG_ONLY or os.environ.get("CORRAL_LONG")]
+    return [Step(f"molecule {name}", functools.partial(tallied, name)) for name in chosen]
 
 
 def tallied(name: str) -> Tally:

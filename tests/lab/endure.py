@@ -51,7 +51,7 @@ def effective(unit: str) -> set[int]:
 
 def cpus_offline_and_online() -> None:
     """An isolated and a shared CPU go and come back: nobody gets their CPUs meanwhile, and all is as it was."""
-    homes = ("system.slice", "corral.slice/corral-shared.slice", "corral.slice/corral-isolated.slice")
+    homes = ("system.slice", "corral.slice", "corral_isolated.slice")
     before = [effective(home) for home in homes]
     for cpu in (7, 3):
         write(f"/sys/devices/system/cpu/cpu{cpu}/online", "0")
@@ -205,7 +205,7 @@ def two_at_once() -> None:
 
 def reexec() -> None:
     """systemd starts itself anew: every value holds without a tick."""
-    values = [f"{CGROUP}/{unit}/{name}" for unit in ("system.slice", "init.scope", "corral.slice/corral-isolated.slice")
+    values = [f"{CGROUP}/{unit}/{name}" for unit in ("system.slice", "init.scope", "corral_isolated.slice")
               for name in ("cpuset.cpus.effective", "pids.max")]  # fmt: skip
     before = [read(path) for path in values]
     for verb in ("daemon-reload", "daemon-reexec"):

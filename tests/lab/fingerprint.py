@@ -43,7 +43,7 @@ RESTLESS = (
 )
 STATUS = ("/run/corral/status.json", "/run/corral/inputs", "/var/lib/prometheus/node-exporter/corral.prom")
 SLICES = ("", "/init.scope", "/system.slice", "/user.slice", "/machine.slice", "/corral.slice",
-          "/corral.slice/corral-shared.slice", "/corral.slice/corral-isolated.slice")  # fmt: skip
+          "/corral.slice", "/corral_isolated.slice")  # fmt: skip
 HIERARCHIES = ("", "/cpuset", "/pids")  # of v2, and of v1's controllers
 CGROUP_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.mems", "pids.max")
 

@@ -38,13 +38,13 @@ class Tampering(t.NamedTuple):
 
 # fmt: off
 TAMPERINGS = (
-    Tampering("systemctl set-property --runtime system.slice AllowedCPUs=0-7",
-              "system.slice", "AllowedCPUs", "0-7", "0-1,4-5", f"{CGROUP}/system.slice/cpuset.cpus"),
+    Tampering("systemctl set-property --runtime system.slice AllowedCPUs=0-5",
+              "system.slice", "AllowedCPUs", "0-5", "0-1,4-5", f"{CGROUP}/system.slice/cpuset.cpus"),
     Tampering("systemctl set-property user.slice AllowedCPUs=0-3",
               "user.slice", "AllowedCPUs", "0-3", "0-1,4-5", f"{CGROUP}/user.slice/cpuset.cpus"),
-    Tampering(f"echo 2 >{CGROUP}/corral.slice/corral-shared.slice/cpuset.cpus",
-              "corral-shared.slice", "AllowedCPUs", "2", "2-3",
-              f"{CGROUP}/corral.slice/corral-shared.slice/cpuset.cpus"),
+    Tampering(f"echo 2 >{CGROUP}/corral.slice/cpuset.cpus",
+              "corral.slice", "AllowedCPUs", "2", "2-3",
+              f"{CGROUP}/corral.slice/cpuset.cpus"),
     Tampering(f"echo 5 >{POOL}", "hugepages-2Mi node 1", "nr_hugepages", "5", "32", POOL),
     Tampering("umount /dev/hugepages-2Mi", "/dev/hugepages-2Mi", "mounted", "None",
               "pagesize=2M,mode=770,size=67108864", "/dev/hugepages-2Mi"),
@@ -63,12 +63,12 @@ TAMPERINGS = (
 LEGACY = (
     Tampering(f"echo 0-7 >{CGROUP}/cpuset/system.slice/cpuset.cpus",
               "system.slice", "cpuset.cpus", "0-7", "0-1,4-5", f"{CGROUP}/cpuset/system.slice/cpuset.cpus"),
-    Tampering(f"echo 2 >{CGROUP}/cpuset/corral.slice/corral-shared.slice/cpuset.cpus",
-              "corral-shared.slice", "cpuset.cpus", "2", "2-3",
-              f"{CGROUP}/cpuset/corral.slice/corral-shared.slice/cpuset.cpus"),
-    Tampering("systemd-run --quiet --slice=corral-isolated.slice sleep 600",
-              "corral-isolated.slice", "placement", "1 process on 0-1,4-5", "all on 6-7",
-              f"{CGROUP}/cpuset/corral.slice/corral-isolated.slice/cgroup.procs"),
+    Tampering(f"echo 2 >{CGROUP}/cpuset/corral.slice/cpuset.cpus",
+              "corral.slice", "cpuset.cpus", "2", "2-3",
+              f"{CGROUP}/cpuset/corral.slice/cpuset.cpus"),
+    Tampering("systemd-run --quiet --slice=corral_isolated.slice sleep 600",
+              "corral_isolated.slice", "placement", "1 process on 0-1,4-5", "all on 6-7",
+              f"{CGROUP}/cpuset/corral_isolated.slice/cgroup.procs"),
     Tampering("systemctl set-property corral.slice TasksMax=100",
               "corral.slice", "TasksMax", "100", "4096", f"{CGROUP}/pids/corral.slice/pids.max"),
 )

@@ -68,8 +68,8 @@ def main(reserved: str, shared: str, isolated: str) -> int:
         ("system.slice", reserved),
         ("user.slice", reserved),
         ("init.scope", reserved),
-        ("corral.slice/corral-shared.slice", shared),
-        ("corral.slice/corral-isolated.slice", isolated),
+        ("corral.slice", shared),
+        ("corral_isolated.slice", isolated),
     ):
         expect(f"{unit} cpuset.cpus", read(f"{CPUSETS}/{unit}/cpuset.cpus"), cpus)
         expect(f"{unit} effective", read(f"{CPUSETS}/{unit}/{EFFECTIVE}"), cpus)
@@ -77,8 +77,8 @@ def main(reserved: str, shared: str, isolated: str) -> int:
     expect("sshd runs on", mask(run("systemctl", "show", "--property=MainPID", "--value", "ssh.service")), reserved)
     expect("this process runs on", mask("self"), reserved)
     expect("a unit in system.slice", mask_in("system.slice"), reserved)
-    expect("a unit in corral-shared.slice", mask_in("corral-shared.slice"), shared)
-    expect("a unit in corral-isolated.slice", mask_in("corral-isolated.slice"), isolated)
+    expect("a unit in corral.slice", mask_in("corral.slice"), shared)
+    expect("a unit in corral_isolated.slice", mask_in("corral_isolated.slice"), isolated)
     expect("a unit in machine.slice", mask_in("machine.slice"), shared)
     for node in ("node0", "node1"):
         pool = f"/sys/devices/system/node/{node}/hugepages/hugepages-2048kB/nr_hugepages"

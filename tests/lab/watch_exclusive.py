@@ -4,10 +4,10 @@
 
 """Runs on a node beside whatever happens to its workloads: does any instant have somebody else on their CPUs?
 
-Samples, until the file STOP appears or LIMIT seconds are over, the effective CPUs of every home and, each tenth time,
-the mask of every thread of the node. An exclusive slice counts while it has processes, with the CPUs that it has before
-and after the others are read. Prints "SAMPLES samples, THREADS masks, OVERLAPS overlaps"; exits 1 after an overlap, and
-when it has seen no exclusive slice or none that changed.
+Samples, until the file STOP appears or LIMIT seconds are over, the effective CPUs of the pools' slices and, each tenth
+time (MASKS_EACH), the mask of every thread of the node. An exclusive slice counts while it has processes and was not given up (a mere
+"member"), with the CPUs that it has before and after the others are read. Prints "SAMPLES samples, THREADS masks,
+OVERLAPS overlaps"; exits 1 after an overlap, and when it has seen no exclusive slice or none that changed.
 """
 
 from __future__ import annotations
@@ -17,10 +17,8 @@ import sys
 import time
 
 ROOT = "/sys/fs/cgroup"
-EXCLUSIVE = f"{ROOT}/corral.slice/corral-exclusive.slice"
-HOMES = ["system.slice", "user.slice", "init.scope", "machine.slice", "corral.slice/corral-shared.slice"]
-HOMES.append("corral.slice/corral-isolated.slice")
-MASKS_EACH = 10
+OTHERS = ["system.slice", "user.slice", "init.scope", "machine.slice", "corral.slice"]
+MASKS_EACH = int(os.environ.get("MASKS_EACH", "10"))
 # An emulated node's CPUs are one core of the host: for each second that the watcher looks it leaves the others seven.
 LEAVE = 7
 
@@ -40,14 +38,11 @@ def cpus(text: str) -> frozenset[int]:
 
 def exclusive() -> dict[str, frozenset[int]]:
     """The slices of workloads that have processes, with the CPUs in force."""
-    try:
-        names = [name for name in os.listdir(EXCLUSIVE) if name.endswith(".slice")]
-    except OSError:
-        return {}
     found = {}
-    for name in names:
-        path = f"{EXCLUSIVE}/{name}"
-        if "populated 1" in read(f"{path}/cgroup.events"):
+    for name in (name for name in os.listdir(ROOT) if name.startswith("corral_") and name.endswith(".slice")):
+        path = f"{ROOT}/{name}"
+        given_up = read(f"{path}/cpuset.cpus.partition").strip() == "member"
+        if "populated 1" in read(f"{path}/cgroup.events") and not given_up:
             found[name] = cpus(read(f"{path}/cpuset.cpus.effective"))
     return found
 
@@ -86,19 +81,19 @@ def look(with_masks: bool) -> tuple[list[str], int]:
     """The overlaps of one instant, and how many masks were read."""
     before = exclusive()
     # Nobody runs in an empty slice, whatever CPUs it shows.
-    peopled = [home for home in HOMES if "populated 1" in read(f"{ROOT}/{home}/cgroup.events")]
-    homes = {home: cpus(read(f"{ROOT}/{home}/cpuset.cpus.effective")) for home in peopled}
+    peopled = [other for other in OTHERS if "populated 1" in read(f"{ROOT}/{other}/cgroup.events")]
+    others = {other: cpus(read(f"{ROOT}/{other}/cpuset.cpus.effective")) for other in peopled}
     threads = masks() if with_masks else []
     after = exclusive()
     steady = {name: held & after[name] for name, held in before.items() if name in after}
     found = []
     for name, held in steady.items():
-        found += [f"{name} and {home}: {sorted(held & other)}" for home, other in homes.items() if held & other]
+        found += [f"{name} and {other}: {sorted(held & theirs)}" for other, theirs in others.items() if held & theirs]
         found += [
             f"{name} and {other}: {sorted(held & own)}" for other, own in steady.items() if other > name and held & own
         ]
         for pid, group, mask in threads:
-            inside = f"/corral-exclusive.slice/{name}/" in f"{group}/"
+            inside = f"{group}/".startswith(f"/{name}/")
             # A thread is where its group was when that was read; who moved meanwhile is not counted.
             if not inside and mask & held and group_of(pid) == group:
                 found.append(f"{name} and process {pid} in {group}: {sorted(mask & held)}")

@@ -17,9 +17,9 @@ import time
 V2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 ROOT = "/sys/fs/cgroup" if V2 else "/sys/fs/cgroup/cpuset"
 FILE = "cpuset.cpus.effective" if V2 else "cpuset.effective_cpus"
-ISOLATED = f"{ROOT}/corral.slice/corral-isolated.slice"
+ISOLATED = f"{ROOT}/corral_isolated.slice"
 HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
-HOMES.append(f"{ROOT}/corral.slice/corral-shared.slice")
+HOMES.append(f"{ROOT}/corral.slice")
 # An emulated node's CPUs are one core of the host: for each second that the watcher looks it leaves the others three.
 LEAVE = 3
 

@@ -21,8 +21,7 @@ import typing as t
 from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
 
 CGROUP = "/sys/fs/cgroup"
-EXCLUSIVE = f"{CGROUP}/corral.slice/corral-exclusive.slice"
-SHARED = f"{CGROUP}/corral.slice/corral-shared.slice"
+SHARED = f"{CGROUP}/corral.slice"
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
 ETC = "/etc/systemd/system"
 SPIN = "/usr/local/bin/spin"
@@ -106,21 +105,17 @@ def classes() -> None:
     expect("batch", first("batch-1"), [[2, 3], "0", "-997"])
     expect("feed", [first("feed")[0], first("feed")[1]], [[6, 7], "0-1"])
     expect("idle", first("idle"), [[6, 7], "0-1", "1000"])
-    own = f"{EXCLUSIVE}/corral-exclusive-dataplane.slice"
+    own = f"{CGROUP}/corral_dataplane.slice"
     wanted = {
         "cpu.max": "max 100000", "cpu.weight": "79", "memory.max": str(128 << 20), "memory.swap.max": "0",
         "pids.max": "64", "hugetlb.2MB.max": str(32 << 20), "cpuset.mems": "1",
     }  # fmt: skip
     expect("dataplane's limits", {name: read(f"{own}/{name}") for name in wanted}, wanted)
-    shared = f"{SHARED}/corral-shared-feed.slice"
+    shared = f"{SHARED}/corral-feed.slice"
     wanted = {"cpu.max": "150000 100000", "cpu.weight": "20", "memory.max": str(256 << 20), "hugetlb.2MB.max": "0"}
     expect("feed's limits", {name: read(f"{shared}/{name}") for name in wanted}, wanted)
-    expect("idle's weight", read(f"{SHARED}/corral-shared-idle.slice/cpu.weight"), "1")
-    expect(
-        "quotas above",
-        [read(f"{path}/cpu.max").split()[0] for path in (EXCLUSIVE, os.path.dirname(EXCLUSIVE))],
-        ["max", "max"],
-    )
+    expect("idle's weight", read(f"{SHARED}/corral-idle.slice/cpu.weight"), "1")
+    expect("the kernel keeps others out", read(f"{own}/cpuset.cpus.partition"), "root")
     in_sync()
     said = run("corral", "explain", "dataplane")
     if "Guaranteed" not in said or "NUMA node 1" not in said:
@@ -136,12 +131,12 @@ def lives() -> None:
     os.kill(int(before), 9)
     wait("batch is back", lambda: main_pid("batch@1") not in ("0", before))
     expect("the run after a crash", grants()["batch:batch@1"]["instance"], run_of)
-    expect("its CPUs", sets(f"{EXCLUSIVE}/corral-exclusive-batch:batch\\x401.slice"), frozenset({2, 3}))
+    expect("its CPUs", sets(f"{CGROUP}/corral_batch:batch\\x401.slice"), frozenset({2, 3}))
     run("systemctl", "stop", "batch@1")
     wait("the grant is gone", lambda: "batch:batch@1" not in grants())
     wait("the CPUs are shared again", lambda: sets(SHARED) == frozenset({2, 3, 6, 7}))
     expect("feed has them, too", set(threads("feed")), {frozenset({2, 3, 6, 7})})
-    wait("its slice is gone", lambda: not os.path.exists(f"{EXCLUSIVE}/corral-exclusive-batch:batch\\x401.slice"))
+    wait("its slice is gone", lambda: not os.path.exists(f"{CGROUP}/corral_batch:batch\\x401.slice"))
     in_sync()
     run("systemctl", "start", "batch@1")
     expect("feed has lost them", set(threads("feed")), {frozenset({6, 7})})
@@ -206,21 +201,21 @@ def at_once() -> None:
 
 
 TAMPERED = (
-    ("corral-exclusive-dataplane.slice", "cpu.max", "50000 100000"),
-    ("corral-exclusive-dataplane.slice", "cpu.weight", "50"),
-    ("corral-exclusive-dataplane.slice", "memory.max", str(64 << 20)),
-    ("corral-exclusive-dataplane.slice", "memory.swap.max", "max"),
-    ("corral-exclusive-dataplane.slice", "pids.max", "32"),
-    ("corral-exclusive-dataplane.slice", "hugetlb.2MB.max", "0"),
-    ("corral-exclusive-dataplane.slice", "cpuset.cpus", "4"),
-    ("corral-exclusive-dataplane.slice", "cpuset.mems", "0-1"),
-    ("", "cpu.max", "80000 100000"),
+    ("corral_dataplane.slice", "cpu.max", "50000 100000"),
+    ("corral_dataplane.slice", "cpu.weight", "50"),
+    ("corral_dataplane.slice", "memory.max", str(64 << 20)),
+    ("corral_dataplane.slice", "memory.swap.max", "max"),
+    ("corral_dataplane.slice", "pids.max", "32"),
+    ("corral_dataplane.slice", "hugetlb.2MB.max", "0"),
+    ("corral_dataplane.slice", "cpuset.cpus", "4"),
+    ("corral_dataplane.slice", "cpuset.mems", "0-1"),
+    ("corral_dataplane.slice", "cpuset.cpus.partition", "member"),
 )
 
 
 def tampering() -> None:
     """What somebody sets behind its back is named, each by its file, and mended by one tick."""
-    paths = {f"{EXCLUSIVE}/{unit}/{name}".replace("//", "/"): value for unit, name, value in TAMPERED}
+    paths = {f"{CGROUP}/{unit}/{name}": value for unit, name, value in TAMPERED}
     before = {path: read(path) for path in paths}
     for path, value in paths.items():
         write(path, value)
@@ -310,7 +305,7 @@ def containers() -> None:
     wait("batch's grant is gone", lambda: "batch:batch@1" not in grants())
     run("corral", "admit", "held")
     container = ("podman", "run", "-d", "--network=none", "--name", "held")
-    run(*container, "--cgroup-parent=corral-exclusive-held.slice", "busybox", "sleep", "1000")
+    run(*container, "--cgroup-parent=corral_held.slice", "busybox", "sleep", "1000")
     pid = run("podman", "inspect", "-f", "{{.State.Pid}}", "held").strip()
     expect("held", frozenset(os.sched_getaffinity(int(pid))), cpus(grants()["held"]["cpus"]))
     in_sync()
@@ -319,7 +314,7 @@ def containers() -> None:
     expect("held is released", "held" in grants(), False)
     run(*container, "busybox", "sleep", "1000")
     said = run("corral", "drift", code=2)
-    if "--cgroup-parent=corral-exclusive-held.slice" not in said:
+    if "--cgroup-parent=corral_held.slice" not in said:
         raise AssertionError(said)
     run("podman", "rm", "-f", "-t", "0", "held")
     run("systemctl", "start", "batch@1")
@@ -329,7 +324,7 @@ def containers() -> None:
 def burstable_container() -> None:
     """A container without CPUs of its own: limits of its slice, and its score by the next tick."""
     image()
-    slice_unit = "corral-shared-pour.slice"
+    slice_unit = "corral-pour.slice"
     words = ("podman", "run", "-d", "--network=none", "--name", "pour", f"--cgroup-parent={slice_unit}")
     run(*words, "busybox", "sleep", "1000")
     pid = run("podman", "inspect", "-f", "{{.State.Pid}}", "pour").strip()
@@ -373,7 +368,7 @@ def quadlet() -> None:
 def container_pids(unit: str) -> list[str]:
     """The processes of a unit and of the containers in it."""
     found = []
-    for folder, _folders, names in os.walk(f"{EXCLUSIVE}/corral-exclusive-quad.slice/{unit}"):
+    for folder, _folders, names in os.walk(f"{CGROUP}/corral_quad.slice/{unit}"):
         found += read(f"{folder}/cgroup.procs").split() if "cgroup.procs" in names else []
     return found
 

@@ -1,0 +1,224 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node whose profile gives a, b and instances of batch@ CPUs of their own: who else gets onto those?
+
+Each step does what a user does to a node, and looks at the masks of threads, at once and again after a tick, at the
+kernel's files, and at what ``corral drift`` names. With names of steps as arguments it takes those alone; the first that
+fails ends it. "prepare" makes the units.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import subprocess
+import sys
+import typing as t
+
+from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
+from workloads import CGROUP, ETC, SPIN, SPIN_TEXT, cpus, grants, image, sets
+
+PROFILE = "/etc/corral/profile.json"
+RESERVED = frozenset({0, 1})
+UNITS = {
+    "a.service": "[Service]\nExecStart=/usr/local/bin/spin a\n",
+    "b.service": "[Service]\nExecStart=/usr/local/bin/spin b\n",
+    "batch@.service": "[Service]\nExecStart=/usr/local/bin/spin batch-%i\n",
+}
+BATCH = "batch@a\\x2db"
+BATCH_SLICE = "corral_batch:batch\\x40a\\x2db.slice"
+
+
+def prepare() -> None:
+    """The units, before any profile."""
+    write(SPIN, SPIN_TEXT)
+    os.chmod(SPIN, 0o755)
+    for unit, text in UNITS.items():
+        write(f"{ETC}/{unit}", text)
+    run("systemctl", "daemon-reload")
+
+
+def masks(group: str) -> frozenset[int]:
+    """All CPUs that threads in a control group and below it may run on."""
+    found: frozenset[int] = frozenset()
+    for folder, _folders, names in os.walk(f"{CGROUP}/{group}"):
+        for thread in read(f"{folder}/cgroup.threads").split() if "cgroup.threads" in names else ():
+            with contextlib.suppress(ProcessLookupError):
+                found |= frozenset(os.sched_getaffinity(int(thread)))
+    return found
+
+
+def partition(unit: str) -> str:
+    return read(f"{CGROUP}/{unit}/cpuset.cpus.partition")
+
+
+def exclusive() -> frozenset[int]:
+    """The CPUs of all slices with CPUs of their own, by the kernel's files."""
+    names = [name for name in os.listdir(CGROUP) if name.startswith("corral_") and name.endswith(".slice")]
+    return frozenset().union(*(sets(f"{CGROUP}/{name}") for name in names if partition(name) != "member"))
+
+
+def kept_out(group: str) -> None:
+    """Threads in a control group are there, and on nobody's own CPUs."""
+    wait(f"somebody runs in {group}", lambda: bool(masks(group)))
+    both = masks(group) & exclusive()
+    if both or not exclusive():
+        raise AssertionError(f"{group} runs on {sorted(masks(group))}, of which {sorted(both)} are somebody's own")
+
+
+def named() -> set[str]:
+    """What ``corral drift`` names."""
+    return {item["subject"] for item in json.loads(run("corral", "drift", "--json", code=None))}
+
+
+def leave(name: str) -> None:
+    """A workload leaves the profile."""
+    data = json.loads(read(PROFILE))
+    data["workloads"] = [one for one in data["workloads"] if one["name"] != name]
+    write(PROFILE, json.dumps(data, indent=2, sort_keys=True) + "\n")
+
+
+# Steps
+
+
+def two_of_them() -> None:
+    """a and b run on CPUs of their own, and the kernel keeps everybody else off them."""
+    run("systemctl", "restart", "a", "b")
+    in_sync()
+    for unit in ("corral_a.slice", "corral_b.slice"):
+        expect(unit, partition(unit), "root")
+        expect(f"{unit}'s threads", masks(unit), sets(f"{CGROUP}/{unit}"))
+    expect("their CPUs", sorted(sets(f"{CGROUP}/corral_a.slice") | sets(f"{CGROUP}/corral_b.slice")), [2, 3, 4, 5])
+    expect("what is left", cpus(read(f"{CGROUP}/cpuset.cpus.effective")), frozenset({0, 1, 6, 7}))
+
+
+def strangers() -> None:
+    """Services in no slice, in unknown slices, control groups made by hand: none of them on anybody's own CPUs."""
+    units = {"-.slice": "rogue.service", "rogue.slice": "", "corral_rogue.slice": "", "corral-mine.slice": ""}
+    for number, outer in enumerate(units):
+        run("systemd-run", "--quiet", f"--unit=stranger{number}", f"--slice={outer}", "sleep", "100000")
+    os.makedirs(f"{CGROUP}/by-hand", exist_ok=True)
+    process = subprocess.Popen(["sleep", "100000"])
+    write(f"{CGROUP}/by-hand/cgroup.procs", str(process.pid))
+    groups = ["stranger0.service", "rogue.slice", "corral_rogue.slice", "corral.slice/corral-mine.slice", "by-hand"]
+    for group in groups:
+        kept_out(group)
+    missing = {"stranger0.service", "rogue.slice", "by-hand"} - named()
+    expect("not named", missing, set())
+    text = run("corral", "drift", code=2)
+    expect("its process is named", f"{process.pid} sleep" in text, True)
+    tick()
+    for group in groups:
+        kept_out(group)
+    process.kill()
+    process.wait()
+    run("systemctl", "stop", *(f"stranger{number}" for number in range(len(units))))
+    wait("by-hand is empty", lambda: not read(f"{CGROUP}/by-hand/cgroup.procs"))
+    os.rmdir(f"{CGROUP}/by-hand")
+    run("systemctl", "stop", "rogue.slice")
+    in_sync()
+
+
+def on_demand() -> None:
+    """A slice that was stopped and starts with its first service, while somebody runs: that service shares nothing."""
+    run("systemctl", "stop", "machine.slice")
+    run("systemd-run", "--quiet", "--unit=late", "--slice=machine.slice", "sleep", "100000")
+    kept_out("machine.slice")
+    for unit in ("corral_a.slice", "corral_b.slice"):
+        expect(unit, partition(unit), "root")
+    in_sync()
+    kept_out("machine.slice")
+    run("systemctl", "stop", "late")
+
+
+def leaves() -> None:
+    """b leaves the profile while it runs: it shares from then on, with nobody who has CPUs of its own."""
+    leave("b")
+    for _turn in range(3):
+        tick()
+        expect("a", (partition("corral_a.slice"), sets(f"{CGROUP}/corral_a.slice")), ("root", frozenset({2, 3})))
+        expect("b", (partition("corral_b.slice"), masks("corral_b.slice")), ("member", frozenset({4, 5, 6, 7})))
+    expect("what is named", named(), {"corral_b.slice"})
+
+
+def instances() -> None:
+    """An instance with a dash is refused, one in its escaped form keeps what it has, beside a workload that left."""
+    done = subprocess.run(
+        ["systemctl", "start", "batch@var-lib"], capture_output=True, check=False, timeout=180 * PATIENCE
+    )
+    expect("batch@var-lib is refused", done.returncode, 1)
+    log = run("journalctl", "-b", "-o", "cat", "--no-pager", "-t", "corral")
+    expect("and says why", "has a dash" in log, True)
+    run("systemctl", "start", BATCH)
+    for _turn in range(2):
+        expect("batch", (partition(BATCH_SLICE), masks(BATCH_SLICE)), ("root", frozenset({4, 5})))
+        expect("its memory", read(f"{CGROUP}/{BATCH_SLICE}/memory.max"), str(64 << 20))
+        expect("b", masks("corral_b.slice"), frozenset({6, 7}))
+        tick()
+
+
+def early_container() -> None:
+    """A container that is started in a slice before anybody admitted it runs with the others."""
+    image()
+    words = ("podman", "run", "-d", "--network=none", "--name", "early", "--cgroup-parent=corral_early.slice")
+    run(*words, "busybox", "sleep", "1000")
+    kept_out("corral_early.slice")
+    tick()
+    kept_out("corral_early.slice")
+    run("podman", "rm", "-f", "-t", "0", "early")
+
+
+def run_goes_on() -> None:
+    """batch leaves the profile while it runs: it keeps what it holds until it stops, and not longer."""
+    leave("batch")
+    for _turn in range(2):
+        tick()
+        expect("batch", (partition(BATCH_SLICE), masks(BATCH_SLICE)), ("root", frozenset({4, 5})))
+    run("systemctl", "stop", BATCH)
+    wait("its grant is gone", lambda: not any(name.startswith("batch") for name in grants()))
+    tick()
+    expect("its slice", os.path.exists(f"{CGROUP}/{BATCH_SLICE}"), False)
+    run("systemctl", "stop", "b")
+    tick()
+    in_sync()
+    expect("b's slice", os.path.exists(f"{CGROUP}/corral_b.slice"), False)
+
+
+def rival() -> None:
+    """A slice that asks for a's CPUs: the partition wins, or the slice is named and the partition mended once it is gone.
+
+    Nobody watches meanwhile: before 7.0 the kernel lets them share.
+    """
+    run("systemctl", "start", "rival.slice")
+    run("systemctl", "set-property", "--runtime", "rival.slice", "AllowedCPUs=2-3")
+    wins = int(os.uname().release.split(".")[0]) >= 7
+    expect("a", partition("corral_a.slice").startswith("root invalid"), not wins)
+    tick()
+    if not wins:
+        expect("who is named", "rival.slice" in run("corral", "drift", code=2), True)
+        expect(
+            "and in the status", "but not corral_a.slice: rival.slice (2-3)" in run("corral", "status", code=2), True
+        )
+    run("systemctl", "stop", "rival.slice")
+    tick()
+    in_sync()
+    expect("a", (partition("corral_a.slice"), masks("corral_a.slice")), ("root", frozenset({2, 3})))
+
+
+STEPS = (two_of_them, strangers, on_demand, leaves, instances, early_container, run_goes_on)
+
+
+def main(names: list[str]) -> int:
+    if names == ["prepare"]:
+        prepare()
+        return 0
+    steps: t.Sequence[t.Callable[[], None]] = (rival,) if names == ["rival"] else select_steps(STEPS, names)
+    with without_timer():
+        return 0 if all(run_step(step) for step in steps) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
