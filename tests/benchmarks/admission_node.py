@@ -23,7 +23,7 @@ import typing as t
 sys.path.insert(0, "/usr/libexec/corral")
 sys.dont_write_bytecode = True
 
-SHARED = "/sys/fs/cgroup/corral.slice/corral-shared.slice/cpuset.cpus.effective"
+SHARED = "/sys/fs/cgroup/corral.slice/cpuset.cpus.effective"
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 NAME = "lane"
 LANE, PLAIN = f"{NAME}.service", "plain.service"
@@ -140,7 +140,7 @@ def main(turns: int) -> int:
             ):
                 found.setdefault(name, []).append(seconds(work))
             # As systemd does it before it starts what holds the grant.
-            systemctl("start", f"corral-exclusive-{NAME}.slice")
+            systemctl("start", f"corral_{NAME}.slice")
             in_process(host, found)
     finally:
         for unit in (LANE, PLAIN):

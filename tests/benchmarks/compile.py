@@ -111,8 +111,8 @@ def compiled(host: Host, data: dict[str, t.Any]) -> None:
 def plan_of(host: Host, context: Context) -> None:
     """What differs from the profile, in the order of its steps, looked over by the validator."""
     plan = reconcile.plan_profile(host, context, declare=True)
-    homes = [home for part in plan.parts for home in part.homes]
-    problems = validate.problems(steps_in_order(plan.changes), homes, context.topology)
+    steps = steps_in_order(plan.changes)
+    problems = [*validate.problems(steps, context.topology), *reconcile.overlaps(host, plan, steps)]
     if problems:
         raise CorralError(*problems)
 
