@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem scenario molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem scenario molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -47,7 +47,7 @@ test: setup ## every test of the nodes, the code and the built collection, VMs i
 test-long: setup ## the same with more kills, random cases and pairs of releases
 	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem units molecule
 
-bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-collect ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-collect ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
@@ -66,6 +66,9 @@ bench-rollout: setup ## a profile against a playbook of stock modules, on a VM
 
 bench-handover: setup ## how long CPUs are on their way from pool to pool, on a VM
 	@$(VENV) tests/benchmarks/handover.py
+
+bench-handover-planning: venv ## plan hand-overs of up to 500 exclusive grants
+	@$(VENV) tests/benchmarks/handover_planning.py
 
 bench-collect: setup ## garbage collection: deciding, and a pass on a VM beside podman image prune
 	@$(VENV) tests/benchmarks/collect.py
