@@ -20,7 +20,7 @@ UNKNOWN = ("rogue.service", "mine.slice", "mine.slice/x.service", "lxc")
 Do = tuple[str, ...]
 
 
-def machine(release: Release, partitions: t.Iterable[str] = GRANTS) -> Kernel:
+def machine(release: Release, partitions: t.Iterable[str] = (A, B)) -> Kernel:
     names = (*USUAL, *GRANTS, *UNKNOWN, "machine.slice", "machine.slice/libpod-1.scope", f"{A}/a.service")
     kernel = Kernel({name: Cpuset() for name in ("", *names)}, cpuset.parse("0-7"), release)
     for path, cpus in {**USUAL, **GRANTS}.items():

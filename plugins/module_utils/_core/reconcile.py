@@ -176,7 +176,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     held = frozenset(key for part in parts for key in part.held)
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if context is not None and context.profile.cpu is not None:
-        # What goes back to having no CPUs of its own has those that are nobody's own.
+        # A unit that goes back to no set of its own has what exclusive slices leave.
         free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
         online = cpuset.format(free) or online
     dropped = [record for record in records if record.manager in managers and record.before.key not in held]
@@ -382,7 +382,7 @@ def carry_out(
     """Keep what is there before, run the steps, and look again."""
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if cgroup.unified(host):
-        online = cpuset.format(cgroup.rest(host)) or online  # What had no CPUs of its own had those that are nobody's.
+        online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
     kept, dummy = state.records(host)
     new = new_records(host, plan, kept)
     untouched = not host.names(state.STATE)
@@ -404,14 +404,14 @@ def carry_out(
 
 
 def refuse_overlaps(host: Host, plan: Plan) -> None:
-    """Raise CorralError for a plan that would let others onto CPUs that are somebody's own."""
+    """Raise CorralError for a plan that would let others onto exclusive CPUs."""
     problems = overlaps(host, plan, steps_in_order(plan.changes))
     if problems:
         raise CorralError(*problems)
 
 
 def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
-    """Each instant at which the steps would let others onto CPUs that are somebody's own, by the kernel's rule."""
+    """Each instant at which the steps would let others onto exclusive CPUs, by the kernel's rule."""
     context = plan.context
     if context is None or not any(map(validate.moves_cpus, steps)):
         return []
@@ -424,7 +424,7 @@ def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
     tree = host.unrecorded(lambda: cgroup_tree.look(host))
     below_root = {path[len(cgroup.ROOT) + 1 :] for path in own}
     kept_out = context.profile.cpu is not None and context.profile.cpu.partitions != "off"
-    return replay.problems(steps, tree.machine, tree.peopled, below_root, partitions=kept_out)
+    return replay.problems(steps, tree.machine, tree.populated, below_root, partitions=kept_out)
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:

@@ -21,7 +21,7 @@ class Tree(t.NamedTuple):
     """The machine as the oracle takes it, and the control groups in it that hold processes."""
 
     machine: Machine
-    peopled: frozenset[str]
+    populated: frozenset[str]
 
 
 def look(host: Host) -> Tree:
@@ -32,7 +32,7 @@ def look(host: Host) -> Tree:
     rest = cgroup.rest(host)
     found: dict[str, Cgroup] = {}
     effective: dict[str, CpuSet] = {}
-    peopled: set[str] = set()
+    populated: set[str] = set()
     pending = host.folders(cgroup.ROOT)
     while pending:
         path = pending.pop(0)
@@ -42,7 +42,7 @@ def look(host: Host) -> Tree:
         found[path] = Cgroup(asked or frozenset(), text[0], len(text) == 1 and text[0] != MEMBER)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or rest
         if cgroup.populated_at(host, directory):
-            peopled.add(path)
+            populated.add(path)
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     for path, one in found.items():
@@ -52,4 +52,4 @@ def look(host: Host) -> Tree:
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
     major = (host.read("/proc/sys/kernel/osrelease") or "").split(".")[0]
     way = WINS if major.isdecimal() and int(major) >= FIRST_THAT_WINS else INVALIDATES
-    return Tree(Machine(found, online, way), frozenset(peopled))
+    return Tree(Machine(found, online, way), frozenset(populated))

@@ -25,7 +25,7 @@ LIBRARY = "libsystemd.so.0"
 # Where systemd listens, and whether a message broker is in between. The first is for root alone, is there before the
 # broker is, and needs none: systemctl(1) goes there first as well.
 ADDRESSES = (("unix:path=/run/systemd/private", False), ("unix:path=/run/dbus/system_bus_socket", True))
-CONNECT_SECONDS = 30.0  # PID 1 answers nobody during a daemon-reload.
+CONNECT_SECONDS = 30.0  # PID 1 does not answer during a daemon-reload.
 NAME = b"org.freedesktop.systemd1"
 MANAGER_PATH = b"/org/freedesktop/systemd1"
 MANAGER = b"org.freedesktop.systemd1.Manager"

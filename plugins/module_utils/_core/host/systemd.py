@@ -75,7 +75,7 @@ def answered(
         from .command import Command
         from .sd_bus import NotCovered, Refused, Unavailable
 
-        sys.audit("corral.systemd", *argv)  # As a process raises one (PEP 578), for whoever counts what is done.
+        sys.audit("corral.systemd", *argv)  # As a process raises one (PEP 578), for tests that count what is done.
         try:
             answer = Command(0, ask(bus) or "", "")
         except Refused as error:

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The cpu manager: the tree of slices that gives each pool its CPUs (cgroup v2, systemd.resource-control(5)).
 
-Persistent by drop-ins, live by properties and, for CPUs that nobody else is to have, by the kernel's partitions
+Persistent by drop-ins, live by properties and, for exclusive CPUs, by the kernel's partitions
 (cgroup-v2.rst, cpuset.cpus.partition). All are compared, the live side with what the kernel has in force. cgroup v1 has a
 file of its own, cpu_v1.py.
 """
@@ -21,7 +21,7 @@ from ..model.context import Context
 from ..model.grants import is_exclusive
 from ..model.partitions import MEMBER
 from ..model.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
-from ..model.slices import Outsider, described
+from ..model.slices import Unmanaged, described
 from ..model.unitfile import file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
 
@@ -31,7 +31,7 @@ LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
 
 
 class UnitState(t.NamedTuple):
-    """What is seen of one slice or scope. ``partition`` is None where the kernel has no such file; ``peopled`` is looked at
+    """What is seen of one slice or scope. ``partition`` is None where the kernel has no such file; ``populated`` is looked at
     for slices with CPUs of their own alone.
     """
 
@@ -40,13 +40,13 @@ class UnitState(t.NamedTuple):
     partition: t.Optional[str]
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
-    peopled: bool = True
+    populated: bool = True
 
     def now(self) -> t.Optional[frozenset[int]]:
-        """The CPUs that its processes have, or would have; None for one that is not there, or holds nobody and asks for none."""
+        """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
         if not self.exists:
             return None
-        if self.peopled or self.cpus.requested or self.partition not in (None, MEMBER):
+        if self.populated or self.cpus.requested or self.partition not in (None, MEMBER):
             return self.cpus.effective or frozenset()
         return None
 
@@ -55,7 +55,7 @@ class Observation(t.NamedTuple):
     """What is seen of the slice tree. ``rest`` are the CPUs that the kernel leaves to control groups without a set."""
 
     units: dict[str, UnitState]
-    outsiders: tuple[Outsider, ...]
+    unmanaged: tuple[Unmanaged, ...]
     rest: frozenset[int]
     target: t.Optional[str]
 
@@ -63,7 +63,7 @@ class Observation(t.NamedTuple):
 class Wanted(t.NamedTuple):
     """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run.
 
-    ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether outsiders are given the shared CPUs.
+    ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether unmanaged are given the shared CPUs.
     """
 
     now: dict[str, frozenset[int]]
@@ -111,21 +111,21 @@ def observe(host: Host, wanted: Wanted) -> Observation:
         for unit in looked_at
     }
     rest = cgroup.rest(host)
-    outsiders = (outsider(host, name) for name in top if name not in units)
-    return Observation(units, tuple(filter(None, outsiders)), rest, host.read(dropin(TARGET, NAME)))
+    unmanaged = (unmanaged_group(host, name) for name in top if name not in units)
+    return Observation(units, tuple(filter(None, unmanaged)), rest, host.read(dropin(TARGET, NAME)))
 
 
-def outsider(host: Host, name: str) -> t.Optional[Outsider]:
-    """A control group at the top that nobody declared, when it has processes or asks for CPUs."""
+def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
+    """A control group at the top that the profile does not know, when it has processes or requests CPUs."""
     path = f"{cgroup.ROOT}/{name}"
-    cpus, peopled = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
+    cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
     asked = cpus.requested or frozenset()
-    if not peopled and not asked:
+    if not populated and not asked:
         return None
-    shown = cgroup.processes_shown(host, path) if peopled else ()
+    shown = cgroup.processes_shown(host, path) if populated else ()
     lasting = unitproperty.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if asked else []
     file = lasting[-1].file if lasting and lasting[-1].value else ""
-    return Outsider(name, cpus.effective or frozenset(), asked, peopled, shown, file)
+    return Unmanaged(name, cpus.effective or frozenset(), asked, populated, shown, file)
 
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
@@ -135,7 +135,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     now.update(started)
     confined = {
         one.name: one.cpus | one.asked & wanted.online
-        for one in seen.outsiders
+        for one in seen.unmanaged
         if wanted.confine and slices.can_be_confined(one)
     }
     moves = handover.order(slices.handed_over(wanted.now, now, confined), wanted.reserved)
@@ -153,9 +153,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     shared = wanted.now[slices.SHARED]
 
     taken = frozenset().union(*own.values())
-    outsiders = [one for one in seen.outsiders if one.peopled or one.asked & taken]
-    outsiders = [one for one in outsiders if not (one.name in confined and one.cpus == shared)]
-    changes += slices.outsider_changes(outsiders, own, shared, confined)
+    unmanaged = [one for one in seen.unmanaged if one.populated or one.asked & taken]
+    unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
+    changes += slices.unmanaged_changes(unmanaged, own, shared, confined)
     remember = [
         Step("property", unit, "AllowedCPUs=", RELEASE)
         for unit, cpus in wanted.lasting.items()
@@ -166,7 +166,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
 
 
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The slices that others share and that are not there, with CPUs that nobody has alone now.
+    """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
 
     They are started first: with what systemd read of them long ago they would come up on CPUs that have been given since.
     """
@@ -182,9 +182,9 @@ def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
 
 
 def left_change(unit: str, seen: Observation) -> Change:
-    """The item of a slice whose workload lost its CPUs: it goes, or shares until what runs in it is started anew."""
+    """The item of a slice whose workload lost its CPUs: an empty one stops, a populated one shares until its restart."""
     state = seen.units[unit]
-    if not state.peopled:
+    if not state.populated:
         stop = Step("unit", unit, "stop", RELEASE, 80, optional=True)
         reason = "no workload has CPUs of its own in this slice any more"
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
@@ -216,7 +216,7 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
 def partition_changes(wanted: Wanted, seen: Observation, context: Context, moving: t.Container[str]) -> list[Change]:
     """The changes of the partitions: the slices that are to be one, and those that are one no more."""
     changes = []
-    rivals = {one.name: one.asked for one in seen.outsiders if not (wanted.confine and slices.can_be_confined(one))}
+    rivals = {one.name: one.asked for one in seen.unmanaged if not (wanted.confine and slices.can_be_confined(one))}
     for unit, state in seen.units.items():
         kind = wanted.partitions.get(unit, MEMBER)
         is_left = unit not in wanted.now and state.exists and state.partition not in (None, MEMBER)
@@ -332,7 +332,7 @@ def with_moves(
         last[unit] = index * 10
         assignment = Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, index * 10 + 4)
         if unit not in seen.units:
-            assignment = assignment._replace(optional=True)  # Units that nobody declared come and go.
+            assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
         mine = steps.setdefault(unit, [])
         if unit not in started and described(unit):
             # A control group can be there without its slice: a property set on a slice that does not run makes one,
@@ -378,7 +378,7 @@ def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
     held = {f"file:{dropin(TARGET, NAME)}"}
     for unit in wanted.lasting:
         held |= {f"file:{dropin(unit, NAME)}", f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}"}
-    left = [unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].peopled]
+    left = [unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].populated]
     for unit in (*wanted.now, *left):
         held |= {
             f"property:{unit}:AllowedCPUs",
@@ -387,5 +387,5 @@ def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
         }
     own = filter(is_exclusive, wanted.now)
     held |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
-    held |= {f"property:{one.name}:AllowedCPUs" for one in seen.outsiders if wanted.confine}
+    held |= {f"property:{one.name}:AllowedCPUs" for one in seen.unmanaged if wanted.confine}
     return frozenset(held)

@@ -22,7 +22,7 @@ from ..model.errors import Problem
 from ..model.grants import ISOLATED
 from ..model.plan import CPUS, Change, Part, Step
 from ..model.pools import Pools
-from ..model.slices import SCOPE, Outsider
+from ..model.slices import SCOPE, Unmanaged
 from ..model.unitproperty import ETC
 
 NAME = slices.MANAGER
@@ -47,7 +47,7 @@ class Observation(t.NamedTuple):
     """What is seen of the tree."""
 
     units: dict[str, Mirror]
-    outsiders: tuple[Outsider, ...]
+    unmanaged: tuple[Unmanaged, ...]
     boots: bool
 
 
@@ -71,16 +71,16 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
             if on:
                 outside[on] = outside.get(on, 0) + len(processes)
         units[unit] = Mirror(cpusets.cpus(host, cpusets.directory_of(unit)), outside)
-    outsiders = tuple(
-        Outsider(name, topmost(host), frozenset(), True, cgroup.processes_shown(host, f"{cgroup.units(host)}/{name}"))
+    unmanaged = tuple(
+        Unmanaged(name, topmost(host), frozenset(), True, cgroup.processes_shown(host, f"{cgroup.units(host)}/{name}"))
         for name in cgroup.top_level(host)
         if name not in units and cgroup.populated(host, name)
     )
-    return Observation(units, outsiders, host.exists(BOOT_LINK))
+    return Observation(units, unmanaged, host.exists(BOOT_LINK))
 
 
 def topmost(host: Host) -> frozenset[int]:
-    """The CPUs of the hierarchy's root, where all are that nobody moved."""
+    """The CPUs of the hierarchy's root, where processes are that were never moved."""
     return cpusets.cpus(host, cgroup.CPUSETS).effective or frozenset()
 
 
@@ -106,7 +106,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
     return Part(
         (
             *changes,
-            *slices.outsider_changes(seen.outsiders, {}, frozenset(), (), f"{cgroup.ROOT}/systemd"),
+            *slices.unmanaged_changes(seen.unmanaged, {}, frozenset(), (), f"{cgroup.ROOT}/systemd"),
         ),
         held_by(wanted),
         tuple(moving),

@@ -83,7 +83,7 @@ def is_workloads(unit: str) -> bool:
 
 
 def is_exclusive(unit: str) -> bool:
-    """Whether a slice is one of those with CPUs that nobody else has."""
+    """Whether a slice has exclusive CPUs."""
     return unit == ISOLATED or (unit.startswith(EXCLUSIVE_PREFIX) and is_workloads(unit))
 
 

@@ -136,8 +136,10 @@ def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     one = machine.cgroups[path]
     if one.cpus == cpus:
         return machine  # The kernel looks no further, even where a partition could be one again.
-    anew = {name: one._replace(kept=NONE) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")}
-    changed = changed_in(machine, {**anew, path: one._replace(cpus=cpus, kept=NONE)})
+    renewed = {
+        name: one._replace(kept=NONE) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")
+    }
+    changed = changed_in(machine, {**renewed, path: one._replace(cpus=cpus, kept=NONE)})
     harmless = machine.way == WINS and one.partition == MEMBER
     doubted = {} if harmless else dict.fromkeys(rivals(changed, path))
     if one.partition != MEMBER and not (one.valid and can_be(changed, path)):
@@ -160,12 +162,12 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
     """CPUs go and come. A partition that is not in force may be so again."""
     invalid = {path: None for path, one in machine.cgroups.items() if one.partition != MEMBER and not one.valid}
     changed = settled(with_doubts(machine._replace(online=online), invalid))
-    anew = changed_in(changed, {path: one._replace(kept=NONE) for path, one in changed.cgroups.items()})
+    renewed = changed_in(changed, {path: one._replace(kept=NONE) for path, one in changed.cgroups.items()})
     if machine.way == WINS:
-        return anew
-    found = possible(anew)
-    lost = {path: one for path, one in anew.cgroups.items() if one.cpus and not one.cpus & online}
-    return changed_in(anew, {path: one._replace(kept=found[parent(path)]) for path, one in lost.items()})
+        return renewed
+    found = possible(renewed)
+    lost = {path: one for path, one in renewed.cgroups.items() if one.cpus and not one.cpus & online}
+    return changed_in(renewed, {path: one._replace(kept=found[parent(path)]) for path, one in lost.items()})
 
 
 def looked(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:

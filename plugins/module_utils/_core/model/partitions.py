@@ -57,7 +57,7 @@ def change(
 ) -> t.Optional[Change]:
     """The change that makes a slice a partition of this kind, or none; None where it is so.
 
-    ``target`` is the kernel's file, ``rivals`` the CPUs that siblings ask for which nobody placed.
+    ``target`` is the kernel's file, ``rivals`` the CPUs that unmanaged siblings request.
     """
     if found.exists and found.in_force(kind):
         return None

@@ -47,7 +47,7 @@ class Cpu(t.NamedTuple):
     """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs stay in the shared pool whoever asks for them.
 
     ``partitions`` (auto, off) is whether the kernel keeps others out, ``unmanaged`` (report, confine) what becomes of control
-    groups that nobody declared.
+    groups that the profile does not know.
     """
 
     reserved: Reserved

@@ -24,7 +24,7 @@ MOST = 8  # problems of one plan that are named
 def problems(
     steps: t.Sequence[Step],
     machine: Machine,
-    peopled: t.Collection[str],
+    populated: t.Collection[str],
     own: t.Collection[str],
     *,
     partitions: bool = True,
@@ -32,13 +32,13 @@ def problems(
     """Each instant at which others would get CPUs of a control group of ``own`` (paths) by these steps.
 
     A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes
-    (``peopled``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
+    (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
     moment, in any control group and in one that is yet to be made: that gets what the root has left. Without ``partitions``
     only those that ask for CPUs are kept off others'.
     """
     found: list[Problem] = []
     told: set[tuple[str, str]] = set()
-    before = shared(machine, own, peopled)
+    before = shared(machine, own, populated)
     loose = {path for path in own if path in machine.cgroups and machine.cgroups[path].valid is not True}
     loose |= set() if partitions else set(own)
     for step in steps:
@@ -50,9 +50,9 @@ def problems(
         mended = {path for path in loose if partitions and path in machine.cgroups and machine.cgroups[path].valid}
         loose -= mended
         before = {key: cpus for key, cpus in before.items() if key[0] not in mended}
-        for (path, other), cpus in shared(machine, own, peopled).items():
+        for (path, other), cpus in shared(machine, own, populated).items():
             if path in loose and not machine.cgroups[path].valid:
-                # The kernel kept nobody out before: who asks for no CPUs has them all anyway.
+                # Not in force before: a control group without a cpuset has those CPUs already.
                 cpus &= machine.cgroups[other].cpus if other in machine.cgroups else frozenset()
             new[path, other] = cpus - before.get((path, other), frozenset())
         new = {key: cpus for key, cpus in new.items() if cpus}
@@ -78,13 +78,13 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
     return Problem("cpu", f"CPUs {cpuset.format(cpus)}", text)
 
 
-def shared(machine: Machine, own: t.Collection[str], peopled: t.Collection[str]) -> dict[tuple[str, str], CpuSet]:
+def shared(machine: Machine, own: t.Collection[str], populated: t.Collection[str]) -> dict[tuple[str, str], CpuSet]:
     """Which CPUs of each control group of ``own`` that is in use another one has as well, or would have."""
     possible = oracle.possible(machine)
     owners: dict[int, list[str]] = {}
     for path in own:
         one = machine.cgroups.get(path)
-        if one is not None and (path in peopled or one.partition != MEMBER):
+        if one is not None and (path in populated or one.partition != MEMBER):
             for cpu in possible[path] & one.cpus:
                 owners.setdefault(cpu, []).append(path)
     taken = frozenset(owners)

@@ -57,7 +57,7 @@ def described(unit: str) -> str:
 
 
 def left_over(wanted: t.Container[str], there: t.Iterable[str]) -> list[str]:
-    """The slices for CPUs of one's own that are there and that nobody is to have any more."""
+    """Exclusive slices that exist and are no longer wanted."""
     return [unit for unit in there if is_exclusive(unit) and unit not in wanted]
 
 
@@ -77,46 +77,46 @@ def handed_over(
     return found + [Slice(unit, cpus, wanted[SHARED]) for unit, cpus in confined.items()]
 
 
-class Outsider(t.NamedTuple):
-    """A control group at the top that the profile does not know, or that asks for CPUs which are somebody's own.
+class Unmanaged(t.NamedTuple):
+    """A control group at the top that the profile does not know, or that requests exclusive CPUs.
 
     ``cpus`` are those that its processes get, ``asked`` those that it asks for; ``processes`` are some of those that
-    it holds (``peopled``), each with its number and name; ``file`` is who gives it CPUs again at the next daemon-reload, if any.
+    it holds (``populated``), each with its number and name; ``file`` is who gives it CPUs again at the next daemon-reload, if any.
     """
 
     name: str
     cpus: frozenset[int]
     asked: frozenset[int]
-    peopled: bool
+    populated: bool
     processes: tuple[str, ...]
     file: str = ""
 
 
-def can_be_confined(one: Outsider) -> bool:
+def can_be_confined(one: Unmanaged) -> bool:
     """Whether it is a unit that can be given CPUs, and keeps them."""
     return UNIT_NAME.fullmatch(one.name) is not None and not one.file
 
 
-def outsider_changes(
-    outsiders: t.Iterable[Outsider],
+def unmanaged_changes(
+    unmanaged: t.Iterable[Unmanaged],
     own: t.Mapping[str, frozenset[int]],
     shared: frozenset[int],
     confined: t.Container[str],
     root: str = "/sys/fs/cgroup",
 ) -> list[Change]:
-    """Processes where nobody placed them: on CPUs that the profile does not give them, or on other slices' ``own``.
+    """Items of control groups that the profile does not place: their CPUs, and which of them are other slices' ``own``.
 
     Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps.
     """
     changes = []
-    for one in outsiders:
+    for one in unmanaged:
         met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.asked, own)]
         running = f" (PID {', '.join(one.processes)})" if one.processes else ""
         actual = f"runs on {cpuset.format(one.cpus)}{running}"
         reason = f"on {', '.join(met)}; " if met else ""
         mends = one.name in confined
         verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if mends else (UNCHANGEABLE, "a pool")
-        reason += "cpu.unmanaged: confine" if mends else outsider_reason(one)
+        reason += "cpu.unmanaged: confine" if mends else unmanaged_reason(one)
         changes.append(
             Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
         )
@@ -128,7 +128,7 @@ def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[
     return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
 
 
-def outsider_reason(one: Outsider) -> str:
+def unmanaged_reason(one: Unmanaged) -> str:
     """Why processes at the top are out of place, and the way out."""
     name = one.name
     if name.endswith((".service", ".scope")):

@@ -22,13 +22,13 @@ def tree(root: Path, own: str = "root", system: str = "0-1", release: str = "6.1
         "machine.slice": ("4-7", "4-7", "member", 1), INNER: ("5", "5", "member", 1), "user.slice": ("", "", "", 0),
         "user.slice/no.scope": ("2", "2", "", 1),
     }  # fmt: skip
-    for path, (asked, effective, partition, peopled) in groups.items():
+    for path, (asked, effective, partition, populated) in groups.items():
         folder = root / "sys/fs/cgroup" / path
         folder.mkdir(parents=True, exist_ok=True)
         inner = "cpuset" if path in ("", "machine.slice") else ""
         texts = {
             "cpuset.cpus": asked, "cpuset.cpus.effective": effective, "cpuset.cpus.partition": partition or "member",
-            "cgroup.events": f"populated {peopled}", "cgroup.subtree_control": inner, "cgroup.controllers": "cpuset",
+            "cgroup.events": f"populated {populated}", "cgroup.subtree_control": inner, "cgroup.controllers": "cpuset",
         }  # fmt: skip
         for name, text in texts.items():
             (folder / name).write_text(f"{text}\n")
@@ -39,11 +39,11 @@ def tree(root: Path, own: str = "root", system: str = "0-1", release: str = "6.1
 
 
 def test_control_groups_in_others_are_looked_at_where_they_can_have_cpus(tmp_path: Path) -> None:
-    machine, peopled = tree(tmp_path)
+    machine, populated = tree(tmp_path)
     assert set(machine.cgroups) == {"system.slice", OWN, "machine.slice", INNER, "user.slice"}
     assert machine.cgroups[INNER] == Cgroup(frozenset({5}))
     assert machine.cgroups[OWN] == Cgroup(frozenset({2, 3}), "root", True)
-    assert peopled == {"system.slice", OWN, "machine.slice", INNER}
+    assert populated == {"system.slice", OWN, "machine.slice", INNER}
     assert machine.online == frozenset(range(8))
 
 
