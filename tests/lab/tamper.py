@@ -42,9 +42,10 @@ TAMPERINGS = (
               "system.slice", "AllowedCPUs", "0-5", "0-1,4-5", f"{CGROUP}/system.slice/cpuset.cpus"),
     Tampering("systemctl set-property user.slice AllowedCPUs=0-3",
               "user.slice", "AllowedCPUs", "0-3", "0-1,4-5", f"{CGROUP}/user.slice/cpuset.cpus"),
-    Tampering(f"echo 2 >{CGROUP}/corral.slice/cpuset.cpus",
-              "corral.slice", "AllowedCPUs", "2", "2-3",
-              f"{CGROUP}/corral.slice/cpuset.cpus"),
+    # systemd 257 itself puts CPUs right that were written behind its back, once anything starts; not a partition.
+    Tampering(f"echo member >{CGROUP}/corral_isolated.slice/cpuset.cpus.partition",
+              "corral_isolated.slice", "cpuset.cpus.partition", "member", "root",
+              f"{CGROUP}/corral_isolated.slice/cpuset.cpus.partition"),
     Tampering(f"echo 5 >{POOL}", "hugepages-2Mi node 1", "nr_hugepages", "5", "32", POOL),
     Tampering("umount /dev/hugepages-2Mi", "/dev/hugepages-2Mi", "mounted", "None",
               "pagesize=2M,mode=770,size=67108864", "/dev/hugepages-2Mi"),
