@@ -17,9 +17,10 @@ import subprocess
 import sys
 
 STAT = "/sys/fs/cgroup/system.slice/burn.service/cpu.stat"
-NOTE = re.compile(r"burn\.service \(python3\) (\d+\.\d\d) over (\d+) s")
+NOTE = re.compile(r"burn\.service \(python3\) (\d+\.\d\d) over (\d+) (s|min|h)\b")
+SECONDS = {"s": 1, "min": 60, "h": 3600}
 CHANGES = 2  # the exit code of a plan that has some
-ROUNDED = 0.005  # of a CPU; the seconds are cut off
+ROUNDED = 0.005  # of a CPU; the time is cut off
 
 
 def used() -> float:
@@ -40,8 +41,8 @@ def main(words: list[str]) -> int:
     if found is None:
         print("no note on burn.service")
         return 1
-    cpus, seconds = float(found[1]), int(found[2])
-    least, most = (cpus - ROUNDED) * seconds, (cpus + ROUNDED) * (seconds + 1)
+    cpus, span, unit = float(found[1]), int(found[2]), SECONDS[found[3]]
+    least, most = (cpus - ROUNDED) * span * unit, (cpus + ROUNDED) * (span + 1) * unit
     print(f"noted {least:.2f} to {most:.2f} CPU seconds, counted {before:.2f} before and {after:.2f} after")
     return 0 if least <= after and most >= before else 1
 
