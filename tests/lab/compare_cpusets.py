@@ -205,7 +205,11 @@ class Comparison:
         self.count["sure partitions"] += sum(bool(one.valid) for one in partitions)
         kept = oracle.kept(self.machine)
         exactly = oracle.effective(self.machine)
-        at_most = oracle.possible(self.machine) if not self.exact or any(kept.values()) else exactly
+        at_most = dict(oracle.possible(self.machine) if not self.exact or any(kept.values()) else exactly)
+        for name in sorted(self.machine.cgroups, key=oracle.depth) if not self.exact else ():
+            # 6.12, too, can keep a CPU from all control groups, also once the partition is none any more (seed 8): one that
+            # asks for that CPU alone has what the control group around it has, and never a CPU of a partition that is sure.
+            at_most[name] |= frozenset() if self.machine.cgroups[name].valid else at_most[oracle.parent(name)]
         held = {name: cpus(read(name, "cpuset.cpus.effective")) for name in ("", *self.machine.cgroups)}
         for name, has in held.items():
             exact = self.exact and not kept[top(name)]
