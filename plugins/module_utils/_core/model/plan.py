@@ -100,7 +100,7 @@ class Change(t.NamedTuple):
 class Part(t.NamedTuple):
     """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
 
-    What was once changed and is held by nobody any more goes back to what was there before. ``directories`` is what the
+    What was once changed and no part holds any more goes back to what was there before. ``directories`` is what the
     validator replays the steps of cgroup v1 against; ``problems`` are reasons not to begin with this profile on this node;
     ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
     are what a person should know; ``remember`` are steps on what somebody else keeps right: nothing to do, but what is

@@ -44,7 +44,7 @@ class Isolated(t.NamedTuple):
 
 
 class Cpu(t.NamedTuple):
-    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs stay in the shared pool whoever asks for them.
+    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs always stay in the shared pool.
 
     ``partitions`` (auto, off) is whether the kernel keeps others out, ``unmanaged`` (report, confine) what becomes of control
     groups that the profile does not know.
