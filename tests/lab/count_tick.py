@@ -11,16 +11,19 @@ loads, whatever the core says.
 Exits 1 when a tick did anything but take its lock, write its status, keep what it was told in the first one, and write
 its metrics where a minute has begun.
 
-The program and the root of the machine are arguments: by default, the agent and the node.
+The program and the root of the machine are arguments: by default, the agent and the node. On a node the timer rests
+meanwhile: a tick that finds another one at work leaves it the node, and writes nothing.
 """
 
 from __future__ import annotations
 
 import os
+import subprocess
 import sys
 import time
 import typing as t
 
+TIMER, SERVICE = "corral-reconcile.timer", "corral-reconcile.service"
 RUN, STATUS, KEPT = "/run/corral", "status.json", "inputs"
 METRICS = "/var/lib/prometheus/node-exporter"
 FULL_LOOK_SECONDS, LONGEST_PAIR = 600, 60
@@ -67,9 +70,22 @@ def counted(root: str, files: list[str]) -> bool:
 
 
 def main(program: str = "/usr/libexec/corral", root: str = "/") -> int:
+    if root != "/":
+        return count(program, root)
+    subprocess.run(["systemctl", "stop", TIMER], check=True)
+    try:
+        # Waits for a tick that is at work, or makes one: a service of one run has ended when its start returns.
+        subprocess.run(["systemctl", "start", SERVICE], check=True)
+        return count(program, root)
+    finally:
+        subprocess.run(["systemctl", "start", TIMER], check=True)
+
+
+def count(program: str, root: str) -> int:
+    """Two ticks of this program on this machine, counted: 0, or 1 when one of them did too much."""
     sys.path.insert(0, program)
     sys.dont_write_bytecode = True
-    os.environ["TRIGGER_UNIT"] = "corral-reconcile.timer"
+    os.environ["TRIGGER_UNIT"] = TIMER
     sys.addaudithook(hook)
     try:
         os.unlink(f"{root}{RUN}/{KEPT}")
