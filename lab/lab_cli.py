@@ -110,7 +110,9 @@ def do(asked: argparse.Namespace) -> int:
         one = lab_nodes.node(asked.name)
         if not one.folder.exists():
             raise LabError(f"{one.name}: does not run")
-        print(lab_nodes.tail(one.folder / "console.log", 40))
+        for name in ("console-before.log", "console.log"):  # before its last reboot, and since
+            if (one.folder / name).exists():
+                print(f"{name}:\n{lab_nodes.tail(one.folder / name, 40)}")
     elif asked.command == "prune":
         lab_nodes.nodes()
         lab_nodes.prune()

@@ -280,8 +280,9 @@ def launch(one: Node, command: t.Callable[[int], list[str]], ports: t.Iterable[i
     for port in ports:
         (one.folder / "port").write_text(str(port))
         # QEMU writes its process id before it opens the console: what an earlier one said there is not this one's.
-        for name in ("pid", "console.log"):
-            (one.folder / name).unlink(missing_ok=True)
+        (one.folder / "pid").unlink(missing_ok=True)
+        with contextlib.suppress(FileNotFoundError):
+            (one.folder / "console.log").replace(one.folder / "console-before.log")
         with (one.folder / "qemu.log").open("w") as log:
             process = subprocess.Popen(
                 command(port), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
@@ -370,7 +371,11 @@ def reboot(one: Node) -> None:
     Where it would reset, its QEMU ends and another one starts from the same disk. Without KVM a reset in place costs
     twice a boot: QEMU finds each page that firmware and kernel write full of code that it had translated.
     """
-    with lab_base.timed(f"rebooting {one.name}"), lab_base.locked(one.lock()):
+    with (
+        lab_base.timed(f"rebooting {one.name}"),
+        lab_base.locked(one.lock()),
+        lab_base.guarded(str(lab_base.HERE / "lab"), "list"),  # it removes a node whose QEMU has ended
+    ):
         words, port = command_line(one), one.port()
         monitor = lab_qmp.Monitor(one.folder / "qmp")
         monitor.ask("set-action", reboot="shutdown")

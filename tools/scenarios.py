@@ -176,11 +176,11 @@ def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: 
     kept = evidence_file(name)
     kept.unlink(missing_ok=True)
     node = f"corral-{name}"
-    with log_file(name).open("w") as log, guard(node) as group:
+    with log_file(name).open("w") as log, guard(node) as groups:
         try:
             lab("down", node, log=log)
             begun()
-            passed = molecule(name, log, group)
+            passed = molecule(name, log, groups)
             if not passed and not stopping.is_set():
                 with kept.open("w") as file:
                     lab("ssh", node, "sh -s", log=file, stdin=EVIDENCE)
@@ -197,37 +197,35 @@ def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: 
 
 
 @contextlib.contextmanager
-def guard(node: str) -> t.Iterator[t.Callable[[int], None]]:
-    """A process that outlives a SIGKILL of this one, and ends then what this one would: the group that it was told, the node."""
+def guard(node: str) -> t.Iterator[t.IO[str]]:
+    """A process that outlives a SIGKILL of this one, and ends then what this one would: the group that it was told, the node.
+
+    What it is told, and by whom, is a line in the pipe: it waits for those who have not spoken yet.
+    """
     with subprocess.Popen(
         ["sh", "-c", GUARD, "sh", str(LAB), node],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, text=True,
     ) as process:  # fmt: skip
-
-        def tell(word: object) -> None:
-            assert process.stdin is not None
-            process.stdin.write(f"{word}\n")
-            process.stdin.flush()
-
+        assert process.stdin is not None
         try:
-            yield tell
+            yield process.stdin
         finally:
-            tell("over")
+            process.stdin.write("over\n")
 
 
-def molecule(name: str, log: t.IO[str], group: t.Callable[[int], None]) -> bool:
+def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
     """Run molecule in a process group of its own, which ends with its limit and when all of this is to stop.
 
-    It does not destroy: the node of a failed scenario is asked first, and the lab ends a node quicker.
+    It does not destroy: the node of a failed scenario is asked first, and the lab ends a node quicker. The group tells
+    the guard of itself, before it is molecule: whenever this process is killed, the guard knows or waits for it.
     """
     words = [tool("molecule"), "test", "--destroy=never", "--scenario-name", name]
     with subprocess.Popen(
-        words, cwd=setup.CHECKOUT, env=environment(name), stdin=subprocess.DEVNULL, stdout=log, stderr=subprocess.STDOUT,
-        start_new_session=True,
+        ["sh", "-c", 'echo $$; exec "$@" >&2', "sh", *words], cwd=setup.CHECKOUT, env=environment(name),
+        stdin=subprocess.DEVNULL, stdout=groups, stderr=log, start_new_session=True,
     ) as process:  # fmt: skip
         deadline = time.monotonic() + SCENARIO_LIMIT * patience()
         try:
-            group(process.pid)
             while process.poll() is None and time.monotonic() < deadline and not stopping.is_set():
                 time.sleep(0.2)
         finally:
