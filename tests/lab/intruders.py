@@ -19,7 +19,7 @@ import sys
 import typing as t
 
 from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
-from workloads import CGROUP, ETC, SPIN, SPIN_TEXT, cpus, grants, image, sets
+from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image, sets
 
 PROFILE = "/etc/corral/profile.json"
 RESERVED = frozenset({0, 1})
@@ -74,11 +74,18 @@ def named() -> set[str]:
     return {item["subject"] for item in json.loads(run("corral", "drift", "--json", code=None))}
 
 
+@contextlib.contextmanager
+def profile() -> t.Iterator[dict[str, t.Any]]:
+    """The node's declared profile, to be changed; the next tick applies it."""
+    data = json.loads(read(PROFILE))
+    yield data
+    write(PROFILE, json.dumps(data, indent=2, sort_keys=True) + "\n")
+
+
 def leave(name: str) -> None:
     """A workload leaves the profile."""
-    data = json.loads(read(PROFILE))
-    data["workloads"] = [one for one in data["workloads"] if one["name"] != name]
-    write(PROFILE, json.dumps(data, indent=2, sort_keys=True) + "\n")
+    with profile() as data:
+        data["workloads"] = [one for one in data["workloads"] if one["name"] != name]
 
 
 # Steps
@@ -119,6 +126,21 @@ def strangers() -> None:
     wait("by-hand is empty", lambda: not read(f"{CGROUP}/by-hand/cgroup.procs"))
     os.rmdir(f"{CGROUP}/by-hand")
     run("systemctl", "stop", "rogue.slice")
+    in_sync()
+
+
+def confined() -> None:
+    """Told to, Corral gives the shared CPUs to what it does not know, and takes them back when it is told no longer."""
+    run("systemd-run", "--quiet", "--unit=stray", "--slice=-.slice", "sleep", "100000")
+    run("systemd-run", "--quiet", "--unit=roamer", "--slice=rogue.slice", "sleep", "100000")
+    for unmanaged, wanted in (("confine", sets(SHARED)), ("report", cpus(read(f"{CGROUP}/cpuset.cpus.effective")))):
+        with profile() as data:
+            data["cpu"]["unmanaged"] = unmanaged
+        tick()
+        for group in ("stray.service", "rogue.slice"):
+            expect(f"{group} with {unmanaged}", masks(group), wanted)
+        expect("named", {"stray.service", "rogue.slice"} & named() == set(), unmanaged == "confine")
+    run("systemctl", "stop", "stray", "roamer", "rogue.slice")
     in_sync()
 
 
@@ -208,7 +230,7 @@ def rival() -> None:
     expect("a", (partition("corral_a.slice"), masks("corral_a.slice")), ("root", frozenset({2, 3})))
 
 
-STEPS = (two_of_them, strangers, on_demand, leaves, instances, early_container, run_goes_on)
+STEPS = (two_of_them, strangers, confined, on_demand, leaves, instances, early_container, run_goes_on)
 
 
 def main(names: list[str]) -> int:
