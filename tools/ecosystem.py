@@ -19,6 +19,7 @@ import shutil
 import subprocess
 import sys
 import tarfile
+import typing as t
 from concurrent import futures
 
 import ansible_test
@@ -38,8 +39,8 @@ KINDS = {
     "lookup": "plugins/lookup/*.py",
     "role": "roles/*",
 }
-# Every write of a rollout is made to fail once: a third of all the time. .venv and the oldest Python have run it.
-LONG = ("pipeline/test_faults.py", "pipeline/test_legacy.py")
+# Every write is made to fail once: half of all the time. .venv runs them; with other Pythons they are make test-long's.
+LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_parts.py")
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
 
 
@@ -233,15 +234,19 @@ def sanity() -> Tally:
 
 def old_python() -> Tally:
     venv = node()
-    return ansible_test.units(setup.VENV, venv) if venv else cannot("no Python older than that of .venv here")
+    if not venv:
+        return cannot("no Python older than that of .venv here")
+    return ansible_test.units(setup.VENV, venv, *(() if os.environ.get("CORRAL_LONG") else without(LONG)))
 
 
 def new_python() -> Tally:
     venv = newest()
-    if not venv:
-        return cannot(NO_NEWEST)
-    core = "tests/unit/plugins/module_utils/_core"
-    return ansible_test.units(venv, venv, *(f"--exclude={core}/{name}" for name in LONG))
+    return ansible_test.units(venv, venv, *without(LONG)) if venv else cannot(NO_NEWEST)
+
+
+def without(names: t.Iterable[str]) -> list[str]:
+    """ansible-test's words for leaving out tests of the pipeline."""
+    return [f"--exclude=tests/unit/plugins/module_utils/_core/pipeline/{name}" for name in names]
 
 
 def guarded(step: Step) -> Step:
