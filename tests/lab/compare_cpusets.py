@@ -80,8 +80,6 @@ class Comparison:
         self.machine = Machine({}, frozenset(CPUS), WINS if version >= FIRST_THAT_WINS else INVALIDATES)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.said: list[str] = []
-        # Once a partition is invalid, or lost a CPU, 6.1 does not return all CPUs to all control groups: less, never more.
-        self.exact = True
         self.count: collections.Counter[str] = collections.Counter()
 
     # What is done
@@ -170,7 +168,6 @@ class Comparison:
         of_a_partition = any(number in one.cpus for one in self.machine.cgroups.values() if one.partition != MEMBER)
         if of_a_partition and self.tame:
             return
-        self.exact &= not of_a_partition
         online = self.machine.online ^ {number}
         taken = switch(number, number in online)
         if taken:
@@ -186,8 +183,8 @@ class Comparison:
     def differences(self) -> list[str]:
         """What the kernel has otherwise than the oracle thinks.
 
-        Of partitions the oracle takes the kernel's word where it says invalid, as a look at a node does. Where it is sure of
-        all of them each set must be the very one; where it is not, each must lie within those that it calls possible.
+        Of partitions the oracle takes the kernel's word where it says invalid, as a look at a node does. Each set must lie
+        within the oracle's bounds: where it is sure of all partitions, and of all CPUs, that is one set.
         """
         found = []
         shown = {name: read(name, "cpuset.cpus.partition").partition(" (")[0] for name in self.machine.cgroups}
@@ -200,30 +197,22 @@ class Comparison:
         self.machine = oracle.looked(
             self.machine, {name: text in (PARTITION, ISOLATED) for name, text in shown.items()}
         )
-        partitions = [one for one in self.machine.cgroups.values() if one.partition != MEMBER]
-        self.exact = self.exact and all(one.valid for one in partitions)
-        self.count["sure partitions"] += sum(bool(one.valid) for one in partitions)
-        kept = oracle.kept(self.machine)
-        exactly = oracle.effective(self.machine)
-        at_most = dict(oracle.possible(self.machine) if not self.exact or any(kept.values()) else exactly)
-        for name in sorted(self.machine.cgroups, key=oracle.depth) if not self.exact else ():
-            # 6.12, too, can keep a CPU from all control groups, also once the partition is none any more (seed 8): one that
-            # asks for that CPU alone has what the control group around it has, and never a CPU of a partition that is sure.
-            at_most[name] |= frozenset() if self.machine.cgroups[name].valid else at_most[oracle.parent(name)]
+        self.count["sure partitions"] += sum(bool(one.valid) for one in self.machine.cgroups.values())
+        bounds = oracle.bounds(self.machine)
         held = {name: cpus(read(name, "cpuset.cpus.effective")) for name in ("", *self.machine.cgroups)}
         for name, has in held.items():
-            exact = self.exact and not kept[top(name)]
-            self.count["sets" if exact else "upper bounds"] += 1
-            if has != exactly[name] if exact else not has <= at_most[name]:
-                wanted = exactly[name] if exact else at_most[name]
-                found.append(f"/{name}: the kernel has {listed(has)}, the oracle {listed(wanted)}")
+            least, most = bounds[name]
+            self.count["sets" if least == most else "bounds"] += 1
+            if not least <= has <= most:
+                found.append(f"/{name}: the kernel has {listed(has)}, the oracle {listed(least)} to {listed(most)}")
             if name and not has <= held[top(name)]:
                 found.append(f"/{name}: the kernel has {listed(has)}, but {listed(held[top(name)])} at the top level")
         for name, process in self.processes.items():
             mask = frozenset(os.sched_getaffinity(process.pid))
             self.count["masks"] += 1
-            if not mask <= at_most[name] & held[top(name)]:
-                said = f"the oracle says {listed(at_most[name])}, the top level {listed(held[top(name)])}"
+            most = bounds[name].most
+            if not mask <= most & held[top(name)]:
+                said = f"the oracle says {listed(most)}, the top level {listed(held[top(name)])}"
                 found.append(f"/{name}: its process has {listed(mask)}, {said}")
         return found
 
@@ -304,9 +293,7 @@ def main(seeds: list[int]) -> int:
             wrong += 1
             if wrong <= 3:
                 print("\n".join(found))
-    done = sum(
-        number for what, number in total.items() if what not in ("sets", "masks", "upper bounds", "sure partitions")
-    )
+    done = sum(number for what, number in total.items() if what not in ("sets", "masks", "bounds", "sure partitions"))
     print(
         f"{os.uname().release}: {done} operations of {len(seeds)} seeds: {dict(total)}; {wrong} seeds with a difference"
     )

@@ -45,11 +45,13 @@ def look(host: Host) -> Tree:
             populated.add(path)
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
+    online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
+    # No partition has these, and the root has not either: the kernel keeps them from all control groups.
+    lost = (online - rest).difference(*(one.cpus for path, one in found.items() if one.valid and "/" not in path))
     for path, one in found.items():
         others = (cpus for other, cpus in effective.items() if not f"{other}/".startswith(f"{path}/"))
         if one.valid and "/" not in path and one.cpus & rest.union(*others):
             found[path] = one._replace(valid=None)  # The kernel says so, and others run there all the same.
-    online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
     major = (host.read("/proc/sys/kernel/osrelease") or "").split(".")[0]
     way = WINS if major.isdecimal() and int(major) >= FIRST_THAT_WINS else INVALIDATES
-    return Tree(Machine(found, online, way), frozenset(populated))
+    return Tree(Machine(found, online, way, lost), frozenset(populated))

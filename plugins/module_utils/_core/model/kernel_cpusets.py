@@ -6,8 +6,8 @@
 """Which CPUs the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
 It knows trees of control groups and nothing of Corral: no pool, no grant, no plan. The scenarios ``cpusets`` compare it
-with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. No validator replays plans with it yet,
-and no planner may import it. Where a kernel decides otherwise than documented, ``possible`` has both outcomes.
+with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it, and no planner
+may import it. Where a kernel decides otherwise than documented, ``bounds`` has both outcomes.
 """
 
 from __future__ import annotations
@@ -23,84 +23,83 @@ MEMBER, PARTITION, ISOLATED = "member", "root", "isolated"
 INVALIDATES, WINS = "invalidates", "wins"
 
 
+class Bounds(t.NamedTuple):
+    """The CPUs that a control group has at least and at most: the same where the kernel's decisions are known."""
+
+    least: CpuSet = NONE
+    most: CpuSet = NONE
+
+
 class Cgroup(t.NamedTuple):
     """A control group: ``cpus`` as asked for (empty: nothing), ``partition`` as asked for.
 
     ``valid`` is whether that is in force, so that no other control group has its CPUs. None: it may be or not.
-    ``kept`` is what it got from the control group around it when its own CPUs all went offline: see ``possible``.
+    ``kept`` is what it got from the control group around it when its own CPUs all went offline: see ``bounds``.
     """
 
     cpus: CpuSet = NONE
     partition: str = MEMBER
     valid: t.Optional[bool] = False
-    kept: CpuSet = NONE
+    kept: Bounds = Bounds()
 
 
 class Machine(t.NamedTuple):
-    """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's way."""
+    """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's way.
+
+    ``lost`` are CPUs that the kernel may keep from all control groups although no partition has them: see ``bounds``.
+    """
 
     cgroups: t.Mapping[str, Cgroup]
     online: CpuSet
     way: str = INVALIDATES
+    lost: CpuSet = NONE
 
 
-def effective(machine: Machine) -> dict[str, CpuSet]:
+def bounds(machine: Machine) -> dict[str, Bounds]:
     """cpuset.cpus.effective of every control group, the root's included: what a process that enters gets.
 
-    A partition of which the kernel may have decided either way counts as invalid: see ``possible``.
-    """
-    whole: dict[str, CpuSet] = {ROOT: machine.online}
-    taken = given_out(machine)
-    found: dict[str, CpuSet] = {ROOT: machine.online - taken[ROOT]}
-    for path in sorted(machine.cgroups, key=depth):
-        one, around = machine.cgroups[path], parent(path)
-        if one.valid and one.cpus & whole[around]:
-            whole[path] = one.cpus & whole[around]
-            found[path] = whole[path] - taken[path]
-        else:
-            found[path] = whole[path] = one.cpus & found[around] or found[around]
-    return found
+    Of a partition that may be in force or not, both outcomes are within the bounds.
 
-
-def possible(machine: Machine) -> dict[str, CpuSet]:
-    """All that each control group may have, whichever way the kernel decided where that is not known.
-
-    While a partition is not in force, kernel 6.1 may keep CPUs from all control groups: one that asks for no others then
-    has all that the control group around it has, as if it had asked for nothing.
+    Kernels lose CPUs: those of a partition that is not in force may be kept from all control groups, on 6.12 also once
+    it asks for others or is no partition any more, until a partition takes and returns them. A control group that asks for
+    no others then has all that the control group around it has, as if it had asked for nothing.
 
     When all CPUs of a control group go offline, it gets the CPUs that the control group around it has then. Kernel 6.1
     does not update them when a partition beside it takes or returns CPUs: the control group, and all in it, keep what
     they got until its cpuset.cpus is written or a CPU goes offline or online. So a partition that is valid may share
     CPUs with it, and none that takes such CPUs is sure. Its own cpuset.cpus.effective shows what it has. 6.12 updates it.
     """
-    found = effective(machine)  # What may be a partition or not counts as none here.
-    for path, one in machine.cgroups.items():
-        if one.valid is None:
-            found[path] |= one.cpus & whole_of(machine, parent(path))
-    for path, cpus in kept(machine).items():
-        found[path] |= cpus
-    if any(one.partition != MEMBER and not one.valid for one in machine.cgroups.values()):
-        for path in sorted(machine.cgroups, key=depth):
-            found[path] |= NONE if machine.cgroups[path].valid else found[parent(path)]
-    return found
-
-
-def kept(machine: Machine) -> dict[str, CpuSet]:
-    """What each control group may still have from when its CPUs, or those of one around it, went offline."""
-    found = {ROOT: NONE}
+    taken, doubted = given_out(machine)
+    left = machine.online - taken[ROOT]
+    found = {ROOT: Bounds(left - doubted[ROOT] - machine.lost, left)}
     for path in sorted(machine.cgroups, key=depth):
-        one, around = machine.cgroups[path], parent(path)
-        found[path] = one.kept & whole_of(machine, around) or one.cpus & found[around] or found[around]
-    return found
-
-
-def given_out(machine: Machine) -> dict[str, CpuSet]:
-    """What partitions directly in each control group took of its CPUs."""
-    found = dict.fromkeys((ROOT, *machine.cgroups), NONE)
-    for path, one in machine.cgroups.items():
+        one, whole = machine.cgroups[path], whole_of(machine, parent(path))
         if one.valid:
-            found[parent(path)] |= one.cpus
+            left = (one.cpus & whole) - taken[path]
+            found[path] = Bounds(left - doubted[path] - machine.lost, left)
+            continue
+        least, most = found[parent(path)]
+        if one.cpus & least:
+            least, most = one.cpus & least, one.cpus & most
+        elif one.cpus & most:
+            least = NONE  # What it asks for, or all that the control group around it has.
+        if one.kept.most:
+            least, most = least & one.kept.least, most | one.kept.most & whole
+        if one.valid is None:
+            least, most = NONE, most | one.cpus & whole
+        found[path] = Bounds(least, most)
     return found
+
+
+def given_out(machine: Machine) -> tuple[dict[str, CpuSet], dict[str, CpuSet]]:
+    """What partitions directly in each control group took of its CPUs, and what those that are not sure may have taken."""
+    taken = dict.fromkeys((ROOT, *machine.cgroups), NONE)
+    doubted = dict(taken)
+    for path, one in machine.cgroups.items():
+        if one.partition != MEMBER:
+            found = taken if one.valid else doubted
+            found[parent(path)] |= one.cpus
+    return taken, doubted
 
 
 def parent(path: str) -> str:
@@ -128,6 +127,7 @@ def make(machine: Machine, path: str) -> Machine:
 
 def remove(machine: Machine, path: str) -> Machine:
     """A control group without any in it goes."""
+    machine = with_lost(machine, path)
     return machine._replace(cgroups={name: one for name, one in machine.cgroups.items() if name != path})
 
 
@@ -137,13 +137,16 @@ def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     if one.cpus == cpus:
         return machine  # The kernel looks no further, even where a partition could be one again.
     renewed = {
-        name: one._replace(kept=NONE) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")
+        name: one._replace(kept=Bounds()) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")
     }
-    changed = changed_in(machine, {**renewed, path: one._replace(cpus=cpus, kept=NONE)})
+    changed = changed_in(machine, {**renewed, path: one._replace(cpus=cpus, kept=Bounds())})
     harmless = machine.way == WINS and one.partition == MEMBER
     doubted = {} if harmless else dict.fromkeys(rivals(changed, path))
-    if one.partition != MEMBER and not (one.valid and can_be(changed, path)):
+    if one.valid and can_be(changed, path):
+        changed = changed._replace(lost=changed.lost - (cpus - one.cpus))
+    elif one.partition != MEMBER:
         doubted[path] = None
+        changed = changed._replace(lost=changed.lost | one.cpus)
     return settled(with_doubts(changed, doubted))
 
 
@@ -151,21 +154,27 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
     """Write cpuset.cpus.partition."""
     one = machine.cgroups[path]
     if partition == MEMBER:
+        machine = with_lost(machine, path)
         return settled(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
     # Of one kind into the other it goes on as it was.
     valid = one.valid if one.partition != MEMBER else can_be(machine, path) or None
     changed = changed_in(machine, {path: one._replace(partition=partition, valid=valid)})
+    if valid and one.partition == MEMBER:
+        changed = changed._replace(lost=changed.lost - one.cpus)
     return settled(with_doubts(changed, dict.fromkeys(rivals(machine, path))))
 
 
 def set_online(machine: Machine, online: CpuSet) -> Machine:
-    """CPUs go and come. A partition that is not in force may be so again."""
+    """CPUs go and come. A partition that is not in force may be so again, and one that loses a CPU may not return it."""
+    partitions = [one.cpus for one in machine.cgroups.values() if one.partition != MEMBER]
+    moved = (machine.online ^ online).intersection(NONE.union(*partitions))
+    machine = machine._replace(lost=machine.lost | moved)
     invalid = {path: None for path, one in machine.cgroups.items() if one.partition != MEMBER and not one.valid}
     changed = settled(with_doubts(machine._replace(online=online), invalid))
-    renewed = changed_in(changed, {path: one._replace(kept=NONE) for path, one in changed.cgroups.items()})
+    renewed = changed_in(changed, {path: one._replace(kept=Bounds()) for path, one in changed.cgroups.items()})
     if machine.way == WINS:
         return renewed
-    found = possible(renewed)
+    found = bounds(renewed)
     lost = {path: one for path, one in renewed.cgroups.items() if one.cpus and not one.cpus & online}
     return changed_in(renewed, {path: one._replace(kept=found[parent(path)]) for path, one in lost.items()})
 
@@ -190,7 +199,7 @@ def can_be(machine: Machine, path: str) -> bool:
     one, around = machine.cgroups[path], parent(path)
     if around and not machine.cgroups[around].valid:
         return False
-    if any(machine.cgroups[name].kept & one.cpus for name in below(machine, around) if name != path):
+    if any(machine.cgroups[name].kept.most & one.cpus for name in below(machine, around) if name != path):
         return False
     return bool(one.cpus) and one.cpus <= whole_of(machine, around) and not rivals(machine, path)
 
@@ -215,6 +224,13 @@ def settled(machine: Machine) -> Machine:
         if one.valid and (lost or not one.cpus & whole_of(machine, around)):
             machine = with_doubts(machine, {path: None})
     return machine
+
+
+def with_lost(machine: Machine, path: str) -> Machine:
+    """The machine before a partition goes: where that is not in force, its CPUs may be lost."""
+    one = machine.cgroups[path]
+    in_doubt = one.partition != MEMBER and not one.valid
+    return machine._replace(lost=machine.lost | one.cpus) if in_doubt else machine
 
 
 def with_doubts(machine: Machine, doubted: t.Mapping[str, None]) -> Machine:

@@ -80,7 +80,7 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
 
 def shared(machine: Machine, own: t.Collection[str], populated: t.Collection[str]) -> dict[tuple[str, str], CpuSet]:
     """Which CPUs of each control group of ``own`` that is in use another one has as well, or would have."""
-    possible = oracle.possible(machine)
+    possible = {path: one.most for path, one in oracle.bounds(machine).items()}
     owners: dict[int, list[str]] = {}
     for path in own:
         one = machine.cgroups.get(path)

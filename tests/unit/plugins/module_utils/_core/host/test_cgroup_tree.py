@@ -10,15 +10,18 @@ from pathlib import Path
 import pytest
 from _core.host import cgroup_tree
 from _core.host.files import Host
+from _core.model import cpuset
 from _core.model.kernel_cpusets import INVALIDATES, WINS, Cgroup
 
 OWN = "corral_a.slice"
 INNER = "machine.slice/x.scope"
 
 
-def tree(root: Path, own: str = "root", system: str = "0-1", release: str = "6.12.3") -> cgroup_tree.Tree:
+def tree(
+    root: Path, own: str = "root", system: str = "0-1", release: str = "6.12.3", rest: str = "0-1,4-7"
+) -> cgroup_tree.Tree:
     groups = {
-        "": ("", "0-1,4-7", "", 1), "system.slice": (system, system, "", 1), OWN: ("2-3", "2-3", own, 1),
+        "": ("", rest, "", 1), "system.slice": (system, system, "", 1), OWN: ("2-3", "2-3", own, 1),
         "machine.slice": ("4-7", "4-7", "member", 1), INNER: ("5", "5", "member", 1), "user.slice": ("", "", "", 0),
         "user.slice/no.scope": ("2", "2", "", 1),
     }  # fmt: skip
@@ -53,6 +56,24 @@ def test_control_groups_in_others_are_looked_at_where_they_can_have_cpus(tmp_pat
 )
 def test_a_partition_on_whose_cpus_others_run_is_in_doubt(own: str, system: str, valid: bool, tmp_path: Path) -> None:
     assert tree(tmp_path, own, system).machine.cgroups[OWN].valid is valid
+
+
+@pytest.mark.parametrize(
+    ("own", "rest", "lost"),
+    [
+        ("root", "0-1,4-7", ""),
+        ("root", "0-1,5-7", "4"),
+        ("root", "0-1,3-7", ""),  # 2 is the partition's, and 3 in doubt.
+        ("root invalid (why)", "0-1,3-7", "2"),
+        ("member", "0-1,4-7", "2-3"),
+        ("member", "0-7", ""),
+        ("member", "", ""),  # It cannot be read.
+    ],
+)
+def test_cpus_that_neither_a_partition_nor_the_root_has_are_lost(
+    own: str, rest: str, lost: str, tmp_path: Path
+) -> None:
+    assert cpuset.format(tree(tmp_path, own, rest=rest).machine.lost) == lost
 
 
 @pytest.mark.parametrize(

@@ -43,6 +43,14 @@ def shown(found: t.Mapping[str, frozenset[int]]) -> dict[str, str]:
     return {path: cpuset.format(cpus) for path, cpus in found.items()}
 
 
+def least(machine: Machine) -> dict[str, str]:
+    return shown({path: one.least for path, one in oracle.bounds(machine).items()})
+
+
+def most(machine: Machine) -> dict[str, str]:
+    return shown({path: one.most for path, one in oracle.bounds(machine).items()})
+
+
 TWO = [("cpus", "a", "2-3"), ("partition", "a", PARTITION), ("cpus", "b", "4-5"), ("partition", "b", ISOLATED)]
 
 
@@ -69,19 +77,19 @@ TWO = [("cpus", "a", "2-3"), ("partition", "a", PARTITION), ("cpus", "b", "4-5")
 )  # fmt: skip
 def test_who_gets_what(steps: list[Step], wanted: dict[str, str], way: str) -> None:
     machine = after(steps, way)
-    assert shown(oracle.effective(machine)) == wanted
-    assert shown(oracle.possible(machine)) == wanted
+    assert least(machine) == most(machine) == wanted
 
 
 def test_a_sibling_that_wants_the_same_may_end_a_partition_or_get_what_it_leaves() -> None:
     steps = [*TWO, ("cpus", "x", "5-7")]
     older, newer = after(steps), after(steps, WINS)
     assert (older.cgroups["a"].valid, older.cgroups["b"].valid) == (True, None)
-    assert shown(oracle.possible(older)) == {"": "0-1,4-7", "a": "2-3", "b": "0-1,4-7", "x": "0-1,4-7"}
+    assert most(older) == {"": "0-1,4-7", "a": "2-3", "b": "0-1,4-7", "x": "5-7"}, "b and x may both run on 5"
+    assert least(older) == {"": "0-1,6-7", "a": "2-3", "b": "", "x": "6-7"}
     assert newer.cgroups["b"].valid
-    assert shown(oracle.possible(newer)) == {"": "0-1,6-7", "a": "2-3", "b": "4-5", "x": "6-7"}
+    assert least(newer) == most(newer) == {"": "0-1,6-7", "a": "2-3", "b": "4-5", "x": "6-7"}
     told = oracle.looked(older, {"a": True, "b": False, "x": False})
-    assert shown(oracle.effective(told)) == {"": "0-1,4-7", "a": "2-3", "b": "4-5", "x": "5-7"}, "both run on 5"
+    assert most(told) == most(older), "its CPUs may still be kept from all"
 
 
 AWAY = [("cpus", "a", "5"), ("partition", "a", PARTITION), ("cpus", "x", "2"), ("make", "x/y"), ("online", "0-1,3-7")]
@@ -90,12 +98,12 @@ AWAY = [("cpus", "a", "5"), ("partition", "a", PARTITION), ("cpus", "x", "2"), (
 def test_who_lost_its_cpus_keeps_on_6_1_what_it_got_although_a_partition_took_it() -> None:
     kept = after([*AWAY, ("cpus", "x/z", "3")])
     same = {"": "0-1,3-4,6-7", "a": "5", "x": "0-1,3-4,6-7", "x/y": "0-1,3-4,6-7", "x/z": "3"}
-    assert shown(oracle.effective(kept)) == shown(oracle.possible(kept)) == same
+    assert least(kept) == most(kept) == same
 
     taken = oracle.set_cpus(kept, "a", cpuset.parse("3-5"))
     assert taken.cgroups["a"].valid is None, "6.1 says that it is valid, and x goes on to run on 3 and 4"
     assert oracle.looked(taken, dict.fromkeys(taken.cgroups, True)).cgroups["a"].valid is None
-    assert shown(oracle.possible(taken))["x"] == "0-1,3-7"
+    assert most(taken)["x"] == "0-1,3-7"
 
     beside = oracle.remove(oracle.set_partition(taken, "a", MEMBER), "a")
     beside = oracle.set_cpus(oracle.make(beside, "b"), "b", cpuset.parse("3"))
@@ -105,8 +113,8 @@ def test_who_lost_its_cpus_keeps_on_6_1_what_it_got_although_a_partition_took_it
 def test_a_partition_that_gives_cpus_back_is_sure_and_who_lost_its_own_has_them_or_not() -> None:
     given = after([("cpus", "a", "4-5"), *AWAY[1:], ("cpus", "a", "5")])
     assert given.cgroups["a"].valid
-    assert shown(oracle.kept(given))["x/y"] == "0-1,3,6-7", "as on 6.1"
-    assert shown(oracle.possible(given))["x/y"] == "0-1,3-4,6-7"
+    assert least(given)["x/y"] == "0-1,3,6-7", "as on 6.1"
+    assert most(given)["x/y"] == "0-1,3-4,6-7"
 
 
 @pytest.mark.parametrize(
@@ -122,7 +130,7 @@ def test_a_partition_that_gives_cpus_back_is_sure_and_who_lost_its_own_has_them_
 )
 def test_it_is_over_when_its_own_cpus_are_written_or_one_goes_or_comes(step: Step, kept: str) -> None:
     machine = after([*AWAY, step])
-    assert shown(oracle.kept(machine))["x"] == kept
+    assert cpuset.format(machine.cgroups["x"].kept.most) == kept
     assert machine.cgroups["a"].valid
     assert after([*AWAY, ("cpus", "a", "3-5")], WINS).cgroups["a"].valid, "later kernels update it"
 
@@ -154,9 +162,9 @@ def test_of_two_that_want_to_be_a_partition_of_the_same_neither_is_sure_where_a_
     ],
 )  # fmt: skip
 def test_what_kernel_7_2_did_is_possible_where_a_partition_wins(steps: list[Step], seen: dict[str, str]) -> None:
-    found = oracle.possible(after(steps, WINS))
+    found = oracle.bounds(after(steps, WINS))
     assert found.keys() == seen.keys()
-    assert all(cpuset.parse(cpus) <= found[path] for path, cpus in seen.items()), shown(found)
+    assert all(found[path].least <= cpuset.parse(cpus) <= found[path].most for path, cpus in seen.items()), found
 
 
 @pytest.mark.parametrize(
@@ -179,6 +187,56 @@ def test_what_the_kernel_may_decide_either_way_is_not_believed_whatever_it_says(
     assert oracle.looked(machine, nobody).cgroups[path].valid is False
 
 
+OVERLAP = [*TWO, ("cpus", "x", "5-7")]  # b is invalid, or may be
+GONE = [*OVERLAP, ("partition", "b", MEMBER), ("remove", "b")]
+
+
+@pytest.mark.parametrize(
+    ("steps", "lost"),
+    [
+        (TWO, ""),
+        ([*TWO, ("partition", "b", MEMBER)], ""),
+        ([*TWO, ("cpus", "b", "5-6")], ""),
+        (OVERLAP, ""),  # So far they are only those of a partition that is not in force.
+        # They stay lost, whichever way it is given up: it asks for others, it is none any more, it goes.
+        ([*OVERLAP, ("cpus", "b", "4")], "4-5"),
+        ([*OVERLAP, ("partition", "b", MEMBER)], "4-5"),
+        ([*OVERLAP, ("remove", "b")], "4-5"),
+        ([*OVERLAP, ("partition", "b", PARTITION)], ""),
+        ([*GONE, ("cpus", "x", "1"), ("online", "0-6"), ("online", "0-7")], "4-5"),
+        ([*TWO, ("cpus", "b", "5-6"), ("cpus", "x", "6"), ("cpus", "b", "4")], "5-6"),
+        # A partition that is sure takes them and returns them.
+        ([*GONE, ("cpus", "a", "2-4")], "5"),
+        ([*GONE, ("cpus", "x", "1"), ("cpus", "c", "5-6"), ("partition", "c", PARTITION)], "4"),
+        ([*GONE, ("cpus", "a", "2-4"), ("cpus", "a", "2")], "5"),
+        ([*GONE, ("cpus", "c", "5"), ("partition", "c", PARTITION)], "4-5"),  # x asks for 5 as well.
+        # A CPU of a partition that was offline.
+        ([*TWO, ("online", "0-2,4-6"), ("online", "0-7")], "3"),
+    ],
+)
+def test_cpus_of_a_partition_that_was_not_in_force_may_be_lost(steps: list[Step], lost: str) -> None:
+    assert cpuset.format(after(steps).lost) == lost
+
+
+@pytest.mark.parametrize(
+    ("cpus", "low", "high", "inner"),
+    [
+        ("4", "", "0-1,4-7", "0-1,4-7"),  # All that it asks for may be lost: then it has what the root has left.
+        ("4-5", "", "0-1,4-7", "0-1,4-7"),
+        ("4-6", "6", "4-6", "4-6"),
+        ("6", "6", "6", "6"),
+        ("", "0-1,6-7", "0-1,4-7", "7"),
+    ],
+)
+def test_who_asks_for_lost_cpus_alone_may_have_all_that_partitions_leave(
+    cpus: str, low: str, high: str, inner: str
+) -> None:
+    machine = after([*GONE, ("cpus", "y", cpus), ("cpus", "y/z", "7")])
+    assert all(one.valid for one in machine.cgroups.values() if one.partition != MEMBER)
+    assert (least(machine)["y"], most(machine)["y"]) == (low, high)
+    assert most(machine)["y/z"] == inner
+
+
 CPUS = st.frozensets(st.integers(1, 7), max_size=4)
 NAMES = st.sampled_from(["a", "b", "c", "a/x", "b/x", "b/y", "c/x/y"])
 STEPS = st.lists(
@@ -194,11 +252,11 @@ STEPS = st.lists(
 @given(STEPS, st.sampled_from(WAYS))
 def test_a_partition_that_is_sure_has_its_cpus_for_itself(steps: list[Step], way: str) -> None:
     machine = after([("make", name) for name in ("a", "b", "c", "c/x")] + steps, way)
-    found = oracle.possible(machine)
-    effective = oracle.effective(machine)
+    bounds = oracle.bounds(machine)
+    found = {path: one.most for path, one in bounds.items()}
     for path, one in machine.cgroups.items():
         assert found[path], "nobody is without a CPU while the root has some"
-        assert effective[path] <= found[path]
+        assert bounds[path].least <= bounds[path].most
         assert found[path] <= machine.online
         if one.valid:
             others = [name for name in ("", *machine.cgroups) if not f"{name}/".startswith(f"{path}/")]
