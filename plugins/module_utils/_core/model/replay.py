@@ -15,7 +15,7 @@ import typing as t
 from . import cpuset
 from . import kernel_cpusets as oracle
 from .errors import Problem
-from .kernel_cpusets import MEMBER, ROOT, CpuSet, Machine
+from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
 from .plan import RELEASE, Step
 
 MOST = 8  # problems of one plan that are named
@@ -35,10 +35,13 @@ def problems(
     (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
     moment, in any control group and in one that is yet to be made: that gets what the root has left. Without ``partitions``
     only those that ask for CPUs are kept off others'.
+
+    Others that may have such CPUs before may go on to, but not ask for them by a step, unless they are sure to have them.
     """
     found: list[Problem] = []
     told: set[tuple[str, str]] = set()
     before = shared(machine, own, populated)
+    asked = {path: one.cpus for path, one in machine.cgroups.items()}
     loose = {path for path in own if path in machine.cgroups and machine.cgroups[path].valid is not True}
     loose |= set() if partitions else set(own)
     for step in steps:
@@ -50,11 +53,13 @@ def problems(
         mended = {path for path in loose if partitions and path in machine.cgroups and machine.cgroups[path].valid}
         loose -= mended
         before = {key: cpus for key, cpus in before.items() if key[0] not in mended}
-        for (path, other), cpus in shared(machine, own, populated).items():
+        for (path, other), (dummy, cpus) in shared(machine, own, populated).items():
+            asks = machine.cgroups[other].cpus if other in machine.cgroups else NONE
             if path in loose and not machine.cgroups[path].valid:
                 # Not in force before: a control group without a cpuset has those CPUs already.
-                cpus &= machine.cgroups[other].cpus if other in machine.cgroups else frozenset()
-            new[path, other] = cpus - before.get((path, other), frozenset())
+                cpus &= asks
+            least, most = before.get((path, other), Bounds())
+            new[path, other] = cpus - (most - (asks - asked.get(other, NONE)) | least)
         new = {key: cpus for key, cpus in new.items() if cpus}
         # Who asks for the same CPUs is why the others get them.
         askers = {key: cpus & machine.cgroups[key[1]].cpus for key, cpus in new.items() if key[1] in machine.cgroups}
@@ -78,22 +83,23 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
     return Problem("cpu", f"CPUs {cpuset.format(cpus)}", text)
 
 
-def shared(machine: Machine, own: t.Collection[str], populated: t.Collection[str]) -> dict[tuple[str, str], CpuSet]:
-    """Which CPUs of each control group of ``own`` that is in use another one has as well, or would have."""
-    possible = {path: one.most for path, one in oracle.bounds(machine).items()}
+def shared(machine: Machine, own: t.Collection[str], populated: t.Collection[str]) -> dict[tuple[str, str], Bounds]:
+    """Which CPUs of each control group of ``own`` that is in use another one has as well, or would have; it may have none."""
+    bounds = oracle.bounds(machine)
     owners: dict[int, list[str]] = {}
     for path in own:
         one = machine.cgroups.get(path)
         if one is not None and (path in populated or one.partition != MEMBER):
-            for cpu in possible[path] & one.cpus:
+            for cpu in bounds[path].most & one.cpus:
                 owners.setdefault(cpu, []).append(path)
     taken = frozenset(owners)
-    found: dict[tuple[str, str], CpuSet] = {}
-    for other, cpus in possible.items():
-        for cpu in cpus & taken:
+    found: dict[tuple[str, str], Bounds] = {}
+    for other, (least, most) in bounds.items():
+        for cpu in most & taken:
             for path in owners[cpu]:
                 if not f"{other}/".startswith(f"{path}/"):
-                    found[path, other] = found.get((path, other), frozenset()) | {cpu}
+                    sure, possible = found.get((path, other), Bounds())
+                    found[path, other] = Bounds(sure | least & {cpu}, possible | {cpu})
     return found
 
 

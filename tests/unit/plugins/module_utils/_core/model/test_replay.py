@@ -95,6 +95,14 @@ BAD: dict[str, tuple[Machine, list[Step], str]] = {
     "a control group in another one grows onto it with that one": (
         machine(**{"corral.slice/corral-x": group("3,6")}), [cpus("corral.slice", "3,6-7")], "corral_a",
     ),
+    "a slice that may have all, as a partition beside it is not in force, asks for it": (
+        machine(corral_a=group("2-3"), corral_b=group("4-5", PARTITION, valid=False), corral=group("4")),
+        [cpus("corral.slice", "3")], "corral.slice would have CPUs of corral_a",
+    ),
+    "a slice whose CPUs may be lost asks for it": (
+        machine(corral_a=group("2-3"))._replace(lost=frozenset({6, 7})), [cpus("corral.slice", "3")],
+        "corral.slice would have CPUs of corral_a",
+    ),
 }  # fmt: skip
 
 
