@@ -290,20 +290,29 @@ class Host:
         """Make a symbolic link, replacing a link that points elsewhere."""
         self.writes.append(path)
         target = self.at(path)
-        make_folders(os.path.dirname(target))
+        folder = os.path.dirname(target)
+        make_folders(folder)
         if os.path.islink(target):
             os.unlink(target)
         os.symlink(text, target)
+        sync_folder(folder)
 
     def remove(self, path: str) -> None:
-        """Remove a file or link; nothing there is fine. What a killed writer left beside it goes as well."""
+        """Remove a file or link; nothing there is fine. What a killed writer left beside it goes as well.
+
+        It does not come back after a power cut.
+        """
         self.writes.append(path)
-        folder, dummy, name = self.at(path).rpartition("/")
+        folder, name = os.path.split(self.at(path))
+        gone = False
         for target in (f"{folder}/{name}", f"{folder}/.{name}.corral"):
             try:
                 os.unlink(target)
+                gone = True
             except FileNotFoundError:
                 pass
+        if gone:
+            sync_folder(folder)
 
     def make_dir(self, path: str, mode: int = 0o755) -> None:
         """Make a directory with exactly this mode; one that is there keeps its own."""
@@ -312,6 +321,7 @@ class Host:
             make_folders(os.path.dirname(self.at(path)))
             os.mkdir(self.at(path))
             os.chmod(self.at(path), mode)
+            sync_folder(os.path.dirname(self.at(path)))
 
     def remove_dir(self, path: str) -> None:
         """Remove an empty directory; one that is not there, not empty or read-only for us stays as it is."""
@@ -358,12 +368,16 @@ def make_folders(folder: str) -> None:
         make_folders(os.path.dirname(folder))
         os.mkdir(folder)
         os.chmod(folder, 0o755)  # noqa: S103 - configuration is for all to read
+        sync_folder(os.path.dirname(folder))
 
 
 def sync_folder(folder: str) -> None:
-    """Make a rename in ``folder`` last over a power cut."""
+    """Make what was made, renamed or removed in ``folder`` last over a power cut (fsync(2))."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)
+    except OSError as error:
+        if error.errno != errno.EINVAL:  # A control group is no file that could last.
+            raise
     finally:
         os.close(file)

@@ -12,6 +12,7 @@ import stat
 import subprocess
 import sys
 import tarfile
+import typing as t
 from pathlib import Path
 
 import pytest
@@ -103,6 +104,43 @@ def test_a_write_replaces_a_planted_link_and_a_left_temporary_file(tmp_path: Pat
     host.write_file("/file", "new", 0o640)
     assert ((tmp_path / "precious").read_text(), (tmp_path / "file").read_text()) == ("precious", "new")
     assert (host.mode("/file"), sorted(os.listdir(tmp_path))) == (0o640, ["file", "precious"])
+
+
+@pytest.mark.parametrize(
+    ("act", "changed"),
+    [
+        (lambda host: host.write_file("/new/deep/file", "text"), ["", "new", "new/deep"]),
+        (lambda host: host.write_link("/new/link", "elsewhere"), ["", "new"]),
+        (lambda host: host.make_dir("/new/deep"), ["", "new"]),
+        (lambda host: host.remove("/there/file"), ["there"]),
+        (lambda host: host.remove("/there/none"), []),
+    ],
+)
+def test_what_was_done_lasts_over_a_power_cut(
+    act: t.Callable[[Host], None], changed: list[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "there").mkdir()
+    (tmp_path / "there/file").write_text("text")
+    folders = [tmp_path / name for name in ("", "new", "new/deep", "there")]
+
+    def listed() -> dict[str, list[str]]:
+        return {str(folder): sorted(os.listdir(folder)) for folder in folders if folder.is_dir()}
+
+    last_synced = listed()
+    synced = []
+
+    def fsync(file: int) -> None:
+        name = os.readlink(f"/proc/self/fd/{file}")
+        if os.path.isdir(name):
+            synced.append(name)
+            last_synced[name] = sorted(os.listdir(name))
+
+    monkeypatch.setattr(os, "fsync", fsync)
+    act(Host(str(tmp_path)))
+    assert {name: names for name, names in listed().items() if names} == {
+        name: names for name, names in last_synced.items() if names
+    }
+    assert sorted(synced) == [str(tmp_path / name) for name in changed]
 
 
 # Snapshots
