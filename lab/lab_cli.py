@@ -44,7 +44,10 @@ def parser() -> argparse.ArgumentParser:
     stop = command("down", "end nodes and remove all of them")
     stop.add_argument("names", nargs="*", metavar="name")
     stop.add_argument("--all", action="store_true")
-    command("reboot", "reboot a node and wait until it answers").add_argument("name")
+    again = command("reboot", "reboot a node and wait until it answers")
+    again.add_argument("name")
+    again.add_argument("--append", default="", metavar="WORDS", help="kernel arguments that it has from then on")
+    command("cut", "cut a node's power, and wait until it has booted again").add_argument("name")
     command("list", "the nodes that run").add_argument("--json", action="store_true")
     reach = command("ssh", "a shell on a node, or a command there")
     reach.add_argument("name")
@@ -82,7 +85,11 @@ def do(asked: argparse.Namespace) -> int:
         for one in lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names]:
             lab_base.say(f"{one.name}: {'gone' if lab_nodes.down(one) else 'there is none'}")
     elif asked.command == "reboot":
-        lab_nodes.reboot(chosen([asked.name])[0])
+        lab_nodes.reboot(chosen([asked.name])[0], asked.append)
+    elif asked.command == "cut":
+        one = chosen([asked.name])[0]
+        lab_nodes.cut_power(one)
+        lab_nodes.booted(one)
     elif asked.command == "list":
         rows = [
             {"name": one.name, "kind": one.kind(), "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()

@@ -365,30 +365,58 @@ def restore(one: Node, machine: Machine, state: pathlib.Path) -> None:
         wait_for_ssh(one, 60)
 
 
-def reboot(one: Node) -> None:
+def reboot(one: Node, more: str = "") -> None:
     """Reboot a node by its own systemd, and wait until it has booted and answers again.
 
-    Where it would reset, its QEMU ends and another one starts from the same disk. Without KVM a reset in place costs
-    twice a boot: QEMU finds each page that firmware and kernel write full of code that it had translated.
+    ``more`` are kernel arguments, which it has from then on.
     """
     with (
         lab_base.timed(f"rebooting {one.name}"),
         lab_base.locked(one.lock()),
         lab_base.guarded(str(lab_base.HERE / "lab"), "list"),  # it removes a node whose QEMU has ended
     ):
-        words, port = command_line(one), one.port()
-        monitor = lab_qmp.Monitor(one.folder / "qmp")
-        monitor.ask("set-action", reboot="shutdown")
-        monitor.close()
+        words = command_line(one)
+        words[words.index("-append") + 1] += f" {more}" if more else ""
+        tell_to_end(one)
         # Not under this connection: its end would be lost with it, and waited for.
         ssh(one, "systemd-run --quiet --on-active=500ms --timer-property=AccuracySec=1ms systemctl reboot")
-        deadline = time.monotonic() + BOOT_SECONDS * lab_base.patience()
-        while one.pid():
-            if time.monotonic() > deadline:
-                raise LabError(f"{one.name}: did not shut down: {tail(one.folder / 'console.log')}")
-            time.sleep(0.1)
-        launch(one, lambda dummy: words, [port] * PORT_TRIES)
+        start_again(one, words)
         booted(one)
+
+
+def cut_power(one: Node) -> None:
+    """Reset a node's machine with QEMU's system_reset; it boots again. See ``booted``.
+
+    What its kernel had not handed to the disk by then is lost.
+    """
+    with lab_base.locked(one.lock()):
+        words = command_line(one)
+        tell_to_end(one, "system_reset")
+        start_again(one, words)
+
+
+def tell_to_end(one: Node, command: str = "") -> None:
+    """Let QEMU end where its machine would reset, and give its monitor a command.
+
+    Without KVM a reset in place costs twice a boot: QEMU finds each page that firmware and kernel write full of code that it
+    had translated. So another QEMU starts from the same disk.
+    """
+    monitor = lab_qmp.Monitor(one.folder / "qmp")
+    monitor.ask("set-action", reboot="shutdown")
+    if command:
+        monitor.ask(command)
+    monitor.close()
+
+
+def start_again(one: Node, words: list[str]) -> None:
+    """Start a node's QEMU once the one before has ended."""
+    port = one.port()
+    deadline = time.monotonic() + BOOT_SECONDS * lab_base.patience()
+    while one.pid():
+        if time.monotonic() > deadline:
+            raise LabError(f"{one.name}: did not shut down: {tail(one.folder / 'console.log')}")
+        time.sleep(0.1)
+    launch(one, lambda dummy: words, [port] * PORT_TRIES)
 
 
 def command_line(one: Node) -> list[str]:

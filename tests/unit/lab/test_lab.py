@@ -126,6 +126,41 @@ def test_a_lock_whose_file_comes_and_goes_still_excludes(tmp_path: Path) -> None
     assert number.read_text() == "200"
 
 
+# Resets
+
+
+@pytest.mark.parametrize("cut", [False, True])
+def test_a_node_that_resets_goes_on_from_the_same_disk(cut: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    one, asked, launched = lab_nodes.node("n"), [], []
+    one.folder.mkdir()
+    (one.folder / "port").write_text("4711")
+    (one.folder / "console.log").write_text("hand-over 3 begins")
+    words = ["qemu-system-x86_64", "-append", "root=/dev/vda", "-drive", "file=overlay"]
+
+    class Monitor:
+        def __init__(self, path: Path) -> None:
+            assert path == one.folder / "qmp"
+
+        def ask(self, command: str, **arguments: str) -> None:
+            asked.append((command, *arguments.values()))
+
+        def close(self) -> None:
+            pass
+
+    monkeypatch.setattr(lab_qmp, "Monitor", Monitor)
+    monkeypatch.setattr(lab_nodes, "command_line", lambda one: list(words))
+    monkeypatch.setattr(lab_nodes, "ssh", lambda one, command: asked.append(("ssh",)))
+    monkeypatch.setattr(lab_nodes, "launch", lambda one, command, ports: launched.append((command(1), ports[0])))
+    monkeypatch.setattr(lab_nodes, "booted", lambda one: launched.append("booted"))
+    if cut:
+        lab_nodes.cut_power(one)
+    else:
+        lab_nodes.reboot(one, "isolcpus=2-3")
+        words[2] += " isolcpus=2-3"
+    assert asked == [("set-action", "shutdown"), ("system_reset",) if cut else ("ssh",)]
+    assert launched == [(words, 4711), *([] if cut else ["booted"])]
+
+
 # Left-overs
 
 
