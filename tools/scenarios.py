@@ -42,7 +42,7 @@ GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
 AT_ONCE = max(1, min(os.cpu_count() or 1, GIB // 4))
 # Those that take minutes begin first, so that none of them is left alone at the end.
 # The same steps on further releases: make test-long.
-LONG_ONLY = ("cpusets-forky", "intruders-forky", "intruders-trixie")
+LONG_ONLY = ("cpusets-forky", "intruders-forky", "intruders-trixie", "powercut")
 LONGEST = ("gc", "workloads", "workloads-trixie", "trixie", "gc-trixie", "endure", "rollout", "legacy", "drift")
 # So many rounds take a core of a quiet machine about a second.
 LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
