@@ -134,6 +134,12 @@ class Host:
 
         return self.tell(self.unrecorded(lambda: oom.scores(self, path, usual)), "oom_scores", path, usual)
 
+    def containers(self, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
+        """Name and control group of Podman's containers below a control group: conmon.running(), as one question."""
+        from . import conmon
+
+        return self.tell(self.unrecorded(lambda: conmon.running(self, path, patterns)), "containers", path, patterns)
+
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:
             # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.

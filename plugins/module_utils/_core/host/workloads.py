@@ -7,8 +7,6 @@
 
 from __future__ import annotations
 
-import fnmatch
-import json
 import re
 import typing as t
 
@@ -25,7 +23,6 @@ INVOCATION = "invocation:"
 # The folders of units that others want, by the beginning and the end of their names.
 WANTS = (("", ".requires"), ("", ".wants"))
 WILD = re.compile(r"[*?\[\]]")
-CONTAINERS = "/var/lib/containers/storage/overlay-containers/containers.json"
 
 
 def grant_unit(workload: str) -> str:
@@ -87,27 +84,6 @@ def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
     """Whether systemd has a file for a service, its template's included, or runs it."""
     found = any(files.fragment(name) for name in named(unit))
     return found or host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
-
-
-def containers_outside(host: Host, pattern: str) -> list[tuple[str, str]]:
-    """The running containers of a name that are in no slice of Corral's: control group and name."""
-    rows = podman_names(host)
-    found = []
-    for ident, names in rows.items() if rows else ():
-        name = next((name for name in names if fnmatch.fnmatchcase(name, pattern)), None)
-        place = f"{cgroup.ROOT}/machine.slice/libpod-{ident}.scope"
-        if name is not None and cgroup.populated_at(host, place):
-            found.append((place, name))
-    return found
-
-
-def podman_names(host: Host) -> dict[str, list[str]]:
-    """The names of root's containers, by id, as containers/storage keeps them: asking Podman would start a process."""
-    try:
-        rows = json.loads(host.read(CONTAINERS) or "[]")
-        return {str(row["id"]): [str(name) for name in row.get("names") or ()] for row in rows}
-    except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
-        return {}
 
 
 def seen_grants(host: Host) -> list[Grant]:

@@ -10,6 +10,7 @@ Which CPUs a slice has is the cpu manager's; who is granted what was settled bef
 
 from __future__ import annotations
 
+import fnmatch
 import typing as t
 
 from ..host import cgroup, hugepages, oom, state, systemd
@@ -77,6 +78,7 @@ def plan(host: Host, context: Context) -> Part:
     problems += twice_matched(found.needs)
     notes = list(found.notes)
     memory = context.topology.machine_memory_kib
+    containers = running_containers(host, found.needs)
     files = systemd.UnitFiles(host, seen_workloads.units_of(need.workload for need in found.needs))
     for need in found.needs:
         score = score_of(need, None if memory is None else memory << 10)
@@ -99,8 +101,8 @@ def plan(host: Host, context: Context) -> Part:
                 held.add(f"file:{dropin(need.workload.pattern, NAME)}")
             if seen.unit is not None and not seen.unit.there:
                 notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
-        elif need.workload.match == "container":
-            changes += filter(None, [container_change(host, need, seen)])
+        else:
+            changes += filter(None, [container_change(need, seen.slice, containers)])
         if not need.cpus:
             changes += narrower_changes(host, need, wanted)
         changes += score_changes(host, need, seen, score)
@@ -485,17 +487,57 @@ def later_change(need: Need, name: str, settings: t.Sequence[Setting], wanted: s
     return unitproperty.later_change(NAME, need.workload.pattern, name, coming, result, wanted, ours)
 
 
-def container_change(host: Host, need: Need, seen: State) -> t.Optional[Change]:
-    """A container of a workload that was started past Corral: it runs with everybody else."""
-    outside = seen_workloads.containers_outside(host, need.workload.pattern)
-    if not outside:
+def running_containers(host: Host, needs: t.Iterable[Need]) -> list[tuple[str, str]]:
+    """Name and control group of the running containers that may be workloads'. Only Podman knows of pods and labels."""
+    kinds = [(need.workload.match, need.workload.pattern) for need in needs if need.workload.match != "unit"]
+    patterns = sorted({pattern if match == "container" else "*" for match, pattern in kinds})
+    return host.containers(cgroup.ROOT, tuple(patterns)) if patterns else []
+
+
+def container_change(need: Need, home: str, running: t.Iterable[tuple[str, str]]) -> t.Optional[Change]:
+    """A container of a workload that was started past Corral: it runs with everybody else.
+
+    Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place.
+    """
+    kind, pattern = need.workload.match, need.workload.pattern
+    inside = f"{cgroup.path_of(home)}/"
+    outside = [(name, place) for name, place in running if not f"{place}/".startswith(inside)]
+    way_out = f"start it with --cgroup-parent={home}, or as a unit (Quadlet) that the workload matches"
+    named = [one for one in outside if kind == "container" and fnmatch.fnmatchcase(one[0], pattern)]
+    if named:
+        name, place = named[0]
+        actual = f"{name} in {slice_shown(place)}{'' if len(named) == 1 else f', and {len(named) - 1} more'}"
+        verdict = UNCHANGEABLE
+        return Change(
+            NAME,
+            need.workload.name,
+            "slice",
+            actual,
+            home,
+            way_out,
+            place,
+            (),
+            verdict,
+            "next start",
+            "service restart",
+        )
+    maybe = [one for one in outside if not (kind == "container" and one[0]) and not in_own_slice(one[1])]
+    if not maybe:
         return None
-    way_out = f"start it with --cgroup-parent={seen.slice}, or as a unit (Quadlet) that the workload matches"
-    place, name = outside[0]
-    return Change(
-        NAME, need.workload.name, "slice", f"{name} in {place.rpartition('/')[0].rpartition('/')[2]}", seen.slice,
-        way_out, place, (), UNCHANGEABLE, "next start", "service restart",
-    )  # fmt: skip
+    name, place = maybe[0]
+    who = f"{name or 'a container that has lost its monitor (conmon)'} runs in {slice_shown(place)}"
+    reason = f"{who}, and only Podman knows whether it is one of {kind} {pattern}: if so, {way_out}"
+    return Change(NAME, need.workload.name, "slice", None, home, reason, place, (), UNKNOWN)
+
+
+def in_own_slice(place: str) -> bool:
+    """Whether a control group lies in a slice of Corral's."""
+    return grants.is_own(place[len(cgroup.ROOT) + 1 :].partition("/")[0])
+
+
+def slice_shown(place: str) -> str:
+    """What a container's control group lies in, as a person reads it."""
+    return place[len(cgroup.ROOT) + 1 :].partition("/libpod-")[0] or "the root"
 
 
 # OOM scores

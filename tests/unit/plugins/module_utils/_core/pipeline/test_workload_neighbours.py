@@ -22,7 +22,9 @@ cpuManagerPolicyOptions:
 reservedSystemCPUs: "{reserved}"
 """
 CONTAINER = "ab" * 32
-SCOPE = f"/sys/fs/cgroup/machine.slice/libpod-{CONTAINER}.scope"
+TOP = "/sys/fs/cgroup"
+SCOPE = f"{TOP}/machine.slice/libpod-{CONTAINER}.scope"
+MONITOR = f"/machine.slice/libpod-conmon-{CONTAINER}.scope"
 
 
 def declared(*workloads: dict[str, t.Any]) -> profile.Profile:
@@ -71,44 +73,146 @@ def test_who_shares_is_no_matter_of_the_kubelets(fake: node.Node) -> None:
     assert not reconcile.declare(fake.host(), declared(feed)).error
 
 
-def start_container(fake: node.Node, name: str, *, populated: bool = True) -> None:
-    rows = [{"id": CONTAINER, "names": [name], "image": "0", "layer": "1"}]
-    fake.put("/var/lib/containers/storage/overlay-containers/containers.json", json.dumps(rows))
-    fake.put(f"{SCOPE}/cgroup.events", f"populated {int(populated)}\nfrozen 0\n")
+def start_container(
+    fake: node.Node, name: str, *, place: str = SCOPE, populated: bool = True, monitor: str = MONITOR, user: int = 0
+) -> None:
+    """A container of root's as the kernel shows it: its control group, and its monitor with the words Podman gives it."""
+    fake.put(f"{place}/cgroup.events", f"populated {int(populated)}\nfrozen 0\n")
+    words = (
+        f"/usr/bin/conmon --api-version 1 -c {CONTAINER} -u {CONTAINER} -r /usr/bin/crun -n {name} --exit-dir /run/x"
+    )
+    fake.put("/proc/77/comm", "conmon\n")
+    fake.put("/proc/77/cmdline", "\0".join([*words.split(), *(["-s"] if place.endswith(".scope") else []), ""]))
+    fake.put("/proc/77/cgroup", f"0::{monitor}\n")
+    fake.put("/proc/77/status", f"Name:\tconmon\nUid:\t{user}\t{user}\t{user}\t{user}\n")
+
+
+def lose_monitor(fake: node.Node, storage: str = "overlay", rows: str | None = None) -> None:
+    """The container runs on without its monitor; containers/storage lists it."""
+    for name in ("comm", "cmdline", "cgroup", "status"):
+        fake.drop(f"/proc/77/{name}")
+    text = json.dumps([{"id": CONTAINER, "names": ["held-1"]}]) if rows is None else rows
+    fake.put(f"/var/lib/containers/storage/{storage}-containers/containers.json", text)
 
 
 HELD = {"name": "held", "match": {"container": "held-*"}, "hold": "running", "limits": {"cpu": 2, "memory": "64Mi"}}
 
 
-def items(fake: node.Node) -> list[tuple[str, str, str]]:
-    context = reconcile.compile_profile(fake.host(), declared(HELD))
+POD = {"name": "web", "match": {"pod": "web"}, "limits": {"cpu": "500m", "memory": "64Mi"}}
+POD_SLICE = "machine.slice/machine-libpod_pod_0123.slice"
+
+
+def items(fake: node.Node, workload: dict[str, t.Any] = HELD) -> list[tuple[str, str, str]]:
+    context = reconcile.compile_profile(fake.host(), declared(workload))
     return [
-        (change.subject, change.property, change.reason)
+        (change.verdict, str(change.actual), change.reason)
         for change in reconcile.plan_profile(fake.host(), context).changes
         if change.manager == "workloads" and change.property == "slice"
     ]
 
 
-def test_a_container_past_corral_is_named_with_the_way_out(fake: node.Node) -> None:
+@pytest.fixture
+def held(fake: node.Node) -> node.Node:
     assert not reconcile.declare(fake.host(), declared(HELD)).error
-    start_container(fake, "held-1")
-    ((subject, dummy, reason),) = items(fake)
-    assert subject == "held"
+    return fake
+
+
+def test_a_container_past_corral_is_named_with_the_way_out(held: node.Node) -> None:
+    start_container(held, "held-1")
+    ((verdict, actual, reason),) = items(held)
+    assert (verdict, actual) == ("unchangeable", "held-1 in machine.slice")
     assert "--cgroup-parent=corral_held.slice" in reason
 
 
-@pytest.mark.parametrize(("name", "populated"), [("other", True), ("held-1", False)])
-def test_others_and_dead_ones_are_not(name: str, populated: bool, fake: node.Node) -> None:
-    assert not reconcile.declare(fake.host(), declared(HELD)).error
-    start_container(fake, name, populated=populated)
-    assert items(fake) == []
+@pytest.mark.parametrize(
+    ("place", "monitor", "shown"),
+    [
+        pytest.param(SCOPE, "/user.slice", "machine.slice", id="no-conmon"),
+        pytest.param(f"{TOP}/mine.slice/libpod-{CONTAINER}.scope", MONITOR, "mine.slice", id="cgroup-parent"),
+        pytest.param(f"{TOP}/{POD_SLICE}/libpod-{CONTAINER}.scope", MONITOR, POD_SLICE, id="pod"),
+        pytest.param(
+            f"{TOP}/libpod_parent/libpod-{CONTAINER}", "/libpod_parent/conmon", "libpod_parent", id="cgroupfs"
+        ),
+        pytest.param(
+            f"{TOP}/system.slice/x.service/libpod-payload-{CONTAINER}",
+            "/system.slice/x.service/runtime",
+            "system.slice/x.service",
+            id="split",
+        ),
+        pytest.param(f"{TOP}/nothing", "/system.slice/x.service", "system.slice/x.service", id="disabled"),
+    ],
+)
+def test_a_container_is_seen_wherever_podman_put_it(place: str, monitor: str, shown: str, held: node.Node) -> None:
+    start_container(held, "held-1", place=place, monitor=monitor)
+    assert [(verdict, actual) for verdict, actual, dummy in items(held)] == [("unchangeable", f"held-1 in {shown}")]
+
+
+@pytest.mark.parametrize(
+    "place", [f"corral_held.slice/libpod-{CONTAINER}.scope", f"corral_held.slice/x.service/libpod-payload-{CONTAINER}"]
+)
+def test_one_in_its_slice_is_in_place(place: str, held: node.Node) -> None:
+    start_container(held, "held-1", place=f"{TOP}/{place}", monitor=f"/{place}")
+    assert items(held) == []
+
+
+def test_one_in_another_workloads_slice_is_not(held: node.Node) -> None:
+    start_container(held, "held-1", place=f"{TOP}/corral_heldx.slice/libpod-{CONTAINER}.scope")
+    assert [actual for dummy, actual, *rest in items(held)] == ["held-1 in corral_heldx.slice"]
+
+
+@pytest.mark.parametrize(
+    ("name", "seen"), [("other", {}), ("held-1", {"populated": False}), ("held-1", {"user": 1000})], ids=str
+)
+def test_others_dead_ones_and_those_of_users_are_not(name: str, seen: dict[str, t.Any], held: node.Node) -> None:
+    start_container(held, name, **seen)
+    assert items(held) == []
+
+
+@pytest.mark.parametrize("storage", ["overlay", "btrfs", "vfs"])
+def test_one_without_a_monitor_has_the_name_that_the_storage_knows(storage: str, held: node.Node) -> None:
+    start_container(held, "held-1")
+    lose_monitor(held, storage)
+    assert [(verdict, actual) for verdict, actual, dummy in items(held)] == [
+        ("unchangeable", "held-1 in machine.slice")
+    ]
 
 
 @pytest.mark.parametrize(
     "text", ["", "{", "[]", "{}", "[1]", '[{"names": ["held-1"]}]', '[{"id": 1, "names": 5}]', "[[]]"]
 )
-def test_a_list_of_containers_that_is_none_tells_of_none(text: str, fake: node.Node) -> None:
-    assert not reconcile.declare(fake.host(), declared(HELD)).error
-    start_container(fake, "held-1")
-    fake.put("/var/lib/containers/storage/overlay-containers/containers.json", text)
-    assert items(fake) == []
+def test_one_whose_name_nothing_knows_is_unknown(text: str, held: node.Node) -> None:
+    start_container(held, "held-1")
+    lose_monitor(held, rows=text)
+    ((verdict, dummy, reason),) = items(held)
+    assert verdict == "unknown"
+    assert "lost its monitor (conmon) runs in machine.slice" in reason
+
+
+def test_whether_a_container_is_of_a_pod_is_unknown(fake: node.Node) -> None:
+    assert not reconcile.declare(fake.host(), declared(POD)).error
+    assert items(fake, POD) == []
+    start_container(fake, "db", place=f"{TOP}/{POD_SLICE}/libpod-{CONTAINER}.scope")
+    ((verdict, dummy, reason),) = items(fake, POD)
+    assert verdict == "unknown"
+    assert f"db runs in {POD_SLICE}" in reason
+    assert "--cgroup-parent=corral-web.slice" in reason
+
+
+def test_a_container_in_a_slice_of_corrals_says_nothing_of_a_pod(fake: node.Node) -> None:
+    assert not reconcile.declare(fake.host(), declared(POD)).error
+    start_container(fake, "db", place=f"{TOP}/corral_other.slice/libpod-{CONTAINER}.scope")
+    assert items(fake, POD) == []
+
+
+def test_a_quiet_tick_sees_a_container_that_starts(held: node.Node) -> None:
+    host = held.host()
+    host.told = {}
+    context = reconcile.compile_profile(host, declared(HELD))
+    reconcile.plan_profile(host, context)
+    (question,) = [words for words in host.told if words[0] == "containers"]
+    assert held.host().containers(*question[1:]) == host.told[question]
+    start_container(held, "other")
+    assert held.host().containers(*question[1:]) == host.told[question]
+    start_container(held, "held-1")
+    assert held.host().containers(*question[1:]) != host.told[question]
+    assert not host.commands

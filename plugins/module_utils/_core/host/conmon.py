@@ -1,0 +1,104 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Which of root's Podman containers run, and in which control groups (cgroup v2), wherever Podman keeps them.
+
+Each has a monitor, conmon(8), whose command line has its id (-c) and name (-n): so it does not matter in which storage
+the container lies. Its control group has the id in its name, whatever parent and manager of control groups it was started
+with; one without a control group of its own (--cgroups=disabled) is in that of its monitor.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import re
+import typing as t
+
+from . import cgroup, oom
+from .files import Host
+
+# libpod-ID.scope (systemd), libpod-ID (cgroupfs), libpod-payload-ID (--cgroups=split).
+GROUP = re.compile(r"libpod-(?:payload-)?([0-9a-f]{64})(?:\.scope)?")
+STORAGE = "/var/lib/containers/storage"
+
+
+class Monitor(t.NamedTuple):
+    """A monitor: its container's id and name, its own control group (path below the root of all), whether it is root's,
+    and whether systemd makes a scope for the container (-s), which then is in that or does not run.
+    """
+
+    ident: str
+    name: str
+    group: str
+    of_root: bool
+    scoped: bool
+
+
+def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
+    """Name and control group of each of root's containers that runs below ``root`` and has a name like these, sorted.
+
+    One whose name is not known, since it has lost its monitor, has "" for it.
+    """
+    groups = groups_below(host, root)
+    names: dict[str, str] = {}
+    for monitor in monitors(host):
+        if not monitor.of_root:
+            groups.pop(monitor.ident, None)
+            continue
+        names[monitor.ident] = monitor.name
+        if not monitor.scoped:
+            groups.setdefault(monitor.ident, f"{root}{monitor.group}")
+    if not names.keys() >= groups.keys():
+        names = {**stored_names(host), **names}
+    rows = {(names.get(ident, ""), place) for ident, place in groups.items()}
+    return sorted(row for row in rows if not row[0] or any(fnmatch.fnmatchcase(row[0], one) for one in patterns))
+
+
+def groups_below(host: Host, root: str) -> dict[str, str]:
+    """The control groups of containers that hold processes, by the containers' ids."""
+    found: dict[str, str] = {}
+    pending = [root]
+    while pending:
+        path = pending.pop()
+        for name in host.folders(path) if oom.has_folders(host, path) else ():
+            match = GROUP.fullmatch(name)
+            if match is None:
+                pending.append(f"{path}/{name}")
+            elif cgroup.populated_at(host, f"{path}/{name}"):
+                found[match.group(1)] = f"{path}/{name}"
+    return found
+
+
+def monitors(host: Host) -> t.Iterator[Monitor]:
+    """The monitors of all containers; one of ``podman exec`` is its container's as well."""
+    for pid in filter(str.isdecimal, host.folders("/proc")):
+        if (host.read(f"/proc/{pid}/comm") or "").strip() not in oom.MONITORS:
+            continue
+        words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
+        ident, name = word_after(words, "-c"), word_after(words, "-n")
+        lines = [line for line in (host.read(f"/proc/{pid}/cgroup") or "").splitlines() if line.startswith("0::")]
+        if ident and lines:
+            user = re.search(r"^Uid:\s+(\d+)", host.read(f"/proc/{pid}/status") or "", re.MULTILINE)
+            of_root = user is None or user.group(1) == "0"
+            yield Monitor(ident, name, lines[0][len("0::") :].rstrip("/"), of_root, "-s" in words)
+
+
+def word_after(words: t.Sequence[str], option: str) -> str:
+    """The word that follows an option, "" without one."""
+    return next((word for before, word in zip(words, words[1:]) if before == option), "")
+
+
+def stored_names(host: Host) -> dict[str, str]:
+    """The names of containers in root's usual storage, by id, as containers/storage keeps them."""
+    import json  # A tick without such a container does not pay for it.
+
+    found: dict[str, str] = {}
+    for folder in host.names_like(STORAGE, (("", "-containers"),)):
+        try:
+            rows = json.loads(host.read(f"{STORAGE}/{folder}/containers.json") or "[]")
+            found.update((str(row["id"]), str(row["names"][0])) for row in rows if row.get("names"))
+        except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
+            continue
+    return found
