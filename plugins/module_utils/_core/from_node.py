@@ -12,11 +12,12 @@ import typing as t
 from . import reconcile, report
 from .host import cgroup, hugepages, mounts, state, sysctl, sysfs, systemd
 from .host.files import Host
-from .managers import cpu, pids
+from .managers import cpu
 from .model import cpuset, grants, present, profile, slices, unitproperty, yaml_text
 from .model.errors import CorralError
 from .model.plan import Change
 from .model.present import Atom, Facts, Limit, Slice
+from .model.task_budget import PID_MAX, THREADS_MAX
 from .model.topology import Topology
 
 LINES = 6  # of what the plan would do for one part
@@ -130,14 +131,14 @@ def inner_confined(host: Host) -> t.Iterator[tuple[str, frozenset[int]]]:
 
 def read(host: Host, topology: Topology) -> Facts:
     """The node's state, as far as a profile can declare it."""
-    keys = (pids.PID_MAX, pids.THREADS_MAX)
+    keys = (PID_MAX, THREADS_MAX)
     elsewhere = [folder for folder in sysctl.FOLDERS if folder != DISTRIBUTION]
     given = sysctl.lasting_entries(host, keys, (DISTRIBUTION,))
     said = sysctl.entries(host, keys, sysctl.files_in_order(host, elsewhere))
     possible = cgroup.cpu_list(host.read("/sys/devices/system/cpu/possible")) or topology.online
     usual = {
-        pids.PID_MAX: present.usual_pid_max(len(possible), whole(given.get(pids.PID_MAX))),
-        pids.THREADS_MAX: present.usual_threads_max(topology.machine_memory_kib, whole(given.get(pids.THREADS_MAX))),
+        PID_MAX: present.usual_pid_max(len(possible), whole(given.get(PID_MAX))),
+        THREADS_MAX: present.usual_threads_max(topology.machine_memory_kib, whole(given.get(THREADS_MAX))),
     }
     limits = {key: Limit(sysctl.live(host, key), whole(said.get(key)), usual[key]) for key in keys}
     defaults = systemd.system_settings(host, "DefaultTasksMax")
@@ -146,8 +147,8 @@ def read(host: Host, topology: Topology) -> Facts:
         tuple(slice_of(host, unit) for unit in units(host)),
         tuple(read_pools(host, topology)),
         tuple((mount.path, mount.options) for mount in read_mounts(host)),
-        limits[pids.PID_MAX],
-        limits[pids.THREADS_MAX],
+        limits[PID_MAX],
+        limits[THREADS_MAX],
         int(defaults[-1].value) if defaults and defaults[-1].value.isdecimal() else None,
     )
 

@@ -96,7 +96,9 @@ def compile_profile(
 
     if not (asked or settling.concerns(host, declared)):
         return context
-    left, settled = settling.settle(host, declared, topology, computed, asked or settling.NOTHING, fresh=fresh)
+    left, settled = settling.settle(
+        host, declared, topology, computed, asked or settling.NOTHING, fresh=fresh, before=before
+    )
     return context._replace(pools=left, workloads=settled)
 
 

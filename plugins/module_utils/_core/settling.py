@@ -8,11 +8,12 @@
 from __future__ import annotations
 
 import fnmatch
+import types
 import typing as t
 
 from .host import collectors, hugepages, owners, state, sysctl, workloads
 from .host.files import Host
-from .model import admission, cpu_topology, cpuset, grants, needs, numa_memory, pools, profile
+from .model import admission, cpu_topology, cpuset, grants, needs, numa_memory, pools, profile, task_budget
 from .model.admission import Facts
 from .model.context import Workloads
 from .model.errors import CorralError
@@ -50,10 +51,17 @@ def concerns(host: Host, declared: Profile) -> bool:
 
 
 def settle(
-    host: Host, declared: Profile, topology: Topology, base: Pools, asked: Asked = NOTHING, *, fresh: bool = False
+    host: Host,
+    declared: Profile,
+    topology: Topology,
+    base: Pools,
+    asked: Asked = NOTHING,
+    *,
+    fresh: bool = False,
+    before: t.Mapping[str, str] = types.MappingProxyType({}),
 ) -> tuple[Pools, Workloads]:
     """The pools that the grants leave, and the grants. ``base`` are the pools without any; ``fresh`` is a profile whose
-    hugepages are yet to be made.
+    hugepages are yet to be made; ``before`` has the kernel values that Corral has changed, as they were (context.py).
     """
     extra, unreadable = admitted_or_damage(host) if asked.admitted is None else (asked.admitted, "")
     found, notes = expanded(host, [*declared.workloads, *extra], asked.start)
@@ -62,7 +70,7 @@ def settle(
     ]
     checkpoint, damage = read_checkpoint(host, listed)
     tables = memory_tables(host, declared, topology, fresh=fresh)
-    machine = Machine(declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared))
+    machine = Machine(declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared, before))
     if any(need.cpus for need in listed):
         machine = beside_kubelet(host, machine)
     facts = look(host, checkpoint.grants, listed, asked)
@@ -205,14 +213,10 @@ def waits(host: Host, held: t.Iterable[Grant]) -> bool:
     return any(one.instance.startswith(BY_HAND) and not workloads.populated(host, one.workload) for one in held)
 
 
-def pid_capacity(host: Host, declared: Profile) -> t.Optional[int]:
-    """The tasks that workloads may be given: min(pid_max, threads-max) less the reserve, as the kubelet has it."""
-    limits = [
-        declared.pids.pid_max or sysctl.live(host, "kernel.pid_max"),
-        declared.pids.threads_max or sysctl.live(host, "kernel.threads-max"),
-    ]
-    known = [limit for limit in limits if limit is not None]
-    return max(min(known) - (declared.pids.reserved or 0), 0) if known else None
+def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
+    """The tasks that workloads may be given: the machine's less the reserve."""
+    total = task_budget.capacity(declared.pids, sysctl.task_limits(host, declared.pids, before))
+    return None if total is None else max(total - (declared.pids.reserved or 0), 0)
 
 
 def beside_kubelet(host: Host, machine: Machine) -> Machine:

@@ -9,7 +9,11 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model import task_budget
 from .files import Host
+
+if t.TYPE_CHECKING:
+    from ..model.profile import Pids
 
 OURS = "/etc/sysctl.d/90-corral.conf"
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
@@ -31,6 +35,12 @@ def live(host: Host, key: str) -> t.Optional[int]:
     """The value in force, None when it cannot be read."""
     text = (host.read(path_of(key)) or "").strip()
     return int(text) if text.isdecimal() else None
+
+
+def task_limits(host: Host, pids: Pids, before: t.Mapping[str, str]) -> dict[str, t.Optional[int]]:
+    """The machine's limits of tasks that are in force; those that are declared no longer as they were ``before`` (by file)."""
+    kept = {key: before[path_of(key)] for key in task_budget.LIMITS if path_of(key) in before}
+    return task_budget.coming(pids, {key: live(host, key) for key in task_budget.LIMITS}, kept)
 
 
 def running_tasks(host: Host) -> t.Optional[int]:

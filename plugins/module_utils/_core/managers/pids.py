@@ -3,11 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pids manager: how many tasks the machine may have, and how many of them each pool.
-
-Capacity is min(kernel.pid_max, kernel.threads-max), allocatable is capacity less the reserve, as the kubelet has it
-(1.36, nodestatus and container manager).
-"""
+"""The pids manager: how many tasks the machine may have, and how many of them each pool (model/task_budget.py)."""
 
 from __future__ import annotations
 
@@ -15,18 +11,17 @@ import typing as t
 
 from ..host import cgroup, sysctl, systemd
 from ..host.files import Host
-from ..model import unitproperty
+from ..model import task_budget, unitproperty
 from ..model.context import Context
 from ..model.errors import Problem
 from ..model.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
-from ..model.profile import Pids
+from ..model.profile import Cpu, Pids
 from ..model.slices import SHARED
+from ..model.task_budget import PID_MAX, THREADS_MAX, Own
 from ..model.unitfile import HEADER, file_change, section_of, unit_text
 from ..model.unitproperty import Setting, control_file, dropin
 
 NAME = "pids"
-PID_MAX = "kernel.pid_max"
-THREADS_MAX = "kernel.threads-max"
 MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
 
 
@@ -56,25 +51,14 @@ class Observation(t.NamedTuple):
 
 def plan(host: Host, context: Context) -> Part:
     """The pids manager's part of the plan; a profile without ``pids`` has none."""
-    pids = context.profile.pids
-    seen = observe(host, pids, homes_of(context))
+    pids, cpu = context.profile.pids, context.profile.cpu
+    seen = observe(host, pids, task_budget.homes(cpu))
     if context.fresh:  # It matters where a profile begins, and changes all the time.
         seen = seen._replace(running=sysctl.running_tasks(host))
-    declared = {PID_MAX: pids.pid_max, THREADS_MAX: pids.threads_max}
-    # A limit that is declared no longer goes back in this very plan: the budget counts with what it will be.
-    undeclared = {key: context.before.get(sysctl.path_of(key)) for key, value in declared.items() if value is None}
-    coming = {key: int(value) for key, value in undeclared.items() if value and value.isdecimal()}
-    cpu = context.profile.cpu
     starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
     starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, SHARED) if cpu and starts else ())
-    seen = seen._replace(sysctls={**seen.sysctls, **coming}, starting=starting)
-    return decide(pids, homes_of(context), seen)
-
-
-def homes_of(context: Context) -> tuple[str, ...]:
-    """The top-level slices in which workloads live: they share what the reserve leaves."""
-    cpu = context.profile.cpu
-    return (SHARED, *(cpu.shared_slices if cpu else ()))
+    seen = seen._replace(sysctls=sysctl.task_limits(host, pids, context.before), starting=starting)
+    return decide(pids, cpu, seen, task_budget.exclusive_limits(context))
 
 
 def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
@@ -103,24 +87,16 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
     )
 
 
-def capacity(pids: Pids, seen: Observation) -> t.Optional[int]:
-    """The tasks that the machine may have once the profile is applied; None when it cannot be told."""
-    limits = [pids.pid_max or seen.sysctls[PID_MAX], pids.threads_max or seen.sysctls[THREADS_MAX]]
-    known = [limit for limit in limits if limit is not None]
-    return min(known) if known else None
-
-
-def limits_of(pids: Pids, homes: t.Sequence[str], total: t.Optional[int]) -> dict[str, int]:
+def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.Sequence[Own]) -> dict[str, int]:
     """TasksMax of each slice: as declared; the homes without one share what reserve and declared ones leave."""
     limits = {row.slice: row.tasks_max for row in pids.slices}
-    undeclared = [unit for unit in homes if unit not in limits]
-    if pids.reserved is not None and total is not None and undeclared:
-        left = total - pids.reserved - sum(limits.values())
-        limits.update({unit: max(left // len(undeclared), 1) for unit in undeclared})
+    part = task_budget.share(pids, cpu, None if total is None else total - (pids.reserved or 0), own)
+    if part is not None:
+        limits.update({unit: part for unit in task_budget.sharers(pids, cpu, own) if unit})
     return limits
 
 
-def problems(pids: Pids, homes: t.Sequence[str], seen: Observation) -> list[Problem]:
+def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[Own]) -> list[Problem]:
     """The budget of the whole, against what this machine has and runs."""
     found = []
     for path, key, value in (
@@ -130,23 +106,26 @@ def problems(pids: Pids, homes: t.Sequence[str], seen: Observation) -> list[Prob
         if value is not None and seen.running is not None and value <= seen.running:
             message = f"{seen.running} tasks run now: {key} must be larger; name a number with room to grow"
             found.append(Problem(path, value, message))
-    total = capacity(pids, seen)
-    declared = sum(row.tasks_max for row in pids.slices)
-    asked = declared + (pids.reserved or 0)
-    if total is not None and asked > total:
-        what = f"reserved {pids.reserved or 0} and the slices' {declared}"
+    total = task_budget.capacity(pids, seen.sysctls)
+    asked = task_budget.asked(pids, own)
+    slices = task_budget.asked(pids, ())
+    needed = asked + (pids.reserved or 0)
+    if total is not None and needed > total:
+        exclusive = f" and workloads' with CPUs of their own {asked - slices}" if asked > slices else ""
         message = (
-            f"{what} exceed the {total} tasks that this machine may have (pid_max, threads-max): lower one of them"
+            f"reserved {pids.reserved or 0} and the slices' {slices}{exclusive} exceed the {total} tasks that this machine may "
+            "have (pid_max, threads-max): lower one of them"
         )
-        found.append(Problem("pids.reserved" if pids.reserved else "pids.slices", asked, message))
-    undeclared = [unit for unit in homes if unit not in {row.slice for row in pids.slices}]
-    if pids.reserved is not None and total is not None and undeclared and asked <= total < asked + len(undeclared):
-        message = f"nothing is left for {', '.join(undeclared)}: lower it, or raise pids.pid_max and pids.threads_max"
+        found.append(Problem("pids.reserved" if pids.reserved else "pids.slices", needed, message))
+    sharers = task_budget.sharers(pids, cpu, own)
+    if pids.reserved is not None and total is not None and needed <= total < needed + len(sharers):
+        who = ", ".join(unit or "workloads with CPUs of their own" for unit in dict.fromkeys(sharers))
+        message = f"nothing is left for {who}: lower it, or raise pids.pid_max and pids.threads_max"
         found.append(Problem("pids.reserved", pids.reserved, message))
     return found
 
 
-def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
+def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[Own]) -> Part:
     """The changes that bring the limits to what is wanted."""
     sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
     changes: list[t.Optional[Change]] = [sysctl_change(key, value, seen) for key, value in sysctls.items()]
@@ -155,7 +134,7 @@ def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
         held.add(f"file:{sysctl.OURS}")
         changes.append(sysctl_file_change(sysctls, seen))
         changes += [later_change(key, value, seen) for key, value in sysctls.items()]
-    limits = limits_of(pids, homes, capacity(pids, seen))
+    limits = limits_of(pids, cpu, task_budget.capacity(pids, seen.sysctls), own)
     if limits and not seen.systemd_runs:
         changes.append(
             Change(NAME, "slices", "TasksMax", None, None, "systemd does not run here", cgroup.ROOT, (), UNKNOWN)
@@ -180,7 +159,7 @@ def decide(pids: Pids, homes: t.Sequence[str], seen: Observation) -> Part:
     return Part(
         tuple(filter(None, changes)),
         frozenset(held),
-        problems=tuple(problems(pids, homes, seen)),
+        problems=tuple(problems(pids, cpu, seen, own)),
         manager=NAME,
         remember=tuple(Step("property", unit, "TasksMax=", RELEASE) for unit in kept),
     )

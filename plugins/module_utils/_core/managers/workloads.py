@@ -16,7 +16,7 @@ import typing as t
 from ..host import cgroup, hugepages, oom, state, systemd
 from ..host import workloads as seen_workloads
 from ..host.files import Host
-from ..model import cpuset, grants, profile_workloads, qos, unit_limits, unitproperty, workload_units
+from ..model import cpuset, grants, profile_workloads, qos, task_budget, unit_limits, unitproperty, workload_units
 from ..model.admission import Refusal, Told
 from ..model.agent_units import LAUNCHER
 from ..model.context import Context, Workloads
@@ -78,6 +78,8 @@ def plan(host: Host, context: Context) -> Part:
     problems += twice_matched(found.needs)
     notes = list(found.notes)
     memory = context.topology.machine_memory_kib
+    own_tasks = task_budget.exclusive_limits(context)
+    tasks = task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks)
     containers = running_containers(host, found.needs)
     files = systemd.UnitFiles(host, seen_workloads.units_of(need.workload for need in found.needs))
     for need in found.needs:
@@ -88,9 +90,9 @@ def plan(host: Host, context: Context) -> Part:
             continue
         grant = by_name.get(need.workload.name)
         wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
-        if need.cpus and context.profile.pids.reserved is not None and found.pids is not None:
+        if PIDS not in dict(need.limits) and tasks is not None and grants.is_exclusive(slice_for(need, grant)):
             # Nothing around a slice at the top keeps the reserve for the system.
-            wanted = {**wanted, "TasksMax": str(min(dict(need.limits).get(PIDS, found.pids), found.pids))}
+            wanted = {**wanted, "TasksMax": str(tasks)}
         seen = observe(host, files, need, slice_for(need, grant), wanted, score, sizes)
         changes += slice_changes(host, need, grant, wanted, seen, sizes)
         held |= held_of(seen.slice, wanted if grant else {}, files=not need.workload.template)

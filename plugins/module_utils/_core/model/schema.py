@@ -338,7 +338,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pids.reserved",
         types.integer(0, PID_MAX_HIGH),
-        "What is kept for housekeeping: no sum of limits reaches into it.",
+        "What is kept for housekeeping: the limits of shared slices and of workloads with CPUs of their own stay out of it "
+        "together. What is left is divided equally among those that declare no limit.",
         example="2048",
     ),
     Key(

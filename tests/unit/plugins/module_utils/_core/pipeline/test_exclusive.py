@@ -430,8 +430,53 @@ def test_tasks_beyond_those_of_the_shared_pool_are_told(rolled: node.Node) -> No
     ]
 
 
-def test_the_reserve_of_tasks_holds_for_exclusive_slices(rolled: node.Node) -> None:
+def tasks(fake: node.Node, *units: str) -> list[int]:
+    return [int(fake.get(f"{CGROUP}/{unit}/pids.max")) for unit in units]
+
+
+def top_tasks(fake: node.Node) -> int:
+    """What all slices at the top together may have, but for those that the reserve is for."""
+    names = (path.parent for path in (fake.root / CGROUP[1:]).glob("*/pids.max"))
+    return sum(
+        tasks(fake, *(path.name for path in names if path.name not in ("system.slice", "user.slice", "init.scope")))
+    )
+
+
+def test_the_reserve_of_tasks_is_out_of_reach_of_all_slices_together(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     assert rolled.get(f"{CGROUP}/{BATCH_SLICE}/pids.max") == "max\n"
     assert apply(rolled, {**PROFILE, "pids": {"reserved": 1000}}).error == ""
-    assert int(rolled.get(f"{CGROUP}/{BATCH_SLICE}/pids.max")) == 15631 - 1000
+    # dataplane has 64; three instances of batch may come to run, beside the two shared slices.
+    part = (15631 - 1000 - 64) // 5
+    assert tasks(rolled, BATCH_SLICE, OWN, "corral.slice", "machine.slice") == [part, 64, part, part]
+    assert top_tasks(rolled) <= 15631 - 1000
+    in_sync(rolled)
+
+
+def test_a_start_changes_no_other_slices_share_of_the_tasks(rolled: node.Node) -> None:
+    assert apply(rolled, {**PROFILE, "pids": {"reserved": 1000}}).error == ""
+    before = tasks(rolled, OWN, "corral.slice", "machine.slice")
+    for unit in (BATCH, OTHER):
+        assert services.start(rolled, unit)
+        assert tasks(rolled, OWN, "corral.slice", "machine.slice") == before
+        assert top_tasks(rolled) <= 15631 - 1000
+        services.stop(rolled, unit)
+    in_sync(rolled)
+
+
+def test_limits_of_exclusive_workloads_that_reach_into_the_reserve_are_refused(rolled: node.Node) -> None:
+    slices = {"corral.slice": 7000, "machine.slice": 7000}
+    assert apply(rolled, {**PROFILE, "pids": {"reserved": 500, "slices": slices, "per_workload": 300}}).error == ""
+    with pytest.raises(CorralError) as refused:
+        apply(rolled, {**PROFILE, "pids": {"reserved": 1000, "slices": slices, "per_workload": 300}})
+    (problem,) = refused.value.problems
+    assert problem.path == "pids.reserved"
+    assert "the slices' 14000 and workloads' with CPUs of their own 964 exceed the 15631" in problem.message
+
+
+def test_a_machine_limit_that_goes_back_counts_for_exclusive_slices_too(rolled: node.Node) -> None:
+    assert apply(rolled, {**PROFILE, "pids": {"reserved": 1000, "threads_max": 9000}}).remaining == ()
+    assert services.start(rolled, BATCH)
+    assert apply(rolled, {**PROFILE, "pids": {"reserved": 1000}}).remaining == ()
+    part = (15631 - 1000 - 64) // 5
+    assert tasks(rolled, BATCH_SLICE, "corral.slice") == [part, part]
