@@ -33,7 +33,7 @@ ENDING_SECONDS = (
 )
 if t.TYPE_CHECKING:
     from .admit import Admission
-    from .model.context import Workloads
+    from .model.context import Context, Workloads
     from .model.grants import Grant
 
 Answer = t.TypeVar("Answer")
@@ -310,10 +310,21 @@ def do_explain(host: Host, asked: argparse.Namespace) -> int:
             shown = admit.what_if(host, settling.Asked(start={name: "what-if"}))
             if admit.grant_of(shown, name) is not None:
                 said.append(f"{name} is granted nothing now; this is what a start would give it:")
-        said += workload_report.explained(shown, name)
+        grant = admit.grant_of(context, name)
+        enforced = enforcement_of(host, context, grant.slice) if grant is not None and grant.cpus else None
+        said += workload_report.explained(shown, name, enforced)
         rows += [row for row in workload_report.rows(t.cast("Workloads", shown.workloads)) if row["name"] == name]
     show(asked, {"workloads": rows, "explanation": said}, said)
     return agent.DIFFERS if any(row["state"] == "refused" for row in rows) else agent.IN_SYNC
+
+
+def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
+    """Whether the kernel keeps all others off a slice's CPUs, in the words of ``corral status``."""
+    try:
+        changes = reconcile.plan_profile(host, context).changes
+    except CorralError as error:
+        return f"unknown: {error}"
+    return report.enforcement(host, context, [change for change in changes if change.subject == unit])
 
 
 def do_admit(host: Host, asked: argparse.Namespace) -> int:

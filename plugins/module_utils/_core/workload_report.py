@@ -127,8 +127,8 @@ def budget_lines(context: Context) -> list[str]:
     return found
 
 
-def explained(context: Context, name: str) -> list[str]:
-    """Why a workload has what it has, or nothing, and what would help."""
+def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> list[str]:
+    """Why a workload has what it has, or nothing, and what would help; ``enforced``: see report.enforcement."""
     found = context.workloads
     one = next((row for row in rows(found) if row["name"] == name), None) if found else None
     if found is None or one is None:
@@ -137,7 +137,7 @@ def explained(context: Context, name: str) -> list[str]:
     said = [f"{name}: {one['state']}"]
     if need is not None:
         said.append(f"class: {need.qos}, {why_class(need)}")
-        said.append(f"CPUs: {why_cpus(context, need)}")
+        said.append(f"CPUs: {why_cpus(context, need, has_own=bool(one['cpus']))}")
     if one["state"] == "granted":
         topology = context.profile.topology
         by_node = {
@@ -145,6 +145,7 @@ def explained(context: Context, name: str) -> list[str]:
         }
         places = ", ".join(f"{cpus} on NUMA node {node}" for node, cpus in by_node.items() if cpus)
         said.append(f"has: {places or 'the shared pool ' + cpuset.format(context.pools.shared)}, in {one['slice']}")
+        said += [f"exclusive CPUs: {enforced}"] if enforced else []
         if one["memory_nodes"] is not None:
             said.append(f"memory: bound to NUMA node {one['memory_nodes']}")
         if topology is not None and topology.name != "none":
@@ -168,10 +169,12 @@ def why_class(need: Need) -> str:
     )
 
 
-def why_cpus(context: Context, need: Need) -> str:
-    """What decides whether it has CPUs of its own."""
+def why_cpus(context: Context, need: Need, *, has_own: bool) -> str:
+    """What decides whether it has CPUs of its own; a run that has some keeps them when none are declared any more."""
     if need.cpus:
         return f"{need.cpus} of its own"
     if context.profile.cpu is None or context.profile.cpu.policy != "static":
-        return "shared, cpu.policy is none"
-    return f"shared, {need.note}" if need.note else f"shared, as every {need.qos} workload"
+        why = "cpu.policy is none"
+    else:
+        why = need.note or f"as every {need.qos} workload"
+    return f"its own until it stops, then shared: {why}" if has_own else f"shared, {why}"

@@ -480,3 +480,46 @@ def test_a_machine_limit_that_goes_back_counts_for_exclusive_slices_too(rolled: 
     assert apply(rolled, {**PROFILE, "pids": {"reserved": 1000}}).remaining == ()
     part = (15631 - 1000 - 64) // 5
     assert tasks(rolled, BATCH_SLICE, "corral.slice") == [part, part]
+
+
+# Explained
+
+
+def explained(fake: node.Node, capsys: pytest.CaptureFixture[str], name: str = "dataplane") -> list[str]:
+    capsys.readouterr()
+    runs.command(fake.host(), "explain", name)
+    return [line for line in capsys.readouterr().out.splitlines() if line.startswith(("CPUs: ", "exclusive CPUs: "))]
+
+
+def test_explain_says_who_keeps_others_off(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert explained(rolled, capsys) == ["CPUs: 2 of its own", "exclusive CPUs: enforced by the kernel"]
+    assert explained(rolled, capsys, "feed") == ["CPUs: shared, as every Burstable workload"]
+
+
+def test_explain_says_why_the_kernel_does_not_in_the_words_of_status(
+    make: Make, capsys: pytest.CaptureFixture[str]
+) -> None:
+    fake = rolled_on(make, BOOKWORM)
+    fake.intrude("greedy.slice", "2-3")
+    assert services.start(fake, BATCH)
+    runs.tick(fake.host())
+    told = status(fake)["exclusive"]
+    assert f"but not {OWN}: greedy.slice (2) asks for the same CPUs" in told
+    assert explained(fake, capsys)[1] == f"exclusive CPUs: {told}"
+    assert explained(fake, capsys, "batch")[1] == "exclusive CPUs: enforced by the kernel"
+
+
+def test_explain_says_that_a_run_keeps_what_is_declared_no_longer(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    services.start(rolled, DATAPLANE)
+    assert apply(rolled, with_cpu(policy="none")).error == ""
+    assert explained(rolled, capsys) == [
+        "CPUs: its own until it stops, then shared: cpu.policy is none",
+        "exclusive CPUs: enforced by the kernel",
+    ]
+
+
+def test_explain_says_so_where_partitions_are_off(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert apply(rolled, with_cpu(partitions=False)).remaining == ()
+    assert explained(rolled, capsys)[1] == "exclusive CPUs: not enforced by the kernel: cpu.partitions is off"
