@@ -21,7 +21,7 @@ from .model import cpuset, fit, partitions, pools, profile, replay, undo, unitpr
 from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
-from .model.grants import ISOLATED, is_workloads
+from .model.grants import ISOLATED, is_exclusive, is_workloads
 from .model.handover import Stuck
 from .model.plan import DECLARE, RELEASE, START, UNCHANGEABLE, VALUES, Change, Part, Step, steps_in_order
 from .model.profile import Profile
@@ -390,7 +390,7 @@ def carry_out(
     untouched = not host.names(state.STATE)
     if new:
         keep_records(host, [*kept, *new])
-    error, undone, leftovers = execute(host, steps, online, forgiving)
+    error, undone, leftovers = execute(host, plan, steps, online, forgiving)
     if error:
         if not leftovers and new:
             forget_records(host, kept, untouched)
@@ -413,20 +413,40 @@ def refuse_overlaps(host: Host, plan: Plan) -> None:
 
 
 def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
-    """Each instant at which the steps would let others onto exclusive CPUs, by the kernel's rule."""
-    context = plan.context
-    if context is None or not any(map(validate.moves_cpus, steps)):
+    """Each instant at which the steps would let others onto exclusive CPUs, by the kernel's rule.
+
+    Every plan comes through here: of a profile, of a removal, and each step of an undo (guarded). A slice that is to keep its
+    CPUs is guarded throughout, any other exclusive one until it is no partition any more.
+    """
+    if not any(map(validate.moves_cpus, steps)):
         return []
     if not cgroup.unified(host):
         return validate.overlap_problems(steps, [one for part in plan.parts for one in part.directories])
     from .host import cgroup_tree
 
-    own = {cgroup.path_of(grant.slice) for grant in context.grants if grant.cpus}
-    own |= {cgroup.path_of(ISOLATED)} if context.pools.isolated else set()
     tree = host.unrecorded(lambda: cgroup_tree.look(host))
-    below_root = {path[len(cgroup.ROOT) + 1 :] for path in own}
-    kept_out = context.profile.cpu is not None and context.profile.cpu.partitions != "off"
-    return replay.problems(steps, tree.machine, tree.populated, below_root, partitions=kept_out)
+    exclusive = {path for path in tree.machine.cgroups if "/" not in path and is_exclusive(path)}
+    keeps = keep_cpus(plan, exclusive)
+    cpu = plan.context.profile.cpu if plan.context else None
+    kept_out = cpu is None or cpu.partitions != "off"
+    return replay.problems(steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out)
+
+
+def keep_cpus(plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
+    """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that are there."""
+    context = plan.context
+    if context is not None:
+        isolated = {ISOLATED} if context.pools.isolated else set()
+        return isolated | {grant.slice for grant in context.grants if grant.cpus}
+    ends = any(step.target == state.CHECKPOINT for change in plan.changes for step in change.steps)
+    removed = {change.subject for change in plan.changes if change.property == "state"}
+    return set() if ends else set(exclusive) - removed
+
+
+def guarded(host: Host, plan: Plan, step: Step) -> str:
+    """Why a step must not follow one that was refused or undone, as the machine is now; "" when nothing is in its way."""
+    found = overlaps(host, plan, [step])
+    return f"left as it is: {found[0].message}" if found else ""
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:
@@ -492,13 +512,18 @@ def is_tampering(step: Step, held: t.Container[str]) -> bool:
 
 
 def execute(
-    host: Host, steps: t.Sequence[Step], online: str, forgiving: bool
+    host: Host, plan: Plan, steps: t.Sequence[Step], online: str, forgiving: bool
 ) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
     """Run the steps. Returns the error, what was undone, and what could not be brought back."""
     done: list[tuple[undo.Before, Step]] = []
     leftovers: list[str] = []
     masks: Masks = {}
     for step in steps:
+        # The plan was validated as a whole: what comes after a refused step was not.
+        barred = guarded(host, plan, step) if leftovers else ""
+        if barred:
+            leftovers.append(barred)
+            continue
         before = actions.look(host, step)
         done.append((before, step))
         try:
@@ -510,31 +535,36 @@ def execute(
             if forgiving:
                 leftovers.append(said)
                 continue
-            undone, left = undo_steps(host, done, online, masks)
+            undone, left = undo_steps(host, plan, done, online, masks)
             return said, undone, left
     return "", (), tuple(leftovers)
 
 
 def undo_steps(
-    host: Host, done: t.Sequence[tuple[undo.Before, Step]], online: str, masks: Masks
+    host: Host, plan: Plan, done: t.Sequence[tuple[undo.Before, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
     undone, leftovers, late = [], [], []
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
         late += [back for back in inverse if back.phase == START]
-        failed = [said for said in (attempt(host, back, masks) for back in inverse if back.phase != START) if said]
+        failed = [
+            said for said in (attempt(host, plan, back, masks) for back in inverse if back.phase != START) if said
+        ]
         leftovers += failed
         if inverse and not failed:
             undone.append(f"{step.kind} {step.target}")
     if any(step.reload or step.value == "daemon-reload" for dummy, step in done):
         late.insert(0, Step("unit", "", "daemon-reload", 0))
-    leftovers += [said for said in (attempt(host, back, masks) for back in late) if said]
+    leftovers += [said for said in (attempt(host, plan, back, masks) for back in late) if said]
     return tuple(undone), tuple(leftovers)
 
 
-def attempt(host: Host, step: Step, masks: Masks) -> str:
-    """Do a step; what it says when it fails, "" when it does not."""
+def attempt(host: Host, plan: Plan, step: Step, masks: Masks) -> str:
+    """Do a step of an undo; what it says when it fails, "" when it does not."""
+    barred = guarded(host, plan, step)
+    if barred:
+        return barred
     try:
         actions.perform(host, step, masks)
     except (StepFailed, OSError) as error:

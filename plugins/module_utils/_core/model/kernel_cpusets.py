@@ -6,8 +6,8 @@
 """Which CPUs the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
 It knows trees of control groups and nothing of Corral: no pool, no grant, no plan. The scenarios ``cpusets`` compare it
-with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it, and no planner
-may import it. Where a kernel decides otherwise than documented, ``bounds`` has both outcomes.
+with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py), and
+no planner may import it. Where a kernel decides otherwise than documented, ``bounds`` has both outcomes.
 """
 
 from __future__ import annotations

@@ -13,7 +13,7 @@ import runs
 import services
 from _core import reconcile
 from _core.host import actions
-from _core.model import cpuset, profile
+from _core.model import cpuset, profile, undo
 from _core.model.errors import CorralError
 from _core.model.plan import CPUS, Change, Step
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE
@@ -523,3 +523,70 @@ def test_explain_says_that_a_run_keeps_what_is_declared_no_longer(
 def test_explain_says_so_where_partitions_are_off(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     assert apply(rolled, with_cpu(partitions=False)).remaining == ()
     assert explained(rolled, capsys)[1] == "exclusive CPUs: not enforced by the kernel: cpu.partitions is off"
+
+
+# Every plan that is executed is replayed, whatever it is of
+
+
+def widening(unit: str = "machine.slice") -> Change:
+    step = Step("property", unit, "AllowedCPUs=0-7", CPUS)
+    return Change("cpu", unit, "AllowedCPUs", "", "0-7", "", "", (step,))
+
+
+@pytest.mark.parametrize("of", ["a removal", "a profile without workloads", "a profile without cpu"])
+def test_a_plan_that_takes_a_partitions_cpus_is_refused(of: str, rolled: node.Node) -> None:
+    host = rolled.host()
+    data = {
+        "a removal": None,
+        "a profile without workloads": without("dataplane"),
+        "a profile without cpu": {"name": "x"},
+    }
+    context = reconcile.compile_profile(host, profile.parse(data[of])) if data[of] else None
+    plan = reconcile.Plan(context, (widening(),), (), frozenset())
+    with pytest.raises(CorralError, match=f"machine.slice would have CPUs of {OWN}"):
+        reconcile.apply(host, plan, lambda: plan, forgiving=True)
+    assert not host.writes
+
+
+def test_a_removal_that_widens_others_first_is_refused(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    restore = undo.restore
+
+    def late(before: undo.Before, online: str) -> list[Step]:
+        steps = restore(before, online)
+        return [step._replace(order=95) for step in steps] if before.kind == "partition" else steps
+
+    monkeypatch.setattr(undo, "restore", late)
+    with pytest.raises(CorralError, match=f"would have CPUs of {OWN}"):
+        runs.remove(rolled.host())
+    assert partition(rolled) == "root"
+    monkeypatch.undo()
+    assert not any("would have" in said for said in runs.remove(rolled.host()).leftovers)
+
+
+def test_a_removal_whose_partition_stays_leaves_others_off_its_cpus(rolled: node.Node) -> None:
+    acts = rolled.clone(rolled.root.with_name("trial")).host()
+    runs.remove(acts)
+    number = acts.acts.index(f"write_value {CGROUP}/{OWN}/{PARTITION}") + 1
+    outcome = runs.remove(rolled.host("error", number))
+    assert len([said for said in outcome.leftovers if f"would have CPUs of {OWN}" in said]) > 1
+    assert (rolled.exposed(), rolled.overlaps) == ([], [])
+    assert not any("would have" in said for said in runs.remove(rolled.host()).leftovers)
+    assert rolled.cpus("system.slice") == rolled.systemd.online
+
+
+def test_an_undo_that_would_let_others_in_leaves_them_off(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    more = {"name": "more", "match": {"unit": "more.service"}, "limits": {"cpu": 2, "memory": "64Mi"}}
+    data = {**PROFILE, "workloads": [*PROFILE["workloads"], more]}
+    inverse = undo.inverse
+
+    def forgetful(before: undo.Before, step: Step, online: str) -> list[Step]:
+        return [] if "/corral_more.slice" in f"/{step.target}" else inverse(before, step, online)
+
+    trial = rolled.clone(rolled.root.with_name("trial")).host()
+    assert reconcile.declare(trial, profile.parse(data)).error == ""
+    number = trial.acts.index(f"write_value {CGROUP}/corral_more.slice/{PARTITION}") + 2
+    monkeypatch.setattr(undo, "inverse", forgetful)
+    outcome = reconcile.declare(rolled.host("error", number), profile.parse(data))
+    assert outcome.error
+    assert any("would have CPUs of corral_more.slice" in said for said in outcome.leftovers)
+    assert (partition(rolled, "corral_more.slice"), rolled.exposed(), rolled.overlaps) == ("root", [], [])

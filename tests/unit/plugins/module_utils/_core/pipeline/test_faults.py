@@ -128,8 +128,6 @@ def test_an_error_at_any_write_is_undone_and_the_next_run_converges(name: str, m
             # Corral's own state, after the node was changed: it is as wanted, and the run says what it could not write.
             assert escaped.filename.startswith(OWN)
             error = ""
-        if name == "removal" and "cpuset.cpus.partition" in host.acts[number - 1]:
-            fake.seen.clear()  # What cannot be given up is named, and a removal goes on: nobody is to have CPUs alone any more.
         if error and trial.case.undone:
             trial.compare(number, "the undo leaves", trial.before, seen(fake))
         elif not error:
