@@ -98,10 +98,10 @@ def counted(python: str, tick: str) -> Seen:
 
 
 def with_another_answer(kept: bytes) -> bytes:
-    """What a tick kept, as if the very last of its questions were answered otherwise by now (see host/inputs.py)."""
-    known, files, asked, texts = marshal.loads(zlib.decompress(bytes.fromhex(kept[8:].decode())))
-    asked[-1] = (*asked[-1][:-1], "another answer")
-    data = zlib.compress(marshal.dumps((known, files, asked, texts), 2), 1)
+    """What a tick kept, as if the very last of the files that it reads had other bytes by now (see host/inputs.py)."""
+    known, files, (stamps, reads, *others), texts = marshal.loads(zlib.decompress(bytes.fromhex(kept[8:].decode())))
+    reads[-1] = (reads[-1][0], b"another answer")
+    data = zlib.compress(marshal.dumps((known, files, (stamps, reads, *others), texts), 2), 1)
     return f"{zlib.crc32(data):08x}{data.hex()}".encode()
 
 
@@ -112,7 +112,7 @@ def measure(python: str, program: str, root: str, turns: int, command: list[str]
     kept, status = Path(root, KEPT), Path(root, STATUS)
     kept.unlink(missing_ok=True)
     spent(tick)
-    time.sleep(1.1)  # A look of the same second as the one before is not kept.
+    time.sleep(2.5)  # A look of the same second as the one before is not kept, nor are times that are so young.
     spent(tick)
     told = kept.read_bytes() if kept.exists() else b""
     if not told:

@@ -24,8 +24,15 @@ if TYPE_CHECKING:  # The tick reads through this file and does not pay for typin
     from .sd_bus import Connection
 
     Answer = t.TypeVar("Answer")
+    Stamp = tuple[int, int, int, int, int]  # device, inode, size, time of the content, time of the inode (ns)
 
 READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
+# Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
+READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
+# So many bytes one read gives of a file that has them: the kernel makes its files by the page, of short lines (seq_file).
+ONE_READ = 2048
+# The kernel makes these files as they are read: they change without their time changing (kernfs, procfs).
+MADE_BY_KERNEL = ("/proc/", "/sys/")
 
 
 def boot_clock() -> float:
@@ -140,11 +147,21 @@ class Host:
 
         return self.tell(self.unrecorded(lambda: conmon.running(self, path, patterns)), "containers", path, patterns)
 
+    def oom_groups(self, path: str) -> t.Optional[list[tuple[str, int]]]:
+        """For oom_usual(): the control groups that oom_scores() asks; None where it has to be asked itself."""
+        from . import oom
+
+        return self.unrecorded(lambda: oom.groups(self, path))
+
+    def oom_usual(self, groups: t.Sequence[tuple[str, int]], usual: str) -> bool:
+        """Whether all processes of these control groups have the usual score, and no other control group has come."""
+        from . import oom
+
+        return oom.usual(self, groups, usual.encode())
+
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:
-            # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
-            flags = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-            file = os.open(self.at(path), flags if follow else flags | os.O_NOFOLLOW)
+            file = os.open(self.at(path), READ_FLAGS if follow else READ_FLAGS | os.O_NOFOLLOW)
         except (OSError, ValueError) as error:
             self.errors[path] = getattr(error, "errno", None) or errno.EINVAL
             return None
@@ -160,6 +177,50 @@ class Host:
             return None
         finally:
             os.close(file)
+
+    def holds(self, files: t.Iterable[tuple[str, bytes]]) -> bool:
+        """Whether each file (links followed) has these bytes. As read_bytes(), but with one read: they are short."""
+        root, opened, read, close, flags = self.root, os.open, os.read, os.close, READ_FLAGS
+        try:
+            for path, wanted in files:
+                file = opened(root + path, flags)
+                try:
+                    if read(file, len(wanted) + 1) != wanted:
+                        return False
+                finally:
+                    close(file)
+        except (OSError, ValueError):
+            return False
+        return True
+
+    def stamp(self, path: str) -> t.Optional[Stamp]:
+        """What changes when the names in a directory or the bytes of a file do, links followed: compare with moved().
+
+        None for a file that the kernel makes, and for one that is none of these. It takes the kernel's word for a time:
+        one that is younger than the clock's step may be that of two changes.
+        """
+        if path.startswith(MADE_BY_KERNEL):
+            return None
+        try:
+            found = os.stat(self.at(path))
+        except (OSError, ValueError):
+            return None
+        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+            return None
+        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+    def moved(self, stamps: t.Iterable[tuple[str, Stamp]]) -> set[str]:
+        """The paths that have another stamp, or none."""
+        found, root, status = set(), self.root, os.stat
+        for path, stamp in stamps:
+            try:
+                now = status(root + path)
+            except (OSError, ValueError):
+                found.add(path)
+                continue
+            if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != stamp:
+                found.add(path)
+        return found
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when it is absent or cannot be read."""

@@ -8,6 +8,10 @@
 A look is a function of the answers that Host gave it, of the program and of the clock. The next tick asks the same
 questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
 new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
+
+What the kernel makes (cgroups, /proc, /sys) is read again, each file with one read. Of other files and folders it is
+enough that the kernel shows the same inode with the same times: no write or rename leaves them as they were, unless it
+follows another one within a step of the kernel's clock. So what was younger than STEADY_SECONDS is read again as well.
 """
 
 from __future__ import annotations
@@ -15,21 +19,31 @@ from __future__ import annotations
 import marshal
 import os
 import sys
+import time
 import zlib
 
+from .files import ONE_READ
 from .lock import RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing as t
 
-    from .files import Host
+    from .files import Host, Stamp
+
+    Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
+    # Stamps; files and their bytes; control groups and the usual score in them; questions; those that stamps spare.
+    Facts = tuple[
+        list[tuple[str, Stamp]], list[tuple[str, bytes]], list[tuple[str, str, list[tuple[str, int]]]], Rows, Rows
+    ]
 
 # Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
 # reads it.
 KEPT = f"{RUN}/inputs"
 # Bounds what rests on the things that are not asked again: the clock, and most of the topology (sysfs.watched).
 FULL_LOOK_SECONDS = 600
+STEADY_SECONDS = 2  # many times the step of the kernel's clock
+FOLDERS = ("names", "names_like", "among", "folders")  # questions about the names in a folder
 MARSHAL_VERSION = 2  # The same data give the same bytes.
 COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
 
@@ -42,7 +56,7 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
     told, host.told = host.told, None
     if told is None or host.commands:
         return
-    asked = [(*question, answer) for question, answer in told.items()]
+    asked = dict(told)
     texts = []
     for path in published:
         text = host.read(path, follow=False) or ""
@@ -51,8 +65,11 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
         if str(now) in text:
             texts.append((path, text.split(str(now))))
         else:
-            asked.append(("read_bytes", path, False, text.encode()))
-    data = zlib.compress(marshal.dumps((conditions(), program(), asked, texts), MARSHAL_VERSION), COMPRESSION)
+            asked["read_bytes", path, False] = text.encode()
+    facts = facts_of(host, asked)
+    if facts is None:
+        return
+    data = zlib.compress(marshal.dumps((conditions(), program(), facts, texts), MARSHAL_VERSION), COMPRESSION)
     text = f"{zlib.crc32(data):08x}{data.hex()}"
     if host.read(KEPT, follow=False) != text:
         try:
@@ -72,7 +89,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
         data = bytes.fromhex(kept[8:])
         if kept[:8] != f"{zlib.crc32(data):08x}":
             return False
-        known, files, asked, texts = marshal.loads(zlib.decompress(data))  # noqa: S302 - no other than keep() wrote it
+        known, files, facts, texts = marshal.loads(zlib.decompress(data))  # noqa: S302 - no other than keep() wrote it
         if known != conditions() or [stamp(file) for file, *dummy in files] != files:
             return False
         now = int(host.now())
@@ -82,7 +99,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
             if text != before.join(parts) or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
                 return False
             last = int(before)
-        if any(getattr(host, method)(*words) != answer for method, *words, answer in asked):
+        if not hold(host, facts):
             return False
         if not agree(last, now):
             return False
@@ -91,6 +108,59 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
     except (OSError, ValueError, zlib.error):
         return False
     return True
+
+
+def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Facts]:
+    """Questions and answers as hold() compares them; None where a file has changed since it was read."""
+    stamps: dict[str, Stamp] = {}
+    reads: list[tuple[str, bytes]] = []
+    scores: list[tuple[str, str, list[tuple[str, int]]]] = []
+    questions: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
+    spare: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
+    youngest = (time.time() - STEADY_SECONDS) * 1e9  # The kernel's clock, whatever the host's is.
+    for (method, path, *words), answer in asked.items():
+        key = (method, *words)
+        is_file = key == ("read_bytes", True) and answer is not None
+        if is_file or method in FOLDERS:
+            stamp = host.stamp(path)
+            if stamp is not None and max(stamp[3:]) < youngest:
+                # The stamp comes first: a later change shows in the answer now, or in the stamp later.
+                if getattr(host, method)(path, *words) != answer:
+                    return None
+                stamps[path] = stamp
+                spare.setdefault(key, []).append((path, ... if is_file else answer))
+                continue
+        if is_file and len(answer) < ONE_READ:
+            reads.append((path, answer))
+            continue
+        if method == "oom_scores" and not answer:
+            groups = host.oom_groups(path)
+            if groups is not None:
+                scores.append((path, words[0], groups))
+                continue
+        questions.setdefault(key, []).append((path, answer))
+    # What is in a folder that is read shows that the folder is there.
+    seen = {path.rpartition("/")[0] for path, dummy in reads}
+    for key in (("is_dir",), ("exists",)):
+        questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
+    rows = [list(found.items()) for found in (questions, spare)]
+    return list(stamps.items()), reads, scores, rows[0], rows[1]
+
+
+def hold(host: Host, facts: Facts) -> bool:
+    """Whether all questions have the same answers still."""
+    stamps, reads, scores, questions, spare = facts
+    moved = host.moved(stamps)
+    if moved:
+        # The bytes of a file are not kept: any that it has now are another answer.
+        questions = questions + [(key, [row for row in rows if row[0] in moved]) for key, rows in spare]
+    if any(
+        getattr(host, method)(path, *words) != answer for (method, *words), rows in questions for path, answer in rows
+    ):
+        return False
+    if not host.holds(reads):
+        return False
+    return all(host.oom_usual(groups, usual) or not host.oom_scores(path, usual) for path, usual, groups in scores)
 
 
 def conditions() -> list[str]:
