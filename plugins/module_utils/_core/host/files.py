@@ -24,7 +24,7 @@ if TYPE_CHECKING:  # The tick reads through this file and does not pay for typin
     from .sd_bus import Connection
 
     Answer = t.TypeVar("Answer")
-    Stamp = tuple[int, int, int, int, int]  # device, inode, size, time of the content, time of the inode (ns)
+    Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
 
 READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
 # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
@@ -196,13 +196,15 @@ class Host:
     def stamp(self, path: str) -> t.Optional[Stamp]:
         """What changes when the names in a directory or the bytes of a file do, links followed: compare with moved().
 
-        None for a file that the kernel makes, and for one that is none of these. It takes the kernel's word for a time:
-        one that is younger than the clock's step may be that of two changes.
+        Empty where nothing is there. None for a file that the kernel makes, and for what is neither file nor directory.
+        A time that is younger than a step of the kernel's clock may be that of two changes.
         """
         if path.startswith(MADE_BY_KERNEL):
             return None
         try:
             found = os.stat(self.at(path))
+        except (FileNotFoundError, NotADirectoryError):
+            return ()
         except (OSError, ValueError):
             return None
         if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
@@ -210,13 +212,14 @@ class Host:
         return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
     def moved(self, stamps: t.Iterable[tuple[str, Stamp]]) -> set[str]:
-        """The paths that have another stamp, or none."""
+        """The paths that have another stamp."""
         found, root, status = set(), self.root, os.stat
         for path, stamp in stamps:
             try:
                 now = status(root + path)
             except (OSError, ValueError):
-                found.add(path)
+                if stamp:
+                    found.add(path)
                 continue
             if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != stamp:
                 found.add(path)

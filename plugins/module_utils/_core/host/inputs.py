@@ -32,9 +32,9 @@ if TYPE_CHECKING:
     from .files import Host, Stamp
 
     Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
-    # Stamps; files and their bytes; control groups and the usual score in them; questions; those that stamps spare.
+    # Stamps; files and their bytes; control groups and the usual score in them; questions; those that stamps spare, packed.
     Facts = tuple[
-        list[tuple[str, Stamp]], list[tuple[str, bytes]], list[tuple[str, str, list[tuple[str, int]]]], Rows, Rows
+        list[tuple[str, Stamp]], list[tuple[str, bytes]], list[tuple[str, str, list[tuple[str, int]]]], Rows, bytes
     ]
 
 # Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
@@ -120,17 +120,17 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
     youngest = (time.time() - STEADY_SECONDS) * 1e9  # The kernel's clock, whatever the host's is.
     for (method, path, *words), answer in asked.items():
         key = (method, *words)
-        is_file = key == ("read_bytes", True) and answer is not None
+        is_file = key == ("read_bytes", True)
         if is_file or method in FOLDERS:
             stamp = host.stamp(path)
-            if stamp is not None and max(stamp[3:]) < youngest:
+            if stamp is not None and max(stamp[3:], default=0) < youngest:
                 # The stamp comes first: a later change shows in the answer now, or in the stamp later.
                 if getattr(host, method)(path, *words) != answer:
                     return None
                 stamps[path] = stamp
                 spare.setdefault(key, []).append((path, ... if is_file else answer))
                 continue
-        if is_file and len(answer) < ONE_READ:
+        if is_file and answer is not None and len(answer) < ONE_READ:
             reads.append((path, answer))
             continue
         if method == "oom_scores" and not answer:
@@ -143,8 +143,8 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
     seen = {path.rpartition("/")[0] for path, dummy in reads}
     for key in (("is_dir",), ("exists",)):
         questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
-    rows = [list(found.items()) for found in (questions, spare)]
-    return list(stamps.items()), reads, scores, rows[0], rows[1]
+    unasked = marshal.dumps(list(spare.items()), MARSHAL_VERSION)
+    return list(stamps.items()), reads, scores, list(questions.items()), zlib.compress(unasked, COMPRESSION)
 
 
 def hold(host: Host, facts: Facts) -> bool:
@@ -153,7 +153,8 @@ def hold(host: Host, facts: Facts) -> bool:
     moved = host.moved(stamps)
     if moved:
         # The bytes of a file are not kept: any that it has now are another answer.
-        questions = questions + [(key, [row for row in rows if row[0] in moved]) for key, rows in spare]
+        unasked = marshal.loads(zlib.decompress(spare))  # noqa: S302 - as in same()
+        questions = questions + [(key, [row for row in rows if row[0] in moved]) for key, rows in unasked]
     if any(
         getattr(host, method)(path, *words) != answer for (method, *words), rows in questions for path, answer in rows
     ):

@@ -55,6 +55,7 @@ ASKED: dict[str, tuple[t.Callable[[Host], t.Any], t.Callable[[Path], t.Any]]] = 
         lambda host: (host.is_dir("/sys"), host.read("/sys/file")),
         lambda root: (root / "sys").rename(root / "other"),
     ),
+    "names, now a folder": (lambda host: host.names("/none"), lambda root: group(root / "none")),
     "folders": (lambda host: host.folders("/"), lambda root: (root / "more").mkdir()),
     "lines": (lambda host: host.lines("/lines", "b"), lambda root: (root / "lines").write_text("a\nb2\n")),
     "names": (lambda host: host.names("/"), lambda root: (root / "more").touch()),
