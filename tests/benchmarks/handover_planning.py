@@ -2,10 +2,13 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How long it takes to plan which exclusive grant moves when, against copying and sorting the same CPU sets once.
+"""How long it takes to plan which exclusive grant moves when, and to replay that plan by the kernel's rule, against
+copying and sorting the same CPU sets once.
 
 Grants of four CPUs each that rotate (each is to have its neighbour's CPUs) or are shuffled, with CPUs free or none; and
-1,024 CPUs dealt anew at random.
+1,024 CPUs that are dealt again at random. Each grant is a partition with a process in it; beside them are the slices of
+the reserved and the shared pool, and one without CPUs of its own. `replay` is the validator of cgroup v2, from the
+finished steps to its verdict, `v1` is the one of cgroup v1.
 """
 
 from __future__ import annotations
@@ -17,13 +20,18 @@ import time
 import typing as t
 
 import bench
-from _core.model import handover
+from _core.model import cpuset, handover, replay
 from _core.model.handover import Slice
+from _core.model.kernel_cpusets import PARTITION, Cgroup, Machine
+from _core.model.plan import CPUS as CPUS_PHASE
+from _core.model.plan import Step
 
 SIZES = (60, 120, 250, 500)
 EACH = 4  # CPUs of a grant
 CPUS = 1024  # dealt at random
-HEAD = ("grants", "number", "CPUs", "floor ms", "plan ms", "plan/floor", "validate ms", "writes", "per grant")
+OTHERS = 4  # CPUs that the slices of the pools have, beside the grants'
+HEAD = ("grants", "number", "CPUs", "floor ms", "plan ms", "plan/floor", "replay ms", "replay/floor", "replay/plan")
+HEAD += ("v1 ms", "writes", "per grant")
 
 Cpus = frozenset[int]
 
@@ -69,6 +77,21 @@ def copy(slices: t.Sequence[Slice]) -> list[tuple[list[int], list[int]]]:
     return [(sorted(one.now), sorted(one.wanted)) for one in slices]
 
 
+def machine(slices: t.Sequence[Slice], cpus: int) -> Machine:
+    """The machine before the first write: each grant is a partition, and the pools' slices are on CPUs of their own."""
+    found = {one.unit: Cgroup(one.now, PARTITION, True) for one in slices}
+    pools = frozenset(range(cpus, cpus + OTHERS))
+    others = {
+        "system.slice": pools,
+        "user.slice": pools,
+        "machine.slice": pools,
+        "corral.slice": pools,
+        "other.slice": (),
+    }
+    found.update({unit: Cgroup(frozenset(has)) for unit, has in others.items()})
+    return Machine(found, frozenset(range(cpus + OTHERS)))
+
+
 CASES: dict[str, tuple[t.Callable[[int], list[Slice]], int]] = {
     "rotating": (rotating, 0),
     "rotating, 4 CPUs free": (rotating, EACH),
@@ -84,16 +107,24 @@ def row(case: str, number: int, turns: int) -> tuple[object, ...]:
     cpus = len(frozenset[int]().union(*(one.now for one in slices))) + free
     spare = frozenset(range(cpus - free, cpus))
     moves = handover.order(slices, spare)
+    before, units = machine(slices, cpus), {one.unit for one in slices}
+    steps = [Step("property", unit, f"AllowedCPUs={cpuset.format(to)}", CPUS_PHASE) for unit, to in moves]
+    if replay.problems(steps, before, units, units) or not replay.problems(steps[1:], before, units, units):
+        raise RuntimeError(
+            f"{case}, {number} grants: the replay does not tell the plan from one without its first step"
+        )
     works: dict[str, t.Callable[[], object]] = {
         "floor": functools.partial(copy, slices),
         "plan": functools.partial(handover.order, slices, spare),
-        "validate": functools.partial(handover.new_overlap, slices, moves),
+        "replay": functools.partial(replay.problems, steps, before, units, units),
+        "v1": functools.partial(handover.new_overlap, slices, moves),
     }
     times = bench.by_turns(works, turns, time.process_time)
-    floor, plan, validate = (f"{bench.median(times[work]) * 1000:.2f}" for work in works)
+    floor, plan, replayed, old = (f"{bench.median(times[work]) * 1000:.2f}" for work in works)
     changed = sum(one.now != one.wanted for one in slices)
-    ratio = bench.ratio(times["plan"], times["floor"])
-    return case, number, cpus, floor, plan, ratio, validate, len(moves), f"{len(moves) / changed:.2f}"
+    by_floor, by_plan = bench.ratio(times["replay"], times["floor"]), bench.ratio(times["replay"], times["plan"])
+    ratios = bench.ratio(times["plan"], times["floor"]), replayed, by_floor, by_plan
+    return case, number, cpus, floor, plan, *ratios, old, len(moves), f"{len(moves) / changed:.2f}"
 
 
 def main() -> None:

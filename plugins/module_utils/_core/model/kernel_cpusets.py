@@ -93,13 +93,16 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
 
 def given_out(machine: Machine) -> tuple[dict[str, CpuSet], dict[str, CpuSet]]:
     """What partitions directly in each control group took of its CPUs, and what those that are not sure may have taken."""
-    taken = dict.fromkeys((ROOT, *machine.cgroups), NONE)
-    doubted = dict(taken)
+    taken: dict[str, set[int]] = {path: set() for path in (ROOT, *machine.cgroups)}
+    doubted: dict[str, set[int]] = {path: set() for path in taken}
     for path, one in machine.cgroups.items():
         if one.partition != MEMBER:
-            found = taken if one.valid else doubted
-            found[parent(path)] |= one.cpus
-    return taken, doubted
+            (taken if one.valid else doubted)[parent(path)].update(one.cpus)
+    return frozen(taken), frozen(doubted)
+
+
+def frozen(found: t.Mapping[str, set[int]]) -> dict[str, CpuSet]:
+    return {path: frozenset(cpus) for path, cpus in found.items()}
 
 
 def parent(path: str) -> str:
