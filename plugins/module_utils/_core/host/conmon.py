@@ -12,28 +12,30 @@ with; one without a control group of its own (--cgroups=disabled) is in that of 
 
 from __future__ import annotations
 
-import fnmatch
-import re
-import typing as t
+from . import oom
 
-from . import cgroup, oom
-from .files import Host
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    from .files import Host
 
 # libpod-ID.scope (systemd), libpod-ID (cgroupfs), libpod-payload-ID (--cgroups=split).
-GROUP = re.compile(r"libpod-(?:payload-)?([0-9a-f]{64})(?:\.scope)?")
+BEFORE_ID = ("libpod-payload-", "libpod-")
+ID_DIGITS = 64
 STORAGE = "/var/lib/containers/storage"
 
 
-class Monitor(t.NamedTuple):
+class Monitor:
     """A monitor: its container's id and name, its own control group (path below the root of all), whether it is root's,
     and whether systemd makes a scope for the container (-s), which then is in that or does not run.
     """
 
-    ident: str
-    name: str
-    group: str
-    of_root: bool
-    scoped: bool
+    def __init__(self, words: list[str], group: str, *, of_root: bool) -> None:
+        self.ident, self.name = word_after(words, "-c"), word_after(words, "-n")
+        self.group = group
+        self.of_root = of_root
+        self.scoped = "-s" in words
 
 
 def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
@@ -50,10 +52,14 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
         names[monitor.ident] = monitor.name
         if not monitor.scoped:
             groups.setdefault(monitor.ident, f"{root}{monitor.group}")
+    if not groups:
+        return []
+    from fnmatch import fnmatchcase
+
     if not names.keys() >= groups.keys():
         names = {**stored_names(host), **names}
     rows = {(names.get(ident, ""), place) for ident, place in groups.items()}
-    return sorted(row for row in rows if not row[0] or any(fnmatch.fnmatchcase(row[0], one) for one in patterns))
+    return sorted(row for row in rows if not row[0] or any(fnmatchcase(row[0], one) for one in patterns))
 
 
 def groups_below(host: Host, root: str) -> dict[str, str]:
@@ -63,12 +69,19 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
     while pending:
         path = pending.pop()
         for name in host.folders(path) if oom.has_folders(host, path) else ():
-            match = GROUP.fullmatch(name)
-            if match is None:
+            ident = ident_in(name)
+            if not ident:
                 pending.append(f"{path}/{name}")
-            elif cgroup.populated_at(host, f"{path}/{name}"):
-                found[match.group(1)] = f"{path}/{name}"
+            elif "populated 1" in (host.read(f"{path}/{name}/cgroup.events") or ""):
+                found[ident] = f"{path}/{name}"
     return found
+
+
+def ident_in(name: str) -> str:
+    """The id of the container whose control group has this name, "" for any other one."""
+    start = next((start for start in BEFORE_ID if name.startswith(start)), "")
+    ident = name[len(start) :].partition(".scope")[0] if start else ""
+    return ident if len(ident) == ID_DIGITS and all(digit in "0123456789abcdef" for digit in ident) else ""
 
 
 def monitors(host: Host) -> t.Iterator[Monitor]:
@@ -77,15 +90,13 @@ def monitors(host: Host) -> t.Iterator[Monitor]:
         if (host.read(f"/proc/{pid}/comm") or "").strip() not in oom.MONITORS:
             continue
         words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
-        ident, name = word_after(words, "-c"), word_after(words, "-n")
-        lines = [line for line in (host.read(f"/proc/{pid}/cgroup") or "").splitlines() if line.startswith("0::")]
-        if ident and lines:
-            user = re.search(r"^Uid:\s+(\d+)", host.read(f"/proc/{pid}/status") or "", re.MULTILINE)
-            of_root = user is None or user.group(1) == "0"
-            yield Monitor(ident, name, lines[0][len("0::") :].rstrip("/"), of_root, "-s" in words)
+        groups = [line for line in (host.read(f"/proc/{pid}/cgroup") or "").splitlines() if line.startswith("0::")]
+        users = [line for line in (host.read(f"/proc/{pid}/status") or "").splitlines() if line.startswith("Uid:")]
+        if word_after(words, "-c") and groups and users:
+            yield Monitor(words, groups[0][len("0::") :].rstrip("/"), of_root=users[0].split()[1] == "0")
 
 
-def word_after(words: t.Sequence[str], option: str) -> str:
+def word_after(words: list[str], option: str) -> str:
     """The word that follows an option, "" without one."""
     return next((word for before, word in zip(words, words[1:]) if before == option), "")
 

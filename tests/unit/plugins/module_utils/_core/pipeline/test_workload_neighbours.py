@@ -6,11 +6,15 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 import typing as t
+from pathlib import Path
 
 import node
 import pytest
 from _core import reconcile
+from _core.host import conmon
 from _core.model import profile
 from _core.model.errors import CorralError
 
@@ -216,3 +220,16 @@ def test_a_quiet_tick_sees_a_container_that_starts(held: node.Node) -> None:
     start_container(held, "held-1")
     assert held.host().containers(*question[1:]) != host.told[question]
     assert not host.commands
+
+
+def test_the_question_of_containers_loads_little(held: node.Node) -> None:
+    core = str(Path(conmon.__file__).parents[2])
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from _core.host.files import Host; "
+    script += "print(Host(sys.argv[2]).containers('/sys/fs/cgroup', ('held-*',)), {'re', 'typing', 'json'} & set(sys.modules))"
+    said = subprocess.run(
+        [sys.executable, "-I", "-S", "-B", "-c", script, core, str(held.root)],
+        capture_output=True,
+        text=True,
+        check=True,
+    )
+    assert said.stdout == "[] set()\n"
