@@ -446,7 +446,8 @@ def keep_cpus(plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
 def guarded(host: Host, plan: Plan, step: Step) -> str:
     """Why a step must not follow one that was refused or undone, as the machine is now; "" when nothing is in its way."""
     found = overlaps(host, plan, [step])
-    return f"left as it is: {found[0].message}" if found else ""
+    said = found[0].message.partition(": ")[0] if found else ""
+    return f"{step.target}: left as it is, since {said}" if said else ""
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:
