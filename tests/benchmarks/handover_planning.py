@@ -20,7 +20,7 @@ import time
 import typing as t
 
 import bench
-from _core.model import cpuset, handover, replay
+from _core.model import cpuset, handover, replay, replay_v1
 from _core.model.handover import Slice
 from _core.model.kernel_cpusets import PARTITION, Cgroup, Machine
 from _core.model.plan import CPUS as CPUS_PHASE
@@ -117,7 +117,7 @@ def row(case: str, number: int, turns: int) -> tuple[object, ...]:
         "floor": functools.partial(copy, slices),
         "plan": functools.partial(handover.order, slices, spare),
         "replay": functools.partial(replay.problems, steps, before, units, units),
-        "v1": functools.partial(handover.new_overlap, slices, moves),
+        "v1": functools.partial(replay_v1.new_overlap, slices, moves),
     }
     times = bench.by_turns(works, turns, time.process_time)
     floor, plan, replayed, old = (f"{bench.median(times[work]) * 1000:.2f}" for work in works)

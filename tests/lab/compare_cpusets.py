@@ -25,7 +25,7 @@ import time
 import typing as t
 
 import kernel_cpusets as oracle
-from kernel_cpusets import INVALIDATES, ISOLATED, MEMBER, PARTITION, WINS, Machine
+from kernel_cpusets import ISOLATED, MEMBER, PARTITION, Machine
 
 TOP = "/sys/fs/cgroup"
 OURS = "compare"
@@ -33,7 +33,6 @@ CPUS = range(8)
 ALWAYS = 0  # online, and no partition's: the root must not be left without
 DEPTH, WIDTH = 3, 4
 OPERATIONS = 60  # from each seed
-FIRST_THAT_WINS = (7, 0)
 SECONDS = 2.0
 
 
@@ -76,8 +75,7 @@ class Comparison:
     def __init__(self, seed: int) -> None:
         self.random = random.Random(seed)
         self.tame = bool(seed % 2)  # no two want the same, and no partition loses a CPU: each set is as foretold
-        version = tuple(int("".join(filter(str.isdigit, part))) for part in os.uname().release.split(".")[:2])
-        self.machine = Machine({}, frozenset(CPUS), WINS if version >= FIRST_THAT_WINS else INVALIDATES)
+        self.machine = Machine({}, frozenset(CPUS), oracle.way_of(os.uname().release))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.said: list[str] = []
         self.count: collections.Counter[str] = collections.Counter()

@@ -17,6 +17,7 @@ from .model import cpuset, grants, present, profile, slices, unitproperty, yaml_
 from .model.errors import CorralError
 from .model.plan import Change
 from .model.present import Atom, Facts, Limit, Slice
+from .model.schema_types import is_own
 from .model.task_budget import PID_MAX, THREADS_MAX
 from .model.topology import Topology
 
@@ -122,7 +123,7 @@ def inner_confined(host: Host) -> t.Iterator[tuple[str, frozenset[int]]]:
     for name in cgroup.top_level(host):
         for unit in host.names(f"{cgroup.ROOT}/{name}") if name.endswith(".slice") else ():
             cpus = cgroup.cpu_list(host.read(f"{cgroup.ROOT}/{name}/{unit}/cpuset.cpus"))
-            if cpus and not unit.startswith("corral-"):
+            if cpus and not is_own(unit):
                 yield unit, cpus
 
 

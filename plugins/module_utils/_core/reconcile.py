@@ -17,7 +17,7 @@ from .host.state import Record
 from .host.thread_masks import Masks
 from .managers import agent as agent_manager
 from .managers import cpu, gc, memory, owners, pids
-from .model import cpuset, fit, partitions, pools, profile, replay, undo, unitproperty, validate
+from .model import cpuset, fit, partitions, pools, profile, replay, replay_v1, undo, unitproperty, validate
 from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
@@ -25,6 +25,7 @@ from .model.grants import ISOLATED, is_exclusive, is_workloads
 from .model.handover import Stuck
 from .model.plan import DECLARE, RELEASE, START, UNCHANGEABLE, VALUES, Change, Part, Step, steps_in_order
 from .model.profile import Profile
+from .model.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX
 from .model.topology import Topology
 
 MANAGERS = (cpu, memory, pids, gc, owners)
@@ -35,7 +36,7 @@ ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)
 BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
-VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/corral.slice/", f"{cgroup.ROOT}/corral_")
+VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/{CORRAL_SLICE}/", f"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}")
 if t.TYPE_CHECKING:
     from .settling import Asked
 
@@ -421,7 +422,7 @@ def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
     if not any(map(validate.moves_cpus, steps)):
         return []
     if not cgroup.unified(host):
-        return validate.overlap_problems(steps, [one for part in plan.parts for one in part.directories])
+        return replay_v1.problems(steps, [one for part in plan.parts for one in part.directories])
     from .host import cgroup_tree
 
     tree = host.unrecorded(lambda: cgroup_tree.look(host))

@@ -16,6 +16,7 @@ import typing as t
 from ..model import partitions, unit_limits
 from ..model.grants import is_workloads
 from ..model.plan import RELEASE, Step
+from ..model.schema_types import is_own
 from ..model.undo import Before
 from ..model.unitproperty import control_file
 from . import cgroup, cpusets, mounts, systemd, thread_masks
@@ -255,7 +256,7 @@ def control_unit(host: Host, step: Step) -> None:
     """Start, stop or restart a unit, or reload systemd when no unit is named."""
     verb = step.value or ""
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
-        if not step.target.startswith(("corral.", "corral-", "corral_")):
+        if not is_own(step.target):
             return  # Others have come to use it.
         raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
     # A stop takes along whoever is about to start in a slice; then it is better left alone.

@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model import cpuset
+from ..model.unit_group import group_of
 from .files import Host
 
 ROOT = "/sys/fs/cgroup"
@@ -40,11 +41,8 @@ def units(host: Host) -> str:
 
 
 def path_of(unit: str, root: str = ROOT) -> str:
-    """The control group of a top-level scope or of any slice: dashes nest slices (systemd.slice(5))."""
-    if not unit.endswith(".slice"):
-        return f"{root}/{unit}"
-    parts = unit[: -len(".slice")].split("-")
-    return "/".join([root, *("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))])
+    """The control group of a top-level scope or of any slice, in the hierarchy with this root."""
+    return f"{root}/{group_of(unit)}"
 
 
 def exists(host: Host, unit: str) -> bool:

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.kernel_cpusets import INVALIDATES, MEMBER, WINS, Cgroup, CpuSet, Machine
+from ..model import kernel_cpusets as oracle
+from ..model.kernel_cpusets import MEMBER, Cgroup, CpuSet, Machine
 from . import cgroup
 from .files import Host
-
-# From 7.0 on a partition wins over a sibling that asks for its CPUs.
-FIRST_THAT_WINS = 7
 
 
 class Tree(t.NamedTuple):
@@ -52,6 +50,5 @@ def look(host: Host) -> Tree:
         others = (cpus for other, cpus in effective.items() if not f"{other}/".startswith(f"{path}/"))
         if one.valid and "/" not in path and one.cpus & rest.union(*others):
             found[path] = one._replace(valid=None)  # The kernel says so, and others run there all the same.
-    major = (host.read("/proc/sys/kernel/osrelease") or "").split(".")[0]
-    way = WINS if major.isdecimal() and int(major) >= FIRST_THAT_WINS else INVALIDATES
+    way = oracle.way_of(host.read("/proc/sys/kernel/osrelease") or "")
     return Tree(Machine(found, online, way, lost), frozenset(populated))

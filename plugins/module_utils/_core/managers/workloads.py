@@ -26,6 +26,7 @@ from ..model.needs import Need
 from ..model.plan import CLAIM, CPUS, FILES, LIVE, RELEASE, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile_workloads import RUNNING
 from ..model.resources import MEMORY, PIDS
+from ..model.schema_types import is_own
 from ..model.slices import SHARED
 from ..model.unitfile import file_change
 from ..model.unitproperty import ETC, Setting, dropin
@@ -534,7 +535,7 @@ def container_change(need: Need, home: str, running: t.Iterable[tuple[str, str]]
 
 def in_own_slice(place: str) -> bool:
     """Whether a control group lies in a slice of Corral's."""
-    return grants.is_own(place[len(cgroup.ROOT) + 1 :].partition("/")[0])
+    return is_own(place[len(cgroup.ROOT) + 1 :].partition("/")[0])
 
 
 def slice_shown(place: str) -> str:

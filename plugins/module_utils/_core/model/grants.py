@@ -19,13 +19,10 @@ from .cpuset import CpuSet
 from .numa_memory import Block
 from .profile_workloads import DECLARED, RUNNING, slice_name, workload_name
 from .resources import Amounts
+from .schema_types import EXCLUSIVE_PREFIX, SHARED_PREFIX
 
 # At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
-ISOLATED = "corral_isolated.slice"
-EXCLUSIVE_PREFIX = "corral_"
-# Below corral.slice.
-SHARED_PREFIX = "corral-"
-OWN_PREFIXES = ("corral.", SHARED_PREFIX, EXCLUSIVE_PREFIX)
+ISOLATED = f"{EXCLUSIVE_PREFIX}isolated.slice"
 # What grants on NUMA nodes are judged by after a reboot: bytes by node and resource.
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
@@ -81,11 +78,6 @@ def workload_of(unit: str) -> t.Optional[str]:
 def is_workloads(unit: str) -> bool:
     """Whether a slice is there for a workload."""
     return workload_of(unit) is not None
-
-
-def is_own(unit: str) -> bool:
-    """Whether a slice is one that Corral makes: the shared pool's, the isolated pool's, or a workload's."""
-    return unit.startswith(OWN_PREFIXES) and unit.endswith(".slice")
 
 
 def is_exclusive(unit: str) -> bool:

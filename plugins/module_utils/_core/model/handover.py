@@ -15,7 +15,7 @@ import typing as t
 
 from .handover_planner import Planner, Slice, Stuck
 
-__all__ = ["Slice", "Stuck", "new_overlap", "order", "overlaps"]
+__all__ = ["Slice", "Stuck", "order"]
 
 
 def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
@@ -33,51 +33,3 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
             planner.break_cycle()
     planner.grow()
     return planner.moves
-
-
-def overlaps(now: t.Mapping[str, frozenset[int]], guarded: t.Container[str]) -> set[tuple[str, str, int]]:
-    """Each (guarded slice, other slice, CPU) that two slices share."""
-    holders: dict[int, list[str]] = {}
-    for unit, cpus in now.items():
-        for cpu in cpus:
-            holders.setdefault(cpu, []).append(unit)
-    return {
-        (unit, other, cpu)
-        for cpu, units in holders.items()
-        if len(units) > 1
-        for unit in units
-        if unit in guarded
-        for other in units
-        if other != unit
-    }
-
-
-def new_overlap(
-    slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]]
-) -> t.Optional[tuple[str, str, int]]:
-    """The first overlap (guarded slice, other slice, CPU) that the writes bring; None if there is none.
-
-    The validator of cgroup v1 (on v2: replay.py): it shares nothing with ``order``, so that a fault there shows here.
-    """
-    guarded = {one.unit: one.guarded for one in slices}
-    now = {one.unit: one.now for one in slices}
-    before = overlaps(now, {unit for unit in guarded if guarded[unit]})
-    holders: dict[tuple[int, bool], set[str]] = {}
-    for unit, cpus in now.items():
-        for cpu in cpus:
-            holders.setdefault((cpu, guarded[unit]), set()).add(unit)
-    for unit, cpus in moves:
-        if unit not in now:
-            continue
-        for cpu in now[unit] - cpus:
-            holders[cpu, guarded[unit]].discard(unit)
-        fresh: set[tuple[str, str, int]] = set()
-        for cpu in cpus - now[unit]:
-            fresh.update((other, unit, cpu) for other in holders.get((cpu, True), ()))
-            if guarded[unit]:
-                fresh.update((unit, other, cpu) for which in (True, False) for other in holders.get((cpu, which), ()))
-            holders.setdefault((cpu, guarded[unit]), set()).add(unit)
-        now[unit] = cpus
-        if fresh - before:
-            return min(fresh - before)
-    return None

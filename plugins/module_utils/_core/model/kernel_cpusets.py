@@ -21,6 +21,7 @@ MEMBER, PARTITION, ISOLATED = "member", "root", "isolated"
 # What a kernel does where a control group asks for CPUs of a sibling that is a partition: the partition becomes invalid,
 # or it wins and the other gets what is left.
 INVALIDATES, WINS = "invalidates", "wins"
+FIRST_THAT_WINS = 7
 
 
 class Bounds(t.NamedTuple):
@@ -53,6 +54,12 @@ class Machine(t.NamedTuple):
     online: CpuSet
     way: str = INVALIDATES
     lost: CpuSet = NONE
+
+
+def way_of(release: str) -> str:
+    """The way of a kernel (``6.1.0-44-cloud-amd64``, as in /proc/sys/kernel/osrelease)."""
+    major = release.partition(".")[0]
+    return WINS if major.isdecimal() and int(major) >= FIRST_THAT_WINS else INVALIDATES
 
 
 def bounds(machine: Machine) -> dict[str, Bounds]:

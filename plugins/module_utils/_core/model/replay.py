@@ -17,6 +17,7 @@ from . import kernel_cpusets as oracle
 from .errors import Problem
 from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
 from .plan import RELEASE, Step
+from .unit_group import group_of
 
 MOST = 8  # problems of one plan that are named
 
@@ -76,7 +77,7 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
     """What is wrong with a step, and the way out where the plan is not to blame."""
     who = "a process in a control group without a cpuset" if other == ROOT else other
     text = f"{who} would have CPUs of {path} at {step.target} {step.value or ''}"
-    if other == ROOT or of_corral or other == path_of(step.target):
+    if other == ROOT or of_corral or other == group_of(step.target):
         text += ": report this as a fault of Corral"
     else:
         text += f": declare {other} in cpu.shared.slices or cpu.reserved.slices, or remove its AllowedCPUs="
@@ -113,11 +114,11 @@ def done(machine: Machine, step: Step) -> Machine:
             machine = oracle.set_partition(machine, path, MEMBER)
         return oracle.set_partition(machine, path, step.value or MEMBER)
     if step.kind == "unit" and step.target.endswith(".slice") and step.value == "start":
-        return made(machine, path_of(step.target))
+        return made(machine, group_of(step.target))
     name, equals, value = (step.value or "").partition("=")
     if step.kind != "property" or name != "AllowedCPUs" or not equals:
         return machine
-    path = path_of(step.target)
+    path = group_of(step.target)
     if step.phase == RELEASE and path not in machine.cgroups:
         return machine  # What was set is taken back where it still is.
     # Unsetting it leaves what the kernel has.
@@ -132,11 +133,3 @@ def made(machine: Machine, path: str) -> Machine:
         if inner not in machine.cgroups:
             machine = oracle.make(machine, inner)
     return machine
-
-
-def path_of(unit: str) -> str:
-    """The control group of a unit at the top, or of any slice: dashes nest slices (systemd.slice(5))."""
-    if not unit.endswith(".slice"):
-        return unit
-    parts = unit[: -len(".slice")].split("-")
-    return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))

@@ -39,6 +39,8 @@ NODE_LIMIT = 1 << 10
 DURATION_LIMIT = 3650 * duration.UNITS["d"]
 
 CORRAL_SLICE = "corral.slice"
+# Of the slices of workloads: those with CPUs of their own are at the top, the others within corral.slice.
+EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral_", "corral-"
 
 _UNITS = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
@@ -310,7 +312,7 @@ def _slice(value: object) -> str:
         return text
     if text.endswith((".service", ".scope")):
         raise ValueError(f"is not a slice; units inherit the CPUs of theirs: {way_out}")
-    if text == CORRAL_SLICE or re.fullmatch(r"corral[-_][^/]*\.slice", text):
+    if is_own(text):
         raise ValueError(f"is Corral's own and placed by itself: {way_out}")
     if text == "-.slice":
         raise ValueError(f"is the root of all slices: {way_out}")
@@ -319,6 +321,11 @@ def _slice(value: object) -> str:
     if not _SLICE.fullmatch(text):
         raise ValueError(f"is not the name of a slice: {way_out}")
     return text
+
+
+def is_own(unit: str) -> bool:
+    """Whether a slice is one that Corral makes: the shared pool's, the isolated pool's, or a workload's."""
+    return unit == CORRAL_SLICE or (unit.startswith((EXCLUSIVE_PREFIX, SHARED_PREFIX)) and unit.endswith(".slice"))
 
 
 def read_slice_or_corral(value: object) -> str:

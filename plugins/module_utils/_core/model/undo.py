@@ -17,6 +17,7 @@ from . import unit_limits
 from .grants import is_workloads
 from .partitions import MEMBER
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
+from .schema_types import is_own
 from .unitproperty import control_file
 
 SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
@@ -120,7 +121,7 @@ def restore_property(before: Before, online: str) -> list[Step]:
         assignments = [unit_limits.property_value(name, before.value or "max")]
     # A slice of Corral's stops, or keeps what it has with the processes that somebody has put there. That of a workload
     # may have been started with the workload's unit, before it got anything.
-    ours = unit.startswith(("corral.", "corral-", "corral_")) and (not before.active or is_workloads(unit))
+    ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]
     steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]

@@ -13,9 +13,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from . import cpuset, handover
 from .errors import Problem
-from .handover import Slice
 from .plan import Step
 from .topology import Topology
 
@@ -51,7 +49,7 @@ POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages
 
 
 def problems(steps: t.Sequence[Step], topology: t.Optional[Topology]) -> list[Problem]:
-    """Every reason not to run these steps on this machine, but for overlaps of CPUs: replay.py has those."""
+    """Every reason not to run these steps on this machine, but for overlaps of CPUs: replay.py and replay_v1.py have those."""
     found = [problem for step in steps for problem in place_problems(step)]
     return found + (pool_problems(steps, topology) if topology is not None else [])
 
@@ -86,23 +84,6 @@ def place_problems(step: Step) -> list[Problem]:
 def moves_cpus(step: Step) -> bool:
     """Whether a step changes who runs where."""
     return step.kind in ("partition", "cpuset") or (step.value or "").startswith("AllowedCPUs=")
-
-
-def overlap_problems(steps: t.Sequence[Step], directories: t.Sequence[Slice]) -> list[Problem]:
-    """The first instant at which an isolated CPU would be shared, on cgroup v1."""
-    moves = [move for move in map(move_of, steps) if move is not None]
-    overlap = handover.new_overlap(directories, moves)
-    if overlap is None:
-        return []
-    unit, other, cpu = overlap
-    return [Problem("cpu", f"CPU {cpu}", f"{unit} and {other} would share it while CPUs are handed over")]
-
-
-def move_of(step: Step) -> t.Optional[tuple[str, frozenset[int]]]:
-    """The unit whose directory a step gives CPUs, and those; None for any other step."""
-    if step.kind != "cpuset" or not re.fullmatch(r"[0-9,-]+", step.value or ""):
-        return None
-    return step.target.rpartition("/")[2], cpuset.parse(step.value or "")
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:

@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 import typing as t
 
-from _core.model import admission, cpu_options, cpu_topology, grants, handover, needs, pools, profile, slices
+from _core.model import admission, cpu_options, cpu_topology, grants, handover, needs, pools, profile, replay_v1, slices
 from _core.model.admission import Facts, Settlement
 from _core.model.errors import CorralError
 from _core.model.grants import Grant, is_exclusive
@@ -256,15 +256,15 @@ class Node(RuleBasedStateMachine):
         now = {unit: self.effective(unit) if unit in self.requested else None for unit in (*wanted, *self.requested)}
         moving = slices.handed_over(wanted, now)
         moves = handover.order(moving, left.reserved)
-        assert handover.new_overlap(moving, moves) is None
+        assert replay_v1.new_overlap(moving, moves) is None
         guarded = {one.unit for one in moving if one.guarded}
         assert guarded == {unit for unit in wanted if is_exclusive(unit)}
         state = {one.unit: one.now for one in moving}
-        before = handover.overlaps(state, guarded)
+        before = replay_v1.overlaps(state, guarded)
         for unit, cpus in moves:
             assert cpus
             state[unit] = cpus
-            assert handover.overlaps(state, guarded) <= before
+            assert replay_v1.overlaps(state, guarded) <= before
         self.requested = dict(wanted)
         for unit in running:
             # Who lost its CPUs runs as shared until it stops.

@@ -8,7 +8,7 @@ from __future__ import annotations
 import random
 
 import pytest
-from _core.model import handover
+from _core.model import handover, replay_v1
 from _core.model.handover import Slice, Stuck
 from hypothesis import assume, given
 from hypothesis import strategies as st
@@ -35,7 +35,7 @@ def follow(slices: list[Slice], spare: Cpus) -> Moves:
             if other.unit != unit and (other.guarded or flags[unit]):
                 assert not now[other.unit] & gained, f"{unit} on CPUs of {other.unit}"
     assert now == {one.unit: one.wanted for one in slices}
-    assert handover.new_overlap(slices, moves) is None
+    assert replay_v1.new_overlap(slices, moves) is None
     units = [unit for unit, dummy in moves]
     for one in slices:
         assert units.count(one.unit) <= (2 if one.now == one.wanted else 3)
@@ -153,10 +153,10 @@ def test_slices_that_are_to_share_are_stuck() -> None:
 
 def test_the_validator_sees_what_the_order_must_not_do() -> None:
     slices = [Slice("a", frozenset({0}), frozenset({1}), guarded=True), Slice("b", frozenset({1}), frozenset({0}))]
-    assert handover.new_overlap(slices, [("a", frozenset({1})), ("b", frozenset({0}))]) == ("a", "b", 1)
-    assert handover.new_overlap(slices, [("b", frozenset({0, 1}))]) == ("a", "b", 0)
-    assert handover.new_overlap(slices, [("other", frozenset({0}))]) is None
-    assert handover.overlaps({"a": CPUS, "b": frozenset({1}), "c": frozenset({1})}, {"a"}) == {
+    assert replay_v1.new_overlap(slices, [("a", frozenset({1})), ("b", frozenset({0}))]) == ("a", "b", 1)
+    assert replay_v1.new_overlap(slices, [("b", frozenset({0, 1}))]) == ("a", "b", 0)
+    assert replay_v1.new_overlap(slices, [("other", frozenset({0}))]) is None
+    assert replay_v1.overlaps({"a": CPUS, "b": frozenset({1}), "c": frozenset({1})}, {"a"}) == {
         ("a", "b", 1),
         ("a", "c", 1),
     }

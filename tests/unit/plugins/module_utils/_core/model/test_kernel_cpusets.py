@@ -261,3 +261,11 @@ def test_a_partition_that_is_sure_has_its_cpus_for_itself(steps: list[Step], way
         if one.valid:
             others = [name for name in ("", *machine.cgroups) if not f"{name}/".startswith(f"{path}/")]
             assert not any(found[path] & found[name] for name in others)
+
+
+@pytest.mark.parametrize(
+    ("release", "way"),
+    [("6.1.0-44-cloud-amd64", INVALIDATES), ("7.0.0-fake", WINS), ("7.2", WINS), ("10.0", WINS), ("", INVALIDATES)],
+)
+def test_the_way_of_a_kernel_follows_from_its_release(release: str, way: str) -> None:
+    assert oracle.way_of(release) == way

@@ -17,7 +17,7 @@ import test_faults
 import test_rollout
 from _core import reconcile
 from _core.host import cgroup
-from _core.model import validate
+from _core.model import replay_v1, validate
 from _core.model.errors import CorralError
 from _core.model.plan import Step
 from fake_legacy import LegacySystemd
@@ -359,7 +359,7 @@ def test_an_overlap_in_directories_is_seen_by_the_validator(fake: node.Node) -> 
     context = reconcile.compile_profile(fake.host(), node.parsed())
     part = reconcile.plan_profile(fake.host(), context).parts[0]
     bad = [Step("cpuset", f"{ROOT}/system.slice", "0-7", 30, where="system.slice")]
-    assert ["system.slice" in problem.message for problem in validate.overlap_problems(bad, part.directories)] == [True]
+    assert ["system.slice" in problem.message for problem in replay_v1.problems(bad, part.directories)] == [True]
 
 
 def test_status_is_published_as_on_v2(fake: node.Node) -> None:

@@ -1,0 +1,16 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Where systemd has a unit's control group."""
+
+from __future__ import annotations
+
+
+def group_of(unit: str) -> str:
+    """The control group, below the root, of a unit at the top, or of any slice: dashes nest slices (systemd.slice(5))."""
+    if not unit.endswith(".slice"):
+        return unit
+    parts = unit[: -len(".slice")].split("-")
+    return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
