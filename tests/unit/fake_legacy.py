@@ -108,9 +108,6 @@ class LegacySystemd(FakeSystemd):
         self.cgroups[self.place(unit)].procs = count
         self.sync()
 
-    def has_cpuset(self, path: str) -> bool:
-        return False
-
     def realise(self, name: str) -> None:
         self.cgroups[self.place(name)].pids = self.units[name].tasks
         self.sync()

@@ -16,7 +16,10 @@ is new then comes with the next change of the unit or of one beside it.
 
 from __future__ import annotations
 
+import copy
 import errno
+import functools
+import os
 import re
 import shutil
 import typing as t
@@ -25,12 +28,13 @@ from pathlib import Path
 from _core.host.command import Command
 from _core.model import cpuset
 from _core.model.unitfile import escaped_path
-from fake_cpusets import BOOKWORM, TRIXIE, Cpus, Cpuset, Kernel, Release, parent
+from fake_cpusets import BOOKWORM, TRIXIE, Cpus, Cpuset, Kernel, Release, parent, within
 from guard import shared, told, unescaped
 
 __all__ = ["BASES", "CGROUP", "Cgroup", "Cpus", "FakeSystemd", "told", "unescaped"]
 
 Options = dict[str, str]
+Thing = t.TypeVar("Thing")
 
 CGROUP = "sys/fs/cgroup"
 RUNTIME = "run/systemd/system.control"
@@ -120,6 +124,7 @@ class FakeSystemd:
         self.active: set[str] = set()
         self.ran: list[str] = []
         self.folders: set[str] = set()
+        self.drawn: dict[str, t.Any] = {}  # all that the files of a control group were written from, by its path
         self.mounts: list[tuple[str, str, Options]] = []
         self.busy: set[str] = set()
         self.loaded: dict[str, str] = {}
@@ -157,11 +162,25 @@ class FakeSystemd:
             del self.cgroups[path]
         self.sync()
 
+    def __deepcopy__(self, memo: dict[int, t.Any]) -> FakeSystemd:
+        """A clone is made for every write of a run: what does not change in place is not copied."""
+        twin = copy.copy(self)
+        for name, value in vars(self).items():
+            if isinstance(value, (dict, list, set)):
+                setattr(twin, name, copy.copy(value))
+        twin.mounts = copy.deepcopy(self.mounts)
+        twin.units = {name: duplicate(unit) for name, unit in self.units.items()}
+        twin.cgroups = {path: duplicate(group) for path, group in self.cgroups.items()}
+        return twin
+
     # Files
 
     def write(self, path: str, text: str) -> None:
-        (self.root / path).parent.mkdir(parents=True, exist_ok=True)
-        (self.root / path).write_text(text + "\n")
+        full = f"{self.root}/{path}"
+        if not os.path.exists(full):
+            os.makedirs(os.path.dirname(full), exist_ok=True)
+        with open(full, "w") as file:
+            file.write(text + "\n")
 
     def show(self, path: str, text: str) -> None:
         """Write a kernel file, if its text is new."""
@@ -192,23 +211,35 @@ class FakeSystemd:
         self.watch()
 
     def show_groups(self) -> None:
-        with_cpuset, populated = self.cpuset_parents(), self.populated_places()
+        state = Shared(self)
         for path, group in self.cgroups.items():
-            if path and parent(path) not in with_cpuset:
+            if path and parent(path) not in state.with_cpuset:
                 group.forget()
                 group.mems = None
-        effective = self.kernel.effective()
+        kernel = self.kernel
+        effective = kernel.effective()
         self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(effective[""]))
-        self.show(f"{CGROUP}/cgroup.subtree_control", " ".join(self.controllers("", below=True)))
+        self.show(f"{CGROUP}/cgroup.subtree_control", " ".join(state.controllers("", below=True)))
         for path in [path for path in self.folders if path not in self.cgroups]:
             self.folders.discard(path)
+            self.drawn = {other: facts for other, facts in self.drawn.items() if not within(other, path)}
             self.shown = {file: text for file, text in self.shown.items() if not file.startswith(f"{CGROUP}/{path}/")}
             shutil.rmtree(self.root / CGROUP / path, ignore_errors=True)
         for path, group in self.cgroups.items():
-            if path:
-                self.folders.add(path)
-                cpus = effective[path] if parent(path) in with_cpuset else None
-                self.show_group(path, group, cpus, populated=path in populated)
+            if not path:
+                continue
+            self.folders.add(path)
+            has_cpuset = parent(path) in state.with_cpuset
+            facts: tuple[t.Any, ...] = (
+                *(group.pids, group.procs, tuple(group.tasks), path in state.populated),
+                *((effective[path], group.requested, kernel.shown(path)) if has_cpuset else ()),
+            )
+            if path.startswith("corral"):  # Nobody looks at the others' limits.
+                facts += (has_cpuset and (group.mems, self.effective_mems(path)), tuple(group.values.items()))
+                facts += (tuple(state.controllers(path)), tuple(state.controllers(path, below=True)))
+            if self.drawn.get(path) != facts:
+                self.show_group(path, group, effective[path] if has_cpuset else None, state)
+                self.drawn[path] = facts
 
     def show_mounts(self) -> None:
         lines = ["22 1 0:20 / /sys rw,nosuid - sysfs sysfs rw"]
@@ -220,32 +251,32 @@ class FakeSystemd:
             )
         self.show("proc/1/mountinfo", "\n".join(lines))
 
-    def show_group(self, path: str, group: Cgroup, effective: Cpus | None, *, populated: bool) -> None:
+    def show_group(self, path: str, group: Cgroup, effective: Cpus | None, state: Shared) -> None:
         folder = f"{CGROUP}/{path}"
         self.show(f"{folder}/pids.max", group.pids)
         self.show(f"{folder}/cgroup.procs", "\n".join(map(str, (*range(group.procs), *group.tasks))))
-        self.show(f"{folder}/cgroup.events", f"populated {int(populated)}\nfrozen 0")
+        self.show(f"{folder}/cgroup.events", f"populated {int(path in state.populated)}\nfrozen 0")
         files: dict[str, str | None] = dict.fromkeys(CPUSET_FILES)
         if effective is not None:
             requested = cpuset.format(group.requested or ())
             files = dict(zip(CPUSET_FILES, (requested, cpuset.format(effective), self.kernel.shown(path))))
-        if path.startswith("corral"):  # Nobody looks at the others.
-            files.update(self.limit_files(path, group))
+        if path.startswith("corral"):
+            files.update(self.limit_files(path, group, state))
         for name, text in files.items():
             if text is not None:
                 self.show(f"{folder}/{name}", text)
             elif self.shown.pop(f"{folder}/{name}", None) is not None:
                 (self.root / folder / name).unlink()
 
-    def limit_files(self, path: str, group: Cgroup) -> dict[str, str | None]:
+    def limit_files(self, path: str, group: Cgroup, state: Shared) -> dict[str, str | None]:
         """The files of a control group's other controllers; None for one that is not there."""
-        controllers = self.controllers(path)
+        controllers = state.controllers(path)
         files: dict[str, str | None] = {
             "cgroup.controllers": " ".join(controllers),
-            "cgroup.subtree_control": " ".join(self.controllers(path, below=True)),
+            "cgroup.subtree_control": " ".join(state.controllers(path, below=True)),
             **dict.fromkeys(("cpuset.mems", "cpuset.mems.effective")),
         }
-        if self.has_cpuset(path):
+        if parent(path) in state.with_cpuset:
             files["cpuset.mems"] = cpuset.format(group.mems or ())
             files["cpuset.mems.effective"] = cpuset.format(self.effective_mems(path))
         for file, usual in (*LIMITS.values(), *((name, "max") for name in HUGETLB)):
@@ -260,41 +291,7 @@ class FakeSystemd:
     @staticmethod
     def place(unit: str) -> str:
         """The control group of a unit: dashes nest slices."""
-        if not unit.endswith(".slice"):
-            return unit
-        parts = unit[: -len(".slice")].split("-")
-        return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
-
-    def has_cpuset(self, path: str) -> bool:
-        return parent(path) in self.cpuset_parents()
-
-    def cpuset_parents(self) -> set[str]:
-        """The control groups around units that want cpusets, whose subtree_control has them on."""
-        units = self.units.items()
-        wanting = [name for name, unit in units if unit.running and (unit.cpus is not None or unit.mems is not None)]
-        return {above for name in wanting for above in ancestors(self.place(name))}
-
-    def populated_places(self) -> set[str]:
-        """The control groups that have a process in them or below."""
-        busy = [path for path, group in self.cgroups.items() if group.procs or group.tasks]
-        return {*busy, *(above for path in busy for above in ancestors(path))}
-
-    def some_unit(self, parent: str, wants: t.Callable[[Unit], bool]) -> bool:
-        """Whether a unit below a control group wants a controller."""
-        return any(
-            unit.running and wants(unit) and (not parent or self.place(name).startswith(f"{parent}/"))
-            for name, unit in self.units.items()
-        )
-
-    def controllers(self, path: str, *, below: bool = False) -> list[str]:
-        """The controllers of a control group, or those that the groups ``below`` it have."""
-        parent = path if below else path.rpartition("/")[0]
-        found = ["memory", "pids"]
-        if self.has_cpuset(f"{parent}/x" if parent else "x"):
-            found.append("cpuset")
-        if self.some_unit(parent, lambda unit: any(unit.limits.get(name) for name in CPU_PROPERTIES)):
-            found.append("cpu")
-        return found + sorted(self.cgroups[parent].delegated if parent in self.cgroups else ())
+        return nested(unit)
 
     def write_file(self, path: str, text: str) -> None:
         """Write to a file of a control group, past systemd."""
@@ -374,24 +371,29 @@ class FakeSystemd:
 
     # Units
 
-    def settings(self, unit: str, name: str) -> list[str]:
-        """All assignments in the order in which systemd applies them."""
-        files: dict[str, Path] = {}
+    def settings(self, unit: str) -> list[tuple[str, str]]:
+        """All assignments, names and values, in the order in which systemd applies them."""
+        files: dict[str, str] = {}
         for base in BASES:
-            for file in sorted((self.root / base / f"{unit}.d").glob("*.conf")):
-                files.setdefault(file.name, file)
-        lines = [line for key in sorted(files) for line in files[key].read_text().splitlines()]
-        return [line.partition("=")[2].strip() for line in lines if line.partition("=")[0].strip() == name]
+            folder = f"{self.root}/{base}/{unit}.d"
+            for name in names(folder):
+                if name.endswith(".conf"):
+                    files.setdefault(name, f"{folder}/{name}")
+        lines = [line for key in sorted(files) for line in Path(files[key]).read_text().splitlines()]
+        return [(key.strip(), value.strip()) for key, dummy, value in (line.partition("=") for line in lines)]
 
     def load(self, name: str) -> Unit:
         """Read the files of a slice or scope."""
         unit = self.units.setdefault(name, Unit())
         before = (unit.cpus, unit.mems, unit.tasks, unit.limits)
+        values: dict[str, list[str]] = {}
+        for key, value in self.settings(name):
+            values.setdefault(key, []).append(value)
         unit.tasks = "max"
-        unit.cpus, unit.mems = (self.added_up(name, key) for key in LISTS)
-        for value in self.settings(name, "TasksMax"):
+        unit.cpus, unit.mems = (added_up(values.get(key, ())) for key in LISTS)
+        for value in values.get("TasksMax", ()):
             unit.tasks = (value or "max").replace("infinity", "max")
-        unit.limits = {key: values[-1] for key in LIMITS if (values := self.settings(name, key))}
+        unit.limits = {key: values[key][-1] for key in LIMITS if key in values}
         unit.loaded = True
         unit.stale = unit.running and (unit.stale or before != (unit.cpus, unit.mems, unit.tasks, unit.limits))
         return unit
@@ -403,19 +405,20 @@ class FakeSystemd:
     def read(self, name: str) -> list[str]:
         """The lines of a unit's file, then of its drop-ins and its template's; a target may have no file."""
         stem, at, rest = name.partition("@")
-        names = [name, *([f"{stem}@.{name.rpartition('.')[2]}"] if at else [])]
-        paths = [self.root / base / one for one in names for base in BASES]
-        files = [path for path in paths if path.is_file()][:1]
+        stems = [name, *([f"{stem}@.{name.rpartition('.')[2]}"] if at else [])]
+        paths = [f"{self.root}/{base}/{one}" for one in stems for base in BASES]
+        files = [path for path in paths if os.path.isfile(path)][:1]
         if not files and not name.endswith(".target"):
             raise LookupError(f"Unit {name} not found.")
-        dropins: dict[str, Path] = {}
+        dropins: dict[str, str] = {}
         for path in paths:
-            for file in path.with_name(f"{path.name}.d").glob("*.conf"):
-                dropins.setdefault(file.name, file)
+            for file in names(f"{path}.d"):
+                if file.endswith(".conf"):
+                    dropins.setdefault(file, f"{path}.d/{file}")
         files += [dropins[key] for key in sorted(dropins)]
         specifiers = {"%p": stem.removesuffix(".service"), "%i": rest.removesuffix(".service"), "%n": name}
         specifiers["%N"] = name.removesuffix(".service")
-        lines = [line for file in files for line in file.read_text().splitlines()]
+        lines = [line for file in files for line in Path(file).read_text().splitlines()]
         return [re.sub("%[piNn]", lambda match: specifiers[match.group()], line) for line in lines]
 
     def values(self, name: str, key: str) -> list[str]:
@@ -440,8 +443,8 @@ class FakeSystemd:
         """The units that a loaded service or target names."""
         named = {word for key in NAMED for line in self.values(name, key) for word in line.split()}
         for base in BASES if name.endswith(".target") else ():
-            for folder in (self.root / base / f"{name}.wants", self.root / base / f"{name}.requires"):
-                named.update(path.name for path in folder.glob("*"))
+            for kind in ("wants", "requires"):
+                named.update(names(f"{self.root}/{base}/{name}.{kind}"))
         return named
 
     def load_all(self) -> None:
@@ -455,7 +458,8 @@ class FakeSystemd:
 
     def kept(self) -> set[str]:
         """The units that are loaded for themselves."""
-        targets = {f"{path.stem}" for base in BASES for path in (self.root / base).glob("*.target.[wrd]*")}
+        inside = [name.rpartition(".") for base in BASES for name in names(f"{self.root}/{base}")]
+        targets = {stem for stem, dummy, kind in inside if stem.endswith(".target") and kind[:1] in ("w", "r", "d")}
         running = {name for name, unit in self.units.items() if unit.running}
         return {"slices.target", *targets, *running, *self.services, *self.active}
 
@@ -470,14 +474,6 @@ class FakeSystemd:
         self.config = {name: lines for name, lines in self.config.items() if name in found}
         for name, unit in self.units.items():
             unit.loaded = unit.loaded and name in found
-
-    def added_up(self, unit: str, name: str) -> Cpus | None:
-        """A list over all its assignments."""
-        found: Cpus | None = None
-        for value in self.settings(unit, name):
-            # Blanks separate as commas do.
-            found = (found or frozenset()) | cpuset.parse(value.replace(" ", ",")) if value else None
-        return found
 
     def run_slice(self, name: str) -> None:
         path = self.place(name)
@@ -636,10 +632,77 @@ class FakeSystemd:
         return DONE
 
 
-def ancestors(path: str) -> list[str]:
+class Shared:
+    """What the files of several control groups are made from, found out once for all of them."""
+
+    def __init__(self, systemd: FakeSystemd) -> None:
+        self.cgroups = systemd.cgroups
+        running = [(nested(name), unit) for name, unit in systemd.units.items() if unit.running]
+        # The control groups around units that want cpusets, whose subtree_control has them on.
+        wanting = [path for path, unit in running if unit.cpus is not None or unit.mems is not None]
+        self.with_cpuset = around(wanting)
+        # The same of the controller cpu.
+        self.with_cpu = around(path for path, unit in running if any(unit.limits.get(key) for key in CPU_PROPERTIES))
+        # The control groups that have a process in them or below.
+        busy = [path for path, group in systemd.cgroups.items() if group.procs or group.tasks]
+        self.populated = around(busy).union(busy)
+
+    def controllers(self, path: str, *, below: bool = False) -> list[str]:
+        """The controllers of a control group, or those that the groups ``below`` it have."""
+        above = path if below else parent(path)
+        found = ["memory", "pids"]
+        if above in self.with_cpuset:
+            found.append("cpuset")
+        if above in self.with_cpu:
+            found.append("cpu")
+        return found + sorted(self.cgroups[above].delegated if above in self.cgroups else ())
+
+
+@functools.cache
+def ancestors(path: str) -> tuple[str, ...]:
     """The control groups around one, the root included."""
     parts = path.split("/")
-    return ["/".join(parts[:depth]) for depth in range(len(parts))]
+    return tuple("/".join(parts[:depth]) for depth in range(len(parts)))
+
+
+def around(paths: t.Iterable[str]) -> set[str]:
+    """The control groups around any of these."""
+    return {above for path in paths for above in ancestors(path)}
+
+
+@functools.cache
+def nested(unit: str) -> str:
+    """The control group of a unit: dashes nest slices."""
+    if not unit.endswith(".slice"):
+        return unit
+    parts = unit[: -len(".slice")].split("-")
+    return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
+
+
+def duplicate(one: Thing) -> Thing:
+    """A unit or control group of its own, with what it holds."""
+    twin = copy.copy(one)
+    for name, value in vars(one).items():
+        if isinstance(value, (dict, list, set)):
+            setattr(twin, name, copy.copy(value))
+    return twin
+
+
+def names(folder: str) -> list[str]:
+    """The names in a folder, none when it is not there."""
+    try:
+        return os.listdir(folder)
+    except (FileNotFoundError, NotADirectoryError):
+        return []
+
+
+def added_up(values: t.Iterable[str]) -> Cpus | None:
+    """A list over all its assignments."""
+    found: Cpus | None = None
+    for value in values:
+        # Blanks separate as commas do.
+        found = (found or frozenset()) | cpuset.parse(value.replace(" ", ",")) if value else None
+    return found
 
 
 def kernel_text(name: str, value: str) -> str:

@@ -53,9 +53,9 @@ class Look:
     def grants(self) -> dict[str, Cpus] | None:
         """Workloads and their CPUs as the checkpoint has them; None when it cannot be read."""
         try:
-            data = json.loads((self.systemd.root / CHECKPOINT).read_text())["data"]["grants"]
-            return {row["workload"]: cpuset.parse(row["cpus"]) for row in data if row["cpus"]}
-        except (OSError, ValueError, LookupError, TypeError):
+            with open(f"{self.systemd.root}/{CHECKPOINT}", "rb", buffering=0) as file:
+                return granted(file.read())
+        except OSError:
             return None
 
     def holds(self, place: str) -> bool:
@@ -95,6 +95,16 @@ class Look:
         if place == ISOLATED or self.grants is None:
             return self.holds(place) and not self.systemd.cgroups[place].given_up
         return requested in self.grants.values()
+
+
+@functools.lru_cache
+def granted(text: bytes) -> dict[str, Cpus] | None:
+    """Workloads and their CPUs as the text of a checkpoint has them; None when it has none."""
+    try:
+        data = json.loads(text)["data"]["grants"]
+        return {row["workload"]: cpuset.parse(row["cpus"]) for row in data if row["cpus"]}
+    except (ValueError, LookupError, TypeError):
+        return None
 
 
 def shared(systemd: FakeSystemd) -> frozenset[Row]:

@@ -13,6 +13,7 @@ import hashlib
 import os
 import shutil
 import stat
+import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -191,7 +192,7 @@ class Node:
 
     def clone(self, root: Path) -> Node:
         """Another node in the same state."""
-        shutil.copytree(self.root, root, symlinks=True)
+        subprocess.run(["cp", "-a", self.root, root], check=True)
         self.systemd.watch = lambda: None
         twin = copy.deepcopy(self)
         twin.root = twin.systemd.root = root
@@ -382,12 +383,15 @@ class Node:
         found = {f"active {unit}": "yes" for unit in self.systemd.active}
         running = [unit for unit, state in self.systemd.units.items() if state.running]
         found.update({f"running {unit}": "yes" for unit in running})
-        for tree in TREES:
-            for folder, folders, names in os.walk(self.root / tree):
-                for path in (folder, *(f"{folder}/{name}" for name in (*names, *folders))):
-                    short = os.path.relpath(path, self.root)
-                    if not any(f"{short}/".startswith(f"{left}/") for left in without):
-                        found[short] = shown(path)
+        left = [tree for tree in TREES if self.has(tree)]
+        while left:
+            short = left.pop()
+            if short in without:
+                continue
+            path = f"{self.root}/{short}"
+            found[short] = shown(path)
+            if found[short].startswith("folder"):
+                left += [f"{short}/{name}" for name in os.listdir(path)]
         return found
 
 
@@ -397,7 +401,8 @@ def shown(path: str) -> str:
     if stat.S_ISLNK(state.st_mode):
         return f"link {os.readlink(path)}"
     if stat.S_ISREG(state.st_mode):
-        return f"{stat.S_IMODE(state.st_mode):o} {hashlib.md5(Path(path).read_bytes()).hexdigest()}"
+        with open(path, "rb", buffering=0) as file:
+            return f"{stat.S_IMODE(state.st_mode):o} {hashlib.md5(file.read()).hexdigest()}"
     return f"folder {stat.S_IMODE(state.st_mode):o}"
 
 

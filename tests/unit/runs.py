@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import sys
 import typing as t
@@ -24,6 +25,7 @@ OPTIONS = Options(10, "/usr/bin/python3")
 # The real program has some forty files; how many does not matter here.
 PROGRAM = {"_core/agent.py": "main = 0\n", "_core/model/errors.py": "errors = ()\n"}
 NEWER = {"_core/agent.py": "main = 1\n", "_core/report.py": "report = ()\n"}
+PARSER = functools.cache(commands.parser)  # It takes as long as all that many a command does.
 ALL_MANAGERS = (*reconcile.PROFILE_MANAGERS, agent_manager.NAME)
 
 
@@ -64,7 +66,7 @@ def plan(host: Host) -> tuple[Change, ...]:
 
 def command(host: Host, *words: str) -> int:
     """One command of a person at the node (root)."""
-    asked = commands.parser().parse_args(list(words))
+    asked = PARSER().parse_args(list(words))
     return commands.COMMANDS[words[0]](host, asked)
 
 
