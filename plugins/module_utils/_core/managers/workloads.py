@@ -231,7 +231,8 @@ def held_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
     texts = {path: host.read(path) or "" for path in paths}
     for grant in orphans:
         instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
-        line = f"Slice={grant.slice}\n"
+        # Its slice may be another one by now: without the static policy new runs share.
+        line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
         held |= {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
         held |= held_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
     return held

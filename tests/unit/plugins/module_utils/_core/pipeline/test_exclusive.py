@@ -342,6 +342,15 @@ def test_a_run_keeps_what_it_holds_though_its_workload_left_and_gives_it_back_at
     assert not rolled.has("/etc/systemd/system/corral-grant@.service")
 
 
+def test_a_run_gives_back_what_it_holds_after_the_policy_and_then_its_workload_left(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert not apply(rolled, with_cpu(policy="none")).error
+    assert not apply(rolled, {**without("batch"), "cpu": {**PROFILE["cpu"], "policy": "none"}}).error
+    services.stop(rolled, BATCH)
+    ticks_until_quiet(rolled)
+    assert held(rolled) == {"dataplane": "2,6", "feed": ""}
+
+
 def test_another_instance_starts_with_nothing_of_its_own_once_its_workload_left(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     assert apply(rolled, without("batch")).error == ""
