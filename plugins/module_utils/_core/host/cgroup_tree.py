@@ -48,7 +48,7 @@ def look(host: Host) -> Tree:
     lost = (online - rest).difference(*(one.cpus for path, one in found.items() if one.valid and "/" not in path))
     for path, one in found.items():
         others = (cpus for other, cpus in effective.items() if not f"{other}/".startswith(f"{path}/"))
-        if one.valid and "/" not in path and one.cpus & rest.union(*others):
-            found[path] = one._replace(valid=None)  # The kernel says so, and others run there all the same.
+        if one.valid and "/" not in path and (one.cpus & rest.union(*others) or not one.cpus & online):
+            found[path] = one._replace(valid=None)  # The kernel says so; others run there all the same, or no CPU is left.
     way = oracle.way_of(host.read("/proc/sys/kernel/osrelease") or "")
     return Tree(Machine(found, online, way, lost), frozenset(populated))

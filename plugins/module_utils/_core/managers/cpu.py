@@ -223,7 +223,9 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, movin
         if not (unit in wanted.partitions or is_left or (is_exclusive(unit) and state.partition not in (None, MEMBER))):
             continue
         target = cgroup.partition_file(unit)
-        found = partitions.State(state.exists, state.partition, state.cpus.requested, seen.rest)
+        asked = state.cpus.requested
+        offline = unit in moving and asked is not None and not asked & wanted.online
+        found = partitions.State(state.exists, state.partition, asked, seen.rest, offline)
         attempt = context.attempts.get(target)
         change = partitions.change(unit, target, kind, found, rivals)
         if change is None:

@@ -29,16 +29,20 @@ RETRY_SECONDS = 600
 class State(t.NamedTuple):
     """What is seen of a slice: whether it is there, what the kernel's file says (None: no such file) and the CPUs that it
     asks for (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to everybody else.
+
+    ``offline`` is whether it moves because none of its CPUs is online: kernel 6.1 goes on to show a partition, which has no
+    CPU.
     """
 
     exists: bool
     text: t.Optional[str]
     cpus: t.Optional[frozenset[int]]
     rest: frozenset[int]
+    offline: bool = False
 
     def in_force(self, kind: str) -> bool:
         """Whether it is of this kind, and others are kept out of its CPUs."""
-        return self.text == kind and (kind == MEMBER or not (self.cpus or frozenset()) & self.rest)
+        return self.text == kind and (kind == MEMBER or not (self.offline or (self.cpus or frozenset()) & self.rest))
 
 
 def wanted(cpu: Cpu, units: t.Iterable[str]) -> dict[str, str]:
@@ -74,6 +78,8 @@ def change(
     elif by:
         reason = f"{', '.join(by)} asks for the same CPUs, so the partition is invalid: remove its AllowedCPUs="
         verdict, steps = UNCHANGEABLE, ()
+    elif found.text == kind and found.offline:
+        reason = f"none of its CPUs {cpuset.format(asked)} is online"
     elif found.text == kind:
         reason = f"others still have CPUs {cpuset.format(asked & found.rest)} of it"
     elif found.text in (None, MEMBER):

@@ -130,6 +130,17 @@ def rolled_on(make: Make, release: t.Any) -> node.Node:
     return fake
 
 
+@pytest.mark.parametrize("release", [BOOKWORM, TRIXIE, FORKY])
+def test_a_grant_of_which_no_cpu_is_online_moves_to_others(make: Make, release: t.Any) -> None:
+    """Kernel 6.1 goes on to show a partition, which has no CPU then."""
+    fake = rolled_on(make, release)
+    fake.set_online(2, 6)
+    assert runs.tick(fake.host()) == 2, status(fake)["error"]
+    assert held(fake)["dataplane"] == "3,7"
+    assert (partition(fake), fake.cpus(OWN)) == ("root", {3, 7})
+    in_sync(fake)
+
+
 def test_another_kind_of_partition_lets_nobody_in(fake: node.Node) -> None:
     isolated = {"cpus": "3,7"}
     runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": isolated})
