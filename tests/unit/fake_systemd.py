@@ -491,8 +491,8 @@ class FakeSystemd:
         if name not in self.units or not self.units[name].running:
             return False
         for inner in [other for other in self.units if self.place(other).startswith(f"{path}/")]:
-            self.units[inner].running = False
-        self.units[name].running = False
+            self.units[inner].running = self.units[inner].stale = False
+        self.units[name].running = self.units[name].stale = False
         for inner in [other for other in self.cgroups if f"{other}/".startswith(f"{path}/")]:
             del self.cgroups[inner]
         self.collect()
