@@ -12,6 +12,8 @@ a sibling requests CPUs of a partition         both run there, the         as 6.
                                                partition is invalid
 ``root`` is written to an invalid partition    ignored                     tried again         tried again
 all CPUs of a partition are offline            valid, without any CPU      invalid             invalid
+``root`` with CPUs of isolcpus=                valid                       invalid             invalid
+``isolated`` with CPUs of isolcpus=            valid                       invalid             valid
 =============================================  ==========================  ==================  =====================
 
 That a partition of 7.2 can be made over the CPUs that a member requested before is not measured.
@@ -36,6 +38,7 @@ NO_PARENT = "Parent is not a partition root"
 INVALID_PARENT = "Parent is an invalid partition root"
 NOTHING_LEFT = "Parent unable to distribute cpu downstream"
 HOTPLUG = "No cpu available due to hotplug"
+HOUSEKEEPING = "partition config conflicts with housekeeping setup"
 
 
 class Cpuset:
@@ -60,8 +63,11 @@ class Cpuset:
 class Kernel:
     """The control groups of a machine by their paths below the root, which is "". It changes them in place."""
 
-    def __init__(self, groups: t.Mapping[str, Cpuset], online: Cpus, release: Release = BOOKWORM) -> None:
+    def __init__(
+        self, groups: t.Mapping[str, Cpuset], online: Cpus, release: Release = BOOKWORM, isolated: Cpus = NONE
+    ) -> None:
         self.groups = groups
+        self.isolated = isolated  # by isolcpus=
         self.online = online
         self.release = release
 
@@ -116,8 +122,10 @@ class Kernel:
         if kind == MEMBER:
             group.partition, group.problem = MEMBER, ""
         elif group.partition == MEMBER or (group.problem and self.release >= TRIXIE):
-            group.problem = self._problem(path)
+            group.problem = self._problem(path, kind)
             group.partition = kind
+        elif group.partition != kind and not group.problem:
+            group.partition, group.problem = kind, self._problem(path, kind)
         else:
             group.partition = kind  # It stays what it was, valid or not.
         self._settle()
@@ -149,8 +157,8 @@ class Kernel:
         """The CPUs of a partition, those included that partitions in it took."""
         return (self.groups[path].requested or NONE) & self._whole(parent(path)) if path else self.online
 
-    def _problem(self, path: str) -> str:
-        """Why a control group cannot be a partition, "" when it can."""
+    def _problem(self, path: str, kind: str = "") -> str:
+        """Why a control group cannot be a partition (of a kind, else of its own), "" when it can."""
         group, above = self.groups[path], parent(path)
         asked = group.requested or NONE
         if not asked:
@@ -162,6 +170,9 @@ class Kernel:
             return NOT_EXCLUSIVE
         if not asked & self._whole(above):
             return HOTPLUG
+        free = self.release < TRIXIE or (self.release >= FORKY and (kind or group.partition) == "isolated")
+        if asked & self.isolated and not free:
+            return HOUSEKEEPING
         others = [other.requested or NONE for other in self._siblings(path) if other.valid]
         if not above and not self.online - asked.union(*others):
             return NOTHING_LEFT  # The root has threads of the kernel, which must run somewhere.

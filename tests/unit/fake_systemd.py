@@ -117,6 +117,7 @@ class FakeSystemd:
         self.root = root
         self.release = release or (BOOKWORM if reload_applies else TRIXIE)
         self.online = self.possible = online
+        self.isolated: Cpus = frozenset()  # by isolcpus=
         self.nodes = frozenset({0, 1})
         self.reload_applies = reload_applies
         self.units: dict[str, Unit] = {}
@@ -196,7 +197,7 @@ class FakeSystemd:
     @property
     def kernel(self) -> Kernel:
         """The cpusets of the control groups."""
-        return Kernel(self.cgroups, self.online, self.release)
+        return Kernel(self.cgroups, self.online, self.release, self.isolated)
 
     def set_online(self, online: Cpus) -> None:
         """CPUs go and come."""

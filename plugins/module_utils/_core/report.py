@@ -12,9 +12,9 @@ import typing as t
 
 from .host import cgroup, hugepages, lock, state
 from .host.files import Host
+from .managers import cpu as cpu_manager
 from .model import cpuset, partitions, pools
 from .model.context import Context
-from .model.grants import ISOLATED
 from .model.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, change_to_dict
 from .model.pools import Pools
 from .model.schema_types import page_text
@@ -280,10 +280,11 @@ def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> 
         return None
     if not cgroup.unified(host):
         return "not enforced by the kernel: cgroup v1 has no partitions"
-    if not partitions.wanted(cpu, [ISOLATED]):
+    if cpu.partitions == "off":
         return "not enforced by the kernel: cpu.partitions is off"
-    lacking = [one for one in remaining if one.property == partitions.PROPERTY]
-    return "enforced by the kernel" + "".join(f", but not {one.subject}: {one.reason}" for one in lacking)
+    lacking = {one.subject: one.reason for one in remaining if one.property == partitions.PROPERTY}
+    lacking.update(cpu_manager.refused_for_boot(host, context))
+    return "enforced by the kernel" + "".join(f", but not {unit}: {reason}" for unit, reason in lacking.items())
 
 
 def workload_status(context: t.Optional[Context]) -> dict[str, t.Any]:

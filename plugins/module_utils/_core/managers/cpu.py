@@ -63,7 +63,8 @@ class Observation(t.NamedTuple):
 class Wanted(t.NamedTuple):
     """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run.
 
-    ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether unmanaged are given the shared CPUs.
+    ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether unmanaged are given the shared CPUs;
+    ``at_boot`` are the CPUs of isolcpus=.
     """
 
     now: dict[str, frozenset[int]]
@@ -72,6 +73,7 @@ class Wanted(t.NamedTuple):
     partitions: dict[str, str]
     online: frozenset[int]
     confine: bool = False
+    at_boot: frozenset[int] = cpuset.EMPTY
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -84,13 +86,28 @@ def plan(host: Host, context: Context) -> Part:
     now = slices.wanted_cpus(cpu, context.pools, context.grants)
     if cgroup.unified(host):
         lasting = slices.wanted_cpus(cpu, context.lasting_pools, grants.lasting(context.grants))
-        kinds = partitions.wanted(cpu, now)
+        at_boot = context.topology.isolated or cpuset.EMPTY
+        kinds = partitions.wanted(cpu, now, at_boot)
         confine = cpu.unmanaged == "confine"
-        wanted = Wanted(now, lasting, context.pools.reserved, kinds, context.pools.online, confine)
+        wanted = Wanted(now, lasting, context.pools.reserved, kinds, context.pools.online, confine, at_boot)
         return decide(wanted, observe(host, wanted), context)
     from . import cpu_v1  # A node has one version: the others' tick does not pay for it.
 
     return cpu_v1.plan(host, context.pools, now)
+
+
+def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
+    """The slices that the kernel makes no partition of because of isolcpus=, and why."""
+    cpu = context.profile.cpu
+    at_boot = context.topology.isolated or cpuset.EMPTY
+    if cpu is None or not at_boot:
+        return {}
+    units = slices.wanted_cpus(cpu, context.pools, context.grants)
+    found = {}
+    for unit, kind in partitions.wanted(cpu, units, at_boot).items():
+        state = partitions.State(True, cgroup.partition(host, unit), units[unit], frozenset())
+        found[unit] = partitions.refused_for_boot(kind, state, at_boot)
+    return {unit: reason for unit, reason in found.items() if reason}
 
 
 def observe(host: Host, wanted: Wanted) -> Observation:
@@ -227,6 +244,8 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, movin
         offline = unit in moving and asked is not None and not asked & wanted.online
         found = partitions.State(state.exists, state.partition, asked, seen.rest, offline)
         attempt = context.attempts.get(target)
+        if state.cpus.requested == wanted.now.get(unit) and partitions.refused_for_boot(kind, found, wanted.at_boot):
+            continue
         change = partitions.change(unit, target, kind, found, rivals)
         if change is None:
             continue

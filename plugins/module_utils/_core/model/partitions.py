@@ -22,6 +22,8 @@ from .profile import Cpu
 PROPERTY = "cpuset.cpus.partition"
 MEMBER, PARTITION, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
+# In the kernel's reason where CPUs of isolcpus= stand in the way (perr_strings).
+HOUSEKEEPING = "housekeeping"
 # What the kernel refused without anybody in the way is asked for again after so long (s).
 RETRY_SECONDS = 600
 
@@ -45,15 +47,34 @@ class State(t.NamedTuple):
         return self.text == kind and (kind == MEMBER or not (self.offline or (self.cpus or frozenset()) & self.rest))
 
 
-def wanted(cpu: Cpu, units: t.Iterable[str]) -> dict[str, str]:
-    """The slices that are to be partitions, and of which kind; none where the profile has them off."""
+def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[int] = cpuset.EMPTY) -> dict[str, str]:
+    """The slices, of all with their CPUs, that are to be partitions, and of which kind; none where the profile has them off.
+
+    ``at_boot`` are the CPUs of isolcpus=. Nothing is balanced there, and from 6.7 on the kernel has them in no partition
+    that is (prstate_housekeeping_conflict): a slice that has no others says so itself, which 6.1 and 7.2 take.
+    """
     if cpu.partitions == "off":
         return {}
-    kinds = {unit: PARTITION for unit in units if is_exclusive(unit)}
+    kinds = {unit: UNBALANCED if cpus <= at_boot else PARTITION for unit, cpus in units.items() if is_exclusive(unit)}
     if ISOLATED in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
         # Threads that choose no CPU of their own pile up on one where nothing is balanced, so only who asks for it has it.
         kinds[ISOLATED] = UNBALANCED
     return kinds
+
+
+def refused_for_boot(kind: str, found: State, at_boot: frozenset[int]) -> str:
+    """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and the way out; "" for any other slice.
+
+    6.12 refuses both kinds, 7.2 the kind root. No write changes that, so it is no drift: the slice has its cpuset, as where
+    there are no partitions.
+    """
+    in_the_way, text = (found.cpus or cpuset.EMPTY) & at_boot, found.text or ""
+    if not in_the_way or not text.startswith(f"{kind} invalid") or HOUSEKEEPING not in text:
+        return ""
+    return (
+        f"CPUs {cpuset.format(in_the_way)} are in isolcpus= of the kernel's command line, and this kernel has them in no "
+        f"partition of the kind {kind}: take them out there; cpu.isolated.load_balance: false does the same at run time"
+    )
 
 
 def change(

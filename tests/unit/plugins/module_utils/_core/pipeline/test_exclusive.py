@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import shutil
 import typing as t
 
 import node
@@ -82,6 +83,68 @@ def test_an_isolated_pool_without_load_balance_is_an_isolated_partition(fake: no
     assert (outcome.remaining, partition(fake, "corral_isolated.slice")) == ((), "isolated")
     runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}})
     assert not fake.has(f"{CGROUP}/corral_isolated.slice")
+
+
+# CPUs of isolcpus=, as kernels 6.1, 6.12 and 7.2 were seen to take them.
+def boot_with_isolcpus(fake: node.Node, cpus: str) -> None:
+    folder = fake.root / "sys/devices/system/cpu"
+    shared_by_all = folder.resolve()
+    folder.unlink()
+    shutil.copytree(shared_by_all, folder)
+    (folder / "isolated").write_text(f"{cpus}\n")
+    fake.systemd.isolated = cpuset.parse(cpus)
+    assert not runs.install(fake.host()).error
+
+
+def isolate(fake: node.Node, cpus: str, **keys: t.Any) -> reconcile.Outcome:
+    return runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": {"cpus": cpus, **keys}})
+
+
+@pytest.mark.parametrize("release", [BOOKWORM, FORKY])
+def test_a_slice_on_cpus_of_isolcpus_alone_is_an_isolated_partition(make: Make, release: t.Any) -> None:
+    fake = make(release=release)
+    boot_with_isolcpus(fake, "3,7")
+    for cpus, kind in (("3,7", "isolated"), ("2,6", "root"), ("3,7", "isolated")):
+        assert isolate(fake, cpus).remaining == ()
+        assert partition(fake, node.ISOLATED) == kind
+        assert status(fake)["exclusive"] == "enforced by the kernel"
+    in_sync(fake)
+
+
+@pytest.mark.parametrize(
+    ("release", "boot", "kind"), [(TRIXIE, "3,7", "isolated"), (TRIXIE, "3", "root"), (FORKY, "3", "root")]
+)
+def test_where_the_kernel_has_cpus_of_isolcpus_in_no_partition_the_status_says_so(
+    make: Make, release: t.Any, boot: str, kind: str
+) -> None:
+    fake = make(release=release)
+    boot_with_isolcpus(fake, boot)
+    assert isolate(fake, "3,7").remaining == ()
+    assert partition(fake, node.ISOLATED) == f"{kind} invalid (partition config conflicts with housekeeping setup)"
+    in_sync(fake)
+    assert status(fake)["exclusive"] == (
+        f"enforced by the kernel, but not corral_isolated.slice: CPUs {boot} are in isolcpus= of the kernel's command line, "
+        f"and this kernel has them in no partition of the kind {kind}: take them out there; "
+        "cpu.isolated.load_balance: false does the same at run time"
+    )
+    assert fake.get(f"{CGROUP}/{node.ISOLATED}/cpuset.cpus.effective").strip() == "3,7"
+    assert isolate(fake, "2,6").remaining == ()
+    assert partition(fake, node.ISOLATED) == "root"
+    in_sync(fake)
+
+
+def test_without_load_balance_7_2_makes_a_partition_of_cpus_of_isolcpus_and_others(make: Make) -> None:
+    fake = make(release=FORKY)
+    boot_with_isolcpus(fake, "3")
+    assert isolate(fake, "3,7", load_balance=False).remaining == ()
+    assert partition(fake, node.ISOLATED) == "isolated"
+
+
+def test_6_1_makes_a_partition_of_cpus_of_isolcpus_and_others(make: Make) -> None:
+    fake = make(release=BOOKWORM)
+    boot_with_isolcpus(fake, "3")
+    assert isolate(fake, "3,7").remaining == ()
+    assert partition(fake, node.ISOLATED) == "root"
 
 
 def test_partitions_can_be_off(rolled: node.Node) -> None:
