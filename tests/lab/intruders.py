@@ -210,10 +210,7 @@ def run_goes_on() -> None:
 
 
 def rival() -> None:
-    """A slice that asks for a's CPUs: the partition wins, or the slice is named and the partition mended once it is gone.
-
-    Nobody watches meanwhile: before 7.0 the kernel lets them share.
-    """
+    """A slice that asks for a's CPUs: the partition wins, or the slice is named and the partition mended once it is gone."""
     run("systemctl", "start", "rival.slice")
     run("systemctl", "set-property", "--runtime", "rival.slice", "AllowedCPUs=2-3")
     wins = int(os.uname().release.split(".")[0]) >= 7
@@ -230,14 +227,36 @@ def rival() -> None:
     expect("a", (partition("corral_a.slice"), masks("corral_a.slice")), ("root", frozenset({2, 3})))
 
 
+def foreign_setting() -> None:
+    """A drop-in that has systemd (262 and later) end a's partition is named, and the partition is back without it."""
+    folder = f"{ETC}/corral_a.slice.d"
+    write(f"{folder}/90-foreign.conf", "[Slice]\nCPUSetPartition=member\n")
+    run("systemctl", "daemon-reload")
+    # What is set there is what there is: systemd 257 puts what it has reloaded in force with a property.
+    run("systemctl", "set-property", "--runtime", "corral_a.slice", "MemoryMax=64M")
+    print(f"  with CPUSetPartition=member: {partition('corral_a.slice')}")
+    tick()
+    expect("the file is named", f"{folder}/90-foreign.conf" in run("corral", "drift", code=2), True)
+    os.remove(f"{folder}/90-foreign.conf")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "set-property", "--runtime", "corral_a.slice", "MemoryMax=64M")
+    tick()
+    in_sync()
+    for verb in ("daemon-reload", "daemon-reexec"):
+        run("systemctl", verb)
+        expect(f"a after {verb}", partition("corral_a.slice"), "root")
+
+
 STEPS = (two_of_them, strangers, confined, on_demand, leaves, instances, early_container, run_goes_on)
+# Nobody watches meanwhile: in each of them a partition ends.
+UNWATCHED = (rival, foreign_setting)
 
 
 def main(names: list[str]) -> int:
     if names == ["prepare"]:
         prepare()
         return 0
-    steps: t.Sequence[t.Callable[[], None]] = (rival,) if names == ["rival"] else select_steps(STEPS, names)
+    steps = UNWATCHED if names == ["unwatched"] else select_steps((*STEPS, *UNWATCHED), names) if names else STEPS
     with without_timer():
         return 0 if all(run_step(step) for step in steps) else 1
 

@@ -111,6 +111,7 @@ class UnitFiles:
         wanted = tuple(sorted({name for unit in units for name in (*fragments(unit), *dropin_folders(unit))}))
         self.names = {base: frozenset(host.among(base, wanted)) for base in LOAD_PATH}
         self.texts: dict[str, t.Optional[str]] = {}
+        self.ordered: dict[str, list[str]] = {}
 
     def text(self, path: str) -> t.Optional[str]:
         """A file's text; None when it is absent or cannot be read."""
@@ -125,6 +126,12 @@ class UnitFiles:
 
     def settings(self, unit: str, name: str) -> list[Setting]:
         """All assignments of ``name`` for a unit, in the order in which systemd applies them."""
+        return [found for file in self.files(unit) for found in assignments(file, self.text(file), name)]
+
+    def files(self, unit: str) -> list[str]:
+        """The unit's own file and its drop-ins, in the order in which systemd applies them."""
+        if unit in self.ordered:
+            return self.ordered[unit]
         files: dict[str, str] = {}
         # systemd.unit(5): of two drop-ins with one name the more specific folder wins, then the earlier load path.
         for folder in reversed(dropin_folders(unit)):
@@ -133,8 +140,8 @@ class UnitFiles:
                     if file.endswith(".conf"):
                         files.setdefault(file, f"{base}/{folder}/{file}")
         fragment = self.fragment(unit)
-        ordered = ([fragment] if fragment else []) + [files[file] for file in sorted(files)]
-        return [found for file in ordered for found in assignments(file, self.text(file), name)]
+        self.ordered[unit] = ([fragment] if fragment else []) + [files[file] for file in sorted(files)]
+        return self.ordered[unit]
 
 
 def fragments(unit: str) -> list[str]:

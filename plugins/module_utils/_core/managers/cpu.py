@@ -32,7 +32,7 @@ LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
 
 class UnitState(t.NamedTuple):
     """What is seen of one slice or scope. ``partition`` is None where the kernel has no such file; ``populated`` is looked at
-    for slices with CPUs of their own alone.
+    for slices with CPUs of their own alone. ``by_systemd`` is what files assign to CPUSetPartition=.
     """
 
     exists: bool
@@ -41,6 +41,7 @@ class UnitState(t.NamedTuple):
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
     populated: bool = True
+    by_systemd: tuple[Setting, ...] = ()
 
     def now(self) -> t.Optional[frozenset[int]]:
         """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
@@ -124,6 +125,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             files.text(dropin(unit, NAME)),
             tuple(files.settings(unit, "AllowedCPUs")),
             not is_exclusive(unit) or cgroup.populated(host, unit),
+            tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)) if is_exclusive(unit) else (),
         )
         for unit in looked_at
     }
@@ -164,6 +166,12 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
         )
     changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves))
+    changes += [
+        partitions.foreign_change(unit, kind, found.value, found.file)
+        for unit, kind in wanted.partitions.items()
+        for found in seen.units[unit].by_systemd[-1:]
+        if found.value not in ("", kind)
+    ]
     changes += [left_change(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists]
     changes += filter(None, [target_change(wanted.lasting, seen)])
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}

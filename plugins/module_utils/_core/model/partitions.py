@@ -20,6 +20,9 @@ from .plan import CPUS, DRIFT, UNCHANGEABLE, Change, Step
 from .profile import Cpu
 
 PROPERTY = "cpuset.cpus.partition"
+# systemd 262 and later. Corral leaves it empty: then systemd does not touch the kernel's file, through reloads and
+# changes of other properties, and what is written there is the same on all versions (tried on 252, 257 and 262).
+SYSTEMD_PROPERTY = "CPUSetPartition"
 MEMBER, PARTITION, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
 # In the kernel's reason where CPUs of isolcpus= stand in the way (perr_strings).
@@ -108,6 +111,12 @@ def change(
     else:
         reason = f"the partition is not in force: {found.text}"
     return Change(MANAGER, unit, PROPERTY, found.text, kind, reason, target, steps, verdict)
+
+
+def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
+    """The item of a file that has systemd make something else of a slice's partition."""
+    reason = f"systemd 262 and later writes it over the partition: remove {SYSTEMD_PROPERTY}= from {file}, then systemctl daemon-reload"
+    return Change(MANAGER, unit, SYSTEMD_PROPERTY, value, kind, reason, file, (), UNCHANGEABLE)
 
 
 def too_soon(attempt: Attempt, context: Context) -> bool:

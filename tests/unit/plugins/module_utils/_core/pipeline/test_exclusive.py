@@ -85,6 +85,16 @@ def test_an_isolated_pool_without_load_balance_is_an_isolated_partition(fake: no
     assert not fake.has(f"{CGROUP}/corral_isolated.slice")
 
 
+@pytest.mark.parametrize(("value", "named"), [("member", True), ("isolated", True), ("root", False), ("", False)])
+def test_a_file_that_has_systemd_make_another_partition_is_named(value: str, named: bool, rolled: node.Node) -> None:
+    file = f"/etc/systemd/system/{OWN}.d/90-admin.conf"
+    rolled.put(file, f"[Slice]\nCPUSetPartition={value}\n")
+    found = [change for change in runs.plan(rolled.host()) if change.property == "CPUSetPartition"]
+    assert [(one.subject, one.actual, one.wanted, one.place, one.verdict) for one in found] == (
+        [(OWN, value, "root", file, "unchangeable")] if named else []
+    )
+
+
 # CPUs of isolcpus=, as kernels 6.1, 6.12 and 7.2 were seen to take them.
 def boot_with_isolcpus(fake: node.Node, cpus: str) -> None:
     folder = fake.root / "sys/devices/system/cpu"
