@@ -13,9 +13,10 @@ from . import report
 from .model import cpuset, qos
 from .model.context import Context, Workloads
 from .model.grants import Grant
+from .model.ledger import allocatable
 from .model.needs import Need
 from .model.profile_workloads import RUNNING
-from .model.resources import CPU, PIDS, Amounts, about, amount_text
+from .model.resources import PIDS, Amounts, about, amount_text
 
 
 def rows(found: Workloads) -> list[dict[str, t.Any]]:
@@ -92,21 +93,18 @@ def budget(context: Context) -> dict[str, dict[str, t.Optional[int]]]:
     found = context.workloads
     if found is None:
         return {}
-    total: dict[str, int] = {CPU: 1000 * len(context.pools.online - context.pools.reserved - context.pools.isolated)}
-    for table in found.totals.values():
-        for resource, size in table.items():
-            total[resource] = total.get(resource, 0) + size
+    total = allocatable(context.pools, found.totals)
     if found.pids is not None:
         total[PIDS] = found.pids
     result: dict[str, dict[str, t.Optional[int]]] = {}
-    for resource, allocatable in total.items():
+    for resource, most in total.items():
         asked = [
             dict(grant.limits if resource == PIDS else grant.requests).get(resource, 0)
             for grant in found.settled.grants
         ]
         limited = [dict(grant.limits).get(resource) for grant in found.settled.grants]
         result[resource] = {
-            "allocatable": allocatable,
+            "allocatable": most,
             "requested": sum(asked),
             "limits": sum(one for one in limited if one is not None),
             "unlimited": sum(one is None for one in limited),

@@ -55,7 +55,7 @@ class Machine(t.NamedTuple):
     @property
     def assignable(self) -> CpuSet:
         """The CPUs that may become somebody's own."""
-        cpus = self.pools.online - self.pools.reserved - self.pools.isolated
+        cpus = self.pools.allocatable
         return cpus if self.not_kubelets is None else cpus & self.not_kubelets
 
 
@@ -76,7 +76,7 @@ class Ledger:
         self.grants: dict[str, Grant] = {}
         self.given: dict[str, int] = {}
         self.free = machine.assignable
-        self.shared = machine.pools.online - machine.pools.reserved - machine.pools.isolated
+        self.shared = machine.pools.allocatable
 
     def book(self, grant: Grant) -> None:
         """Count a grant in."""
@@ -96,7 +96,7 @@ class Ledger:
 
         What somebody had stays his, even where the node has less than it had.
         """
-        capacity = self.capacity()
+        capacity = allocatable(self.machine.pools, self.machine.memory)
         had = dict(before.requests) if before else {}
         for resource, asked in need.requests:
             if asked > had.get(resource, 0):
@@ -119,15 +119,6 @@ class Ledger:
             f"{', ' + holders_text(resource, holders) if holders else ''}: ask for less, reserve less, or release one of them",
         )  # fmt: skip
 
-    def capacity(self) -> dict[str, int]:
-        """Allocatable = capacity − reserved, by resource."""
-        pools = self.machine.pools
-        found = {CPU: 1000 * len(pools.online - pools.reserved - pools.isolated)}
-        for table in self.machine.memory.values():
-            for resource, size in table.items():
-                found[resource] = found.get(resource, 0) + size
-        return found
-
     @property
     def min_shared(self) -> int:
         """The CPUs that stay shared."""
@@ -145,6 +136,15 @@ class Ledger:
         free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
         holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]
         return f" (free: {free}{'; ' + ', '.join(holders) if holders else ''})"
+
+
+def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> dict[str, int]:
+    """What may be granted, capacity − reserved, by resource; ``memory`` has the bytes by node and resource."""
+    found = {CPU: 1000 * len(pools.allocatable)}
+    for table in memory.values():
+        for resource, size in table.items():
+            found[resource] = found.get(resource, 0) + size
+    return found
 
 
 def counted(grant: Grant) -> Amounts:

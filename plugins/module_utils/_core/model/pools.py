@@ -37,6 +37,11 @@ class Pools(t.NamedTuple):
     strict: bool
     exclusive: CpuSet = cpuset.EMPTY
 
+    @property
+    def allocatable(self) -> CpuSet:
+        """The CPUs that workloads share or may have for themselves (kubelet: allocatable)."""
+        return self.online - self.reserved - self.isolated
+
 
 class _Found(t.NamedTuple):
     """What a compilation collects."""

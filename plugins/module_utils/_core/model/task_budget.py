@@ -61,8 +61,7 @@ def exclusive_limits(context: Context) -> tuple[Own, ...]:
     """
     if context.workloads is None:
         return ()
-    pools = context.pools
-    assignable = len(pools.online - pools.reserved - pools.isolated)
+    assignable = len(context.pools.allocatable)
     needs = [need for need in context.workloads.needs if need.cpus]
     templates = {need.workload.template for need in needs if need.workload.is_template}
     found = []
