@@ -12,7 +12,7 @@ import typing as t
 from unittest import mock
 
 import node
-from _core import agent, commands, look, parts, reconcile, writer
+from _core import agent, commands, grant_unit, look, parts, reconcile, writer
 from _core.host.files import Host
 from _core.managers import agent as agent_manager
 from _core.model import compose, profile
@@ -65,7 +65,9 @@ def plan(host: Host) -> tuple[Change, ...]:
 
 
 def command(host: Host, *words: str) -> int:
-    """One command of a person at the node (root)."""
+    """One command of a person at the node (root), or of the unit that holds a grant."""
+    if list(words[:2]) in agent.GRANT_UNIT:
+        return grant_unit.run(host, words)
     asked = PARSER().parse_args(list(words))
     return commands.COMMANDS[words[0]](host, asked)
 

@@ -45,7 +45,7 @@ def start(host: Host, name: str, run: str) -> Admission:
     """Grant a declared workload what it holds while it runs, before its first instruction. Raises CorralError."""
     if not run:
         run = f"{BY_HAND}:{int(host.now())}"
-    return settle(host, Asked(start={name: run}), name)
+    return settle(host, Asked(start={name: run}), name, look_again=False)
 
 
 def stop(host: Host, name: str, run: str) -> Admission:
@@ -53,7 +53,7 @@ def stop(host: Host, name: str, run: str) -> Admission:
     if not run:
         held = next((one for one in held_now(host) if one.workload == name), None)
         run = held.instance if held else ""
-    return settle(host, Asked(stop={name: run}), "")
+    return settle(host, Asked(stop={name: run}), "", look_again=False)
 
 
 def admit(host: Host, workload: Workload) -> Admission:
@@ -126,23 +126,34 @@ def what_if(host: Host, asked: Asked) -> Context:
 
 def planned(host: Host, asked: Asked, name: str, *, with_files: bool = False) -> Plan:
     """What an admission or release comes to; ``name`` is who must have a grant after it. Raises CorralError."""
-    context = what_if(host, asked)
-    refuse(context, name)
-    plan = reconcile.plan_profile(host, context)
-    problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
-    if problems:
-        raise CorralError(*problems)
-    plan = narrowed(plan, None if with_files else PHASES)
+    plan = to_be_applied(host, asked, name, with_files=with_files)
     reconcile.refuse_overlaps(host, plan)
     return plan
 
 
-def settle(host: Host, asked: Asked, name: str, *, with_files: bool = False) -> Admission:
-    """Execute what an admission or release comes to. Raises CorralError."""
-    plan = planned(host, asked, name, with_files=with_files)
+def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> Plan:
+    """What planned() gives, before it is replayed. Raises CorralError."""
+    context = what_if(host, asked)
+    refuse(context, name)
+    plan = reconcile.plan_profile(host, context) if with_files else reconcile.plan_grants(host, context)
+    problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
+    if problems:
+        raise CorralError(*problems)
+    return narrowed(plan, None if with_files else PHASES)
+
+
+def settle(host: Host, asked: Asked, name: str, *, with_files: bool = False, look_again: bool = True) -> Admission:
+    """Execute what an admission or release comes to. Raises CorralError.
+
+    Each step reads back what the kernel made of it. Without ``look_again`` the outcome does not say what is left to do:
+    a start waits for it, and the next tick looks at the node.
+    """
+    plan = to_be_applied(host, asked, name, with_files=with_files)
     context = t.cast("Context", plan.context)
 
     def again() -> Plan:
+        if not look_again:
+            return plan._replace(changes=())
         left = reconcile.plan_profile(host, reconcile.looked_again(host, context))
         return narrowed(left, None if with_files else PHASES)
 

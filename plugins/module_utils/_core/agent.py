@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 IN_SYNC, ERROR, DIFFERS = 0, 1, 2
 LOCK_SECONDS = 120.0
 METRICS_SECONDS = 60
+GRANT_UNIT = (["admit", "--start"], ["release", "--stop"])  # see model/workload_units.py
 
 
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
@@ -34,6 +35,10 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
     try:
         if ticks:
             return tick(Host(), at_boot=words[1] == "--boot")
+        if words[:2] in GRANT_UNIT and len(words) == 3:
+            from . import grant_unit
+
+            return grant_unit.run(Host(), words)
         from . import commands
 
         return commands.run(words)

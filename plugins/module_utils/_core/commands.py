@@ -25,12 +25,8 @@ from .model import pause as model_pause
 from .model.errors import CorralError, refusal
 from .model.plan import Change, change_to_dict
 from .model.profile import Profile
-from .model.profile_workloads import workload_name
 from .reconcile import Plan
 
-ENDING_SECONDS = (
-    60.0  # A run that has ended gives back what it had within moments, or after those before it in the queue.
-)
 if t.TYPE_CHECKING:
     from .admit import Admission
     from .model.context import Context, Workloads
@@ -88,10 +84,8 @@ def parser() -> argparse.ArgumentParser:
         "--hold", choices=("declared", "running"), default="declared", help="until its release, or its stop"
     )
     let_in.add_argument("--dry-run", action="store_true", help="say what would come of it, and change nothing")
-    let_in.add_argument("--start", action="store_true", help=argparse.SUPPRESS)  # corral-grant@.service
     let_go = command("release", "take back what a workload was given at run time")
     let_go.add_argument("name", metavar="WORKLOAD")
-    let_go.add_argument("--stop", action="store_true", help=argparse.SUPPRESS)  # corral-grant@.service
     collect = command("gc", "collect images and dead containers now, as the profile declares")
     collect.add_argument("--dry-run", action="store_true", help="say what would go, and what that would free")
     collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
@@ -330,15 +324,8 @@ def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
 def do_admit(host: Host, asked: argparse.Namespace) -> int:
     """corral admit"""
     from . import admit, settling
+    from .grant_unit import started
 
-    if asked.start:
-        try:
-            found = started(host, started_name(asked.name), os.environ.get("INVOCATION_ID", ""))
-        except admit.Undeclared as error:
-            # Its workload left while another run still needs the unit's drop-in: it starts, with nothing of its own.
-            show(asked, {"grant": None, "changed": []}, [f"{error}: it shares"])
-            return agent.IN_SYNC
-        return show_grant(asked, found.grant, found.outcome.applied)
     match = {kind: value for kind in ("unit", "container") if (value := getattr(asked, kind))}
     if not match:
         if asked.dry_run:
@@ -362,41 +349,6 @@ def do_admit(host: Host, asked: argparse.Namespace) -> int:
     return show_grant(asked, found.grant, found.outcome.applied)
 
 
-def started_name(escaped: str) -> str:
-    """The workload whose grant a unit asks for by its own instance's name. Raises CorralError."""
-    name = workload_name(escaped)
-    if name is None:
-        message = (
-            "the instance's name has a dash, by which systemd would start it in a slice within another's: "
-            "enable it first (systemctl enable), so that it gets a slice of its own before it starts"
-        )
-        raise refusal(message, path="name", value=escaped)
-    return name
-
-
-def started(host: Host, name: str, run: str) -> Admission:
-    """Admit a workload that is about to start; while another's run is just ending, what it had is waited for."""
-    from . import admit
-
-    deadline = time.monotonic() + ENDING_SECONDS
-    while True:
-        try:
-            return locked(host, lambda: started_now(host, name, run))
-        except CorralError:
-            if time.monotonic() > deadline or not admit.ending(host, name):
-                raise
-        time.sleep(0.3)
-
-
-def started_now(host: Host, name: str, run: str) -> Admission:
-    """Admit a workload, and publish the pools at once: readers of pools.env must stop using its CPUs."""
-    from . import admit
-
-    found = admit.start(host, name, run)
-    writer.published_pools(host, found.outcome)
-    return found
-
-
 def amounts(text: str) -> dict[str, str]:
     """``cpu=4,memory=2Gi`` as a mapping. Raises CorralError."""
     found = {}
@@ -410,12 +362,11 @@ def amounts(text: str) -> dict[str, str]:
 
 def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
     """What was granted, and what had to change for it."""
-    from .managers.workloads import grant_text
+    from .grant_unit import shown
     from .model.grants import grant_to_data
 
     data = {"grant": grant_to_data(grant) if grant else None, "changed": [change_to_dict(change) for change in applied]}
-    text = f"{asked.name}: {grant_text(grant)}, in {grant.slice}" if grant else f"{asked.name}: released"
-    show(asked, data, [text])
+    show(asked, data, [shown(asked.name, grant)])
     return agent.IN_SYNC
 
 
@@ -423,14 +374,7 @@ def do_release(host: Host, asked: argparse.Namespace) -> int:
     """corral release"""
     from . import admit
 
-    if asked.stop and host.run("systemctl", "is-system-running").out.strip() == "stopping":
-        return agent.IN_SYNC  # No run outlives a shutdown, and the next boot begins without.
-
     def work() -> admit.Admission:
-        if asked.stop:
-            found = admit.stop(host, workload_name(asked.name) or asked.name, os.environ.get("INVOCATION_ID", ""))
-            writer.published_pools(host, found.outcome)
-            return found
         found = admit.withdraw(host, asked.name)
         writer.published(host, found.outcome)
         return found

@@ -38,6 +38,8 @@ NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
 VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/{CORRAL_SLICE}/", f"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}")
 if t.TYPE_CHECKING:
+    from types import ModuleType
+
     from .settling import Asked
 
 Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see parts.py.
@@ -103,14 +105,29 @@ def compile_profile(
     return context._replace(pools=left, workloads=settled)
 
 
-def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan:
+def plan_grants(host: Host, context: Context) -> Plan:
+    """The plan that makes the profile true, or as much of it as grants need: what the managers of CPUs and workloads plan.
+
+    Raises CorralError, as plan_profile() does. What another manager plans is left out where it has no say: on a node where
+    this profile is applied, and where nothing goes back to what it was before Corral.
+    """
+    if applied_already(host, context.profile):
+        plan = plan_profile(host, context, managers=(cpu,))
+        if not plan.obsolete:
+            return plan
+    return plan_profile(host, context)
+
+
+def plan_profile(
+    host: Host, context: Context, *, declare: bool = False, managers: t.Sequence[ModuleType] = MANAGERS
+) -> Plan:
     """The plan that makes the profile true. ``declare`` also makes it the node's declared profile.
 
     Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
     a profile that is already applied is not refused but reported.
     """
     try:
-        parts = [manager.plan(host, context) for manager in MANAGERS]
+        parts = [manager.plan(host, context) for manager in managers]
         if context.workloads is not None:
             from .managers import workloads
 
@@ -123,9 +140,10 @@ def plan_profile(host: Host, context: Context, *, declare: bool = False) -> Plan
         raise CorralError(*problems)
     if declare:
         parts.append(declaration(host, context))
-    plan = finish(host, context, parts, PROFILE_MANAGERS if declare else PROFILE_MANAGERS[1:])
+    names = (PROFILE,) if declare else ()
+    plan = finish(host, context, parts, (*names, *(manager.NAME for manager in managers), WORKLOADS))
     plan = plan._replace(
-        changes=plan.changes + gc.stale(host, context),
+        changes=plan.changes + (gc.stale(host, context) if gc in managers else ()),
         notes=(*plan.notes, *fit.notes(context.profile, context.topology)),
     )
     if not applied_already(host, context.profile):

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import typing as t
@@ -117,19 +118,29 @@ def state_folder(host: Host, path: str) -> None:
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
     """The before-values, oldest first, and a warning when they are of the file's second copy."""
-    data, warning = checked(host, BEFORE), None
-    if data is None and written_before(host, BEFORE):
-        data = checked(host, f"{BEFORE}.previous")
+    found, warning = records_in(host.read(BEFORE, follow=False) or ""), None
+    if found is None and written_before(host, BEFORE):
+        found = records_in(host.read(f"{BEFORE}.previous", follow=False) or "")
         warning = f"{BEFORE}: {'not readable as Corral wrote it' if host.exists(BEFORE) else 'is gone'}: " + (
-            "its second copy is used" if data is not None else "there is no second copy: removal cannot restore"
+            "its second copy is used" if found is not None else "there is no second copy: removal cannot restore"
         )
+    return list(found or ()), warning
+
+
+@functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
+def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
+    """The before-values in a checksummed text; None when it is not as Corral wrote it."""
+    try:
+        data = checked_data(json.loads(text or "null"))
+    except (ValueError, RecursionError):
+        return None
     found = []
     for row in data if isinstance(data, list) else []:
         try:
             found.append(Record(row["manager"], row["subject"], undo.from_data(row["before"])))
         except (KeyError, TypeError):
             continue
-    return found, warning
+    return tuple(found)
 
 
 def save_records(host: Host, kept: t.Sequence[Record]) -> None:
