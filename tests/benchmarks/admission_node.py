@@ -5,7 +5,8 @@
 """Runs on the lab's node with the agent: starts and stops a service that has two CPUs of its own while it runs, TURNS times.
 
 By turns with an equal service that Corral does not know. The reconciler's own units are off meanwhile. On stdout: JSON
-with lists of seconds. ``plain`` and ``start`` are whole ``systemctl start``s, ``back`` is from ``systemctl stop`` until the
+with lists of seconds. ``plain`` and ``start`` are whole ``systemctl start``s, ``python`` is one of an equal service with
+an empty Python before it, ``load`` is a Python that loads what an admission needs and ends, ``back`` is from ``systemctl stop`` until the
 shared pool has its CPUs again. Then the same admission and release in this process, with every step and its read-back
 timed: ``admit`` and ``release`` as a whole, ``…_steps`` from the first write to the last read-back, ``…_cpus`` from the
 first to the last step that moves CPUs. The node keeps the profile.
@@ -26,7 +27,9 @@ sys.dont_write_bytecode = True
 SHARED = "/sys/fs/cgroup/corral.slice/cpuset.cpus.effective"
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 NAME = "lane"
-LANE, PLAIN = f"{NAME}.service", "plain.service"
+LANE, PLAIN, PYTHON = f"{NAME}.service", "plain.service", "plain-python.service"
+EMPTY = ["/usr/bin/python3", "-I", "-c"]
+LOAD = "import sys; sys.path.insert(0, '/usr/libexec/corral'); sys.dont_write_bytecode = True; import _core.grant_unit, _core.host.sd_bus"
 UNIT = "[Service]\nType=exec\nExecStart=/usr/bin/sleep infinity\n"
 LIMIT = 60.0  # s
 
@@ -123,8 +126,8 @@ def main(turns: int) -> int:
     if declared is None:
         raise SystemExit("no profile is declared here")
     data = profile.to_data(declared)
-    for unit in (LANE, PLAIN):
-        host.write_file(f"/etc/systemd/system/{unit}", UNIT)
+    for unit, before in ((LANE, ""), (PLAIN, ""), (PYTHON, f"ExecStartPre={' '.join(EMPTY)} pass\n")):
+        host.write_file(f"/etc/systemd/system/{unit}", UNIT + before)
     systemctl("daemon-reload")
     systemctl("stop", *RECONCILER)
     found: Times = {}
@@ -135,15 +138,18 @@ def main(turns: int) -> int:
             for name, work in (
                 ("plain", lambda: systemctl("start", PLAIN)),
                 ("plain_stop", lambda: systemctl("stop", PLAIN)),
+                ("python", lambda: systemctl("start", PYTHON)),
+                ("load", lambda: subprocess.run([*EMPTY, LOAD], check=True)),
                 ("start", lambda: systemctl("start", LANE)),
                 ("back", lambda: stopped(before)),
             ):
                 found.setdefault(name, []).append(seconds(work))
+            systemctl("stop", PYTHON)
             # As systemd does it before it starts what holds the grant.
             systemctl("start", f"corral_{NAME}.slice")
             in_process(host, found)
     finally:
-        for unit in (LANE, PLAIN):
+        for unit in (LANE, PLAIN, PYTHON):
             systemctl("stop", unit)
             os.unlink(f"/etc/systemd/system/{unit}")
         systemctl("daemon-reload")

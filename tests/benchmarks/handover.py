@@ -6,7 +6,8 @@
 
 When the isolated core moves, against systemd's own time for as many properties, with a unit of 16 threads in each pool,
 while another process looks for an instant at which an isolated CPU is in two pools. When a service with CPUs of its own
-starts and stops, against the start of an equal service that Corral does not know.
+starts and stops, against the start of an equal service that Corral does not know, and of one that does no more before
+its start than an empty Python.
 """
 
 from __future__ import annotations
@@ -24,17 +25,19 @@ import lab_node
 
 POOLS, ADMISSION = bench.HERE / "handover_node.py", bench.HERE / "admission_node.py"
 SECONDS = ("what", "seconds: median (min–max)", "by its floor")
-MILLISECONDS = ("what", "milliseconds: median (min–max)", "by its floor")
+MILLISECONDS = ("what", "milliseconds: median (min–max)", "by its floor", "by an empty Python's start")
 LIMIT = 900  # s
 ADMISSIONS = (
     ("plain", "systemctl start of a service without Corral (the floor)"),
+    ("python", "systemctl start of an equal one with an empty Python as ExecStartPre="),
+    ("load", "an empty Python that loads what an admission needs"),
     ("start", "systemctl start of an equal one with two CPUs of its own"),
-    ("admit", "of that, the admission: look, plan, change, look again"),
+    ("admit", "of that, the admission: look, plan, change, read back"),
     ("admit_steps", "of that, from the first write to the last read-back"),
     ("admit_cpus", "of that, the CPUs are on their way"),
     ("plain_stop", "systemctl stop of the one without Corral"),
     ("back", "systemctl stop of the other, until its CPUs are shared again"),
-    ("release", "of that, the release: look, plan, change, look again"),
+    ("release", "of that, the release: look, plan, change, read back"),
     ("release_steps", "of that, from the first write to the last read-back"),
     ("release_cpus", "of that, the CPUs are on their way"),
 )
@@ -69,7 +72,10 @@ def pools(told: dict[str, t.Any]) -> str:
 def admissions(told: dict[str, t.Any]) -> str:
     """The table of a service that starts and stops."""
     times = {name: [1e3 * one for one in taken] for name, taken in told.items()}
-    rows = [(what, bench.spread(times[name], 0), bench.ratio(times[name], times["plain"])) for name, what in ADMISSIONS]
+    rows = [
+        (what, bench.spread(times[name], 0), *(bench.ratio(times[name], times[floor]) for floor in ("plain", "python")))
+        for name, what in ADMISSIONS
+    ]
     return bench.table(MILLISECONDS, rows)
 
 

@@ -208,9 +208,7 @@ def held_now(host: Host) -> tuple[Grant, ...]:
 
 def profile_of(host: Host) -> Profile:
     """The node's profile: the declared one, or the one applied last where that is broken. Raises CorralError."""
-    from . import look
-
-    declared, broken = look.declared_or_last_good(host)
+    declared, broken = reconcile.declared_or_last_good(host)
     if declared is None:
         raise broken or refusal("no profile is declared here: apply one first", path=state.DECLARED)
     return declared

@@ -40,7 +40,7 @@ def look(host: Host, *, at_boot: bool = False, began: float) -> int:
     previous = report.last_status(host)
     host.told = {}
     now = with_pause(host, Tick(previous, at_boot, began))
-    declared, broken = last_good(host) if at_boot else declared_or_last_good(host)
+    declared, broken = reconcile.last_good(host) if at_boot else reconcile.declared_or_last_good(host)
     if declared is None:
         return report_error(host, now, broken) if broken else IN_SYNC
     return look_after(host, declared, broken, now)
@@ -154,23 +154,6 @@ def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = 
     plan = reconcile.plan_profile(host, context._replace(by_timer=bool(trigger), at_boot=not with_agent))
     options = agent_manager.installed(host) if with_agent else None
     return plan if options is None else reconcile.joined(plan, reconcile.plan_agent(host, options, trigger=trigger))
-
-
-def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile that was applied last."""
-    data = state.read_json(host, state.APPLIED)
-    return (None, None) if data is None else (profile.parse(data), None)
-
-
-def declared_or_last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The declared profile; when it is no profile, the one applied last and why."""
-    try:
-        return reconcile.read_declared(host), None
-    except CorralError as error:
-        try:
-            return last_good(host)[0], error
-        except CorralError:
-            return None, error
 
 
 def broken_profile(error: CorralError) -> Change:

@@ -15,10 +15,8 @@ from .host.actions import StepFailed
 from .host.files import Host
 from .host.state import Record
 from .host.thread_masks import Masks
-from .managers import agent as agent_manager
-from .managers import cpu, gc, memory, owners, pids
+from .managers import cpu
 from .model import cpuset, fit, partitions, pools, profile, replay, replay_v1, undo, unitproperty, validate
-from .model.agent_units import Options
 from .model.context import Attempt, Context
 from .model.errors import CorralError, Problem, refusal
 from .model.grants import ISOLATED, is_exclusive, is_workloads
@@ -28,11 +26,12 @@ from .model.profile import Profile
 from .model.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX
 from .model.topology import Topology
 
-MANAGERS = (cpu, memory, pids, gc, owners)
+# The managers by name, in the order in which they plan: see every_manager(). What a start waits for loads few of them.
+MANAGERS = ("cpu", "memory", "pids", "gc", "owners")
 WORKLOADS = "workloads"  # a node without workloads does not load their manager
 PROFILE = "profile"  # the manager of the declaration itself
-PROFILE_MANAGERS = (PROFILE, *(manager.NAME for manager in MANAGERS), WORKLOADS)
-ALL_MANAGERS = (*PROFILE_MANAGERS, agent_manager.NAME)
+PROFILE_MANAGERS = (PROFILE, *MANAGERS, WORKLOADS)
+ALL_MANAGERS = (*PROFILE_MANAGERS, "agent")
 BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KEYS = ("value:", "pool:")
@@ -40,6 +39,7 @@ VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/{CORRAL_SLICE}/", f"{cgroup.ROOT}
 if t.TYPE_CHECKING:
     from types import ModuleType
 
+    from .model.agent_units import Options
     from .settling import Asked
 
 Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see parts.py.
@@ -70,6 +70,13 @@ class Outcome(t.NamedTuple):
 
 
 # Planning
+
+
+def every_manager() -> tuple[ModuleType, ...]:
+    """The managers of what a profile declares, in the order of MANAGERS."""
+    from .managers import gc, memory, owners, pids
+
+    return cpu, memory, pids, gc, owners
 
 
 def compile_profile(
@@ -119,15 +126,18 @@ def plan_grants(host: Host, context: Context) -> Plan:
 
 
 def plan_profile(
-    host: Host, context: Context, *, declare: bool = False, managers: t.Sequence[ModuleType] = MANAGERS
+    host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[ModuleType]] = None
 ) -> Plan:
-    """The plan that makes the profile true. ``declare`` also makes it the node's declared profile.
+    """The plan that makes the profile true, as far as ``managers`` (None: all of them) and that of workloads plan it.
+
+    ``declare`` also makes it the node's declared profile.
 
     Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
     a profile that is already applied is not refused but reported.
     """
+    planning = every_manager() if managers is None else managers
     try:
-        parts = [manager.plan(host, context) for manager in managers]
+        parts = [manager.plan(host, context) for manager in planning]
         if context.workloads is not None:
             from .managers import workloads
 
@@ -141,11 +151,12 @@ def plan_profile(
     if declare:
         parts.append(declaration(host, context))
     names = (PROFILE,) if declare else ()
-    plan = finish(host, context, parts, (*names, *(manager.NAME for manager in managers), WORKLOADS))
-    plan = plan._replace(
-        changes=plan.changes + (gc.stale(host, context) if gc in managers else ()),
-        notes=(*plan.notes, *fit.notes(context.profile, context.topology)),
-    )
+    plan = finish(host, context, parts, (*names, *(manager.NAME for manager in planning), WORKLOADS))
+    plan = plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
+    if managers is None:
+        from .managers import gc
+
+        plan = plan._replace(changes=plan.changes + gc.stale(host, context))
     if not applied_already(host, context.profile):
         refuse_overlaps(host, plan)
     return plan
@@ -160,6 +171,8 @@ def plan_agent(
     trigger: str = "",
 ) -> Plan:
     """The plan that installs the agent, or keeps it installed (see managers/agent.py)."""
+    from .managers import agent as agent_manager
+
     part = agent_manager.plan(host, options, program, tag=tag, trigger=trigger)
     # Only who brings the program knows which of its files are no longer part of it.
     plan = finish(host, None, [part], (agent_manager.NAME,) if program is not None else ())
@@ -169,6 +182,8 @@ def plan_agent(
 
 def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     """The plan that brings back what was there before these managers' first change."""
+    from .managers import agent as agent_manager
+
     plan = finish(host, None, [], managers)
     stale = agent_manager.stale_metrics(host, None, "nobody keeps the metrics up to date any more")
     if WORKLOADS in managers and host.exists(state.CHECKPOINT):
@@ -306,6 +321,23 @@ def read_declared(host: Host) -> t.Optional[Profile]:
     return profile.parse(data)
 
 
+def last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The profile that was applied last."""
+    data = state.read_json(host, state.APPLIED)
+    return (None, None) if data is None else (profile.parse(data), None)
+
+
+def declared_or_last_good(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The declared profile; when it is no profile, the one applied last and why."""
+    try:
+        return read_declared(host), None
+    except CorralError as error:
+        try:
+            return last_good(host)[0], error
+        except CorralError:
+            return None, error
+
+
 # Applying
 
 
@@ -366,6 +398,8 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
     outcome = apply(host, plan(), plan, forgiving=True)
     if not outcome.error and PROFILE in managers:
+        from .managers import gc
+
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
         for path in (state.APPLIED, state.COMPILED, *of_workloads, *state.PUBLISHED, *gc.told(host)):
             if host.exists(path):

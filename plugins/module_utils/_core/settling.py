@@ -11,7 +11,7 @@ import fnmatch
 import types
 import typing as t
 
-from .host import collectors, hugepages, owners, state, sysctl, workloads
+from .host import collectors, hugepages, state, sysctl, workloads
 from .host.files import Host
 from .model import admission, cpu_topology, cpuset, grants, needs, numa_memory, pools, profile, task_budget
 from .model.admission import Facts
@@ -224,6 +224,8 @@ def beside_kubelet(host: Host, machine: Machine) -> Machine:
     service = collectors.kubelet(host)
     if service is None:
         return machine
+    from .host import owners
+
     config = owners.kubelet(host)
     keeps_off = config is not None and config.policy == "static" and config.strict
     return machine._replace(kubelet=service, not_kubelets=config.reserved if config and keeps_off else cpuset.EMPTY)

@@ -9,12 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
-from . import look, reconcile, report
-from .host import pause, state
+from . import reconcile, report
+from .host import state
 from .host.files import Host
 from .host.lock import LOCK, Lock
-from .look import Tick
-from .managers import agent as agent_manager
 from .model.errors import CorralError, refusal
 from .reconcile import Outcome
 
@@ -53,8 +51,12 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     """
     if not outcome.applied and not outcome.undone and all(host.exists(path) for path in state.PUBLISHED):
         return outcome
-    now = Tick(report.last_status(host), False, host.uptime(), pause.in_force(host))
-    declared, broken = look.declared_or_last_good(host)
+    from . import look  # What a start waits for publishes no more than pools.
+    from .host import pause
+    from .managers import agent as agent_manager
+
+    now = look.Tick(report.last_status(host), False, host.uptime(), pause.in_force(host))
+    declared, broken = reconcile.declared_or_last_good(host)
     if declared is None or broken is not None:
         return outcome
     try:

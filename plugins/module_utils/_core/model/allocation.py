@@ -18,7 +18,7 @@ from __future__ import annotations
 
 import typing as t
 
-from . import allocation_numa, cpuset
+from . import cpuset
 from .cpu_options import DEFAULT, Options
 from .cpu_topology import CORE, NUMA, SOCKET, UNCORE, CpuInfo, CpuTopology, Unit, counted, cpus_of, lowest, of, size
 from .cpuset import CpuSet
@@ -115,6 +115,8 @@ def take_distributed(view: CpuTopology, free: int, count: int, group: int, sprea
     pick = Pick(view, free, count)
     nodes = list(pick.ordered(NUMA))
     counts = [free_there for dummy, free_there in nodes]
+    from . import allocation_numa  # One option's alone, and a start waits for what is loaded.
+
     portions = allocation_numa.portions(counts, count, group, _fewest_nodes(view, count, group))
     if portions is None:
         return take_units(view, free, count, spread)

@@ -13,11 +13,13 @@ import node
 import pytest
 import runs
 import services
-from _core import reconcile
+from _core import admit, reconcile
 from _core.host import thread_masks
 from _core.model import cpuset, profile
+from _core.model.context import Context
 from _core.model.errors import CorralError
 from _core.model.plan import Change
+from _core.reconcile import Plan
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -680,3 +682,32 @@ def test_what_threads_chose_is_remembered_for_a_whole_hand_over(
     assert services.start(rolled, BATCH)
     assert len({path for path, dummy in seen}) > 1
     assert len({masks for dummy, masks in seen}) == 1
+
+
+def test_the_managers_are_known_by_their_names() -> None:
+    assert tuple(manager.NAME for manager in reconcile.every_manager()) == reconcile.MANAGERS
+
+
+def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have_planned(
+    rolled: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Where something goes back to what it was before Corral, all managers are asked whose it is."""
+    asked: list[tuple[Plan, Plan]] = []
+    plan_grants = reconcile.plan_grants
+
+    def both(host: node.NodeHost, context: Context) -> Plan:
+        asked.append((plan_grants(host, context), reconcile.plan_profile(host, context)))
+        return asked[-1][0]
+
+    monkeypatch.setattr(reconcile, "plan_grants", both)
+    services.start(rolled, BATCH)
+    services.end(rolled, BATCH)
+    services.release(rolled, [f"{services.HOLDER}{BATCH[: -len('.service')]}.service"])
+    services.start(rolled, OTHER)
+    assert len(asked) >= 2
+    planned = [(len(few.parts), len(all_.parts)) for few, all_ in asked]
+    assert any(few < every for few, every in planned), "a start asks few"
+    for few, every in asked:
+        narrow, wide = (admit.narrowed(plan, admit.PHASES) for plan in (few, every))
+        assert narrow.changes == wide.changes
+        assert narrow.obsolete == wide.obsolete
