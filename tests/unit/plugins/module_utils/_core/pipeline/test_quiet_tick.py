@@ -30,6 +30,13 @@ TICK += "from _core import agent\nfrom _core.host.files import Host\ncode = agen
 TICK += "print(code, *sorted(set(sys.modules) - before))\n"
 
 
+@pytest.fixture(params=["young", "steady"], autouse=True)
+def age(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Whether the node's files are too young to go by their times, as those of a test are, or count as older."""
+    if request.param == "steady":
+        monkeypatch.setattr(inputs, "STEADY_SECONDS", -3600)
+
+
 @pytest.fixture
 def quiet(make: Make) -> node.Node:
     """A node whose last tick found it in sync."""
