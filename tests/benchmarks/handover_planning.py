@@ -29,9 +29,11 @@ from _core.model.plan import Step
 SIZES = (60, 120, 250, 500)
 EACH = 4  # CPUs of a grant
 CPUS = 1024  # dealt at random
-OTHERS = 4  # CPUs that the slices of the pools have, beside the grants'
-HEAD = ("grants", "number", "CPUs", "floor ms", "plan ms", "plan/floor", "replay ms", "replay/floor", "replay/plan")
-HEAD += ("v1 ms", "writes", "per grant")
+OTHERS = 4  # CPUs that the slices of the pools have, beside the grants
+HEAD = (
+    "grants", "number", "CPUs", "floor ms", "plan ms", "plan/floor", "replay ms", "replay/floor", "replay/plan", "v1 ms",
+    "writes", "per grant",
+)  # fmt: skip
 
 Cpus = frozenset[int]
 
