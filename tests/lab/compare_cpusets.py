@@ -29,9 +29,12 @@ from kernel_cpusets import ISOLATED, MEMBER, PARTITION, Machine
 
 TOP = "/sys/fs/cgroup"
 OURS = "compare"
+PLAIN = "plain"  # a control group without a cpuset, in one of ours, as systemd's services are in slices
 CPUS = range(8)
 ALWAYS = 0  # online, and no partition's: the root must not be left without
 DEPTH, WIDTH = 3, 4
+# A process that sleeps on gets the mask of what its control group has at its next wake-up, if its CPUs are gone.
+WAKES = "exec {held}<> <(:); while ! read -rt 0.1 -u $held; do :; done"
 OPERATIONS = 60  # from each seed
 SECONDS = 2.0
 
@@ -146,18 +149,22 @@ class Comparison:
         empty = [name for name in self.leaves() if name not in self.processes]
         if empty:
             name = self.random.choice(empty)
-            process = subprocess.Popen(["sleep", "1000000"])
-            taken = write(name, "cgroup.procs", str(process.pid))
+            process = subprocess.Popen(["bash", "-c", WAKES])
+            place = f"{name}/{PLAIN}" if len(self.said) % 2 else name
+            os.makedirs(path(place), exist_ok=True)
+            taken = write(place, "cgroup.procs", str(process.pid))
             if taken:
                 self.processes[name] = process
             else:
                 end(process)
+                remove(f"{name}/{PLAIN}")
             self.tell("enter", name, "", taken)
 
     def leave(self, dummy: list[str]) -> None:
         if self.processes:
             name = self.random.choice(list(self.processes))
             end(self.processes.pop(name))
+            remove(f"{name}/{PLAIN}")
             self.tell("leave", name, "", True)
 
     def cpu(self, dummy: list[str]) -> None:
@@ -209,8 +216,9 @@ class Comparison:
             mask = frozenset(os.sched_getaffinity(process.pid))
             self.count["masks"] += 1
             most = bounds[name].most
-            if not mask <= most & held[top(name)]:
-                said = f"the oracle says {listed(most)}, the top level {listed(held[top(name)])}"
+            above = held[top(name)] or most  # A partition without a CPU has none to run on.
+            if not mask <= most & above:
+                said = f"the oracle says {listed(most)}, the top level {listed(above)}"
                 found.append(f"/{name}: its process has {listed(mask)}, {said}")
         return found
 
@@ -221,9 +229,8 @@ class Comparison:
         for process in self.processes.values():
             end(process)
         for name in sorted(self.machine.cgroups, key=lambda one: -one.count("/")):
-            while os.path.exists(path(name)):
-                with contextlib.suppress(OSError):  # A process that was killed leaves in a moment.
-                    os.rmdir(path(name))
+            remove(f"{name}/{PLAIN}")
+            remove(name)
         until = time.monotonic() + SECONDS  # What a removed partition had comes back in a moment, or not at all.
         while time.monotonic() < until and cpus(read("", "cpuset.cpus.effective")) != frozenset(CPUS):
             time.sleep(0.02)
@@ -239,6 +246,13 @@ def switch(number: int, online: bool) -> bool:
     except OSError:
         return False
     return True
+
+
+def remove(name: str) -> None:
+    """A control group goes, where it is there; a process that was killed leaves it in a moment."""
+    while os.path.exists(path(name)):
+        with contextlib.suppress(OSError):
+            os.rmdir(path(name))
 
 
 def heal(number: int) -> None:

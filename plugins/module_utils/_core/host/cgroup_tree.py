@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model import kernel_cpusets as oracle
-from ..model.kernel_cpusets import MEMBER, Cgroup, CpuSet, Machine
+from ..model.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
 from . import cgroup
 from .files import Host
 
@@ -37,18 +37,25 @@ def look(host: Host) -> Tree:
         directory = f"{cgroup.ROOT}/{path}"
         asked = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
         text = (host.read(f"{directory}/cpuset.cpus.partition") or MEMBER).split()
-        found[path] = Cgroup(asked or frozenset(), text[0], len(text) == 1 and text[0] != MEMBER)
-        effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or rest
+        found[path] = Cgroup(asked or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
+        effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):
             populated.add(path)
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
+    valid = {path: one.cpus for path, one in found.items() if one.valid}
+    given: dict[str, CpuSet] = {}
+    for path, cpus in valid.items():
+        given[parent(path)] = given.get(parent(path), NONE) | cpus
     # No partition has these, and the root has not either: the kernel keeps them from all control groups.
-    lost = (online - rest).difference(*(one.cpus for path, one in found.items() if one.valid and "/" not in path))
-    for path, one in found.items():
-        others = (cpus for other, cpus in effective.items() if not f"{other}/".startswith(f"{path}/"))
-        if one.valid and "/" not in path and (one.cpus & rest.union(*others) or not one.cpus & online):
-            found[path] = one._replace(valid=None)  # The kernel says so; others run there all the same, or no CPU is left.
+    lost = online - rest - given.get(ROOT, NONE)
+    for path, cpus in valid.items():
+        others = (other for name, other in effective.items() if not f"{name}/".startswith(f"{path}/"))
+        shared = "/" not in path and cpus & rest.union(*others)
+        own = cpus & online
+        if shared or not own or effective[path] != own - given.get(path, NONE):
+            # The kernel says so, and others run there all the same, or it has not what it asks for.
+            found[path] = found[path]._replace(valid=None)
     way = oracle.way_of(host.read("/proc/sys/kernel/osrelease") or "")
     return Tree(Machine(found, online, way, lost), frozenset(populated))

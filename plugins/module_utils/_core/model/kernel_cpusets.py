@@ -75,6 +75,9 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
     does not update them when a partition beside it takes or returns CPUs: the control group, and all in it, keep what
     they got until its cpuset.cpus is written or a CPU goes offline or online. So a partition that is valid may share
     CPUs with it, and none that takes such CPUs is sure. Its own cpuset.cpus.effective shows what it has. 6.12 updates it.
+
+    When all CPUs of a partition go offline and its processes are in control groups in it without a cpuset, 7.2 leaves it a
+    partition without a CPU, and lets them run on all CPUs that are online, other partitions' included.
     """
     taken, doubted = given_out(machine)
     left = machine.online - taken[ROOT]
@@ -93,7 +96,8 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
         if one.kept.most:
             least, most = least & one.kept.least, most | one.kept.most & whole
         if one.valid is None:
-            least, most = NONE, most | one.cpus & whole
+            own = one.cpus & whole
+            least, most = NONE, most | (machine.online if machine.way == WINS and not own else own)
         found[path] = Bounds(least, most)
     return found
 

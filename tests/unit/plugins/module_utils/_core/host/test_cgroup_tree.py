@@ -18,10 +18,16 @@ INNER = "machine.slice/x.scope"
 
 
 def tree(
-    root: Path, own: str = "root", system: str = "0-1", release: str = "6.12.3", rest: str = "0-1,4-7"
+    root: Path,
+    own: str = "root",
+    system: str = "0-1",
+    release: str = "6.12.3",
+    rest: str = "0-1,4-7",
+    has: str = "2-3",
+    online: str = "0-7",
 ) -> cgroup_tree.Tree:
     groups = {
-        "": ("", rest, "", 1), "system.slice": (system, system, "", 1), OWN: ("2-3", "2-3", own, 1),
+        "": ("", rest, "", 1), "system.slice": (system, system, "", 1), OWN: ("2-3", has, own, 1),
         "machine.slice": ("4-7", "4-7", "member", 1), INNER: ("5", "5", "member", 1), "user.slice": ("", "", "", 0),
         "user.slice/no.scope": ("2", "2", "", 1),
     }  # fmt: skip
@@ -35,7 +41,7 @@ def tree(
         }  # fmt: skip
         for name, text in texts.items():
             (folder / name).write_text(f"{text}\n")
-    for path, text in (("sys/devices/system/cpu/online", "0-7"), ("proc/sys/kernel/osrelease", release)):
+    for path, text in (("sys/devices/system/cpu/online", online), ("proc/sys/kernel/osrelease", release)):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(f"{text}\n")
     return cgroup_tree.look(Host(str(root)))
@@ -56,6 +62,33 @@ def test_control_groups_in_others_are_looked_at_where_they_can_have_cpus(tmp_pat
 )
 def test_a_partition_on_whose_cpus_others_run_is_in_doubt(own: str, system: str, valid: bool, tmp_path: Path) -> None:
     assert tree(tmp_path, own, system).machine.cgroups[OWN].valid is valid
+
+
+@pytest.mark.parametrize(
+    ("has", "online", "valid"),
+    [
+        ("2-3", "0-7", True),
+        ("2", "0-2,4-7", True),
+        ("3", "0-7", None),  # 7.2: another partition has 2.
+        ("", "0-1,4-7", None),  # 6.1 and 7.2: a partition without a CPU
+    ],
+)
+def test_a_partition_that_has_not_what_it_asks_for_is_in_doubt(
+    has: str, online: str, valid: bool, tmp_path: Path
+) -> None:
+    assert tree(tmp_path, has=has, online=online).machine.cgroups[OWN].valid is valid
+
+
+@pytest.mark.parametrize("inner", ["3", "2-3"])
+def test_what_a_partition_gave_to_one_in_it_is_not_missing(inner: str, tmp_path: Path) -> None:
+    for name, text in (("cpuset.cpus", inner), ("cpuset.cpus.effective", inner), ("cpuset.cpus.partition", "root")):
+        file = tmp_path / "sys/fs/cgroup" / OWN / "x.service" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(f"{text}\n")
+    tree(tmp_path, has="2" if inner == "3" else "")
+    (tmp_path / "sys/fs/cgroup" / OWN / "cgroup.subtree_control").write_text("cpuset\n")
+    found = cgroup_tree.look(Host(str(tmp_path))).machine.cgroups
+    assert (found[OWN].valid, found[f"{OWN}/x.service"].valid) == (True, True)
 
 
 @pytest.mark.parametrize(
