@@ -647,6 +647,7 @@ def test_explain_says_why_a_workload_has_what_it_has(rolled: node.Node, capsys: 
         "class: Guaranteed, requests equal limits for CPU and memory",
         "CPUs: 2 of its own",
         f"has: 2,6 on NUMA node 1, in {OWN}",
+        "exclusive CPUs: enforced by the kernel",
         "memory: bound to NUMA node 1",
         "placed by: topology policy single-numa-node, scope container",
     ]
