@@ -95,9 +95,11 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
             least = NONE  # What it asks for, or all that the control group around it has.
         if one.kept.most:
             least, most = least & one.kept.least, most | one.kept.most & whole
+        if one.partition != MEMBER:
+            least = NONE  # 6.12 leaves one none whose CPUs are offline, also once it says that it is invalid.
         if one.valid is None:
             own = one.cpus & whole
-            least, most = NONE, most | (machine.online if machine.way == WINS and not own else own)
+            most |= machine.online if machine.way == WINS and not own else own
         found[path] = Bounds(least, most)
     return found
 

@@ -188,6 +188,14 @@ def test_what_the_kernel_may_decide_either_way_is_not_believed_whatever_it_says(
     assert oracle.looked(machine, nobody).cgroups[path].valid is False
 
 
+@pytest.mark.parametrize("said", [True, False])
+def test_a_partition_of_cpus_that_are_offline_may_have_none(said: bool) -> None:
+    machine = after([("online", "0-3,5-7"), ("cpus", "a", "4"), ("partition", "a", PARTITION), ("cpus", "a/x", "1")])
+    machine = oracle.looked(machine, {"a": said, "a/x": False})
+    assert (least(machine)["a"], most(machine)["a"]) == ("", "0-3,5-7")
+    assert (least(machine)["a/x"], most(machine)["a/x"]) == ("", "0-3,5-7")
+
+
 OVERLAP = [*TWO, ("cpus", "x", "5-7")]  # b is invalid, or may be
 GONE = [*OVERLAP, ("partition", "b", MEMBER), ("remove", "b")]
 
