@@ -5,12 +5,13 @@
 
 ``shared`` is asked after every change: which control groups with processes have CPUs of a guarded slice. Guarded are
 - a slice ``corral_*`` at the top that was asked to be a partition, valid or not;
-- one that was not, once it requests exactly what the checkpoint grants to somebody, also while nobody is in it: a service
+- one that was not, once it requests exactly what the checkpoint grants to its workload, also while nobody is in it: a service
   may start in it at any moment. Until it is a partition, a control group that is confined nowhere has its CPUs: nothing
   but the partition can take them away;
 - ``corral_isolated.slice`` with CPUs of its own, as soon as it holds a process, unless it was a partition and that was taken back.
 
-Exempt is what is not guarded: a slice that requests other CPUs than any grant runs as shared, or is being made.
+Exempt is what is not guarded: a slice that requests other CPUs than its grant runs as shared, or is being made. A slice
+that runs on CPUs which it did not request, since none of its own is online, has no claim to those.
 
 ``exposed`` is asked at rest: which guarded slices would share with something that starts now, anywhere.
 """
@@ -84,17 +85,19 @@ class Look:
         for place, group in self.systemd.cgroups.items():
             if "/" in place or not (place.startswith("corral_") and place.endswith(".slice")):
                 continue
+            # Without any of its CPUs online it runs on others', and those are not its own.
+            own = self.effective[place] & (group.requested or Cpus())
             if group.partition != MEMBER:
-                found.append(Claim(place, self.effective[place], open=False))
+                found.append(Claim(place, own, open=False))
             elif group.requested and self.in_force(place, group.requested):
-                found.append(Claim(place, self.effective[place], open=True))
+                found.append(Claim(place, own, open=True))
         return found
 
     def in_force(self, place: str, requested: Cpus) -> bool:
         """Whether a slice that is no partition has what is its own."""
         if place == ISOLATED or self.grants is None:
             return self.holds(place) and not self.systemd.cgroups[place].given_up
-        return requested in self.grants.values()
+        return requested == self.grants.get(unescaped(place[len("corral_") : -len(".slice")]))
 
 
 @functools.lru_cache
