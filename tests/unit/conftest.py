@@ -26,9 +26,13 @@ sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE), *T
 
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
-    """Say once, at the end, which test data was not there."""
+    """Say once, at the end, which test data was not there, and what random walks contained."""
     from shared_data import KUBELET_CASES, TOPOLOGIES
 
     for variable, folder in (("CORRAL_KUBELET_CASES", KUBELET_CASES), ("CORRAL_TOPOLOGIES", TOPOLOGIES)):
         if not folder.is_dir():
             terminalreporter.write_line(f"NOTICE: no {folder}: its tests were skipped; point {variable} at the data")
+    for test in terminalreporter.getreports("passed"):
+        for name, text in test.user_properties:
+            if name == "walks":
+                terminalreporter.write_line(text)

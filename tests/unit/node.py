@@ -134,7 +134,10 @@ class Run(t.NamedTuple):
 
 
 class Node:
-    """The folder and what lives in it. ``room`` is how many hugepages of a size each NUMA node can give."""
+    """The folder and what lives in it. ``template`` is the tree of its ``machine``, with all CPUs online.
+
+    ``room`` is how many hugepages of a size each NUMA node can give.
+    """
 
     def __init__(
         self,
@@ -144,8 +147,10 @@ class Node:
         reload_applies: bool = True,
         legacy: bool = False,
         release: Release | None = None,
+        machine: trees.Machine = MACHINE,
     ) -> None:
         self.root = root
+        self.machine = machine
         self.time = 1_700_000_000.0
         self.up = 5000.0
         self.room: dict[tuple[int, int], int] = {}
@@ -182,7 +187,7 @@ class Node:
         self.put("/etc/passwd", "root:x:0:0::/root:/bin/sh\n")
         self.put("/etc/group", "root:x:0:\nhugetlb:x:996:\n")
         systemd = LegacySystemd if legacy else FakeSystemd
-        self.systemd = systemd(root, frozenset(range(8)), reload_applies=reload_applies, release=release)
+        self.systemd = systemd(root, trees.cpus_of(machine), reload_applies=reload_applies, release=release)
         self.put("/proc/sys/kernel/osrelease", "{}.{}.0-fake\n".format(*self.systemd.release))
         self.overlaps: list[str] = []  # that came up and that no hand made
         self.seen: list[str] = []  # the same, also of clones
@@ -266,7 +271,7 @@ class Node:
 
     def set_online(self, *offline: int) -> None:
         """These CPUs are offline from now on, all others are back."""
-        machine = MACHINE._replace(offline=frozenset(offline))
+        machine = self.machine._replace(offline=frozenset(offline))
         tree = self.root.with_name(f"machine-without-{'-'.join(map(str, offline))}")
         if not tree.exists():
             trees.build(tree, machine)

@@ -99,6 +99,11 @@ class _Tree:
         link.symlink_to(target)
 
 
+def cpus_of(machine: Machine) -> Set:
+    """The CPUs of the machine, offline ones included."""
+    return frozenset(_threads(machine))
+
+
 def possible(machine: Machine) -> int:
     """How many CPU ids the machine has."""
     return machine.sockets * machine.nodes * machine.cores * machine.threads * machine.cpu_step

@@ -44,14 +44,19 @@ def folder() -> t.Iterator[Path]:
 
 
 @pytest.fixture
-def make(template: Path, folder: Path, monkeypatch: pytest.MonkeyPatch) -> t.Iterator[Make]:
-    """Makes fresh nodes. Nothing here has to outlive a power cut or to wait for a kernel.
-
-    On none of them, and on no clone of one, may a guarded slice ever share a CPU that no hand gave away (see guard.py).
-    """
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Nothing here has to outlive a power cut or to wait for a kernel."""
     monkeypatch.setattr(os, "fsync", lambda dummy: None)
     monkeypatch.setattr(actions, "READ_BACK_SECONDS", 0.0)
     monkeypatch.setattr(actions.time, "sleep", lambda dummy: None)
+
+
+@pytest.fixture
+def make(template: Path, folder: Path, quick: None) -> t.Iterator[Make]:
+    """Makes fresh nodes.
+
+    On none of them, and on no clone of one, may a guarded slice ever share a CPU that no hand gave away (see guard.py).
+    """
     nodes: list[node.Node] = []
 
     def make_one(**options: t.Any) -> node.Node:

@@ -1,0 +1,112 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Random walks (walk.py): whatever happens on a node in whatever order, no thread is ever on CPUs of somebody else's grant.
+
+CORRAL_LONG=1 takes 1,000 walks of 100 steps; CORRAL_SEED=N begins with the walk N (default 0), CORRAL_WALKS=N takes so many.
+"""
+
+from __future__ import annotations
+
+import collections
+import contextlib
+import io
+import os
+import tempfile
+import typing as t
+from pathlib import Path
+
+import pytest
+import trees
+from walk import Walk
+
+LONG = bool(os.environ.get("CORRAL_LONG"))
+WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
+STEPS = 100 if LONG else 40
+FIRST = int(os.environ.get("CORRAL_SEED", "0"))
+# In memory where that can be had.
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
+# Without contention it would prove nothing: each happens at least once in so many steps.
+LEAST = {
+    "grants": 40,
+    "hand-overs": 20,
+    "moved": 150,
+    "refusals": 40,
+    "killed": 150,
+    "torn": 150,
+    "in sync": 30,
+    "looks": 1,
+}
+TRIES = 120  # replays of a walk that went wrong, to leave out what has no part in it
+
+
+class Ground:
+    """Where walks take place: a folder in memory, with the kernel files of each machine."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+
+    def template(self, machine: trees.Machine) -> Path:
+        """Its kernel files; beside them are those with CPUs offline, and a walk's node (Node.set_online)."""
+        found = self.folder / repr(machine)[:200] / "machine"
+        if not found.exists():
+            trees.build(found, machine)
+        return found
+
+    def walk(self, seed: str, steps: t.Sequence[int]) -> Walk:
+        """A walk of these steps; it ends with the first that goes wrong."""
+        with contextlib.redirect_stderr(io.StringIO()), contextlib.redirect_stdout(io.StringIO()):
+            found = Walk(seed, self.template)
+            for number in steps:
+                if found.wrong:
+                    break
+                found.step(number)
+        return found
+
+
+def shortest(ground: Ground, seed: str, taken: int) -> Walk:
+    """A walk that goes wrong in the same way of going, with as few steps as some tries find."""
+    steps, tries = list(range(taken)), TRIES
+    size = max(taken // 2, 1)
+    while tries:
+        for first in range(0, len(steps), size):
+            left = steps[:first] + steps[first + size :]
+            tries -= 1
+            if ground.walk(seed, left).wrong:
+                steps = left
+                break
+            if not tries:
+                break
+        else:
+            if size == 1:
+                break
+            size = max(size // 2, 1)
+    return ground.walk(seed, steps)
+
+
+def report(counts: collections.Counter[str], causes: collections.Counter[str]) -> list[str]:
+    """What the walks contained, and why what was refused was."""
+    names = sorted({*counts, *LEAST, "NoSafeOrder"})
+    lines = ["random walks: " + ", ".join(f"{name} {counts[name]}" for name in names)]
+    stuck = [cause for cause in causes if cause.startswith("NoSafeOrder")]
+    most = [cause for cause, dummy in causes.most_common(12) if cause not in stuck]
+    return lines + [f"{causes[cause]:6} x {cause}" for cause in (*stuck, *most)]
+
+
+def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
+    quick: None, record_property: t.Callable[[str, object], None]
+) -> None:
+    counts, causes = collections.Counter[str](), collections.Counter[str]()
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        ground = Ground(Path(name))
+        for number in range(FIRST, FIRST + WALKS):
+            walk = ground.walk(str(number), range(STEPS))
+            counts += walk.counts
+            causes += walk.causes
+            if walk.wrong:
+                walk = shortest(ground, str(number), walk.counts["steps"])
+                pytest.fail("\n".join([f"walk {number}:", *walk.steps, *walk.wrong]), pytrace=False)
+    for line in report(counts, causes):
+        record_property("walks", line)
+    assert counts["steps"] == WALKS * STEPS
+    assert {what: counts[what] for what, steps in LEAST.items() if counts[what] < WALKS * STEPS // steps} == {}

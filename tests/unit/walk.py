@@ -1,0 +1,524 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A random walk on a fake node: what people, systemd, the kernel and Corral do to it, in any order.
+
+After each single change of a control group the guard (guard.py) tells whether a guarded slice shares a CPU. What shares
+CPUs with no fault of Corral's is left out: what a hand does in that moment, a process of a control group that itself asks
+for the CPUs, an invalid partition as long as such a control group keeps it from being one, what runs on after a removal,
+and unmanaged control groups where the profile has partitions off (see Walk.excused).
+
+Each step has random numbers of its own, so that one can be left out and the others stay as they are.
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import random
+import re
+import shutil
+import traceback
+import typing as t
+from pathlib import Path
+
+import node
+import runs
+import services
+import trees
+from _core import reconcile
+from _core.model import cpuset, profile
+from _core.model.errors import CorralError
+from fake_cpusets import BOOKWORM, FORKY, MEMBER, TRIXIE, Release, within
+from fake_systemd import CGROUP
+from guard import Row, granted, told
+
+Data = dict[str, t.Any]
+Cpus = frozenset[int]
+
+CHECKPOINT = "/var/lib/corral/checkpoint.json"
+START_SECONDS = 120  # what is admitted by hand has so long to start
+RELEASES: tuple[Release, ...] = (BOOKWORM, TRIXIE, FORKY)
+MACHINES = {
+    "2 nodes, SMT": node.MACHINE,
+    "1 node": trees.Machine(cores=6, threads=1),
+    "2 nodes of 3 cores, SMT": trees.Machine(sockets=2, cores=3, threads=2),
+    "4 nodes": trees.Machine(sockets=2, nodes=2, cores=3, threads=1),
+}
+UNITS = ("alpha.service", "beta.service", "gamma.service")
+INSTANCES = ("batch@a.service", "batch@b.service", "batch@c.service")
+UNMANAGED = ("rogue.service", "mine.slice/x.service", "lxc", "lxc/web.example", "corral_rogue.slice/x.service")
+GREEDY = ("greedy.slice", "hungry")
+SLICES = ("machine.slice", "more.slice")
+# What a step has done to it, and how often.
+FAULTS = ("",) * 7 + ("killed", "torn", "error")
+
+
+class Walk:
+    """A node, its profile, and what was seen on the way. ``wrong`` is what must be empty."""
+
+    def __init__(self, seed: str, templates: t.Callable[[trees.Machine], Path]) -> None:
+        self.seed = seed
+        self.dice = random.Random(seed)
+        self.machine = self.dice.choice(sorted(MACHINES))
+        release = self.dice.choice(RELEASES)
+        machine = MACHINES[self.machine]
+        template = templates(machine)
+        root = template.with_name("node")
+        shutil.rmtree(root, ignore_errors=True)
+        self.fake = node.Node(root, template, reload_applies=release == BOOKWORM, release=release, machine=machine)
+        self.fake.systemd.watch = self.watch
+        self.cpus = sorted(self.fake.systemd.possible)
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.causes: collections.Counter[str] = collections.Counter()
+        self.steps = [f"a machine with {self.machine}, kernel {release[0]}.{release[1]}"]
+        self.wrong: list[str] = []
+        self.standing: frozenset[Row] = frozenset()
+        self.spoilt: set[str] = set()  # partitions that others' requests made invalid
+        self.fallen: dict[str, Cpus] = {}  # slices of which no CPU is online, and the CPUs that they run on with others
+        self.given_up: set[str] = set()  # slices whose grants ended by a removal, under what runs in them
+        self.data = self.first_profile()
+        self.rolled_out = self.data
+        services.add(self.fake, *UNITS, "batch@.service")
+        for unit in INSTANCES:
+            self.fake.put(f"/etc/systemd/system/multi-user.target.wants/{unit}", "")
+        self.fake.set_online(*self.dice.choice([(), (), (self.cpus[-1],)]))
+        assert not runs.install(self.fake.host()).error
+        self.steps.append(self.declare(f"the first profile, {self.data['cpu']}", self.data, ("",)))
+
+    # What is looked at
+
+    def watch(self) -> None:
+        """After each change of a control group."""
+        self.counts["looks"] += 1
+        systemd = self.fake.systemd
+        now = systemd.overlaps()
+        asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
+        tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
+        if asking:
+            asked = Cpus().union(*(systemd.cgroups[path].requested or () for path in asking))
+            self.spoilt.update(
+                path for path, group in tops.items() if group.problem or (group.requested or Cpus()) & asked
+            )
+        self.spoilt = {path for path in self.spoilt if path in tops and not tops[path].valid}
+        if not self.fake.hands:
+            found = told(row for row in now - self.standing if not self.excused(row, asking))
+            self.wrong += [*found, self.shown()] if found else []
+        self.standing = now
+        effective = systemd.kernel.effective()
+        for path in [path for path, one in tops.items() if not effective[path] & (one.requested or Cpus())]:
+            self.fallen[path] = self.fallen.get(path, Cpus()) | effective[path]
+
+    def excused(self, row: Row, asking: t.Sequence[str]) -> bool:
+        """Whether who shares a CPU does so by what a person asked for, or by what no kernel prevents."""
+        path, place, cpu = row
+        if cpu in self.fallen.get(place, ()):
+            # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
+            return True
+        if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
+            return True
+        if place in self.given_up and place not in {slice_of(name) for name in self.held()}:
+            return True
+        is_member = self.fake.systemd.cgroups[place].partition == MEMBER
+        if is_member and not self.fake.has(CHECKPOINT):
+            return True  # It went with the last grant, and whatever still runs there shares.
+        # Without partitions nothing keeps out what is not managed.
+        by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
+        return by_others and is_member
+
+    def shown(self) -> str:
+        """The control groups at the top now, for a person: what they have, what they asked for, what they are."""
+        kernel = self.fake.systemd.kernel
+        effective = kernel.effective()
+        return "at that moment " + "; ".join(
+            f"{path} {cpuset.format(effective[path])} of {cpuset.format(group.requested or ())}"
+            f"{'' if group.partition == MEMBER else ' ' + kernel.shown(path)}"
+            for path, group in self.fake.systemd.cgroups.items()
+            if path and "/" not in path
+        )
+
+    def give_up(self) -> None:
+        """What runs on CPUs of its own is to lose them."""
+        self.given_up = {path for path in self.fake.systemd.cgroups if path.startswith("corral_") and "/" not in path}
+
+    def held(self) -> dict[str, Cpus]:
+        """The exclusive grants of the checkpoint."""
+        if not self.fake.has(CHECKPOINT):
+            return {}
+        return granted(self.fake.get(CHECKPOINT).encode()) or {}
+
+    def in_force(self) -> dict[str, Cpus]:
+        """The CPUs of each exclusive slice with a process in it, by the kernel's rule."""
+        systemd = self.fake.systemd
+        effective = systemd.kernel.effective()
+        places = {run.place for run in self.fake.runs.values() if run.place.startswith("corral_")}
+        return {place: effective[place] for place in places if place in systemd.cgroups}
+
+    def at_rest(self) -> None:
+        """After a tick that finds nothing to do."""
+        self.counts["in sync"] += 1
+        cpu = self.rolled_out.get("cpu")
+        if cpu is None:
+            return
+        if cpu["partitions"] == "auto" and not self.asking():
+            self.wrong += [f"at rest: {line}" for line in self.fake.exposed()]
+        held = self.held()
+        effective = self.fake.systemd.kernel.effective()
+        for name, cpus in held.items():
+            for other in held:
+                if other > name and cpus & held[other]:
+                    self.wrong.append(f"at rest: {name} and {other} both hold {cpuset.format(cpus & held[other])}")
+            unit = unit_of(name)
+            run = self.fake.runs.get(unit)
+            if run is None or not run.place.startswith("corral_"):
+                continue  # It runs where an earlier profile placed it.
+            if effective[run.place] != cpus & self.fake.systemd.online:
+                self.wrong.append(f"at rest: {unit} runs on {sorted(effective[run.place])}, and holds {sorted(cpus)}")
+        rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
+        for row in rows:
+            unit = unit_of(row["workload"])
+            word, dummy, since = row["instance"].rpartition(":")
+            waits = word == "by-hand" and self.fake.time - int(since) <= START_SECONDS
+            holds = any(holder in self.fake.holders for holder in services.required(self.fake, unit))
+            if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
+                self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
+
+    def asking(self) -> bool:
+        """Whether a control group asks for CPUs of its own choice."""
+        return any(path.partition("/")[0] in GREEDY for path in self.fake.systemd.cgroups)
+
+    # One step
+
+    def step(self, number: int) -> None:
+        """Do something, and count what came of it."""
+        dice = self.dice = random.Random(f"{self.seed}:{number}")
+        act = dice.choices(ACTS, WEIGHTS)[0]
+        held, force = self.held(), self.in_force()
+        self.counts["steps"] += 1
+        try:
+            text = act(self)
+        except Exception:  # Any is a fault, and the steps before it tell how to get there.
+            text = traceback.format_exc()
+            self.wrong.append(text.splitlines()[-1])
+        self.steps.append(f"{number:4} {text}")
+        effective, groups = self.fake.systemd.kernel.effective(), self.fake.systemd.cgroups
+        self.fallen = {
+            path: cpus
+            for path, cpus in self.fallen.items()
+            if path in groups and not effective[path] & (groups[path].requested or Cpus())
+        }
+        self.count(held, force)
+
+    def count(self, before: dict[str, Cpus], force: dict[str, Cpus]) -> None:
+        """Grants that began, moved and ended, and CPUs that went from one to another while both had processes."""
+        after = self.held()
+        began = after.keys() - before.keys()
+        moved = [name for name in after.keys() & before.keys() if after[name] != before[name]]
+        self.counts["grants"] += len(began)
+        self.counts["moved"] += len(moved)
+        self.counts["ended"] += len(before.keys() - after.keys())
+        self.counts["hand-overs"] += bool(began or moved or before.keys() - after.keys())
+        had = Cpus().union(*before.values())
+        changed = {*began, *moved}
+        passed = any(after[one] & before[other] for one in changed for other in before if other != one)
+        self.counts["passed on"] += passed
+        self.counts["of running"] += any(
+            self.in_force().get(place, cpus) != cpus and cpus & had for place, cpus in force.items()
+        )
+
+    def refused(self, what: str, error: object) -> str:
+        """Count a refusal by its cause."""
+        text = str(error) or "killed"
+        cause = re.sub(r"[a-z]+:[a-z]+@[a-z]|\b(alpha|beta|gamma|batch)\b", "W", text.splitlines()[0])
+        cause = re.sub(r"\d[\d,-]*m?", "N", cause)
+        if "no order of steps" in text:
+            self.counts["NoSafeOrder"] += 1
+            self.causes[f"NoSafeOrder, {what}: {cause}"] += 1
+        if "fault of Corral" in text:
+            self.counts["validator refused"] += 1
+            self.causes[f"validator, {what}: {cause}"] += 1
+            self.wrong.append(f"the plan of {what} is refused as a fault of Corral: {text}")
+        self.counts["refusals"] += text != "killed"
+        self.causes[f"{what}: {cause[:110]}"] += 1
+        return f"refused: {text}"
+
+    def with_fault(self, what: str, do: t.Callable[[node.NodeHost], t.Any], faults: t.Sequence[str] = FAULTS) -> str:
+        """Do what writes, with a fault at one of its writes or none; after a death services may start at once."""
+        fault, at = self.dice.choice(faults), self.dice.randint(1, 24)
+        host = self.fake.host(fault, at if fault else 0)
+        try:
+            result = do(host)
+        except CorralError as error:
+            result = self.refused(what.split(maxsplit=1)[0], error)
+        except OSError as error:
+            result = f"failed: {error}"
+        except node.Killed:
+            result = "killed"
+        happened = bool(fault) and len(host.acts) >= at
+        if happened:
+            self.counts[fault] += 1
+            result = f"{fault} at {host.acts[at - 1]}: {result}"
+        if happened and fault != "error":
+            for unit in self.dice.sample((*UNITS, *INSTANCES), self.dice.choice([0, 1, 2])):
+                self.counts["started after a death"] += 1
+                result = f"{result}; then {self.started(unit, self.fake.host())}"
+        return f"{what}: {result}"
+
+    # Corral's own
+
+    def first_profile(self) -> Data:
+        cpu: Data = {
+            "reserved": {"count": self.dice.choice([1, 2])},
+            "policy": "static",
+            "partitions": self.dice.choice(["auto", "auto", "auto", "off"]),
+            "unmanaged": self.dice.choice(["report", "confine"]),
+            "options": {
+                "full-pcpus-only": self.dice.random() < 0.3,
+                "strict-cpu-reservation": self.dice.random() < 0.5,
+            },
+            "shared": {"min_cpus": self.dice.choice([1, 2])},
+        }
+        policy = self.dice.choice(["none", "best-effort", "single-numa-node"])
+        return {"name": "walk", "cpu": cpu, "topology": {"policy": policy}, "workloads": [self.workload("batch")]}
+
+    def workload(self, name: str) -> Data:
+        unit = f"{name}@*.service" if name == "batch" else f"{name}.service"
+        cpu = self.dice.choice([1, 1, 2, 2, 2, 3, 4, "500m"])
+        hold = "running" if name == "batch" or self.dice.random() < 0.4 else "declared"
+        return {"name": name, "match": {"unit": unit}, "hold": hold, "limits": {"cpu": cpu, "memory": "16Mi"}}
+
+    def changed_profile(self) -> tuple[str, Data]:
+        """The profile with one thing in it changed."""
+        data: Data = json.loads(json.dumps(self.data))
+        cpu, dice = data["cpu"], self.dice
+        rows = {row["name"]: row for row in data["workloads"]}
+        what = dice.choice(
+            ["in", "in", "in", "out", "policy", "partitions", "isolated", "reserved", "unmanaged", "mode"]
+        )
+        if what == "in":
+            name = dice.choice(["alpha", "beta", "gamma", "batch"])
+            rows[name] = self.workload(name)
+            what = f"{name} is declared with {rows[name]['limits']['cpu']} CPUs, hold {rows[name]['hold']}"
+        elif what == "out" and rows:
+            name = dice.choice(sorted(rows))
+            del rows[name]
+            what = f"{name} is not declared"
+        elif what == "policy":
+            cpu["policy"] = "none" if cpu["policy"] == "static" and dice.random() < 0.7 else "static"
+            what = f"policy {cpu['policy']}"
+        elif what == "partitions":
+            cpu["partitions"] = "off" if cpu["partitions"] == "auto" and dice.random() < 0.6 else "auto"
+            what = f"partitions {cpu['partitions']}"
+        elif what == "isolated":
+            if cpu.pop("isolated", None) is None:
+                cpu["isolated"] = {"cores": 1, "load_balance": dice.random() < 0.6}
+            what = f"isolated {cpu.get('isolated')}"
+        elif what == "reserved":
+            cpu["reserved"] = {"count": dice.choice([1, 2, 3])}
+            what = f"reserved {cpu['reserved']}"
+        elif what == "unmanaged":
+            cpu["unmanaged"] = dice.choice(["report", "confine"])
+            what = f"unmanaged {cpu['unmanaged']}"
+        elif what == "mode":
+            data["mode"] = "audit" if data.get("mode", "enforce") == "enforce" and dice.random() < 0.5 else "enforce"
+            what = f"mode {data['mode']}"
+        data["workloads"] = list(rows.values())
+        return what, data
+
+    def declare(self, what: str, data: Data, faults: t.Sequence[str] = FAULTS) -> str:
+        def work(host: node.NodeHost) -> str:
+            outcome = reconcile.declare(host, profile.parse(data))
+            self.rolled_out = data
+            return f"not all: {outcome.error}" if outcome.error else f"{len(outcome.applied)} changes"
+
+        self.counts["roll out"] += 1
+        return self.with_fault(f"roll out ({what})", work, faults)
+
+    def roll_out(self) -> str:
+        what, data = self.changed_profile()
+        text = self.declare(what, data)
+        if "refused:" not in text:
+            self.data = data
+        return text
+
+    def drop(self) -> str:
+        """A profile without CPUs: what has CPUs of its own is to lose them."""
+        self.give_up()
+        with self.fake.by_hand():
+            return self.declare("no CPUs", {"name": "walk", "pids": {"pid_max": 4194304}})
+
+    def remove(self) -> str:
+        """Corral goes, and its agent comes back. What runs on CPUs of its own loses them, which is what was asked for."""
+        self.counts["removals"] += 1
+        self.give_up()
+        with self.fake.by_hand():
+            text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
+            runs.remove(self.fake.host())
+        self.rolled_out = {}
+        return f"{text}; install: {runs.install(self.fake.host()).error}"
+
+    def tick(self) -> str:
+        self.fake.wait(self.dice.choice([1, 10, 700]))
+        return self.with_fault("tick", self.ticked)
+
+    def ticked(self, host: node.NodeHost) -> int:
+        code = runs.tick(host)
+        self.counts["ticks"] += 1
+        enforced = self.rolled_out.get("mode", "enforce") == "enforce"
+        if code == 0 and enforced:
+            self.at_rest()
+        if code == 1:
+            self.refused("tick", json.loads(self.fake.get("/run/corral/status.json"))["error"])
+        return code
+
+    def settle(self) -> str:
+        """With nothing else happening, ticks come to an end."""
+        acts: list[str] = []
+        for dummy in range(4):
+            self.fake.wait(10)
+            host = self.fake.host()
+            code = self.ticked(host)
+            acts = [act for act in host.acts if not act.startswith("write_file /run/corral/") and not self.in_vain(act)]
+            if not acts:
+                return f"settle: {code}"
+        self.wrong.append(f"four ticks and still at it: {acts}")
+        return f"settle: no end: {acts}"
+
+    def in_vain(self, act: str) -> bool:
+        """Whether an act is about a control group without a unit of systemd's that runs: each tick asks for that again."""
+        asked = re.match(r"run systemctl set-property --runtime -- (\S+) ", act)
+        return asked is not None and not getattr(self.fake.systemd.units.get(asked.group(1)), "running", False)
+
+    def admit(self) -> str:
+        name = self.dice.choice(["alpha", "beta", "gamma"])
+        cpu, hold = self.dice.choice([1, 2, 3]), self.dice.choice(["running", "declared"])
+        words = [
+            "admit",
+            f"{name}-here",
+            "--unit",
+            f"{name}.service",
+            "--limits",
+            f"cpu={cpu},memory=16Mi",
+            "--hold",
+            hold,
+        ]
+        return self.with_fault(f"{' '.join(words)}", lambda host: runs.command(host, *words))
+
+    def release(self) -> str:
+        name = self.dice.choice(["alpha-here", "beta-here", "gamma-here"])
+        return self.with_fault(f"release {name}", lambda host: runs.command(host, "release", name))
+
+    # systemd's
+
+    def started(self, unit: str, host: node.NodeHost) -> str:
+        if unit in self.fake.runs:
+            return f"{unit} runs already"
+        said = len(self.fake.said)
+        run = services.start(self.fake, unit, host)
+        self.counts["starts"] += 1
+        if run is not None:
+            self.counts["exclusive starts"] += run.place.startswith("corral_")
+            return f"{unit} runs on {cpuset.format(run.cpus)} in {run.place}"
+        return (
+            f"{unit}: {self.refused('start', (self.fake.said[said:] or ['its slice or process did not come up'])[0])}"
+        )
+
+    def start(self) -> str:
+        unit = self.dice.choice((*UNITS, *INSTANCES))
+        return self.with_fault("start", lambda host: self.started(unit, host))
+
+    def running(self) -> str | None:
+        units = sorted(self.fake.runs)
+        return self.dice.choice(units) if units else None
+
+    def stop(self) -> str:
+        unit = self.running()
+        if unit is None:
+            return "nothing runs"
+        return self.with_fault(f"stop {unit}", lambda host: services.stop(self.fake, unit, host))
+
+    def restart(self) -> str:
+        unit = self.running()
+        if unit is None:
+            return "nothing runs"
+        run = services.restart(self.fake, unit)
+        return f"restart {unit}: {run and cpuset.format(run.cpus)}"
+
+    def crash(self) -> str:
+        unit = self.running()
+        if unit is None:
+            return "nothing runs"
+        services.crash(self.fake, unit, always=self.dice.random() < 0.5)
+        return f"{unit} crashes, and {'runs again' if unit in self.fake.runs else 'is gone'}"
+
+    def reload(self) -> str:
+        self.fake.systemctl("daemon-reload")
+        return "daemon-reload"
+
+    def reboot(self) -> str:
+        self.fake.set_online()
+        services.reboot(self.fake)
+        self.counts["boots"] += 1
+        return "reboot"
+
+    def slice_anew(self) -> str:
+        """A slice of the shared pool is stopped by hand and starts again, on demand."""
+        unit = self.dice.choice(SLICES)
+        with self.fake.by_hand():
+            self.fake.systemd.stop_slice(unit)
+            self.fake.systemd.run_slice(unit)
+        self.fake.systemd.occupy(unit, self.dice.choice([0, 1]))
+        return f"{unit} starts anew"
+
+    # The machine's and other people's
+
+    def online(self) -> str:
+        """CPUs go offline and come back."""
+        offline = self.dice.sample(self.cpus[1:], self.dice.choice([0, 0, 1, 2]))
+        self.fake.set_online(*offline)
+        return f"offline: {sorted(offline)}"
+
+    def intrude(self) -> str:
+        path = self.dice.choice(UNMANAGED)
+        self.fake.intrude(path)
+        return f"{path} is there"
+
+    def ask(self) -> str:
+        """A control group at the top asks for CPUs of its own choice."""
+        path, cpus = self.dice.choice(GREEDY), cpuset.format(self.dice.sample(self.cpus, 2))
+        if path in self.fake.systemd.cgroups:
+            return f"{path} is there already"
+        if "cpuset" not in self.fake.get(f"/{CGROUP}/cgroup.subtree_control"):
+            return "there are no cpusets"
+        self.fake.intrude(path, cpus)
+        return f"{path} asks for {cpus}"
+
+    def withdraw(self) -> str:
+        there = [path for path in (*GREEDY, *GREEDY, *UNMANAGED) if path in self.fake.systemd.cgroups]
+        if not there:
+            return "no intruder"
+        path = self.dice.choice(there).partition("/")[0]
+        if path.startswith("corral_") or path.endswith(".slice"):
+            self.fake.systemd.stop_slice(path)
+        if path in self.fake.systemd.cgroups:
+            self.fake.withdraw(path)
+        return f"{path} goes"
+
+
+def slice_of(workload: str) -> str:
+    """The slice of an exclusive grant (systemd-escape(1))."""
+    return f"corral_{workload.replace('-', chr(92) + 'x2d').replace('@', chr(92) + 'x40')}.slice"
+
+
+def unit_of(workload: str) -> str:
+    """The unit that a workload of the walk is."""
+    name, dummy, instance = workload.removesuffix("-here").partition(":")
+    return f"{instance or name}.service"
+
+
+WEIGHTED: dict[t.Callable[[Walk], str], int] = {
+    Walk.roll_out: 14, Walk.drop: 1, Walk.remove: 1, Walk.tick: 14, Walk.settle: 5, Walk.admit: 4, Walk.release: 2,
+    Walk.start: 22, Walk.stop: 9, Walk.restart: 3, Walk.crash: 3, Walk.reload: 2, Walk.reboot: 1, Walk.slice_anew: 2,
+    Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5,
+}  # fmt: skip
+ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
