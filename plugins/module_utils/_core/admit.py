@@ -135,7 +135,9 @@ def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> P
     """What planned() gives, before it is replayed. Raises CorralError."""
     context = what_if(host, asked)
     refuse(context, name)
-    plan = reconcile.plan_profile(host, context) if with_files else reconcile.plan_grants(host, context)
+    # What a release takes back may be other managers' as well.
+    starts = bool(asked.start) and not with_files
+    plan = reconcile.plan_grants(host, context) if starts else reconcile.plan_profile(host, context)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
         raise CorralError(*problems)
