@@ -344,6 +344,8 @@ class Node:
         """A control group that somebody made goes, with those in it."""
         for inner in [other for other in self.systemd.cgroups if within(other, path)]:
             del self.systemd.cgroups[inner]
+            if inner.endswith(".slice"):
+                self.systemd.units[inner.rpartition("/")[2]].running = False
         self.systemd.sync()
 
     def exposed(self) -> list[str]:

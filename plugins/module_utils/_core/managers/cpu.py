@@ -388,7 +388,11 @@ def with_moves(
         elif change.property == partitions.PROPERTY:
             # Whose CPUs are given up is a partition no more before others get them.
             place = last.get(change.subject, order) + 6 if change.subject in wanted.partitions else 1
-            change = change._replace(steps=tuple(step._replace(order=place) for step in change.steps))
+            made = tuple(step._replace(order=place) for step in change.steps)
+            if made and change.subject in last and "invalid" in (change.actual or ""):
+                # Of one that asks for other CPUs while it is not in force, kernel 6.12 keeps those before from everyone.
+                made = (made[0]._replace(value=MEMBER, order=1), *made)
+            change = change._replace(steps=made)
         elif change.subject in steps and change.subject not in wanted.now:
             change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
         result.append(change)

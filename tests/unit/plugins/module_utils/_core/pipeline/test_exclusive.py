@@ -16,7 +16,7 @@ from _core import reconcile
 from _core.host import actions
 from _core.model import cpuset, profile, undo
 from _core.model.errors import CorralError
-from _core.model.plan import CPUS, Change, Step
+from _core.model.plan import CPUS, Change, Step, steps_in_order
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE
 from test_workloads import (
     BATCH,
@@ -183,6 +183,22 @@ def test_who_asks_for_the_same_cpus_is_named_and_the_partition_mended_once_it_is
     assert runs.tick(fake.host()) == 2
     assert partition(fake) == "root"
     in_sync(fake)
+
+
+def test_an_invalid_partition_that_moves_is_none_before_it_asks_for_other_cpus(make: Make) -> None:
+    """Otherwise kernel 6.12 keeps the CPUs that it had from all control groups."""
+    fake = make(release=TRIXIE)
+    assert isolate(fake, "3,7").remaining == ()
+    fake.intrude("greedy.slice", "3")
+    fake.withdraw("greedy.slice")
+    assert "invalid" in partition(fake, node.ISOLATED)
+    moved = {"name": "edge", "cpu": {"reserved": {"cpus": "0,4"}, "isolated": {"cpus": "2,6"}}}
+    context = reconcile.compile_profile(fake.host(), profile.parse(moved))
+    steps = steps_in_order(reconcile.plan_profile(fake.host(), context).changes)
+    mine = [step.value for step in steps if node.ISOLATED in step.target and step.kind in ("partition", "property")]
+    assert mine == ["member", "AllowedCPUs=2,6", "root"]
+    assert isolate(fake, "2,6").remaining == ()
+    assert partition(fake, node.ISOLATED) == "root"
 
 
 def test_where_the_partition_wins_who_asks_for_its_cpus_is_told_all_the_same(make: Make) -> None:
