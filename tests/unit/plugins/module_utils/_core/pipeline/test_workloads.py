@@ -701,10 +701,9 @@ def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have
         return asked[-1][0]
 
     monkeypatch.setattr(reconcile, "plan_grants", both)
-    services.start(rolled, BATCH)
-    services.end(rolled, BATCH)
-    services.release(rolled, [f"{services.HOLDER}{BATCH[: -len('.service')]}.service"])
-    services.start(rolled, OTHER)
+    assert services.start(rolled, BATCH)
+    services.stop(rolled, BATCH)
+    assert services.start(rolled, OTHER)
     assert len(asked) >= 2
     planned = [(len(few.parts), len(all_.parts)) for few, all_ in asked]
     assert any(few < every for few, every in planned), "a start asks few"
