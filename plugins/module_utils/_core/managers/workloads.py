@@ -69,8 +69,10 @@ def plan(host: Host, context: Context) -> Part:
         if running and context.profile.cpu is None:
             kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
             unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
-        concerns = bool(found.needs or running)
-        return Part((change,) if concerns else (), frozenset(), problems=(unfit,) if concerns else (), manager=NAME)
+        if found.needs or running:
+            return Part((change,), frozenset(), problems=(unfit,), manager=NAME)
+        ended = [given_up(host)] if context.profile.cpu is None else []
+        return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
     sizes = sorted({row.size_kib for row in context.profile.memory.hugepages})
     by_name = {grant.workload: grant for grant in found.settled.grants}
     changes = [*admitted_changes(host, found), *checkpoint_changes(host, found)]
@@ -139,7 +141,7 @@ def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
 
 
 def given_up(host: Host) -> Change:
-    """The end of all grants, before anybody else gets their CPUs. For a removal."""
+    """The end of all grants, before others get their CPUs: for a removal, and for a profile without pools of CPUs."""
     steps = tuple(kept_steps(host, state.CHECKPOINT, None))
     reason = "all grants end"
     return Change(NAME, state.CHECKPOINT, "content", "the grants", None, reason, state.CHECKPOINT, steps)

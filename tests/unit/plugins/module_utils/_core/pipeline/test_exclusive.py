@@ -41,6 +41,7 @@ __all__ = ["rolled"]
 Make = t.Callable[..., node.Node]
 CGROUP = "/sys/fs/cgroup"
 PARTITION = "cpuset.cpus.partition"
+CHECKPOINT = "/var/lib/corral/checkpoint.json"
 BATCH_SLICE = "corral_batch:batch\\x40a.slice"
 
 
@@ -271,6 +272,18 @@ def test_the_validator_knows_whether_there_are_partitions(off: bool, rolled: nod
     context = reconcile.compile_profile(host, profile.parse(with_cpu(partitions=False) if off else PROFILE))
     steps = [Step("partition", f"{CGROUP}/{OWN}/{PARTITION}", "member", CPUS)]
     assert bool(reconcile.overlaps(host, reconcile.plan_profile(host, context), steps)) != off
+
+
+def test_a_profile_without_cpus_ends_the_grants_first(rolled: node.Node) -> None:
+    """A grant of which nothing runs: until it ends, a service that starts in its slice is promised its CPUs."""
+    for unit in list(rolled.runs):
+        services.stop(rolled, unit)
+    host = rolled.host()
+    assert reconcile.declare(host, profile.parse({"name": "plain"})).remaining == ()
+    assert not rolled.has(CHECKPOINT)
+    first = next(number for number, act in enumerate(host.acts) if "AllowedCPUs" in act)
+    assert any(CHECKPOINT in act for act in host.acts[:first])
+    in_sync(rolled)
 
 
 def test_the_slice_of_a_workload_that_left_is_held_while_it_runs(rolled: node.Node) -> None:
