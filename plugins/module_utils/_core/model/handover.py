@@ -25,8 +25,18 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     write. When all of them wait for each other, one begins with the part that is available, or waits elsewhere:
     an unguarded slice on ``spare`` (the reserved pool), a guarded one on a free CPU. Slices that only get more CPUs, and
     new ones, go last: until then their CPUs are free for others to wait on. Raises Stuck when there is no such order.
+
+    A guarded slice that shares CPUs at the beginning has them for itself after its write: those that it shares them with
+    move first, if there is an order in which they can.
     """
-    planner = Planner(slices, spare)
+    try:
+        return moves(Planner(slices, spare))
+    except Stuck:
+        return moves(Planner(slices, spare, alone=False))
+
+
+def moves(planner: Planner) -> list[tuple[str, frozenset[int]]]:
+    """All writes of a hand-over. Raises Stuck."""
     while planner.releasing:
         planner.move_all()
         if planner.releasing and not planner.begin_with_part():

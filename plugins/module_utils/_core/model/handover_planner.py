@@ -36,9 +36,13 @@ class Stuck(Exception):
 
 
 class Planner:
-    """The writes so far, and who has each CPU after them."""
+    """The writes so far, and who has each CPU after them.
 
-    def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int]) -> None:
+    ``alone`` is whether a guarded slice gets no CPU for itself that others have, also where it has shared that CPU until now.
+    """
+
+    def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int], *, alone: bool = True) -> None:
+        self.alone = alone
         self.slices = {one.unit: one if one.wanted else one._replace(wanted=one.now) for one in slices}
         self.spare = spare
         self.moves: list[tuple[str, frozenset[int]]] = []
@@ -77,8 +81,11 @@ class Planner:
                     insort(self.partial, self.rank[unit])
 
     def available(self, one: Slice, cpus: t.AbstractSet[int]) -> frozenset[int]:
-        """Of some CPUs, those that a slice has or can get now."""
-        return (self.now[one.unit] & cpus) | (cpus & self.open[one.guarded])
+        """Of some CPUs, those that a slice has or can get now. What others have as well a guarded one has yet to get."""
+        mine = self.now[one.unit] & cpus
+        if one.guarded and self.alone:
+            mine = frozenset(cpu for cpu in mine if self.holders.has_alone(cpu, one.unit))
+        return mine | (cpus & self.open[one.guarded])
 
     def move_all(self) -> None:
         """Move each slice that can have all of its wanted CPUs, until there is none."""
@@ -131,7 +138,8 @@ class Planner:
         while one.unit not in path:
             path[one.unit] = one, cpu
             cpu = self.missing[one.unit][-1]
-            holder = min(self.holders.units[True][cpu] or self.holders.units[False][cpu])
+            units = self.holders.units
+            holder = min((units[True][cpu] - {one.unit}) or (units[False][cpu] - {one.unit}))
             if holder not in self.releasing:
                 raise Stuck(f"{one.unit}, {holder}")  # The holder keeps this CPU.
             one = self.slices[holder]

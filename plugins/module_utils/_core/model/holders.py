@@ -41,12 +41,18 @@ class Holders:
         return [cpu for cpu in sorted(before - cpus) if self.release(cpu, unit, guarded)]
 
     def release(self, cpu: int, unit: str, guarded: bool) -> bool:
-        """Take a CPU from a slice; False if this changes nothing for the slices that cannot get it."""
-        units = self.units[guarded][cpu]
-        units.discard(unit)
-        if units or self.units[True][cpu]:
+        """Take a CPU from a slice; False if this changes nothing for the slices that cannot get it, or have it with others."""
+        self.units[guarded][cpu].discard(unit)
+        own, others = self.units[True][cpu], self.units[False][cpu]
+        if own:
+            return len(own) == 1 and not others
+        if others and not guarded:
             return False
         self.open[False].add(cpu)
-        if not self.units[False][cpu]:
+        if not others:
             self.open[True].add(cpu)
         return True
+
+    def has_alone(self, cpu: int, unit: str) -> bool:
+        """Whether a guarded slice has a CPU, and no other slice has it."""
+        return self.units[True][cpu] == {unit} and not self.units[False][cpu]

@@ -165,7 +165,20 @@ def test_the_validator_sees_what_the_order_must_not_do() -> None:
 def test_an_overlap_that_is_there_already_is_mended_not_refused() -> None:
     both = frozenset({0, 1})
     slices = [Slice("a", both, frozenset({1}), True), Slice("b", both, frozenset({0}))]
-    assert follow(slices, frozenset({0})) == [("a", frozenset({1})), ("b", frozenset({0}))]
+    assert follow(slices, frozenset({0})) == [("b", frozenset({0})), ("a", frozenset({1}))]
+
+
+def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere() -> None:
+    """Slices whose workload left, or whose CPUs were offline, run with the others until each gets CPUs of its own."""
+    every = frozenset(range(5))
+    slices = [Slice("a", every, frozenset({1, 2}), True), Slice("b", every, frozenset({3}), True)]
+    slices += [Slice("corral.slice", frozenset({1, 4}), frozenset({4})), Slice("system.slice", every, frozenset({0}))]
+    now = {one.unit: one.now for one in slices}
+    for unit, cpus in follow(slices, frozenset({0})):
+        now[unit] = cpus
+        one = next(one for one in slices if one.unit == unit)
+        if one.guarded and cpus == one.wanted:
+            assert [other for other, has in now.items() if other != unit and has & cpus] == []
 
 
 @st.composite
