@@ -56,7 +56,7 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
         return []
     from fnmatch import fnmatchcase
 
-    if not names.keys() >= groups.keys():
+    if groups.keys() - names.keys():
         names = {**stored_names(host), **names}
     rows = {(names.get(ident, ""), place) for ident, place in groups.items()}
     return sorted(row for row in rows if not row[0] or any(fnmatchcase(row[0], one) for one in patterns))

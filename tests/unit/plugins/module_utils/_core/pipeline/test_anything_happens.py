@@ -94,7 +94,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
 
 
 def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
-    quick: None, record_property: t.Callable[[str, object], None]
+    quick: None, request: pytest.FixtureRequest
 ) -> None:
     counts, causes = collections.Counter[str](), collections.Counter[str]()
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
@@ -107,6 +107,6 @@ def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
                 walk = shortest(ground, str(number), walk.counts["steps"])
                 pytest.fail("\n".join([f"walk {number}:", *walk.steps, *walk.wrong]), pytrace=False)
     for line in report(counts, causes):
-        record_property("walks", line)
+        request.node.user_properties.append(("walks", line))
     assert counts["steps"] == WALKS * STEPS
     assert {what: counts[what] for what, steps in LEAST.items() if counts[what] < WALKS * STEPS // steps} == {}

@@ -106,8 +106,8 @@ POD = {"name": "web", "match": {"pod": "web"}, "limits": {"cpu": "500m", "memory
 POD_SLICE = "machine.slice/machine-libpod_pod_0123.slice"
 
 
-def items(fake: node.Node, workload: dict[str, t.Any] = HELD) -> list[tuple[str, str, str]]:
-    context = reconcile.compile_profile(fake.host(), declared(workload))
+def items(fake: node.Node, workload: t.Optional[dict[str, t.Any]] = None) -> list[tuple[str, str, str]]:
+    context = reconcile.compile_profile(fake.host(), declared(workload or HELD))
     return [
         (change.verdict, str(change.actual), change.reason)
         for change in reconcile.plan_profile(fake.host(), context).changes
