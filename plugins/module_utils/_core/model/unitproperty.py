@@ -14,6 +14,7 @@ from .plan import DRIFT, FILES, UNCHANGEABLE, Change, Step
 ETC = "/etc/systemd/system"
 RUNTIME_CONTROL = "/run/systemd/system.control"
 PERSISTENT_CONTROL = "/etc/systemd/system.control"
+TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and what is set of them
 
 
 class Setting(t.NamedTuple):
@@ -44,8 +45,18 @@ def control_file(unit: str, name: str, *, runtime: bool) -> str:
 
 
 def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
-    """The assignments that are still there after a reboot."""
-    return [item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/")]
+    """The assignments that are still there once what was set until the next boot is taken back.
+
+    Of a transient unit systemd keeps that beside the unit (unit_drop_in_dir).
+    """
+    return [
+        item for item in settings if not item.file.startswith(f"{RUNTIME_CONTROL}/") and not is_transient(item.file)
+    ]
+
+
+def is_transient(file: str) -> bool:
+    """Whether a file is a drop-in of a transient unit: set-property wrote it, and it goes with the unit."""
+    return file.startswith(f"{TRANSIENT}/") and ".d/" in file
 
 
 def lasting(settings: t.Iterable[Setting]) -> list[Setting]:

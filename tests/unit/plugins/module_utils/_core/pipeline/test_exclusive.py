@@ -365,6 +365,17 @@ def test_outsiders_can_be_confined_until_the_removal(rolled: node.Node) -> None:
     assert rolled.cpus("rogue.slice") == rolled.systemd.online
 
 
+def test_a_confined_unit_of_systemd_run_is_in_its_place(rolled: node.Node) -> None:
+    """What is set of a transient unit systemd keeps beside the unit: those are Corral's own CPUs, not another's."""
+    rolled.systemctl("start", "rogue.slice")
+    rolled.systemd.occupy("rogue.slice")
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    written, name = rolled.root / "run/systemd/system.control/rogue.slice.d", "50-AllowedCPUs.conf"
+    rolled.put(f"/run/systemd/transient/rogue.slice.d/{name}", (written / name).read_text())
+    shutil.rmtree(written)
+    assert items(rolled) == {}
+
+
 def ticks_until_quiet_after(fake: node.Node) -> None:
     for dummy in range(3):
         runs.tick(fake.host())
