@@ -138,8 +138,8 @@ class Planner:
         while one.unit not in path:
             path[one.unit] = one, cpu
             cpu = self.missing[one.unit][-1]
-            units = self.holders.units
-            holder = min((units[True][cpu] - {one.unit}) or (units[False][cpu] - {one.unit}))
+            guarded, others = self.holders.units[True][cpu], self.holders.units[False][cpu]
+            holder = min((guarded - {one.unit}) or (others - {one.unit}))
             if holder not in self.releasing:
                 raise Stuck(f"{one.unit}, {holder}")  # The holder keeps this CPU.
             one = self.slices[holder]
