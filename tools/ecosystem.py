@@ -40,7 +40,7 @@ KINDS = {
     "role": "roles/*",
 }
 # Every write is made to fail once: half of all the time. .venv runs them; with other Pythons they are make test-long's.
-LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_parts.py")
+LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_section_tasks.py")
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
 
 

@@ -4,7 +4,7 @@
 
 """Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `units`, `molecule`, or several of them.
 
-Everything is run to its end, as many at once as there are cores, then the seconds of everything, the slowest tasks of
+Everything is run to its end, three at once on two cores, then the seconds of everything, the slowest tasks of
 the scenarios, and the plain closing line `N passed, N failed`; exit 1 if one failed.
 """
 
