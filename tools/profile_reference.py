@@ -12,7 +12,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "plugins" / "module_utils"))
 
-from _core.model import schema  # noqa: E402
+from _core.model.profile import schema  # noqa: E402
 
 PAGE = REPOSITORY / "docs" / "profile.md"
 
@@ -21,17 +21,17 @@ Copyright (c) 2026 Corral contributors
 GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 SPDX-License-Identifier: GPL-3.0-or-later
 
-Written by tools/profile_reference.py from plugins/module_utils/_core/model/schema.py. Do not edit.
+Written by tools/profile_reference.py from plugins/module_utils/_core/model/profile/schema.py. Do not edit.
 -->
 
 # The profile
 
 A profile declares what a node's resources are for, by intent (one core on each NUMA node for housekeeping, one core
-near a network card for nobody, the rest shared) or by literal numbers. It is YAML on the controller and JSON on the
+near a network card isolated, the rest shared) or by literal numbers. It is YAML on the controller and JSON on the
 node, and it is compiled on each node against what the node has: one profile serves unlike machines.
 
 A profile that is wrong is refused before anything is changed, with all its problems at once. Each names the path, the
-value and the way out:
+value and what to do:
 
 ```text
 cpu.reserved.cpus: 9-15: this node has CPUs 0-7; name CPUs among those, or use cores_per_numa

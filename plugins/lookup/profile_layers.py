@@ -54,8 +54,8 @@ import typing as t
 
 from ansible.errors import AnsibleError, AnsibleValueOmittedError
 from ansible.plugins.lookup import LookupBase
-from ansible_collections.corral.node.plugins.module_utils._core import profile_file
-from ansible_collections.corral.node.plugins.module_utils._core.model.errors import CorralError
+from ansible_collections.corral.node.plugins.module_utils._core.cli import profile_file
+from ansible_collections.corral.node.plugins.module_utils._core.model.values.errors import CorralError
 
 BASE = "corral_profile"
 FILE = "corral_profile_file"

@@ -10,14 +10,14 @@ from __future__ import annotations
 import typing as t
 
 from . import _module, _parts
-from ._core import parts
-from ._core.gc import collect, outcome
-from ._core.gc.outcome import Result
+from ._core.gc import gc_outcome, gc_pass
+from ._core.gc.gc_outcome import Result
 from ._core.host import state
 from ._core.host.files import Host
-from ._core.model.errors import refusal
-from ._core.model.parts import GC, Piece
-from ._core.model.profile import Profile
+from ._core.model.profile.profile import Profile
+from ._core.model.profile.profile_sections import GC, SectionPatch
+from ._core.model.values.errors import refusal
+from ._core.pipeline import section_tasks
 
 
 def run(spec: dict[str, t.Any]) -> None:
@@ -25,12 +25,12 @@ def run(spec: dict[str, t.Any]) -> None:
 
     def task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
         options = {option: module.params[option] for option in spec}
-        return gc_task(module, host, Piece(GC, options, module.params["state"] == "present"))
+        return gc_task(module, host, SectionPatch(GC, options, module.params["state"] == "present"))
 
     _module.run({**spec, "collect": {"type": "bool", "default": False}, **_parts.COMMON}, task)
 
 
-def gc_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[str, t.Any]:
+def gc_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> dict[str, t.Any]:
     """A part like any other and, when asked, a pass by what is declared then."""
     if not module.params["collect"]:
         if piece.present and all(value is None for value in piece.options.values()):
@@ -40,9 +40,9 @@ def gc_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[str
         return _parts.part_task(module, host, piece)
     if not piece.present:
         raise refusal("stands beside state: absent, after which nothing is collected", path="collect", value=True)
-    # Who is not root would be told of storage of their own.
+    # Without root, Podman would show that user's own storage.
     state.preflight(host, ())
-    declared = parts.ask(host, piece).wanted
+    declared = section_tasks.ask(host, piece).wanted
     if declared is None or declared.gc is None:
         raise refusal("this node declares no gc: write images or containers ({} takes the defaults)", path="collect")
     came = _parts.part_outcome(module, host, piece)
@@ -50,29 +50,29 @@ def gc_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[str
         return _module.result_of(module, came)
     done = collected(module, host, declared)
     if not module.check_mode:
-        # What the passes before it had left undone is told anew.
-        came = came._replace(remaining=parts.plan(host, parts.ask(host, piece)).changes)
-    return with_pass(module, _module.result_of(module, came), done)
+        # What the passes before it had left undone is reported again.
+        came = came._replace(remaining=section_tasks.plan(host, section_tasks.ask(host, piece)).changes)
+    return with_pass(_module.result_of(module, came), done)
 
 
 def collected(module: _module.AnsibleModule, host: Host, declared: Profile) -> Result:
     """A pass, in check mode a dry run. Raises CorralError where a pause of the node kept it from removing something."""
     despite_pause = module.check_mode or module.params["during_pause"] == "apply"
     wait = module.params["lock_timeout"]
-    done = collect.now(host, declared, dry=module.check_mode, despite_pause=despite_pause, wait=wait)
-    if done.dry == collect.PAUSED and done.removed:
+    done = gc_pass.now(host, declared, dry=module.check_mode, despite_pause=despite_pause, wait=wait)
+    if done.dry == gc_pass.PAUSED and done.removed:
         _module.refuse_while_paused(module, host)
     return done
 
 
-def with_pass(module: _module.AnsibleModule, result: dict[str, t.Any], done: Result) -> dict[str, t.Any]:
+def with_pass(result: dict[str, t.Any], done: Result) -> dict[str, t.Any]:
     """A part's result with that of a pass. What could not be looked at is a failure: it was asked for."""
-    result["collected"] = outcome.result_data(done)
-    result["report"] = [*result["report"], *outcome.lines(done)]
-    if done.removed and done.dry in ("", collect.DRY_RUN):
+    result["collected"] = gc_outcome.result_data(done)
+    result["report"] = [*result["report"], *gc_outcome.lines(done)]
+    if done.removed and done.dry in ("", gc_pass.DRY_RUN):
         result["changed"] = True
         if "diff" in result:
-            result["diff"] = [result["diff"], outcome.diff(done)]
+            result["diff"] = [result["diff"], gc_outcome.diff(done)]
     if done.errors and not result.get("failed"):
         result.update(failed=True, msg=f"not collected: {'; '.join(done.errors)}")
     return result

@@ -11,22 +11,27 @@ import re
 import sys
 import tempfile
 import typing as t
-from importlib import resources
 
 from ansible.module_utils.basic import AnsibleModule
 
-from ._core import agent, compiled, explain, from_node, neighbours, parts, reconcile, report, writer
-from ._core.host import pause, snapshot, state, sysfs
+from . import _core_files  # before the core: it says where from the core is imported
+from ._core import main
+from ._core.cli import describe, preflight_notes
+from ._core.host import pause_file, snapshot, state
+from ._core.host.discovery import sysfs
 from ._core.host.files import Host
-from ._core.managers import agent as agent_manager
-from ._core.model import compose, pools, profile, topology
-from ._core.model import pause as model_pause
-from ._core.model.agent_units import Options
-from ._core.model.context import Context
-from ._core.model.errors import CorralError, refusal
-from ._core.model.plan import change_to_dict
-from ._core.model.profile import Profile
-from ._core.reconcile import Outcome, Plan
+from ._core.managers import agent_install
+from ._core.model.cpu import pools
+from ._core.model.plan.context import Context
+from ._core.model.plan.plan import Outcome, Plan, change_to_dict
+from ._core.model.profile import compose, effective_profile, profile
+from ._core.model.profile.profile import Profile
+from ._core.model.status import pause
+from ._core.model.systemd.agent_units import Options
+from ._core.model.topology import topology
+from ._core.model.values.errors import CorralError, refusal
+from ._core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
+from ._core.reports import change_text, cpu_map, explain
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
@@ -53,7 +58,7 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
 
 def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Answer]) -> Answer:
     """Do the work as the only writer of the node."""
-    return writer.locked(host, work, wait=module.params["lock_timeout"], hint="try again, or raise lock_timeout")
+    return locked_run.locked(host, work, wait=module.params["lock_timeout"], hint="try again, or raise lock_timeout")
 
 
 def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
@@ -61,7 +66,7 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 
     def checked() -> Outcome:
         refuse_while_paused(module, host)
-        return writer.published(host, work())
+        return locked_run.published(host, work())
 
     return locked(module, host, checked)
 
@@ -69,7 +74,7 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
     """Raise CorralError on a paused node, unless the task says to change it all the same."""
     if module.params["during_pause"] == "refuse":
-        pause.refuse_changes(
+        pause_file.refuse_changes(
             host, "end the pause with corral resume or corral.node.pause, or set during_pause to apply"
         )
 
@@ -87,10 +92,10 @@ def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
         "changes": [change_to_dict(change) for change in shown],
         "drift": [change_to_dict(change) for change in outcome.remaining],
         "in_sync": not outcome.remaining and not outcome.error,
-        "report": report.lines(shown) if module.check_mode else report.outcome_lines(outcome),
+        "report": change_text.lines(shown) if module.check_mode else change_text.outcome_lines(outcome),
     }
     if module._diff:
-        result["diff"] = report.diff(shown)
+        result["diff"] = change_text.diff(shown)
     for note in (*outcome.plan.notes, *(f"could not be brought back: {left}" for left in outcome.leftovers)):
         module.warn(note)
     if outcome.error:
@@ -99,7 +104,7 @@ def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
     elif not module.check_mode:
         stuck = [change for change in outcome.remaining if change.steps and change.property not in MAY_DIFFER]
         if stuck:
-            said = "; ".join(report.line(change) for change in stuck)
+            said = "; ".join(change_text.line(change) for change in stuck)
             result.update(failed=True, msg=f"set, and it did not stick (does something else set it?): {said}")
     return result
 
@@ -110,43 +115,43 @@ def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
 def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module profile."""
     if module.params["state"] == "absent":
-        return removal(module, host, reconcile.PROFILE_MANAGERS)
+        return removal(module, host, planning.PROFILE_MANAGERS)
     whole, layers = module.params["profile"], module.params["layers"]
     if layers is None:
-        declared = profile.parse(whole) if whole is not None else declared_profile(host)
+        declared = profile.parse(whole) if whole is not None else node_profile(host)
         if whole is not None:
-            parts.refuse_name(declared)
+            section_tasks.refuse_name(declared)
         plain = profile.to_data(declared)
         # The very profile that the node has declared: who declared which of its keys stays known.
-        same = whole is None or reconcile.read_origins(host, plain)
+        same = whole is None or declared_profile.read_origins(host, plain)
         return apply_profile(module, host, declared, {} if same else dict.fromkeys(compose.leaves_of(whole), "profile"))
     composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
     try:
         declared = profile.parse(composed.data)
-        parts.refuse_name(declared)
+        section_tasks.refuse_name(declared)
         return apply_profile(module, host, declared, composed.origins)
     except CorralError as error:
-        raise compose.blamed(error, composed.origins) from None
+        raise compose.rewrite_paths(error, composed.origins) from None
 
 
 def apply_profile(
     module: AnsibleModule, host: Host, declared: Profile, origins: t.Mapping[str, str]
 ) -> dict[str, t.Any]:
     """Make a profile this node's declared one and true; in check mode only look."""
-    context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
+    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     compiled_before = host.read(state.COMPILED, follow=False) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
-        outcome = only_planned(reconcile.plan_profile(host, context, declare=True))
-        notes = neighbours.notes(host, context)
+        outcome = only_planned(planning.plan_profile(host, context, declare=True))
+        notes = preflight_notes.notes(host, context)
     else:
-        outcome = unless_paused(module, host, lambda: reconcile.declare(host, declared, origins))
+        outcome = unless_paused(module, host, lambda: applying.declare(host, declared, origins))
     plain = profile.to_data(declared)
-    known = compose.declared_origins(plain, origins) if origins else reconcile.read_origins(host, plain)
-    paused, said = pause.in_force(host), result_of(module, outcome)
+    known = compose.declared_origins(plain, origins) if origins else declared_profile.read_origins(host, plain)
+    paused, said = pause_file.in_force(host), result_of(module, outcome)
     if paused is not None:
-        said["report"].append(pause.sentence(paused))
+        said["report"].append(pause_file.sentence(paused))
     result = {
         **said,
         "notes": [*outcome.plan.notes, *notes],
@@ -154,14 +159,14 @@ def apply_profile(
         "name": declared.name,
         "mode": declared.mode,
         "pools": pools.to_dict(context.pools),
-        "cpu_map": report.cpu_map(context.topology, context.pools),
-        "compiled": compiled.compile_to_data(declared, context.lasting_pools),
+        "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
+        "compiled": effective_profile.compile_to_data(declared, context.lasting_pools),
         "origins": known,
     }
     if module._diff:
         result["diff"] = [
             result["diff"],
-            *compiled_diff(compiled_before, compiled.text_of(declared, context.lasting_pools)),
+            *compiled_diff(compiled_before, effective_profile.text_of(declared, context.lasting_pools)),
         ]
     if module._verbosity >= 2:
         shown = outcome.plan.changes if module.check_mode else outcome.applied
@@ -175,9 +180,9 @@ def compiled_diff(before: str, after: str) -> list[dict[str, str]]:
     return [{**headers, "before": before, "after": after}] if before != after else []
 
 
-def declared_profile(host: Host) -> Profile:
+def node_profile(host: Host) -> Profile:
     """The profile that the node has declared."""
-    declared = reconcile.read_declared(host)
+    declared = declared_profile.read_declared(host)
     if declared is None:
         raise refusal("this node has no declared profile: give the module a profile", path=state.DECLARED)
     return declared
@@ -185,12 +190,12 @@ def declared_profile(host: Host) -> Profile:
 
 def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dict[str, t.Any]:
     """Back to what was there before; Corral's state goes when nothing is left to bring back."""
-    plan = reconcile.plan_removal(host, managers)
+    plan = planning.plan_removal(host, managers)
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
     if module.check_mode or not (plan.changes or kept):
         return result_of(module, only_planned(plan))
 
-    return result_of(module, unless_paused(module, host, lambda: reconcile.remove(host, managers)))
+    return result_of(module, unless_paused(module, host, lambda: applying.remove(host, managers)))
 
 
 # agent
@@ -199,22 +204,24 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
 def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module agent."""
     if module.params["state"] == "absent":
-        return removal(module, host, (agent_manager.NAME,))
+        return removal(module, host, (agent_install.NAME,))
     options = agent_options(module, host)
-    source = program()
+    source = _core_files.program(main)
     tag = sys.implementation.cache_tag if options.python == sys.executable else None
 
     def plan() -> Plan:
-        return reconcile.plan_agent(host, options, source, tag=tag)
+        return planning.plan_agent(host, options, source, tag=tag)
 
     if module.check_mode:
         return result_of(module, only_planned(plan()))
-    return result_of(module, locked(module, host, lambda: writer.published(host, reconcile.apply(host, plan(), plan))))
+    return result_of(
+        module, locked(module, host, lambda: locked_run.published(host, applying.apply(host, plan(), plan)))
+    )
 
 
 def agent_options(module: AnsibleModule, host: Host) -> Options:
     """How to install the agent: as asked, else as it is installed, else as is usual."""
-    now = agent_manager.installed_or_usual(host, sys.executable)
+    now = agent_install.installed_or_usual(host, sys.executable)
     interval, python, folder = (module.params[name] for name in ("interval", "python", "metrics_dir"))
     options = Options(
         now.interval if interval is None else interval,
@@ -226,26 +233,8 @@ def agent_options(module: AnsibleModule, host: Host) -> Options:
     if not host.exists(options.python) or not re.fullmatch(r"/[A-Za-z0-9/._+-]+", options.python):
         raise refusal("an absolute path of a Python on this node, without blanks", path="python", value=options.python)
     if folder:
-        agent_manager.check_metrics_dir(host, folder)
+        agent_install.check_metrics_dir(host, folder)
     return options
-
-
-def program() -> dict[str, str]:
-    """The core this module was shipped with: path below the agent's folder → text.
-
-    Inside Ansible's payload the package is a zip file; what is imported there is what is installed on the node.
-    """
-    package = agent.__name__.rpartition(".")[0]
-    found: dict[str, str] = {}
-    folders = [(resources.files(package), "_core")]
-    while folders:
-        folder, name = folders.pop()
-        for entry in folder.iterdir():
-            if entry.is_dir() and entry.name != "__pycache__":
-                folders.append((entry, f"{name}/{entry.name}"))
-            elif entry.name.endswith(".py") and entry.name != "__init__.py":
-                found[f"{name}/{entry.name}"] = entry.read_text(encoding="utf-8")
-    return found
 
 
 # pause
@@ -256,15 +245,15 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     absent = module.params["state"] == "absent"
     asked = None
     if not absent:
-        seconds = model_pause.duration(module.params["duration"])
-        asked = pause.asked_for(host, seconds, model_pause.reason(module.params["reason"]))
-    before = pause.in_force(host)
+        seconds = pause.duration(module.params["duration"])
+        asked = pause_file.asked_for(host, seconds, pause.reason(module.params["reason"]))
+    before = pause_file.in_force(host)
     changed = asked is not None or host.exists(state.PAUSE)
-    after = None if asked is None else pause.as_shown(asked)
+    after = None if asked is None else pause_file.as_shown(asked)
     if changed and not module.check_mode:
-        locked(module, host, lambda: pause.end(host) if asked is None else pause.begin(host, asked))
-        pause.tick_now(host)
-    said = [pause.sentence(one) if one else "not paused" for one in (before, after)]
+        locked(module, host, lambda: pause_file.end(host) if asked is None else pause_file.begin(host, asked))
+        pause_file.tick_now(host)
+    said = [pause_file.sentence(one) if one else "not paused" for one in (before, after)]
     result: dict[str, t.Any] = {"changed": changed, "paused": after, "report": [said[1]]}
     if module._diff:
         result["diff"] = {"before": f"{said[0]}\n", "after": f"{said[1]}\n"}
@@ -277,25 +266,25 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 def topology_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module topology_info."""
     found = replayed(module, host, sysfs.discover)
-    return {"changed": False, "topology": topology.to_dict(found), "report": report.topology_lines(found)}
+    return {"changed": False, "topology": topology.to_dict(found), "report": cpu_map.topology_lines(found)}
 
 
 def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module pools_info."""
     data = module.params["profile"]
-    wanted = profile.parse(data) if data is not None else declared_profile(host)
+    wanted = profile.parse(data) if data is not None else node_profile(host)
 
     def ask(machine: Host) -> tuple[Context, tuple[str, ...]]:
-        context = reconcile.compile_profile(machine, wanted)
-        return context, neighbours.notes(machine, context)
+        context = planning.compile_profile(machine, wanted)
+        return context, preflight_notes.notes(machine, context)
 
     context, notes = replayed(module, host, ask)
     return {
         "changed": False,
         "notes": list(notes),
         "pools": pools.to_dict(context.pools),
-        "report": report.pool_lines(context.pools),
-        "cpu_map": report.cpu_map(context.topology, context.pools),
+        "report": cpu_map.pool_lines(context.pools),
+        "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
     }
 
 
@@ -304,7 +293,7 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 def describe_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module profile_info."""
-    found = replayed(module, host, lambda machine: from_node.describe(machine, module.params["name"]))
+    found = replayed(module, host, lambda machine: describe.describe(machine, module.params["name"]))
     return {"changed": False, "profile": found.data, "content": found.text, "notes": list(found.notes)}
 
 

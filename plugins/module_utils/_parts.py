@@ -10,11 +10,12 @@ from __future__ import annotations
 import typing as t
 
 from . import _module
-from ._core import parts, report
 from ._core.host.files import Host
-from ._core.model import pools
-from ._core.model.parts import CPUSET, Piece
-from ._core.reconcile import Outcome
+from ._core.model.cpu import pools
+from ._core.model.plan.plan import Outcome
+from ._core.model.profile.profile_sections import CPUSET, SectionPatch
+from ._core.pipeline import section_tasks
+from ._core.reports import cpu_map
 
 COMMON = {
     "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
@@ -28,30 +29,30 @@ def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> None:
 
     def task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
         options = {option: module.params[option] for option in spec}
-        return part_task(module, host, Piece(name, options, module.params["state"] == "present"))
+        return part_task(module, host, SectionPatch(name, options, module.params["state"] == "present"))
 
     _module.run({**spec, **COMMON}, task, **rules)
 
 
-def part_task(module: _module.AnsibleModule, host: Host, piece: Piece) -> dict[str, t.Any]:
+def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> dict[str, t.Any]:
     """What a piece's module returns."""
     outcome = part_outcome(module, host, piece)
     result = _module.result_of(module, outcome)
     context = outcome.plan.context
     if piece.module == CPUSET and piece.present and context is not None:
         result["pools"] = pools.to_dict(context.pools)
-        result["cpu_map"] = report.cpu_map(context.topology, context.pools)
+        result["cpu_map"] = cpu_map.cpu_map(context.topology, context.pools)
     return result
 
 
-def part_outcome(module: _module.AnsibleModule, host: Host, piece: Piece) -> Outcome:
+def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> Outcome:
     """Plan a piece; unless in check mode or where nothing is to do, apply it."""
-    asked = parts.ask(host, piece)
-    outcome = _module.only_planned(parts.plan(host, asked))
-    if not module.check_mode and not parts.settled(host, asked, outcome.plan):
-        # Somebody else may have held the lock meanwhile: look again with it.
-        outcome = _module.unless_paused(module, host, lambda: parts.apply(host, parts.ask(host, piece)))
-        if parts.declared(outcome) and parts.forgotten_at_boot(host, piece):
+    asked = section_tasks.ask(host, piece)
+    outcome = _module.only_planned(section_tasks.plan(host, asked))
+    if not module.check_mode and not section_tasks.settled(host, asked, outcome.plan):
+        # Another process may have held the lock meanwhile: observe again with it.
+        outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))
+        if section_tasks.declared(outcome) and section_tasks.forgotten_at_boot(host, piece):
             module.warn(
                 "the kernel forgets this at the next boot, and the agent that brings it back is not installed: "
                 "use corral.node.agent"

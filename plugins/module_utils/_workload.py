@@ -10,12 +10,13 @@ from __future__ import annotations
 import typing as t
 
 from . import _module
-from ._core import admit, reconcile, settling, workload_report, writer
 from ._core.host.files import Host
-from ._core.model import profile
-from ._core.model.errors import CorralError, Problem, refusal
-from ._core.model.profile_workloads import Workload
-from ._core.reconcile import Outcome, Plan
+from ._core.model.plan.plan import Outcome, Plan
+from ._core.model.profile import profile
+from ._core.model.profile.profile_workloads import Workload
+from ._core.model.values.errors import CorralError, Problem, refusal
+from ._core.pipeline import admit_workload, allocate_workloads, declared_profile, locked_run
+from ._core.reports import workload_table
 
 OPTIONS = ("name", "match", "hold", "requests", "limits", "containers")
 
@@ -34,9 +35,9 @@ def workload_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]
         raise by_options(error, name) from None
     result = _module.result_of(module, outcome._replace(plan=without_others_notes(outcome.plan, name)))
     context = outcome.plan.context if present else None
-    rows = workload_report.rows(context.workloads) if context and context.workloads else []
+    rows = workload_table.rows(context.workloads) if context and context.workloads else []
     result["grant"] = next((row for row in rows if row["name"] == name), None)
-    result["explanation"] = workload_report.explained(context, name) if context else []
+    result["explanation"] = workload_table.explained(context, name) if context else []
     return result
 
 
@@ -51,32 +52,32 @@ def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
     workload = asked_for(module)
 
     def plan() -> Plan:
-        return admit.planned(host, *admit.admission(host, workload), with_files=True)
+        return admit_workload.planned(host, *admit_workload.admission(host, workload), with_files=True)
 
-    return carried_out(module, host, plan(), lambda: admit.admit(host, workload))
+    return carried_out(module, host, plan(), lambda: admit_workload.admit(host, workload))
 
 
 def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
     """What comes of it being gone. What the profile declares is not given back by a task that admits."""
-    if name not in {one.name for one in settling.admitted(host)}:
-        declared = reconcile.read_declared(host)
+    if name not in {one.name for one in allocate_workloads.admitted(host)}:
+        declared = declared_profile.read_declared(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
             raise refusal("is declared in the node's profile: take it out there", path="name", value=name)
         return _module.only_planned(Plan(None, (), (), frozenset()))
-    plan = admit.planned(host, admit.withdrawal(host, name), "", with_files=True)
-    return carried_out(module, host, plan, lambda: admit.withdraw(host, name))
+    plan = admit_workload.planned(host, admit_workload.withdrawal(host, name), "", with_files=True)
+    return carried_out(module, host, plan, lambda: admit_workload.withdraw(host, name))
 
 
 def carried_out(
-    module: _module.AnsibleModule, host: Host, plan: Plan, work: t.Callable[[], admit.Admission]
+    module: _module.AnsibleModule, host: Host, plan: Plan, work: t.Callable[[], admit_workload.Admission]
 ) -> Outcome:
     """Do the work as the only writer; nothing in check mode, and where there is nothing to do.
 
-    It is a start, and no enforcement: a pause of the node does not keep it out.
+    A pause of the node does not prevent it: it starts a workload and does not correct drift.
     """
     if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
         return _module.only_planned(plan)
-    return _module.locked(module, host, lambda: writer.published(host, work().outcome))
+    return _module.locked(module, host, lambda: locked_run.published(host, work().outcome))
 
 
 def asked_for(module: _module.AnsibleModule) -> Workload:

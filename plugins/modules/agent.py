@@ -11,7 +11,7 @@ module: agent
 short_description: Install the agent that keeps a node as its profile declares
 version_added: 0.1.0
 description:
-  - Installs on the node the very core that this module was shipped with, so that node and collection cannot skew.
+  - Installs on the node the core that this module was shipped with, so node and collection always have the same version.
   - C(corral-reconcile.timer) looks at the node every O(interval) seconds, C(corral-reconcile.path) when the profile
     changed, and C(corral-boot.service) brings everything back at boot before workloads start. No daemon stays in memory.
   - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(profile),

@@ -100,7 +100,7 @@ options:
     default: true
   partitions:
     description:
-      - Whether the kernel keeps everybody else off the isolated CPUs (cgroup v2). With V(off) only the slices that are
+      - Whether the kernel keeps all other processes off the isolated CPUs (cgroup v2). With V(off) only the slices that are
         named here are kept off them.
     type: str
     choices: [auto, 'off']
@@ -121,7 +121,7 @@ EXAMPLES = r"""
   corral.node.cpuset:
     reserved: {cpus: 0-1}
 
-- name: Keep one core of each NUMA node for the system, and four near a network card for nobody
+- name: Keep one core of each NUMA node for the system, and four near a network card isolated
   corral.node.cpuset:
     reserved: {cores_per_numa: 1}
     isolated: {cores: 4, near: ens1f0}
@@ -131,7 +131,7 @@ EXAMPLES = r"""
   ansible.builtin.command:
     cmd: systemd-run --slice=corral_isolated.slice --unit=dataplane /usr/local/bin/dataplane
 
-- name: Give all CPUs back to everybody
+- name: Give all CPUs back to all slices
   corral.node.cpuset:
     state: absent
 """

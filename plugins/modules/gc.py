@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - Removes Podman's images and dead containers as the kubelet does on a Kubernetes node, by the thresholds, ages and counts
     that are declared here. The timer C(corral-gc.timer) makes the passes, with what M(corral.node.agent) has installed; a
-    node without the agent is warned about, since nobody collects there.
+    node without the agent is warned about, because nothing collects there.
   - Nothing that runs is ever removed, nothing is forced, and what the keep-lists name stays.
   - With O(collect=true) a pass is made at once, after the declaration is in place. In check mode that is a dry run, whose
     RV(collected) says what would go and what that would free.
@@ -30,7 +30,7 @@ extends_documentation_fragment:
 options:
   images:
     description:
-      - When images go. Those that nobody uses do, least recently used first, once the file system that holds them has
+      - When images go. Unused ones do, least recently used first, once the file system that holds them has
         reached O(images.high), until it is down to O(images.low).
       - V({}) takes the defaults. Without it images are left alone.
     type: dict
@@ -53,7 +53,7 @@ options:
         type: str
       max_age:
         description:
-          - An image that nobody used for longer goes however full the disk is; V(0s) means no limit. The time of one
+          - An image that was not used for longer is removed however full the disk is; V(0s) means no limit. The time of one
             that was never used begins when it was first seen.
           - V(0s) when nothing was declared before.
         type: str
@@ -143,7 +143,7 @@ EXAMPLES = r"""
       scope: all
       max_total: 50
 
-- name: Keep the site's own images, and remove what nobody used for a month
+- name: Keep the site's own images, and remove what was not used for a month
   corral.node.gc:
     images:
       high: 80

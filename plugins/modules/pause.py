@@ -32,7 +32,7 @@ attributes:
   idempotent:
     support: partial
     details:
-      - A pause begins anew with each run. With O(state=absent) a second run indicates no change.
+      - A pause starts again with each run. With O(state=absent) a second run indicates no change.
 options:
   state:
     description:
@@ -88,7 +88,7 @@ paused:
       returned: always
       sample: 1795258800
     by:
-      description: Who asked for it.
+      description: The user who asked for it.
       type: str
       returned: always
       sample: alice

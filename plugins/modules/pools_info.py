@@ -62,7 +62,7 @@ pools:
     per_numa: {"0": {"reserved": "0-1", "shared": "2-3", "isolated": ""}}
 notes:
   description:
-    - Who else cares for the node's CPUs and limits, and the busiest services of the slices that would have fewer CPUs
+    - Other agents that manage the node's CPUs and limits, and the busiest services of the slices that would have fewer CPUs
       than now.
   returned: success
   type: list

@@ -45,8 +45,9 @@ options:
     description:
       - The profile in parts, such as one of a site, one of each group and one of the host. A later layer wins.
       - Mappings merge key by key, items of C(memory.hugepages) by size and node, items of C(memory.mounts) by path, items of
-        C(workloads) by name. Lists of plain values are replaced. An empty key (V(null)) takes away what an earlier layer declared. Of keys that
-        cannot stand together the latest layer's stays. The collection's C(docs/compose.md) tells the rules.
+        C(workloads) by name. Lists of plain values are replaced. An empty key (V(null)) takes away what an earlier layer declared. If two
+        layers declare keys that exclude each other, the later layer's key is used. The rules are in the collection's
+        C(docs/compose.md).
       - P(corral.node.profile_layers#lookup) collects them from variables.
     type: list
     elements: dict
@@ -136,7 +137,7 @@ changes:
   elements: dict
   contains: &item
     manager:
-      description: Who manages it.
+      description: The part of Corral that manages it.
       type: str
       returned: always
       sample: cpu
@@ -161,7 +162,7 @@ changes:
       returned: always
       sample: 0-1,4-5
     reason:
-      description: Why they differ, and the way out where Corral cannot mend it.
+      description: Why they differ, and what to do where Corral cannot correct it.
       type: str
       returned: always
       sample: the pool's CPUs are not what runs
@@ -241,7 +242,7 @@ paused:
       returned: always
       sample: 1795258800
     by:
-      description: Who asked for it.
+      description: The user who asked for it.
       type: str
       returned: always
       sample: alice
@@ -262,7 +263,7 @@ cpu_map:
   elements: str
   sample: ["node 0   RR SS   CPUs 0-3", "node 1   RR II   CPUs 4-7"]
 compiled:
-  description: What the profile's intents come to on this node. The node keeps it, and diff mode shows how it changed.
+  description: The effective profile, which is the CPUs and amounts that the profile's intents give on this node. The node keeps it, and diff mode shows how it changed.
   returned: when O(state=present)
   type: dict
   sample:
@@ -277,7 +278,7 @@ origins:
   sample: {name: corral_profile, cpu.reserved.cpus: corral_profile_layer_90_host, cpu.whole_cores: default}
 explain:
   description:
-    - Each key with its value and origin, what they come to on this node, and which key asks for each change, as a person
+    - Each key with its value and origin, the result on this node, and which key asks for each change, as a person
       reads it.
   returned: when O(state=present), at verbosity 2 or higher
   type: list

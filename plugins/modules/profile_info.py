@@ -12,7 +12,7 @@ short_description: Describe a node as it is with a node resource profile
 version_added: 0.1.0
 description:
   - Writes the profile that declares what a node has now, so that applying it changes nothing. Pools of hugepages,
-    hugetlbfs mounts, PID limits that somebody has set, and the CPUs of slices where they are confined already.
+    hugetlbfs mounts, PID limits that were set, and the CPUs of slices where they are confined already.
   - The profile is checked against the node. What Corral would still change for it (a value that nothing keeps over a
     reboot, the slices of the CPU pools) is left out, and RV(notes) say what and why.
   - On a node that Corral keeps in sync it describes everything that is kept.

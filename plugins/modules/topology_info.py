@@ -13,8 +13,8 @@ version_added: 0.1.0
 description:
   - Reads sockets, dies, clusters, NUMA nodes, caches, cores and threads, memory and hugepages per NUMA node, distances,
     PCI devices and network interfaces from C(/sys) and C(/proc).
-  - Ids are the kernel's. They may be sparse or unknown, nodes may have no CPU or no memory. What is odd becomes a value
-    or a note, never a failure.
+  - Ids are the kernel's. They may be sparse or unknown, nodes may have no CPU or no memory. Values that do not make
+    sense are reported as unknown or in a note. They never make the module fail.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:

@@ -14,11 +14,12 @@ description:
   - Admits a systemd service or a Podman container or pod on a node, beside the workloads of the node's profile, and gives it
     what a kubelet gives to a pod. A Guaranteed workload that asks for whole CPUs has them for itself alone, memory and
     hugepages come from NUMA nodes that suit them, and its slice has weight, quota, memory and task limits.
-  - What does not fit is refused with what is missing, where, and who has it. Nothing is changed then.
+  - What does not fit is refused with what is missing, where, and which workloads have it. Nothing is changed then.
   - An admission lasts over reboots, until O(state=absent). It is what C(corral admit) and C(corral release) do on the node.
     Workloads that always belong to a node are better declared in its profile (M(corral.node.profile)).
-  - It is a start, and no enforcement. It is served in mode V(audit) of the profile and on a paused node as well. CPUs and
-    workloads of the node that have drifted are put right along the way, since nobody can be given CPUs that others use.
+  - An admission also works in mode V(audit) of the profile and on a paused node, because it starts a workload and does not
+    correct drift. It corrects drifted CPUs and workloads of the node only because a workload cannot be given CPUs that
+    another one uses.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:
@@ -77,7 +78,7 @@ options:
   requests:
     description:
       - What it is to have. V(cpu), V(memory) and hugepages by page size such as V(hugepages-2Mi), as Kubernetes quantities.
-      - What is missing equals the limit. Requests of hugepages must.
+      - A request that is missing equals the limit. A request for hugepages must equal its limit.
     type: dict
   limits:
     description:

@@ -29,7 +29,7 @@ RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 NAME = "lane"
 LANE, PLAIN, PYTHON = f"{NAME}.service", "plain.service", "plain-python.service"
 EMPTY = ["/usr/bin/python3", "-I", "-c"]
-LOAD = "import sys; sys.path.insert(0, '/usr/libexec/corral'); sys.dont_write_bytecode = True; import _core.grant_unit, _core.host.sd_bus"
+LOAD = "import sys; sys.path.insert(0, '/usr/libexec/corral'); sys.dont_write_bytecode = True; import _core.cli.grant_service, _core.host.sd_bus"
 UNIT = "[Service]\nType=exec\nExecStart=/usr/bin/sleep infinity\n"
 LIMIT = 60.0  # s
 
@@ -72,32 +72,32 @@ def stopped(before: str) -> None:
 
 
 def declare(host: t.Any, data: t.Mapping[str, t.Any]) -> None:
-    from _core import reconcile
-    from _core.model import profile
+    from _core.model.profile import profile
+    from _core.pipeline import applying
 
-    outcome = reconcile.declare(host, profile.parse(data))
+    outcome = applying.declare(host, profile.parse(data))
     if outcome.error or outcome.remaining:
         raise SystemExit(outcome.error or f"drift is left: {outcome.remaining}")
 
 
 def timed_steps(work: t.Callable[[], object]) -> dict[str, float]:
     """How long all of the work took, from its first step to the end of the last one, and the same of those of CPUs."""
-    from _core.host import actions
-    from _core.model.plan import CPUS
+    from _core.host import apply_step
+    from _core.model.plan.plan import CPUS
 
     steps: list[tuple[int, float, float]] = []
-    perform = actions.perform
+    perform = apply_step.perform
 
     def timed(host: t.Any, step: t.Any, masks: t.Any = None) -> None:
         begin = time.monotonic()
         perform(host, step, masks)
         steps.append((step.phase, begin, time.monotonic()))
 
-    actions.perform = timed
+    apply_step.perform = timed
     try:
         whole = seconds(work)
     finally:
-        actions.perform = perform
+        apply_step.perform = perform
     moves = [step for step in steps if step[0] == CPUS]
     if not moves:
         raise SystemExit("no CPUs moved")
@@ -106,23 +106,23 @@ def timed_steps(work: t.Callable[[], object]) -> dict[str, float]:
 
 def in_process(host: t.Any, found: Times) -> None:
     """One admission and one release, step by step."""
-    from _core import admit
+    from _core.pipeline import admit_workload
 
     for name, work in (
-        ("admit", lambda: admit.start(host, NAME, "")),
-        ("release", lambda: admit.stop(host, NAME, "")),
+        ("admit", lambda: admit_workload.start(host, NAME, "")),
+        ("release", lambda: admit_workload.stop(host, NAME, "")),
     ):
         for part, taken in timed_steps(work).items():
             found.setdefault(f"{name}{part}", []).append(taken)
 
 
 def main(turns: int) -> int:
-    from _core import reconcile
     from _core.host.files import Host
-    from _core.model import profile
+    from _core.model.profile import profile
+    from _core.pipeline import declared_profile
 
     host = Host()
-    declared = reconcile.read_declared(host)
+    declared = declared_profile.read_declared(host)
     if declared is None:
         raise SystemExit("no profile is declared here")
     data = profile.to_data(declared)

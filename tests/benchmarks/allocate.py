@@ -16,9 +16,10 @@ import random
 import typing as t
 
 import bench
-from _core.model import allocation, cpuset
-from _core.model.cpu_options import Options
-from _core.model.cpuset import CpuSet
+from _core.model.cpu import allocation
+from _core.model.cpu.cpu_options import Options
+from _core.model.values import cpuset
+from _core.model.values.cpuset import CpuSet
 
 COUNTS = (1, 2, 4, 8, 16, 32, 64)
 MODES = {

@@ -22,14 +22,18 @@ from pathlib import Path
 
 import bench
 import trees
-from _core import reconcile
-from _core.host import snapshot, sysfs
+from _core.host import snapshot
+from _core.host.discovery import sysfs
 from _core.host.files import Host
-from _core.model import cpuset, fit, pools, profile, validate
-from _core.model.context import Context
-from _core.model.errors import CorralError
-from _core.model.plan import steps_in_order
-from _core.model.topology import Topology
+from _core.model.cpu import pools
+from _core.model.plan import validate
+from _core.model.plan.context import Context
+from _core.model.plan.plan import steps_in_order
+from _core.model.profile import fit, profile
+from _core.model.topology.topology import Topology
+from _core.model.values import cpuset
+from _core.model.values.errors import CorralError
+from _core.pipeline import overlap_check, planning
 
 RECORDED = Path(os.environ.get("CORRAL_TOPOLOGIES") or bench.CHECKOUT / "../shared/topologies")
 OWN = bench.CHECKOUT / "tests"  # snapshots of the lab's nodes
@@ -66,7 +70,7 @@ def as_node(root: Path) -> None:
         "proc/sys/kernel/pid_max": "4194304",
         "proc/sys/kernel/threads-max": "4194304",
     }
-    online = cpuset.format(sysfs.online_cpus(Host(str(root))))
+    online = cpuset.format(sysfs.discover(Host(str(root))).online)
     files.update(
         {f"sys/fs/cgroup/{unit}cpuset.cpus.effective": online for unit in ("", "system.slice/", "user.slice/")}
     )
@@ -105,14 +109,14 @@ def fitting(host: Host) -> dict[str, t.Any] | None:
 
 def compiled(host: Host, data: dict[str, t.Any]) -> None:
     """The whole of it: the profile parsed, the machine discovered, the pools made, the plan made and validated."""
-    plan_of(host, reconcile.compile_profile(host, profile.parse(data)))
+    plan_of(host, planning.compile_profile(host, profile.parse(data)))
 
 
 def plan_of(host: Host, context: Context) -> None:
     """What differs from the profile, in the order of its steps, looked over by the validator."""
-    plan = reconcile.plan_profile(host, context, declare=True)
+    plan = planning.plan_profile(host, context, declare=True)
     steps = steps_in_order(plan.changes)
-    problems = [*validate.problems(steps, context.topology), *reconcile.overlaps(host, plan, steps)]
+    problems = [*validate.problems(steps, context.topology), *overlap_check.overlaps(host, plan, steps)]
     if problems:
         raise CorralError(*problems)
 
@@ -145,7 +149,7 @@ def measure(root: Path, turns: int) -> Result:
     }
     if data is not None:
         declared = profile.parse(data)
-        context = reconcile.compile_profile(host, declared)
+        context = planning.compile_profile(host, declared)
         works["pools"] = functools.partial(pools_of, declared, context.topology)
         works["plan"] = functools.partial(plan_of, host, context)
         works["all"] = functools.partial(compiled, host, data)

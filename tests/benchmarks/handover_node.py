@@ -95,12 +95,12 @@ def busy(pool: str) -> str:
 
 
 def main(turns: int) -> int:
-    from _core import reconcile
     from _core.host import systemd
     from _core.host.files import Host
-    from _core.model import profile
+    from _core.model.profile import profile
+    from _core.pipeline import applying, declared_profile
 
-    declared = reconcile.read_declared(Host())
+    declared = declared_profile.read_declared(Host())
     if declared is None or declared.cpu is None:
         raise SystemExit("no profile is declared here")
     data = profile.to_data(declared)
@@ -126,7 +126,7 @@ def main(turns: int) -> int:
         host = Host()
         calls.clear()
         begin = time.monotonic()
-        outcome = reconcile.declare(host, profile.parse({**data, "cpu": {**data["cpu"], "isolated": {"cpus": place}}}))
+        outcome = applying.declare(host, profile.parse({**data, "cpu": {**data["cpu"], "isolated": {"cpus": place}}}))
         end = time.monotonic()
         if outcome.error or outcome.remaining:
             raise SystemExit(outcome.error or "drift is left after the hand-over")

@@ -20,11 +20,13 @@ import time
 import typing as t
 
 import bench
-from _core.model import cpuset, handover, replay, replay_v1
-from _core.model.handover import Slice
-from _core.model.kernel_cpusets import PARTITION, Cgroup, Machine
-from _core.model.plan import CPUS as CPUS_PHASE
-from _core.model.plan import Step
+from _core.model.cpu import handover
+from _core.model.cpu.handover import Slice
+from _core.model.plan import replay, replay_v1
+from _core.model.plan.kernel_cpusets import PARTITION, Cgroup, Machine
+from _core.model.plan.plan import CPUS as CPUS_PHASE
+from _core.model.plan.plan import Step
+from _core.model.values import cpuset
 
 SIZES = (60, 120, 250, 500)
 EACH = 4  # CPUs of a grant
@@ -43,7 +45,7 @@ def block(place: int) -> Cpus:
 
 
 def slices_of(now: t.Sequence[Cpus], wanted: t.Sequence[Cpus]) -> list[Slice]:
-    return [Slice(f"corral_{index}.slice", *both, guarded=True) for index, both in enumerate(zip(now, wanted))]
+    return [Slice(f"corral_{index}.slice", *both, exclusive=True) for index, both in enumerate(zip(now, wanted))]
 
 
 def rotating(number: int) -> list[Slice]:

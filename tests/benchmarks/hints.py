@@ -16,9 +16,9 @@ import random
 import typing as t
 
 import bench
-from _core.model import affinity, topology_manager
-from _core.model.affinity import Demand, Policy, decide
-from _core.model.topology_manager import Distances
+from _core.model.numa import affinity, topology_manager
+from _core.model.numa.affinity import Demand, Policy, decide
+from _core.model.numa.topology_manager import Distances
 
 SIZES = (2, 4, 8, 16, 32, 64)
 SOCKET = 8  # nodes; those of another socket are farther away

@@ -38,10 +38,10 @@ QUIET, CHANGED, FULL = "a converged tick", "something changed: a look in full", 
 TICK = """\
 import sys
 sys.path.insert(0, {program!r})
-from _core import agent
+from _core import main
 from _core.host.files import Host
 host = Host({root!r})
-code = agent.tick(host)
+code = main.tick(host)
 """
 PEAK = "peak = next(line for line in open('/proc/self/status') if line.startswith('VmHWM')).split()[1]\n"
 # Host opens plain descriptors, which have no mode for the hook.
@@ -98,7 +98,7 @@ def counted(python: str, tick: str) -> Seen:
 
 
 def with_another_answer(kept: bytes) -> bytes:
-    """What a tick kept, as if the very last of the files that it reads had other bytes by now (see host/inputs.py)."""
+    """What a tick kept, as if the very last of the files that it reads had other bytes by now (see host/recorded_inputs.py)."""
     known, files, (stamps, reads, *others), texts = marshal.loads(zlib.decompress(bytes.fromhex(kept[8:].decode())))
     reads[-1] = (reads[-1][0], b"another answer")
     data = zlib.compress(marshal.dumps((known, files, (stamps, reads, *others), texts), 2), 1)

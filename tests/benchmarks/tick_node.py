@@ -18,10 +18,10 @@ import node
 import runs
 import services
 import trees
-from _core import reconcile
-from _core.host import actions, state
-from _core.model import profile
-from _core.model.plan import steps_in_order
+from _core.host import apply_step, state
+from _core.model.plan.plan import steps_in_order
+from _core.model.profile import profile
+from _core.pipeline import applying, planning
 
 # 256 CPUs, 512 GiB.
 LARGE = trees.Machine(sockets=2, cores=64, threads=2, memory_kib=256 << 20)
@@ -63,7 +63,7 @@ def populate(fake: node.Node, count: int) -> None:
     services.add(fake, "lane@.service", *(f"{kind}{n}.service" for kind, n in names(declared, burstable)))
     lanes = {"name": "lane", "match": {"unit": "lane@*.service"}, "hold": "running", **claim("2", "512Mi")}
     assert not runs.install(fake.host()).error
-    outcome = reconcile.declare(fake.host(), parsed([lanes]))
+    outcome = applying.declare(fake.host(), parsed([lanes]))
     assert not outcome.error, outcome.error
     with contextlib.redirect_stdout(io.StringIO()):  # ``corral admit`` says what it granted.
         for number in range(running):
@@ -103,10 +103,10 @@ def parsed(workloads: list[Workload]) -> profile.Profile:
 def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> None:
     """Make a profile true and start services. The made-up kernel shows its files at the end alone: each time is slow."""
     host = fake.host()
-    context = reconcile.compile_profile(host, declared, fresh=True)
-    plan = reconcile.plan_profile(host, context, declare=True)
+    context = planning.compile_profile(host, declared, fresh=True)
+    plan = planning.plan_profile(host, context, declare=True)
     kept = state.records(host)[0]
-    state.save_records(host, [*kept, *reconcile.new_records(host, plan, kept)])
+    state.save_records(host, [*kept, *applying.new_records(host, plan, kept)])
     systemd = fake.systemd
     show = systemd.sync
     systemd.sync = lambda: None  # type: ignore[method-assign]
@@ -114,10 +114,10 @@ def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> No
         if step.kind == "property":
             fake.systemctl("set-property", "--runtime", step.target, step.value or "")
         else:
-            actions.perform(host, step)
+            apply_step.perform(host, step)
     for unit in units:
         services.begin(fake, unit)
     systemd.sync = show  # type: ignore[method-assign]
     systemd.sync()
     state.remember_profile(host, profile.to_data(declared))
-    reconcile.keep_compiled(host, context)
+    applying.keep_compiled(host, context)

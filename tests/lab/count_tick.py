@@ -49,13 +49,13 @@ def hook(event: str, words: tuple[t.Any, ...]) -> None:
 def counted(root: str, files: list[str]) -> bool:
     """One tick: whether it found the node in sync, wrote these files of /run/corral alone, and started nothing."""
     global watching  # noqa: PLW0603 - a script of one pass
-    from _core import agent
     from _core.host.files import Host
+    from _core.main import tick
 
     host = Host(root)
     seen.clear()
     watching = True
-    code = agent.tick(host)
+    code = tick(host)
     watching = False
     print(f"exit {code}, by its own count: writes {host.writes}, processes {host.commands}; as seen: {seen}")
     allowed = (

@@ -7,12 +7,14 @@
 The profile goes forth and back between the declared one and another. Each time a tick of its own is killed with
 SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command, a call to systemd.
 Python's audit hooks (PEP 578) see those whatever the core says; of a call to systemd the core tells them itself. Right
-before an act is right after the one before it. Then the real service runs once, and the node must be in sync. Meanwhile
+before an act is right after the one before it. Then the real service runs once, and the kernel must
+have what a whole tick gave it. Meanwhile
 somebody else watches for overlaps (watch_overlap.py), and no other tick may run (on_node.py).
 """
 
 from __future__ import annotations
 
+import glob
 import json
 import os
 import signal
@@ -20,9 +22,10 @@ import subprocess
 import sys
 import typing as t
 
-from on_node import PATIENCE
+from on_node import PATIENCE, STATUS, read
 
 DECLARED = "/etc/corral/profile.json"
+CGROUP = "/sys/fs/cgroup"
 SERVICE = "corral-reconcile.service"
 ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.chmod", "subprocess.Popen",
         "corral.systemd"}  # fmt: skip
@@ -33,8 +36,8 @@ def one_tick(last: int) -> int:
     """A tick that is killed before its act number ``last``; 0 lets it live. Tells how many acts there were."""
     sys.path.insert(0, "/usr/libexec/corral")
     sys.dont_write_bytecode = True
-    from _core import agent
     from _core.host.files import Host
+    from _core.main import tick
 
     count = 0
 
@@ -47,7 +50,7 @@ def one_tick(last: int) -> int:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     sys.addaudithook(hook)
-    code = agent.tick(Host())
+    code = tick(Host())
     print(count)
     return code
 
@@ -64,8 +67,46 @@ def write(profile: dict[str, t.Any]) -> None:
 
 
 def drift() -> tuple[int, str]:
+    """What a look says that knows nothing of the last tick's."""
     done = subprocess.run(["corral", "drift"], capture_output=True, text=True, check=False, timeout=60 * PATIENCE)
     return done.returncode, done.stdout + done.stderr
+
+
+def said_at() -> int:
+    return os.stat(STATUS).st_mtime_ns
+
+
+def differs(since: int) -> str:
+    """What the tick after ``since`` found and did not mend, "" for nothing. It reads the whole node after it has changed it."""
+    if said_at() == since:
+        return "it said nothing"
+    with open(STATUS, encoding="utf-8") as file:
+        said = json.load(file)
+    return "" if said["in_sync"] else json.dumps(said["items"])
+
+
+def kernel() -> dict[str, str]:
+    """What the kernel has of pools, limits, hugepages and mounts; of the pools that may lie elsewhere, how many CPUs."""
+    found = {path: read(path) for path in ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")}
+    found.update({path: read(path) for path in glob.glob("/sys/devices/system/node/node*/hugepages/*/nr_hugepages")})
+    with open("/proc/mounts", encoding="ascii") as file:
+        found["mounts"] = "".join(sorted(line for line in file if " hugetlbfs " in line))
+    for unit in ("system.slice", "user.slice", "init.scope", *os.listdir(CGROUP)):
+        if not unit.endswith((".slice", ".scope")):
+            continue
+        names = ("cpuset.cpus.partition", "pids.max", "memory.max", "hugetlb.2MB.max")
+        for path in (f"{CGROUP}/{unit}/{name}" for name in names):
+            found[path] = read(path) if os.path.exists(path) else ""
+        effective = read(f"{CGROUP}/{unit}/cpuset.cpus.effective")
+        fixed = unit in ("system.slice", "user.slice", "init.scope", "corral_isolated.slice")
+        found[f"CPUs of {unit}"] = effective if fixed else str(count(effective))
+    return found
+
+
+def count(cpus: str) -> int:
+    """The CPUs of a list such as 0-3,6."""
+    parts = [part.partition("-") for part in cpus.split(",") if part]
+    return sum(int(last or first) - int(first) + 1 for first, dummy, last in parts)
 
 
 def other(profile: dict[str, t.Any]) -> dict[str, t.Any]:
@@ -89,11 +130,15 @@ def main(points: int) -> int:
         text = file.read()
     profiles = [json.loads(text), other(json.loads(text))]
     wrong, acts = [], []
-    for profile in (profiles[1], profiles[0]):
-        write(profile)
+    wanted = {}
+    for way in (1, 0):
+        write(profiles[way])
+        since = said_at()
         done = tick(0)
         acts.append(int(done.stdout.split()[-1]))
-        wrong += [] if drift()[0] == 0 else [f"a whole tick: {done.stdout}{done.stderr}{drift()[1]}"]
+        said = differs(since)
+        wrong += [f"a whole tick: {done.stdout}{done.stderr}{said}"] if said else []
+        wanted[way] = kernel()
     killed = 0
     for number in range(points):
         way = (number + 1) % 2
@@ -103,15 +148,22 @@ def main(points: int) -> int:
         write(profiles[way])
         died = tick(last)
         killed += died.returncode == -signal.SIGKILL
+        since = said_at()
         subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180 * PATIENCE)
-        code, said = drift()
-        if code:
+        left = [
+            f"{name}: {value}, wanted {wanted[way].get(name)}"
+            for name, value in kernel().items()
+            if value != wanted[way].get(name)
+        ]
+        said = differs(since) + "; ".join(left)
+        if said:
             wrong.append(f"killed before act {last} of {acts[1 - way]}: after the next tick {said}")
-    if points % 2:
-        write(profiles[0])
-        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180 * PATIENCE)
     with open(DECLARED, "w", encoding="utf-8") as file:
         file.write(text)
+    if points % 2:
+        subprocess.run(["systemctl", "start", SERVICE], check=False, timeout=180 * PATIENCE)
+    code, said = drift()
+    wrong += [f"in the end: {said}"] if code else []
     wrong += [] if killed == points else [f"{killed} of {points} ticks were killed"]
     print(
         "\n".join(wrong) or f"{killed} ticks killed, of {acts} acts forth and back: the next tick converged each time"

@@ -81,8 +81,8 @@ def look(with_masks: bool) -> tuple[list[str], int]:
     """The overlaps of one instant, and how many masks were read."""
     before = exclusive()
     # Nobody runs in an empty slice, whatever CPUs it shows.
-    peopled = [other for other in OTHERS if "populated 1" in read(f"{ROOT}/{other}/cgroup.events")]
-    others = {other: cpus(read(f"{ROOT}/{other}/cpuset.cpus.effective")) for other in peopled}
+    populated = [other for other in OTHERS if "populated 1" in read(f"{ROOT}/{other}/cgroup.events")]
+    others = {other: cpus(read(f"{ROOT}/{other}/cpuset.cpus.effective")) for other in populated}
     threads = masks() if with_masks else []
     after = exclusive()
     steady = {name: held & after[name] for name, held in before.items() if name in after}

@@ -5,7 +5,8 @@
 """Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
 
 Samples the effective CPUs of every home until the file STOP appears or LIMIT seconds are over, then prints "SAMPLES
-samples, OVERLAPS overlaps". Exits 1 after an overlap, and when it has not seen the isolated pool move.
+samples, OVERLAPS overlaps". Exits 1 after an overlap, when it has not seen the isolated pool move, and
+when it has not read the CPUs of system.slice and of the shared pool.
 """
 
 from __future__ import annotations
@@ -20,6 +21,8 @@ FILE = "cpuset.cpus.effective" if V2 else "cpuset.effective_cpus"
 ISOLATED = f"{ROOT}/corral_isolated.slice"
 HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
 HOMES.append(f"{ROOT}/corral.slice")
+# These are there with every profile that has an isolated pool; the others may not be.
+MUST_BE_READ = (f"{ROOT}/system.slice", f"{ROOT}/corral.slice")
 # An emulated node's CPUs are one core of the host: for each second that the watcher looks it leaves the others three.
 LEAVE = 3
 
@@ -39,6 +42,7 @@ def effective(path: str) -> set[int]:
 
 def main(stop: str, limit: float = 7200.0) -> int:
     samples, overlaps, seen = 0, 0, set()
+    read: set[str] = set()
     deadline = time.monotonic() + limit
     while not os.path.exists(stop) and time.monotonic() < deadline:
         began = time.monotonic()
@@ -47,10 +51,14 @@ def main(stop: str, limit: float = 7200.0) -> int:
         others = [effective(home) for home in HOMES]
         steady = before & effective(ISOLATED)
         samples += 1
+        read.update(home for home, other in zip(HOMES, others) if other)
         seen.add(tuple(sorted(before)))
         overlaps += any(steady & other for other in others)
         time.sleep(LEAVE * (time.monotonic() - began))
     print(f"{samples} samples, {overlaps} overlaps, isolated sets seen: {sorted(seen)}")
+    if not read.issuperset(MUST_BE_READ):
+        print(f"never read: {', '.join(sorted(set(MUST_BE_READ) - read))}")
+        return 1
     if not os.path.exists(stop):
         print(f"the limit of {limit:.0f} s was over before {stop} appeared")
         return 1

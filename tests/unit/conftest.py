@@ -11,18 +11,32 @@ from __future__ import annotations
 import sys
 import typing as t
 from pathlib import Path
+from unittest import mock
 
+import pytest
 from hypothesis import settings
 
 HERE = Path(__file__).resolve().parent
 
-# How long an example takes is the machine's business, and a loaded one's is not to be judged.
-settings.register_profile("corral", deadline=None)
-settings.load_profile("corral")
-
 TESTS = sorted({str(test.parent) for test in HERE.rglob("test_*.py")})
 
 sys.path[:0] = [str(HERE.parents[1] / "plugins" / "module_utils"), str(HERE), *TESTS]
+
+from example_counts import USUAL, examples  # noqa: E402 (it lies beside this file)
+
+# How long an example takes is the machine's business, and a loaded one's is not to be judged.
+settings.register_profile("corral", deadline=None, max_examples=examples(USUAL))
+settings.load_profile("corral")
+
+
+@pytest.fixture(autouse=True, scope="session")
+def no_real_podman() -> t.Iterator[None]:
+    """No test of garbage collection starts a Podman."""
+    from _core.host import podman_cli
+    from fake_podman import Service
+
+    with mock.patch.object(podman_cli.Podman, "serve", staticmethod(Service)):
+        yield
 
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """The kernel's rule for the cpusets of cgroup v2, as measured on kernels 6.1, 6.12 and 7.2.
 
-It shares no line with model/kernel_cpusets.py, which is part of what is tested. Where kernels differ, ``release`` decides:
+It shares no line with model/plan/kernel_cpusets.py, which is part of what is tested. Where kernels differ, ``release`` decides:
 
 =============================================  ==========================  ==================  =====================
                                                6.1                         6.12                7.2
@@ -22,6 +22,7 @@ That a partition of 7.2 can be made over the CPUs that a member requested before
 from __future__ import annotations
 
 import errno
+import functools
 import os
 import typing as t
 
@@ -39,6 +40,25 @@ INVALID_PARENT = "Parent is an invalid partition root"
 NOTHING_LEFT = "Parent unable to distribute cpu downstream"
 HOTPLUG = "No cpu available due to hotplug"
 HOUSEKEEPING = "partition config conflicts with housekeeping setup"
+
+
+def read_list(text: str) -> Cpus:
+    """A list of CPUs as the kernel reads one: ``0-3,8``. Raises ValueError."""
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        ends = [int(end) for end in part.split("-")]
+        if len(ends) > 2 or ends[0] > ends[-1]:
+            raise ValueError(f"{part!r} is no range")
+        found.update(range(ends[0], ends[-1] + 1))
+    return frozenset(found)
+
+
+@functools.lru_cache(4096)
+def shown_list(cpus: Cpus) -> str:
+    """A list of CPUs as the kernel prints one (%*pbl)."""
+    firsts = sorted(cpu for cpu in cpus if cpu - 1 not in cpus)
+    lasts = sorted(cpu for cpu in cpus if cpu + 1 not in cpus)
+    return ",".join(f"{one}-{other}" if other > one else f"{one}" for one, other in zip(firsts, lasts))
 
 
 class Cpuset:

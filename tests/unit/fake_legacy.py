@@ -16,8 +16,7 @@ import shutil
 import typing as t
 from pathlib import Path
 
-from _core.model import cpuset
-from fake_cpusets import Release, within
+from fake_cpusets import Release, read_list, shown_list, within
 from fake_systemd import CGROUP, Cgroup, Cpus, FakeSystemd
 
 CPUSETS = f"{CGROUP}/cpuset"
@@ -69,7 +68,7 @@ class LegacySystemd(FakeSystemd):
         for path, directory in self.directories.items():
             folder = f"{CPUSETS}/{path}".rstrip("/")
             for name in ("cpuset.cpus", "cpuset.effective_cpus"):
-                self.show(f"{folder}/{name}", cpuset.format(directory.cpus))
+                self.show(f"{folder}/{name}", shown_list(directory.cpus))
             for name in ("cpuset.mems", "cpuset.effective_mems"):
                 self.show(f"{folder}/{name}", directory.mems)
             self.show(f"{folder}/cgroup.procs", lines(pid for pid, one in self.processes.items() if one.cpuset == path))
@@ -167,7 +166,7 @@ class LegacySystemd(FakeSystemd):
         elif file == "cpuset.mems":
             self.directories[name] = self.directories[name]._replace(mems=text)
         else:
-            self.set_cpus(name, cpuset.parse(text), path)
+            self.set_cpus(name, read_list(text), path)
         self.sync()
 
     def attach(self, pid: int, name: str, path: str) -> None:
@@ -213,7 +212,7 @@ class LegacySystemd(FakeSystemd):
                 os.makedirs(self.root / CPUSETS / name, exist_ok=True)
                 self.directories[name] = self.directories[name.rpartition("/")[0]]
         if cpus:
-            self.set_cpus(f"{path}/container", cpuset.parse(cpus), path)
+            self.set_cpus(f"{path}/container", read_list(cpus), path)
         pid = self.last_pid
         self.processes[pid] = self.processes[pid]._replace(cpuset=f"{path}/container")
         self.sync()

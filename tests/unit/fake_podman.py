@@ -3,7 +3,8 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Podman as garbage collection meets it: storages in memory that answer, remove and refuse as Podman 4.3 was seen to.
 
-A storage's lists of images and layers lie in the node's folder, where the real one keeps them.
+A storage's lists of images and layers lie in the node's folder, where the real one keeps them. What is asked of Podman's API
+is a command of the node (rmi, ps …), so that tests can come between, and each can be made to fail as any other act.
 """
 
 from __future__ import annotations
@@ -11,10 +12,13 @@ from __future__ import annotations
 import datetime
 import hashlib
 import json
+import re
 import typing as t
+import urllib.parse
 from pathlib import Path
 
 from _core.host.command import Command
+from _core.host.podman_service import Reply, ServiceError
 
 ROOT_STORAGE = "/var/lib/containers/storage"
 NEVER = -62135596800  # Go's zero time
@@ -56,6 +60,63 @@ class Pod(t.NamedTuple):
     name: str
     created: float
     labels: t.Mapping[str, str] = {}
+
+
+# The command of each request: what it is asked for ({id}, {name} of the query, the query's own fields) stands in it.
+COMMANDS = {
+    r"GET /images/json": "images",
+    r"GET /images/(?P<id>\w+)/json": "image inspect {id}",
+    r"GET /containers/json": "ps",
+    r"GET /pods/json": "pod ps",
+    r"GET /info": "info",
+    r"GET /events": "events",
+    r"POST /images/(?P<id>\w+)/(?P<verb>tag|untag)": "{verb} {id} {repo}:{tag}",
+    r"DELETE /images/remove": "rmi {images}",
+    r"DELETE /containers/(?P<id>\w+)": "rm {volumes} {id}",
+    r"DELETE /pods/(?P<id>\w+)": "pod rm {id}",
+}
+NEEDED = {
+    "/images/json": {"all": "true"},
+    "/images/remove": {"noprune": "true"},
+    "/containers/json": {"all": "true", "external": "true"},
+    "/events": {"stream": "false", "filters": '{"type":["container"],"event":["create","died"]}'},
+}
+
+
+class Service:
+    """Podman's API: each request is a command of the node."""
+
+    running: t.ClassVar[list[Service]] = []
+
+    def __init__(self, host: t.Any, prefix: t.Sequence[str]) -> None:
+        self.host, self.prefix = host, prefix
+        self.running.append(self)
+
+    def request(self, method: str, path: str, timeout: float) -> Reply:
+        parts = urllib.parse.urlsplit(path)
+        place = parts.path.removeprefix("/v4.0.0/libpod")
+        query = dict(urllib.parse.parse_qsl(parts.query, errors="surrogatepass"))
+        assert query.get("force", "false") == "false"
+        assert NEEDED.get(place, {}).items() <= query.items()
+        for pattern, command in COMMANDS.items():
+            found = re.fullmatch(pattern, f"{method} {place}")
+            if found:
+                words = [word.format(**{**query, **found.groupdict()}) for word in command.split(" ")]
+                return self.reply(words, self.host.run(*self.prefix, "podman", *words, timeout=timeout))
+        return Reply(404, "404 page not found\n")
+
+    def reply(self, words: list[str], answer: Command) -> Reply:
+        if answer.code in (124, 126, 127):  # 126: it ended meanwhile
+            raise ServiceError(answer.code, answer.err)
+        if answer.code == 0:
+            return Reply(200, answer.out)
+        said = answer.err.partition("Error: ")[2].strip() or answer.err
+        if words[0] == "rmi":
+            return Reply(200, json.dumps({"ExitCode": answer.code, "Errors": [said]}))
+        return Reply(500, json.dumps({"cause": said, "message": said, "response": 500}))
+
+    def close(self) -> None:
+        self.running.remove(self)
 
 
 class Disk:
@@ -163,24 +224,32 @@ class Storage:
                 return self.trouble[" ".join(words[:length])]
         if words[0] == "events":
             return Command(0, "".join(f"{json.dumps(row)}\n" for row in self.events), "")
-        plain = tuple(word for word in words if not word.startswith("-"))
         for name, do in (
             ("info", self._info),
             ("images", self._images),
             ("ps", self._ps),
             ("pod ps", self._pod_ps),
         ):
-            if " ".join(plain) == f"{name} json":
-                return Command(0, json.dumps(do(), indent=2), "")
+            if " ".join(words) == name:
+                return Command(0, json.dumps(do()), "")
+        if words[:2] == ("image", "inspect"):
+            return self._inspect(words[2])
+        if words[0] == "rm":
+            return self._rm(words[2], volumes=words[1] == "true")
         removals: dict[str, t.Callable[..., Command]] = {"untag": self._untag, "tag": self._tag, "rmi": self._rmi}
-        if plain[0] == "rm":
-            return self._rm(plain[1], volumes="--volumes" in words)
-        answer = self._pod_rm(plain[2]) if plain[:2] == ("pod", "rm") else removals[plain[0]](*plain[1:])
+        answer = self._pod_rm(words[2]) if words[:2] == ("pod", "rm") else removals[words[0]](*words[1:])
         self.write()
         return answer
 
     def _info(self) -> object:
         return {"host": {"os": "linux"}, "store": {"graphDriverName": "overlay", "graphRoot": self.path}}
+
+    def _inspect(self, id: str) -> Command:
+        if id not in self.images:
+            return Command(125, "", f"Error: {id}: image not known\n")
+        layers = self.images[id].layers
+        upper = {"UpperDir": f"{self.path}/overlay/{identity(layers[-1])}/diff"} if layers else None
+        return Command(0, json.dumps({"Id": id, "GraphDriver": {"Name": "overlay", "Data": upper}}), "")
 
     def _images(self) -> object:
         rows: list[dict[str, t.Any]] = []
@@ -210,7 +279,7 @@ class Storage:
                 "Image": names.get(one.image, ""),
                 "ImageID": one.image,
                 "State": one.state,
-                "Created": int(one.created),
+                "Created": datetime.datetime.fromtimestamp(int(one.created), datetime.timezone.utc).isoformat(),
                 "Exited": one.ended != NEVER,
                 "ExitedAt": int(one.ended),
                 "IsInfra": one.infra,
@@ -260,7 +329,7 @@ class Storage:
         if user is not None:
             return Command(2, "", f"Error: image used by {user.id}: {REFUSED}\n")
         del self.images[id]
-        return Command(0, f"Untagged: {image.names[0]}\nDeleted: {id}\n" if image.names else f"Deleted: {id}\n", "")
+        return Command(0, json.dumps({"Deleted": [id], "Untagged": image.names[:1], "ExitCode": 0, "Errors": None}), "")
 
     def _rm(self, id: str, *, volumes: bool) -> Command:
         one = self.containers.get(id)
@@ -276,7 +345,7 @@ class Storage:
         del self.containers[id]
         if volumes:
             self.volumes.discard(one.volume)
-        return Command(0, f"{one.name}\n", "")
+        return Command(0, json.dumps([{"Err": None, "Id": id}]), "")
 
     def _pod_rm(self, id: str) -> Command:
         if id not in self.pods:
@@ -293,4 +362,4 @@ class Storage:
         for one in members:
             self.containers.pop(one.id, None)
         del self.pods[id]
-        return Command(0, f"{id}\n", "")
+        return Command(0, json.dumps({"Err": None, "Id": id}), "")

@@ -26,9 +26,7 @@ import typing as t
 from pathlib import Path
 
 from _core.host.command import Command
-from _core.model import cpuset
-from _core.model.unitfile import escaped_path
-from fake_cpusets import BOOKWORM, TRIXIE, Cpus, Cpuset, Kernel, Release, parent, within
+from fake_cpusets import BOOKWORM, TRIXIE, Cpus, Cpuset, Kernel, Release, parent, read_list, shown_list, within
 from guard import shared, told, unescaped
 
 __all__ = ["BASES", "CGROUP", "Cgroup", "Cpus", "FakeSystemd", "told", "unescaped"]
@@ -219,7 +217,7 @@ class FakeSystemd:
                 group.mems = None
         kernel = self.kernel
         effective = kernel.effective()
-        self.show(f"{CGROUP}/cpuset.cpus.effective", cpuset.format(effective[""]))
+        self.show(f"{CGROUP}/cpuset.cpus.effective", shown_list(effective[""]))
         self.show(f"{CGROUP}/cgroup.subtree_control", " ".join(state.controllers("", below=True)))
         for path in [path for path in self.folders if path not in self.cgroups]:
             self.folders.discard(path)
@@ -259,8 +257,8 @@ class FakeSystemd:
         self.show(f"{folder}/cgroup.events", f"populated {int(path in state.populated)}\nfrozen 0")
         files: dict[str, str | None] = dict.fromkeys(CPUSET_FILES)
         if effective is not None:
-            requested = cpuset.format(group.requested or ())
-            files = dict(zip(CPUSET_FILES, (requested, cpuset.format(effective), self.kernel.shown(path))))
+            requested = shown_list(group.requested or frozenset())
+            files = dict(zip(CPUSET_FILES, (requested, shown_list(effective), self.kernel.shown(path))))
         if path.startswith("corral"):
             files.update(self.limit_files(path, group, state))
         for name, text in files.items():
@@ -278,8 +276,8 @@ class FakeSystemd:
             **dict.fromkeys(("cpuset.mems", "cpuset.mems.effective")),
         }
         if parent(path) in state.with_cpuset:
-            files["cpuset.mems"] = cpuset.format(group.mems or ())
-            files["cpuset.mems.effective"] = cpuset.format(self.effective_mems(path))
+            files["cpuset.mems"] = shown_list(group.mems or frozenset())
+            files["cpuset.mems.effective"] = shown_list(self.effective_mems(path))
         for file, usual in (*LIMITS.values(), *((name, "max") for name in HUGETLB)):
             there = file.partition(".")[0] in controllers
             if not there:
@@ -316,9 +314,9 @@ class FakeSystemd:
         elif file == "pids.max":
             group.pids = text
         elif file == "cpuset.mems":
-            group.mems = cpuset.parse(text)
+            group.mems = read_list(text)
         elif file == "cpuset.cpus":
-            self.kernel.set_cpus(name, cpuset.parse(text))
+            self.kernel.set_cpus(name, read_list(text))
         elif file == "cpuset.cpus.partition":
             self.kernel.set_partition(name, text.strip())
         elif file.endswith(".effective"):
@@ -342,12 +340,12 @@ class FakeSystemd:
         return (self.cgroups[path].mems or frozenset()) & above or above
 
     def overlaps(self) -> frozenset[t.Any]:
-        """Who has a CPU of another's guarded slice now."""
+        """Who has a CPU of another exclusive slice now."""
         return shared(self)
 
     def tamper(self, unit: str, cpus: str) -> None:
         """Write cpuset.cpus directly, behind systemd's back."""
-        self.kernel.set_cpus(self.place(unit), cpuset.parse(cpus))
+        self.kernel.set_cpus(self.place(unit), read_list(cpus))
         self.sync()
 
     def realise(self, name: str) -> None:
@@ -508,7 +506,7 @@ class FakeSystemd:
             return Command(1, "", f"Unknown assignment: {assignment}")
         if key in LISTS:
             try:
-                members = cpuset.parse(value)
+                members = read_list(value)
             except ValueError:
                 return Command(1, "", f"Failed to parse {key}")
         self.require(name)
@@ -559,7 +557,7 @@ class FakeSystemd:
 
     def path_of(self, unit: str) -> str | None:
         """Where a mount unit mounts: by its file, or by what is mounted there."""
-        known = [path for path, *dummy in self.mounts if f"{escaped_path(path)}.mount" == unit]
+        known = [path for path, *dummy in self.mounts if f"{escaped(path)}.mount" == unit]
         text = self.text_of(unit)
         lines = [line for line in (text or "").splitlines() if line.startswith("Where=")]
         return lines[0].partition("=")[2].replace("%%", "%") if lines else known[0] if known else None
@@ -697,12 +695,19 @@ def names(folder: str) -> list[str]:
         return []
 
 
+def escaped(path: str) -> str:
+    """A path as a unit's name (systemd-escape --path)."""
+    plain = "/".join(filter(None, path.split("/"))) or "/"
+    code = re.sub(rb"[^A-Za-z0-9:_./]|^[.]", lambda found: b"\\x%02x" % ord(found[0]), os.fsencode(plain))
+    return code.decode().replace("/", "-")
+
+
 def added_up(values: t.Iterable[str]) -> Cpus | None:
     """A list over all its assignments."""
     found: Cpus | None = None
     for value in values:
         # Blanks separate as commas do.
-        found = (found or frozenset()) | cpuset.parse(value.replace(" ", ",")) if value else None
+        found = (found or frozenset()) | read_list(value.replace(" ", ",")) if value else None
     return found
 
 

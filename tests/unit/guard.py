@@ -3,17 +3,17 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """Does any control group have CPUs that belong to another? Told from the fake kernel's effective sets alone.
 
-``shared`` is asked after every change: which control groups with processes have CPUs of a guarded slice. Guarded are
+``shared`` is asked after every change: which control groups with processes have CPUs of an exclusive slice. Exclusive are
 - a slice ``corral_*`` at the top that was asked to be a partition, valid or not;
 - one that was not, once it requests exactly what the checkpoint grants to its workload, also while nobody is in it: a service
   may start in it at any moment. Until it is a partition, a control group that is confined nowhere has its CPUs: nothing
   but the partition can take them away;
 - ``corral_isolated.slice`` with CPUs of its own, as soon as it holds a process, unless it was a partition and that was taken back.
 
-Exempt is what is not guarded: a slice that requests other CPUs than its grant runs as shared, or is being made. A slice
+Exempt is what is not exclusive: a slice that requests other CPUs than its grant runs as shared, or is being made. A slice
 that runs on CPUs which it did not request, since none of its own is online, has no claim to those.
 
-``exposed`` is asked at rest: which guarded slices would share with something that starts now, anywhere.
+``exposed`` is asked at rest: which exclusive slices would share with something that starts now, anywhere.
 """
 
 from __future__ import annotations
@@ -22,8 +22,7 @@ import functools
 import json
 import typing as t
 
-from _core.model import cpuset
-from fake_cpusets import MEMBER, Cpus, within
+from fake_cpusets import MEMBER, Cpus, read_list, shown_list, within
 
 if t.TYPE_CHECKING:
     from fake_systemd import FakeSystemd
@@ -31,11 +30,11 @@ if t.TYPE_CHECKING:
 CHECKPOINT = "var/lib/corral/checkpoint.json"
 ISOLATED = "corral_isolated.slice"
 
-Row = tuple[str, str, int]  # a control group, the guarded slice, and a CPU that both have
+Row = tuple[str, str, int]  # a control group, the exclusive slice, and a CPU that both have
 
 
 class Claim(t.NamedTuple):
-    """A guarded slice: its control group and CPUs; ``open`` while those that are confined nowhere have its CPUs too."""
+    """An exclusive slice: its control group and CPUs; ``open`` while those that are confined nowhere have its CPUs too."""
 
     place: str
     cpus: Cpus
@@ -80,7 +79,7 @@ class Look:
         ]
 
     def top_level(self) -> list[Claim]:
-        """The guarded slices directly below the root."""
+        """The exclusive slices directly below the root."""
         found = []
         for place, group in self.systemd.cgroups.items():
             if "/" in place or not (place.startswith("corral_") and place.endswith(".slice")):
@@ -105,13 +104,13 @@ def granted(text: bytes) -> dict[str, Cpus] | None:
     """Workloads and their CPUs as the text of a checkpoint has them; None when it has none."""
     try:
         data = json.loads(text)["data"]["grants"]
-        return {row["workload"]: cpuset.parse(row["cpus"]) for row in data if row["cpus"]}
+        return {row["workload"]: read_list(row["cpus"]) for row in data if row["cpus"]}
     except (ValueError, LookupError, TypeError):
         return None
 
 
 def shared(systemd: FakeSystemd) -> frozenset[Row]:
-    """The CPUs of guarded slices that other control groups with processes have."""
+    """The CPUs of exclusive slices that other control groups with processes have."""
     look = Look(systemd)
     claims = look.top_level()
     claimed = Cpus().union(*(claim.cpus for claim in claims))
@@ -123,7 +122,7 @@ def shared(systemd: FakeSystemd) -> frozenset[Row]:
 
 
 def exposed(systemd: FakeSystemd) -> list[str]:
-    """The control groups, empty ones and the root too, that have CPUs of a guarded slice at the top."""
+    """The control groups, empty ones and the root too, that have CPUs of an exclusive slice at the top."""
     look = Look(systemd)
     claims = [claim._replace(open=False) for claim in look.top_level()]
     return told(row for path in systemd.cgroups for row in look.rows(path, claims))
@@ -135,7 +134,8 @@ def told(found: t.Iterable[Row]) -> list[str]:
     for path, place, cpu in found:
         pairs.setdefault((path, place), set()).add(cpu)
     return [
-        f"{path or 'the root'} has {cpuset.format(cpus)} of {place}" for (path, place), cpus in sorted(pairs.items())
+        f"{path or 'the root'} has {shown_list(frozenset(cpus))} of {place}"
+        for (path, place), cpus in sorted(pairs.items())
     ]
 
 

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
-from _core.model.topology import NumaNode, PciDevice, Topology, ordered
+from _core.model.topology.topology import NumaNode, PciDevice, Topology, ordered
 
 GIB_KIB = 1 << 20
 

@@ -22,7 +22,7 @@ import trees
 import yaml
 from _core.host.command import Command
 from _core.host.files import Host
-from _core.model import profile
+from _core.model.profile import profile
 from fake_cpusets import Release, within
 from fake_legacy import CPUSETS, LegacySystemd
 from fake_podman import Storage
@@ -349,7 +349,7 @@ class Node:
         self.systemd.sync()
 
     def exposed(self) -> list[str]:
-        """What would share a CPU with a guarded slice if it started now, wherever that is. To be asked at rest."""
+        """What would share a CPU with an exclusive slice if it started now, wherever that is. To be asked at rest."""
         return exposed(self.systemd)
 
     # What is seen of it
@@ -368,7 +368,7 @@ class Node:
         return twin
 
     def watch(self) -> None:
-        """Called after every change of a control group: CPUs of its own that a guarded slice shares since are noted."""
+        """Called after every change of a control group: CPUs of its own that an exclusive slice shares since are noted."""
         now = self.systemd.overlaps()
         if now - self.standing and not self.hands:
             found = told(now - self.standing)

@@ -12,9 +12,9 @@ import typing as t
 from pathlib import Path
 
 import pytest
+from _core.host.discovery.sysfs import discover
 from _core.host.files import Host
-from _core.host.sysfs import discover
-from _core.model.topology import Topology
+from _core.model.topology.topology import Topology
 from shared_data import TOPOLOGIES, absent
 
 SUFFIX = ".tar.gz"

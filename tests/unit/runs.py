@@ -12,62 +12,66 @@ import typing as t
 from unittest import mock
 
 import node
-from _core import agent, commands, grant_unit, look, parts, reconcile, writer
+from _core import main
+from _core.cli import commands, grant_service
 from _core.host.files import Host
-from _core.managers import agent as agent_manager
-from _core.model import compose, profile
-from _core.model.agent_units import TIMER, Options
-from _core.model.parts import Piece
-from _core.model.plan import Change
-from _core.reconcile import Outcome
+from _core.managers import agent_install
+from _core.model.plan.plan import Change, Outcome, Plan
+from _core.model.profile import compose, profile
+from _core.model.profile.profile_sections import SectionPatch
+from _core.model.systemd.agent_units import TIMER, Options
+from _core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
+from _core.pipeline import tick as full_tick
 
 OPTIONS = Options(10, "/usr/bin/python3")
 # The real program has some forty files; how many does not matter here.
-PROGRAM = {"_core/agent.py": "main = 0\n", "_core/model/errors.py": "errors = ()\n"}
-NEWER = {"_core/agent.py": "main = 1\n", "_core/report.py": "report = ()\n"}
+PROGRAM = {"_core/main.py": "main = 0\n", "_core/model/values/errors.py": "errors = ()\n"}
+NEWER = {"_core/main.py": "main = 1\n", "_core/reports/explain.py": "report = ()\n"}
 PARSER = functools.cache(commands.parser)  # It takes as long as all that many a command does.
-ALL_MANAGERS = (*reconcile.PROFILE_MANAGERS, agent_manager.NAME)
+ALL_MANAGERS = (*planning.PROFILE_MANAGERS, agent_install.NAME)
 
 
 def declare(host: Host, origin: str = "", **sections: t.Any) -> Outcome:
     """Roll the example profile out, sections of it replaced (module profile, state present), all of it of one origin."""
     data = node.edge(**sections)
     origins = dict.fromkeys(compose.leaves_of(data), origin) if origin else None
-    return writer.published(host, reconcile.declare(host, profile.parse(data), origins))
+    return locked_run.published(host, applying.declare(host, profile.parse(data), origins))
 
 
 def install(host: Host, program: dict[str, str] | None = None, options: Options = OPTIONS) -> Outcome:
     """Install the agent (module agent)."""
 
-    def plan() -> reconcile.Plan:
+    def plan() -> Plan:
         files = PROGRAM if program is None else program
-        return reconcile.plan_agent(host, options, files, tag=sys.implementation.cache_tag)
+        return planning.plan_agent(host, options, files, tag=sys.implementation.cache_tag)
 
-    return writer.published(host, reconcile.apply(host, plan(), plan))
+    return locked_run.published(host, applying.apply(host, plan(), plan))
 
 
 def remove(host: Host, managers: t.Sequence[str] = ALL_MANAGERS) -> Outcome:
     """Bring back what was there (both modules, state absent)."""
-    return writer.published(host, reconcile.remove(host, managers))
+    return locked_run.published(host, applying.remove(host, managers))
 
 
 def part(host: Host, module: str, state: str = "present", **options: t.Any) -> Outcome:
     """Run a part module: cpuset, hugepages, hugetlbfs_mount or pid_limits."""
-    return writer.published(host, parts.apply(host, parts.ask(host, Piece(module, options, state == "present"))))
+    return locked_run.published(
+        host, section_tasks.apply(host, section_tasks.ask(host, SectionPatch(module, options, state == "present")))
+    )
 
 
 def plan(host: Host) -> tuple[Change, ...]:
     """The drift report: declared profile and agent (``corral drift``)."""
-    declared = reconcile.read_declared(host)
+    declared = declared_profile.read_declared(host)
     assert declared is not None
-    context = reconcile.compile_profile(host, declared, fresh=not reconcile.applied_already(host, declared))
-    return look.plan_node(host, context, with_agent=True).changes
+    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
+    return full_tick.plan_node(host, context, with_agent=True).changes
 
 
 def command(host: Host, *words: str) -> int:
     """One command of a person at the node (root), or of the unit that holds a grant."""
-    if list(words[:2]) in agent.GRANT_UNIT:
-        return grant_unit.run(host, words)
+    if list(words[:2]) in main.GRANT_UNIT:
+        return grant_service.run(host, words)
     asked = PARSER().parse_args(list(words))
     return commands.COMMANDS[words[0]](host, asked)
 
@@ -76,7 +80,7 @@ def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:
     """One run of corral-reconcile.service."""
     environment = {"TRIGGER_UNIT": TIMER if by_timer else "corral-reconcile.path"}
     with mock.patch.dict(os.environ, environment):
-        return agent.tick(host, at_boot=at_boot)
+        return main.tick(host, at_boot=at_boot)
 
 
 def converged(fake: node.Node, *, with_agent: bool = False) -> node.Node:

@@ -15,7 +15,7 @@ import shutil
 from unittest import mock
 
 import runs
-from _core.model.errors import CorralError
+from _core.model.values.errors import CorralError
 from fake_systemd import Cgroup
 from node import Killed, Node, NodeHost, Run
 

@@ -8,8 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model import cpuset
-from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Cpuset, Kernel, Release
+from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Cpuset, Kernel, Release, read_list, shown_list
 
 ALL = (BOOKWORM, TRIXIE, FORKY)
 USUAL = {"system.slice": "0-1", "user.slice": "0-1", "init.scope": "0-1", "corral.slice": "6-7"}
@@ -22,9 +21,9 @@ Do = tuple[str, ...]
 
 def machine(release: Release, partitions: t.Iterable[str] = (A, B)) -> Kernel:
     names = (*USUAL, *GRANTS, *UNKNOWN, "machine.slice", "machine.slice/libpod-1.scope", f"{A}/a.service")
-    kernel = Kernel({name: Cpuset() for name in ("", *names)}, cpuset.parse("0-7"), release)
+    kernel = Kernel({name: Cpuset() for name in ("", *names)}, read_list("0-7"), release)
     for path, cpus in {**USUAL, **GRANTS}.items():
-        kernel.set_cpus(path, cpuset.parse(cpus))
+        kernel.set_cpus(path, read_list(cpus))
     for path in partitions:
         kernel.set_partition(path, "root")
     return kernel
@@ -33,15 +32,15 @@ def machine(release: Release, partitions: t.Iterable[str] = (A, B)) -> Kernel:
 def do(kernel: Kernel, *acts: Do) -> None:
     for path, text in acts:
         if path == "online":
-            kernel.set_online(cpuset.parse(text))
+            kernel.set_online(read_list(text))
         elif text[0].isdecimal() or not text:
-            kernel.set_cpus(path, cpuset.parse(text))
+            kernel.set_cpus(path, read_list(text))
         else:
             kernel.set_partition(path, text)
 
 
 def seen(kernel: Kernel, path: str) -> str:
-    return cpuset.format(kernel.effective()[path])
+    return shown_list(kernel.effective()[path])
 
 
 @pytest.mark.parametrize("release", ALL)
@@ -147,7 +146,7 @@ def test_what_cannot_be_a_partition_says_why(release: Release) -> None:
         ("lxc", "0-1,6-7", "Cpu list in cpuset.cpus not exclusive"),
     ):
         if cpus:
-            kernel.set_cpus(path, cpuset.parse(cpus))
+            kernel.set_cpus(path, read_list(cpus))
         kernel.set_partition(path, "root")
         if release == FORKY and "exclusive" in why:
             why = "Parent unable to distribute cpu downstream"

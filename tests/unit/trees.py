@@ -9,8 +9,8 @@ import math
 import typing as t
 from pathlib import Path
 
-from _core.model import cpuset
-from _core.model.topology import NumaNode, PciDevice, Topology, ordered
+from _core.model.topology.topology import NumaNode, PciDevice, Topology, ordered
+from _core.model.values import cpuset
 
 CPU = "sys/devices/system/cpu"
 NODE = "sys/devices/system/node"

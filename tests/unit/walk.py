@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A random walk on a fake node: what people, systemd, the kernel and Corral do to it, in any order.
 
-After each single change of a control group the guard (guard.py) tells whether a guarded slice shares a CPU. What shares
+After each single change of a control group the guard (guard.py) tells whether an exclusive slice shares a CPU. What shares
 CPUs with no fault of Corral's is left out: what a hand does in that moment, a process of a control group that itself asks
 for the CPUs, an invalid partition as long as such a control group keeps it from being one, what runs on after a removal,
 and unmanaged control groups where the profile has partitions off (see Walk.excused).
@@ -26,9 +26,10 @@ import node
 import runs
 import services
 import trees
-from _core import reconcile
-from _core.model import cpuset, profile
-from _core.model.errors import CorralError
+from _core.model.profile import profile
+from _core.model.values import cpuset
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, MEMBER, TRIXIE, Release, within
 from fake_systemd import CGROUP
 from guard import Row, granted, told
@@ -327,7 +328,7 @@ class Walk:
 
     def declare(self, what: str, data: Data, faults: t.Sequence[str] = FAULTS) -> str:
         def work(host: node.NodeHost) -> str:
-            outcome = reconcile.declare(host, profile.parse(data))
+            outcome = applying.declare(host, profile.parse(data))
             self.rolled_out = data
             return f"not all: {outcome.error}" if outcome.error else f"{len(outcome.applied)} changes"
 

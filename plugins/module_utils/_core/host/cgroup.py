@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model import cpuset
-from ..model.unit_group import group_of
+from ..model.systemd.unit_group import group_of
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
 from .files import Host
 
 ROOT = "/sys/fs/cgroup"
@@ -23,7 +24,7 @@ CPUSETS = f"{ROOT}/cpuset"
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
 
 
-class Cpus(t.NamedTuple):
+class Cpus(NamedTuple):
     """``requested``: cpuset.cpus (None: the file is not there; empty: never set); ``effective``: what is in force."""
 
     requested: t.Optional[frozenset[int]]

@@ -7,15 +7,14 @@
 
 from __future__ import annotations
 
-import typing as t
-
-from ..model import kernel_cpusets as oracle
-from ..model.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
+from ..model.plan import kernel_cpusets as oracle
+from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
+from ..model.values.records import NamedTuple
 from . import cgroup
 from .files import Host
 
 
-class Tree(t.NamedTuple):
+class Tree(NamedTuple):
     """The machine as the oracle takes it, and the control groups in it that hold processes."""
 
     machine: Machine

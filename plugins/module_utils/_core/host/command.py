@@ -9,8 +9,10 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.values.records import NamedTuple
 
-class Command(t.NamedTuple):
+
+class Command(NamedTuple):
     """What a command answered: exit code (127: not there, 124: timed out) and its two outputs as text."""
 
     code: int

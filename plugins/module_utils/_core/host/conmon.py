@@ -12,7 +12,7 @@ with; one without a control group of its own (--cgroups=disabled) is in that of 
 
 from __future__ import annotations
 
-from . import oom
+from . import oom_score
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
@@ -36,6 +36,11 @@ class Monitor:
         self.group = group
         self.of_root = of_root
         self.scoped = "-s" in words
+
+
+def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
+    """What running() finds below a control group, as one question to the host."""
+    return host.tell(host.unrecorded(lambda: running(host, path, patterns)), "containers", path, patterns)
 
 
 def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
@@ -68,7 +73,7 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
     pending = [root]
     while pending:
         path = pending.pop()
-        for name in host.folders(path) if oom.has_folders(host, path) else ():
+        for name in host.folders(path) if oom_score.has_folders(host, path) else ():
             ident = ident_in(name)
             if not ident:
                 pending.append(f"{path}/{name}")
@@ -87,7 +92,7 @@ def ident_in(name: str) -> str:
 def monitors(host: Host) -> t.Iterator[Monitor]:
     """The monitors of all containers; one of ``podman exec`` is its container's as well."""
     for pid in filter(str.isdecimal, host.folders("/proc")):
-        if (host.read(f"/proc/{pid}/comm") or "").strip() not in oom.MONITORS:
+        if (host.read(f"/proc/{pid}/comm") or "").strip() not in oom_score.MONITORS:
             continue
         words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
         groups = [line for line in (host.read(f"/proc/{pid}/cgroup") or "").splitlines() if line.startswith("0::")]

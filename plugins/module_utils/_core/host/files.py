@@ -36,7 +36,7 @@ MADE_BY_KERNEL = ("/proc/", "/sys/")
 
 
 def boot_clock() -> float:
-    """Seconds since the machine started, the time it was suspended included; nobody can set this clock."""
+    """Seconds since the machine started, the time it was suspended included; this clock cannot be set."""
     return time.clock_gettime(time.CLOCK_BOOTTIME)
 
 
@@ -134,30 +134,6 @@ class Host:
         """The processes that a cgroup.procs file names, but for this one, which ends with the look."""
         text = self.unrecorded(lambda: self.read(path)) or ""
         return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
-
-    def oom_scores(self, path: str, usual: str) -> tuple[str, ...]:
-        """The other scores that processes of a control group have, each once: who they are changes all the time."""
-        from . import oom
-
-        return self.tell(self.unrecorded(lambda: oom.scores(self, path, usual)), "oom_scores", path, usual)
-
-    def containers(self, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Name and control group of Podman's containers below a control group: conmon.running(), as one question."""
-        from . import conmon
-
-        return self.tell(self.unrecorded(lambda: conmon.running(self, path, patterns)), "containers", path, patterns)
-
-    def oom_groups(self, path: str) -> t.Optional[list[tuple[str, int]]]:
-        """For oom_usual(): the control groups that oom_scores() asks; None where it has to be asked itself."""
-        from . import oom
-
-        return self.unrecorded(lambda: oom.groups(self, path))
-
-    def oom_usual(self, groups: t.Sequence[tuple[str, int]], usual: str) -> bool:
-        """Whether all processes of these control groups have the usual score, and no other control group has come."""
-        from . import oom
-
-        return oom.usual(self, groups, usual.encode())
 
     def _read(self, path: str, follow: bool) -> t.Optional[bytes]:
         try:

@@ -12,8 +12,8 @@ from __future__ import annotations
 
 import re
 
-from ..model import cpuset
-from ..model.cpuset import CpuSet
+from ..model.values import cpuset
+from ..model.values.cpuset import CpuSet
 
 # The kernel's NR_CPUS is at most 8192 in any distribution; a larger id is a broken file, not a machine.
 CPU_LIMIT = 2**16

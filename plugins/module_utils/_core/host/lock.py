@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The lock of a node: whoever changes it, or writes what was seen of it, holds this. And the folder it lies in."""
+"""The lock of a node: a process that changes it, or writes what was seen of it, holds this. And the folder it lies in."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ class Lock:
         self.file = -1
 
     def take(self, wait: float = 0.0) -> bool:
-        """Take the lock, waiting at most ``wait`` seconds; False when somebody else has it."""
+        """Take the lock, waiting at most ``wait`` seconds; False when another process has it."""
         deadline = time.monotonic() + wait
         while True:
             own_folder(self.host, RUN, 0o755)
             self.file = os.open(self.host.at(self.path), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
             try:
                 fcntl.flock(self.file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                # A removal may have taken the file away while we waited: a lock on that keeps nobody out.
+                # A removal may have taken the file away while we waited: a lock on that excludes no other process.
                 if os.fstat(self.file).st_nlink:
                     return True
             except OSError as error:
@@ -60,7 +60,7 @@ class Lock:
 def own_folder(host: Host, path: str, mode: int) -> None:
     """Make a folder of Corral's own, or see that it is: no link to elsewhere, ours, and open no wider than ``mode``.
 
-    Raises CorralError: what somebody else put there is not written into.
+    Raises CorralError: what is there and not Corral's is not written into.
     """
     if host.link(path) is not None:
         refuse(path, "is a link, and Corral keeps its files in a folder of its own: remove it")
@@ -75,6 +75,6 @@ def own_folder(host: Host, path: str, mode: int) -> None:
 
 def refuse(path: str, message: str) -> t.NoReturn:
     """Raise the CorralError."""
-    from ..model.errors import refusal
+    from ..model.values.errors import refusal
 
     raise refusal(message, path=path)

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.values.records import NamedTuple
 from .files import Host
 
 # PID 1's view: the hardened agent has a mount namespace of its own.
 TABLE = "/proc/1/mountinfo"
 
 
-class Mount(t.NamedTuple):
+class Mount(NamedTuple):
     """One mount: where, file system type, device number ("0:42") and the super block's options."""
 
     path: str

@@ -19,7 +19,8 @@ import re
 import time
 import typing as t
 
-from ..model import cpuset
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
 
 LIBRARY = "libsystemd.so.0"
 # Where systemd listens, and whether a message broker is in between. The first is for root alone, is there before the
@@ -68,7 +69,7 @@ class NotCovered(Exception):
 Value = t.Union[int, bytes]
 
 
-class Property(t.NamedTuple):
+class Property(NamedTuple):
     """A property as D-Bus has it: its name there, the type of its value ("t": uint64, "ay": bytes), and the value."""
 
     name: str

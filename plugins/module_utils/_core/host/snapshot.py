@@ -12,7 +12,7 @@ import os
 import tarfile
 import typing as t
 
-from ..model.errors import refusal
+from ..model.values.errors import refusal
 from .files import Host
 
 LINK_LIMIT = 40  # as the kernel has it (MAXSYMLINKS)

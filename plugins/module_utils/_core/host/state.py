@@ -13,10 +13,11 @@ import os
 import typing as t
 import zlib
 
-from ..model import undo
-from ..model.errors import refusal
-from ..model.plan import Step
-from ..model.undo import Before
+from ..model.plan import undo
+from ..model.plan.plan import Step
+from ..model.plan.undo import Original
+from ..model.values.errors import refusal
+from ..model.values.records import NamedTuple
 from . import lock
 from .files import Host
 
@@ -44,12 +45,12 @@ PRIVATE = 0o600
 VERSION = 1  # of checksummed files
 
 
-class Record(t.NamedTuple):
+class Record(NamedTuple):
     """A before-value and whose it is."""
 
     manager: str
     subject: str
-    before: Before
+    before: Original
 
 
 def read_json(host: Host, path: str) -> t.Any:
@@ -111,7 +112,7 @@ def write_checked(host: Host, path: str, data: t.Any, *, spare: bool = True) -> 
 
 
 def state_folder(host: Host, path: str) -> None:
-    """Make the state folder and ``path`` in it, closed to everybody but root."""
+    """Make the state folder and ``path`` in it, readable by root only."""
     for folder in (STATE, path) if path.startswith(STATE) else ():
         lock.own_folder(host, folder, 0o700)
 

@@ -9,17 +9,18 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model import task_budget
+from ..model.values.records import NamedTuple
+from ..model.workload import task_budget
 from .files import Host
 
 if t.TYPE_CHECKING:
-    from ..model.profile import Pids
+    from ..model.profile.profile import Pids
 
 OURS = "/etc/sysctl.d/90-corral.conf"
 FOLDERS = ("/etc/sysctl.d", "/run/sysctl.d", "/usr/local/lib/sysctl.d", "/usr/lib/sysctl.d")
 
 
-class Entry(t.NamedTuple):
+class Entry(NamedTuple):
     """One assignment: the file that makes it and the value."""
 
     file: str

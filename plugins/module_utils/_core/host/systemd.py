@@ -10,7 +10,7 @@ from __future__ import annotations
 import sys
 import typing as t
 
-from ..model.unitproperty import ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
+from ..model.systemd.unit_property import ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
 from .files import Host
 
 if t.TYPE_CHECKING:

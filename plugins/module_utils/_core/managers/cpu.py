@@ -16,21 +16,26 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model import cpuset, grants, handover, partitions, slices, unitproperty
-from ..model.context import Context
-from ..model.grants import is_exclusive
-from ..model.partitions import MEMBER
-from ..model.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
-from ..model.slices import Unmanaged, described
-from ..model.unitfile import file_change, section_of, unit_text
-from ..model.unitproperty import Setting, control_file, dropin
+from ..model.cpu import handover, partitions, slices
+from ..model.cpu.partitions import MEMBER
+from ..model.cpu.slices import Unmanaged, described
+from ..model.plan.context import Context
+from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.systemd import unit_property
+from ..model.systemd.unit_file import file_change, section_of, unit_text
+from ..model.systemd.unit_property import Setting, control_file, dropin
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
+from ..model.workload import grants
+from ..model.workload.grants import is_exclusive
 
 NAME = slices.MANAGER
 TARGET = "slices.target"
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
 
 
-class UnitState(t.NamedTuple):
+class UnitState(NamedTuple):
     """What is seen of one slice or scope. ``partition`` is None where the kernel has no such file; ``populated`` is looked at
     for slices with CPUs of their own alone. ``by_systemd`` is what files assign to CPUSetPartition=.
     """
@@ -52,7 +57,7 @@ class UnitState(t.NamedTuple):
         return None
 
 
-class Observation(t.NamedTuple):
+class Observation(NamedTuple):
     """What is seen of the slice tree. ``rest`` are the CPUs that the kernel leaves to control groups without a set."""
 
     units: dict[str, UnitState]
@@ -61,7 +66,7 @@ class Observation(t.NamedTuple):
     target: t.Optional[str]
 
 
-class Wanted(t.NamedTuple):
+class Wanted(NamedTuple):
     """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run.
 
     ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether unmanaged are given the shared CPUs;
@@ -142,7 +147,7 @@ def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
     if not populated and not asked:
         return None
     shown = cgroup.processes_shown(host, path) if populated else ()
-    lasting = unitproperty.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if asked else []
+    lasting = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if asked else []
     file = lasting[-1].file if lasting and lasting[-1].value else ""
     return Unmanaged(name, cpus.effective or frozenset(), asked, populated, shown, file)
 
@@ -175,7 +180,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     changes += [left_change(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists]
     changes += filter(None, [target_change(wanted.lasting, seen)])
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
-    shared = wanted.now[slices.SHARED]
+    shared = wanted.now[CORRAL_SLICE]
 
     taken = frozenset().union(*own.values())
     unmanaged = [one for one in seen.unmanaged if one.populated or one.asked & taken]
@@ -264,8 +269,8 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, movin
 
 
 def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
-    """Who else asks for other CPUs, as far as files tell."""
-    by_hand = unitproperty.set_by_hand(unit, "AllowedCPUs", state.settings)
+    """The file that asks for other CPUs, as far as files tell."""
+    by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
     if by_hand is not None and merged(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
     return "the pool's CPUs are not what runs"
@@ -283,10 +288,11 @@ def dropin_text(unit: str, cpus: frozenset[int]) -> str:
 
 
 def kept_by_others(unit: str, cpus: frozenset[int], seen: Observation) -> bool:
-    """Whether files of somebody else give a unit these very CPUs at the next boot: ours is not needed then."""
+    """Whether other files give a unit these CPUs at the next boot: our drop-in is not needed then."""
     state = seen.units[unit]
-    others = unitproperty.lasting(state.settings)
-    return state.dropin is None and not described(unit) and bool(others) and merged(others) == cpus
+    if described(unit):
+        return False
+    return unit_property.kept_by_others(state.dropin, state.settings, lambda others: merged(others) == cpus)
 
 
 def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
@@ -302,18 +308,23 @@ def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optio
 def override_change(
     unit: str, cpus: frozenset[int], now: t.Optional[frozenset[int]], seen: Observation
 ) -> t.Optional[Change]:
-    """A file of somebody else that wins at the next reload, over our drop-in or the one that we would write.
+    """Another file that wins at the next reload, over our drop-in or the one that we would write.
 
     While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
     """
     state = seen.units[unit]
     if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, cpus, seen):
         return None
-    coming = unitproperty.foretold(state.settings, dropin(unit, NAME), assigned(cpus))
-    result = cpuset.format(merged(coming) or ())
-    change = unitproperty.later_change(NAME, unit, "AllowedCPUs", coming, result, cpuset.format(cpus))
-    differs = state.exists and state.cpus.requested != now
-    return None if change is not None and change.steps and differs else change
+    return unit_property.later_change(
+        NAME,
+        unit,
+        "AllowedCPUs",
+        state.settings,
+        cpuset.format(cpus),
+        values=assigned(cpus),
+        meaning=lambda coming: cpuset.format(merged(coming) or ()),
+        differs_now=state.exists and state.cpus.requested != now,
+    )
 
 
 def merged(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
@@ -383,7 +394,7 @@ def with_moves(
             settings = seen.units[change.subject].settings
             cpus = wanted.lasting.get(change.subject, wanted.now[change.subject])
             wrong = not kept_by_others(change.subject, cpus, seen)
-            by_hand = unitproperty.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
+            by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
         elif change.property == partitions.PROPERTY:
             # Whose CPUs are given up is a partition no more before others get them.

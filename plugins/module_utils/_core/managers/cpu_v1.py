@@ -14,23 +14,25 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, cpusets
+from ..host import cgroup, cgroup_v1_cpuset
 from ..host.files import Host
-from ..model import cpuset, handover, slices
-from ..model.agent_units import BOOT, WANTED_BY
-from ..model.errors import Problem
-from ..model.grants import ISOLATED
-from ..model.plan import CPUS, Change, Part, Step
-from ..model.pools import Pools
-from ..model.slices import SCOPE, Unmanaged
-from ..model.unitproperty import ETC
+from ..model.cpu import handover, slices
+from ..model.cpu.pools import Pools
+from ..model.cpu.slices import SCOPE, Unmanaged
+from ..model.plan.plan import CPUS, Change, Part, Step
+from ..model.systemd.agent_units import BOOT, WANTED_BY
+from ..model.systemd.unit_property import ETC
+from ..model.values import cpuset
+from ..model.values.errors import Problem
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import ISOLATED
 
 NAME = slices.MANAGER
 BOOT_LINK = f"{ETC}/{WANTED_BY[BOOT]}.wants/{BOOT}"
 NOT_KEPT = f"cgroup v1: {BOOT} alone brings the pools' CPUs back after a reboot: install the agent"
 
 
-class Mirror(t.NamedTuple):
+class Mirror(NamedTuple):
     """What is seen of one unit: its directory's CPUs, and how many of its processes are elsewhere, on which CPUs."""
 
     cpus: cgroup.Cpus
@@ -43,7 +45,7 @@ class Mirror(t.NamedTuple):
         return (self.cpus.effective or frozenset()).union(*self.outside)
 
 
-class Observation(t.NamedTuple):
+class Observation(NamedTuple):
     """What is seen of the tree."""
 
     units: dict[str, Mirror]
@@ -53,7 +55,7 @@ class Observation(t.NamedTuple):
 
 def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Part:
     """The cpu manager's part of the plan."""
-    if not cpusets.mounted(host):
+    if not cgroup_v1_cpuset.mounted(host):
         reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
         return slices.unknown(reason, cgroup.CPUSETS)
     # PID 1 first: whatever it starts from then on is off the CPUs that others are about to get.
@@ -62,15 +64,15 @@ def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Pa
 
 
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
-    """Read the directories and who is where: kernel files, no command."""
+    """Read the directories and which processes are in them: kernel files, no command."""
     units = {}
     for unit in (*wanted, *slices.left_over(wanted, [ISOLATED])):
         outside: dict[frozenset[int], int] = {}
-        for where, processes in cpusets.outside(host, unit).items():
-            on = cpusets.cpus(host, where).effective
+        for where, processes in cgroup_v1_cpuset.outside(host, unit).items():
+            on = cgroup_v1_cpuset.cpus(host, where).effective
             if on:
                 outside[on] = outside.get(on, 0) + len(processes)
-        units[unit] = Mirror(cpusets.cpus(host, cpusets.directory_of(unit)), outside)
+        units[unit] = Mirror(cgroup_v1_cpuset.cpus(host, cgroup_v1_cpuset.directory_of(unit)), outside)
     unmanaged = tuple(
         Unmanaged(name, topmost(host), frozenset(), True, cgroup.processes_shown(host, f"{cgroup.units(host)}/{name}"))
         for name in cgroup.top_level(host)
@@ -81,7 +83,7 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
 
 def topmost(host: Host) -> frozenset[int]:
     """The CPUs of the hierarchy's root, where processes are that were never moved."""
-    return cpusets.cpus(host, cgroup.CPUSETS).effective or frozenset()
+    return cgroup_v1_cpuset.cpus(host, cgroup.CPUSETS).effective or frozenset()
 
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
@@ -120,13 +122,13 @@ def held_by(wanted: t.Iterable[str]) -> frozenset[str]:
     return frozenset(
         held
         for unit in wanted
-        for held in (f"cpuset:{cpusets.directory_of(unit)}", f"property:{unit}:AllowedCPUs", f"unit:{unit}")
+        for held in (f"cpuset:{cgroup_v1_cpuset.directory_of(unit)}", f"property:{unit}:AllowedCPUs", f"unit:{unit}")
     )
 
 
 def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
     """The directory's CPUs, with all processes of the unit in it."""
-    return Step("cpuset", cpusets.directory_of(unit), cpuset.format(cpus), CPUS, order, where=unit)
+    return Step("cpuset", cgroup_v1_cpuset.directory_of(unit), cpuset.format(cpus), CPUS, order, where=unit)
 
 
 def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:
@@ -134,7 +136,7 @@ def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Cha
 
     A process elsewhere on the same CPUs is no matter: most of system.slice lives with PID 1, who started it.
     """
-    directory, wanted = cpusets.directory_of(unit), cpuset.format(cpus)
+    directory, wanted = cgroup_v1_cpuset.directory_of(unit), cpuset.format(cpus)
     requested, effective = mirror.cpus
     if requested is None:
         reason = "the slice has no directory in the cpuset hierarchy"

@@ -12,28 +12,29 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import hugepages, mounts, names, systemd
+from ..host import accounts, hugepage_files, mounts, systemd
 from ..host.files import Host
-from ..model.context import Attempt, Context
-from ..model.errors import Problem
-from ..model.mount_options import bytes_of, number
-from ..model.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
-from ..model.profile import Hugepages, Mount
-from ..model.schema_types import page_text
-from ..model.unitfile import HEADER, escaped_path, file_change, unit_text
-from ..model.unitproperty import ETC
+from ..model.plan.context import Attempt, Context
+from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.profile.profile import Hugepages, Mount
+from ..model.profile.schema_types import page_text
+from ..model.systemd.unit_file import HEADER, escaped_path, file_change, unit_text
+from ..model.systemd.unit_property import ETC
+from ..model.values.errors import Problem
+from ..model.values.mount_options import bytes_of, number
+from ..model.values.records import NamedTuple
 
 NAME = "memory"
 RETRY_SECONDS = 600.0
-# Units here are gone after a reboot; those of generators (fstab's) are made anew at each boot.
+# Units here are gone after a reboot; those of generators (fstab's) are made again at each boot.
 VANISHING = ("/run/systemd/system", "/run/systemd/transient")
 
 
-class MountState(t.NamedTuple):
+class MountState(NamedTuple):
     """What is seen of one declared mount: the mount at its path, its unit's file, who uses it, its owners' ids, what is
     in its way, and how many pages it could set aside.
 
-    ``kept`` is the file of somebody else's unit that mounts the very same at each boot: ours is not needed then.
+    ``kept`` is the file of another unit that mounts the same at each boot: our unit is not needed then.
     """
 
     mount: t.Optional[mounts.Mount]
@@ -46,7 +47,7 @@ class MountState(t.NamedTuple):
     kept: t.Optional[str] = None
 
 
-class Observation(t.NamedTuple):
+class Observation(NamedTuple):
     """Pools in the order of the profile, mounts in the order of the profile; ``unknown`` says what could not be seen."""
 
     pools: tuple[t.Optional[int], ...]
@@ -66,7 +67,7 @@ def observe(host: Host, context: Context) -> Observation:
     if memory.mounts and not mounts.readable(host):
         unknown = f"{mounts.TABLE} cannot be read: run as root"
     return Observation(
-        tuple(hugepages.pool(host, pages.size_kib, pages.node) for pages in memory.hugepages),
+        tuple(hugepage_files.pool(host, pages.size_kib, pages.node) for pages in memory.hugepages),
         tuple(observe_mount(host, mount) for mount in memory.mounts),
         unknown,
     )
@@ -74,7 +75,7 @@ def observe(host: Host, context: Context) -> Observation:
 
 def observe_mount(host: Host, wanted: Mount) -> MountState:
     """Read one mount. Who uses it is looked up only when it would have to go."""
-    uid, gid = names.user_id(host, wanted.uid, wanted.user), names.group_id(host, wanted.gid, wanted.group)
+    uid, gid = accounts.user_id(host, wanted.uid, wanted.user), accounts.group_id(host, wanted.gid, wanted.group)
     found = mounts.at(host, wanted.path)
     stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
     kept = kept_by_others(host, wanted, uid, gid)
@@ -85,13 +86,13 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
         uid,
         gid,
         obstacle(host, wanted, found, kept),
-        hugepages.available(host, wanted.pagesize_kib) if wanted.min_size and found is None else None,
+        hugepage_files.available(host, wanted.pagesize_kib) if wanted.min_size and found is None else None,
         kept,
     )
 
 
 def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> t.Optional[str]:
-    """The unit file of somebody else (fstab's included) that mounts the same there at each boot, None without one."""
+    """The unit file that is not ours (fstab's included) and mounts the same there at each boot, None without one."""
     unit = unit_of(wanted)
     file = next((f"{base}/{unit}" for base in systemd.LOAD_PATH if host.exists(f"{base}/{unit}")), "")
     text = host.read(file) or ""
@@ -101,14 +102,14 @@ def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optio
     asked = {key.strip(): value.strip() for key, equals, value in lines if equals}
     options = dict(option.partition("=")[::2] for option in asked.get("Options", "").split(",") if option)
     # Without a page size it is the kernel's default one (hugetlbpage.rst).
-    options.setdefault("pagesize", f"{hugepages.default_kib(host) or 0}K")
+    options.setdefault("pagesize", f"{hugepage_files.default_kib(host) or 0}K")
     seen = mounts.Mount(wanted.path, asked.get("Type", ""), "", options)
     same = seen.fstype == "hugetlbfs" and not differences(wanted, seen, uid, gid)
     return file if same else None
 
 
 def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount], kept: t.Optional[str]) -> t.Optional[str]:
-    """Why a mount at this path would hide or replace something of somebody else; None when nothing is in the way."""
+    """Why a mount at this path would hide or replace something that is not Corral's; None when nothing is in the way."""
     unit = unit_of(wanted)
     if found is not None and found.fstype != "hugetlbfs":
         return f"{found.fstype} is mounted there"
@@ -173,7 +174,7 @@ def decide(context: Context, seen: Observation) -> Part:
 
 def pool_file(pages: Hugepages) -> str:
     """The kernel file that sets a pool."""
-    return f"{hugepages.folder(pages.size_kib, pages.node)}/nr_hugepages"
+    return f"{hugepage_files.folder(pages.size_kib, pages.node)}/nr_hugepages"
 
 
 def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Change]:
@@ -230,7 +231,7 @@ def wanted_options(mount: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> 
 
 
 def unit_change(mount: Mount, state: MountState) -> t.Optional[Change]:
-    """The change of the mount unit's file; not needed while somebody else's does the same."""
+    """The change of the mount unit's file; not needed while another unit does the same."""
     if state.kept:
         return None
     options = ",".join(f"{key}={value}" for key, value in wanted_options(mount, state.uid, state.gid).items())

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pids manager: how many tasks the machine may have, and how many of them each pool (model/task_budget.py)."""
+"""The pids manager: how many tasks the machine may have, and how many of them each pool (task_budget.py)."""
 
 from __future__ import annotations
 
@@ -11,21 +11,23 @@ import typing as t
 
 from ..host import cgroup, sysctl, systemd
 from ..host.files import Host
-from ..model import task_budget, unitproperty
-from ..model.context import Context
-from ..model.errors import Problem
-from ..model.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
-from ..model.profile import Cpu, Pids
-from ..model.slices import SHARED
-from ..model.task_budget import PID_MAX, THREADS_MAX, Own
-from ..model.unitfile import HEADER, file_change, section_of, unit_text
-from ..model.unitproperty import Setting, control_file, dropin
+from ..model.plan.context import Context
+from ..model.plan.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.profile.profile import Cpu, Pids
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.systemd import unit_property
+from ..model.systemd.unit_file import HEADER, file_change, section_of, unit_text
+from ..model.systemd.unit_property import Setting, control_file, dropin
+from ..model.values.errors import Problem
+from ..model.values.records import NamedTuple
+from ..model.workload import task_budget
+from ..model.workload.task_budget import PID_MAX, THREADS_MAX, Own
 
 NAME = "pids"
 MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
 
 
-class SliceState(t.NamedTuple):
+class SliceState(NamedTuple):
     """What is seen of one slice: its live limit ("max", a number, None: no control group), where, and its files."""
 
     limit: t.Optional[str]
@@ -34,7 +36,7 @@ class SliceState(t.NamedTuple):
     place: str = ""
 
 
-class Observation(t.NamedTuple):
+class Observation(NamedTuple):
     """What is seen of the machine's and the pools' limits; ``starting`` are the slices that the profile has run."""
 
     sysctls: dict[str, t.Optional[int]]
@@ -56,7 +58,7 @@ def plan(host: Host, context: Context) -> Part:
     if context.fresh:  # It matters where a profile begins, and changes all the time.
         seen = seen._replace(running=sysctl.running_tasks(host))
     starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
-    starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, SHARED) if cpu and starts else ())
+    starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, CORRAL_SLICE) if cpu and starts else ())
     seen = seen._replace(sysctls=sysctl.task_limits(host, pids, context.before), starting=starting)
     return decide(pids, cpu, seen, task_budget.exclusive_limits(context))
 
@@ -189,7 +191,7 @@ def sysctl_file_change(sysctls: t.Mapping[str, int], seen: Observation) -> t.Opt
 
 
 def later_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
-    """A file of somebody else that wins at the next boot."""
+    """Another file that wins at the next boot."""
     entry = seen.later.get(key)
     if entry is None or entry.value == str(value):
         return None
@@ -211,33 +213,32 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
         return Change(
             NAME, unit, "TasksMax", None, str(limit), "the slice does not run yet", seen.slices[unit].place, (step,)
         )
-    by_hand = unitproperty.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
+    by_hand = unit_property.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
     said = (
         f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit is another"
     )
     steps: tuple[Step, ...] = (Step("property", unit, f"TasksMax={limit}", LIVE),)
     if not kept_by_others(unit, limit, seen):
-        steps += unitproperty.removal(unit, "TasksMax", seen.slices[unit].settings)
+        steps += unit_property.removal(unit, "TasksMax", seen.slices[unit].settings)
     return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].place, steps)
 
 
 def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
-    """A file of somebody else that wins at the next reload, over our drop-in or the one that we would write.
+    """Another file that wins at the next reload, over our drop-in or the one that we would write.
 
     While the limit differs now the live item names what set-property left, and removes it.
     """
     state = seen.slices[unit]
-    coming = unitproperty.foretold(state.settings, dropin(unit, NAME), (str(limit),))
-    change = unitproperty.later_change(NAME, unit, "TasksMax", coming, coming[-1].value, str(limit))
     differs = state.limit not in (None, str(limit))
-    return None if change is not None and change.steps and differs else change
+    return unit_property.later_change(NAME, unit, "TasksMax", state.settings, str(limit), differs_now=differs)
 
 
 def kept_by_others(unit: str, limit: int, seen: Observation) -> bool:
-    """Whether files of somebody else give a slice this very limit at the next boot: ours is not needed then."""
+    """Whether other files give a slice this limit at the next boot: our drop-in is not needed then."""
     state = seen.slices[unit]
-    others = unitproperty.lasting(state.settings)
-    return state.dropin is None and bool(others) and others[-1].value == str(limit)
+    return unit_property.kept_by_others(
+        state.dropin, state.settings, lambda others: unit_property.last_value(others) == str(limit)
+    )
 
 
 def dropin_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:

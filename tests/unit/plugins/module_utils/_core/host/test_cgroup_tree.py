@@ -10,8 +10,8 @@ from pathlib import Path
 import pytest
 from _core.host import cgroup_tree
 from _core.host.files import Host
-from _core.model import cpuset
-from _core.model.kernel_cpusets import INVALIDATES, WINS, Cgroup
+from _core.model.plan.kernel_cpusets import INVALIDATES, WINS, Cgroup
+from _core.model.values import cpuset
 
 OWN = "corral_a.slice"
 INNER = "machine.slice/x.scope"

@@ -6,7 +6,7 @@ from __future__ import annotations
 
 import pytest
 from _core.host import kernel_text
-from _core.model import cpuset
+from _core.model.values import cpuset
 from hypothesis import given
 from hypothesis import strategies as st
 from trees import mask

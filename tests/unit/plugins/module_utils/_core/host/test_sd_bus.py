@@ -11,10 +11,10 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.host import actions, command, sd_bus, systemd
+from _core.host import apply_step, command, sd_bus, systemd
 from _core.host.command import Command
 from _core.host.files import Host
-from _core.model.plan import CPUS, Step
+from _core.model.plan.plan import CPUS, Step
 from fake_bus import Answer, Call, FakeBus
 
 ALL = 2**64 - 1
@@ -190,14 +190,14 @@ def test_what_went_wrong_is_a_code_and_a_reason(
 
 def test_a_refused_step_says_why_on_one_line(pid1: FakeBus, host: Host) -> None:
     pid1.answers = [Answer(error=("System.Error.EINVAL", "Unit may\nnot change."))]
-    with pytest.raises(actions.StepFailed) as caught:
-        actions.perform(host, Step("unit", "a.timer", "restart", CPUS))
+    with pytest.raises(apply_step.StepFailed) as caught:
+        apply_step.perform(host, Step("unit", "a.timer", "restart", CPUS))
     assert str(caught.value) == "systemctl restart a.timer: Unit may not change."
 
 
 def test_a_stop_of_what_is_not_loaded_is_done(pid1: FakeBus, host: Host) -> None:
     pid1.answers = [Answer(error=(NO_SUCH_UNIT, "Unit a.timer not loaded."))]
-    actions.perform(host, Step("unit", "a.timer", "stop", CPUS))
+    apply_step.perform(host, Step("unit", "a.timer", "stop", CPUS))
 
 
 def test_systemctl_goes_on_when_the_connection_breaks(

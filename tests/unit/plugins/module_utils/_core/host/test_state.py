@@ -19,7 +19,7 @@ import pytest
 from _core.host import snapshot, state
 from _core.host.files import Host
 from _core.host.lock import Lock
-from _core.model.errors import CorralError
+from _core.model.values.errors import CorralError
 from hypothesis import given, settings
 from hypothesis import strategies as st
 

@@ -13,7 +13,7 @@ from pathlib import Path
 import node
 import pytest
 import trees
-from _core.host import actions
+from _core.host import apply_step
 
 Make = t.Callable[..., node.Node]
 
@@ -47,15 +47,15 @@ def folder() -> t.Iterator[Path]:
 def quick(monkeypatch: pytest.MonkeyPatch) -> None:
     """Nothing here has to outlive a power cut or to wait for a kernel."""
     monkeypatch.setattr(os, "fsync", lambda dummy: None)
-    monkeypatch.setattr(actions, "READ_BACK_SECONDS", 0.0)
-    monkeypatch.setattr(actions.time, "sleep", lambda dummy: None)
+    monkeypatch.setattr(apply_step, "READ_BACK_SECONDS", 0.0)
+    monkeypatch.setattr(apply_step.time, "sleep", lambda dummy: None)
 
 
 @pytest.fixture
 def make(template: Path, folder: Path, quick: None) -> t.Iterator[Make]:
     """Makes fresh nodes.
 
-    On none of them, and on no clone of one, may a guarded slice ever share a CPU that no hand gave away (see guard.py).
+    On none of them, and on no clone of one, may an exclusive slice ever share a CPU that no hand gave away (see guard.py).
     """
     nodes: list[node.Node] = []
 

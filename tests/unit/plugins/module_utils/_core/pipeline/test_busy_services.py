@@ -10,9 +10,10 @@ import typing as t
 import node
 import pytest
 import runs
-from _core import neighbours, reconcile
-from _core.model import busy
-from _core.model.busy import Service
+from _core.cli import preflight_notes
+from _core.model.cpu import busy_services
+from _core.model.cpu.busy_services import Service
+from _core.pipeline import planning
 
 CGROUP = "/sys/fs/cgroup"
 UPTIME = 10_000.0
@@ -40,8 +41,8 @@ def lively(fake: node.Node) -> node.Node:
 
 def notes(fake: node.Node, **sections: t.Any) -> list[str]:
     host, before = fake.host(), fake.fingerprint()
-    context = reconcile.compile_profile(host, node.parsed(**sections))
-    found = list(neighbours.notes(host, context))
+    context = planning.compile_profile(host, node.parsed(**sections))
+    found = list(preflight_notes.notes(host, context))
     assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
     return found
 
@@ -51,7 +52,7 @@ def test_the_busiest_come_first_and_the_idle_not_at_all(fake: node.Node) -> None
     assert notes(lively(fake)) == [
         f"system.slice {goes} 1.75 CPUs on average: db.service 1.50 over 16 min, system-inst.slice/inst@1.service (java) 0.25 over 16 min",
         f"user.slice {goes} 9.00 CPUs on average: user-1000.slice/session-3.scope (cc1) 9.00 over 100 s",
-        busy.HINT,
+        busy_services.HINT,
     ]
 
 
@@ -107,5 +108,5 @@ def test_processes_of_a_service_with_control_groups_of_its_own(fake: node.Node) 
     ],
 )
 def test_what_is_told_of_a_slice(services: list[Service], told: str | None) -> None:
-    note = busy.note("system.slice", NOW, RESERVED, services)
+    note = busy_services.note("system.slice", NOW, RESERVED, services)
     assert (note is None) if told is None else (note is not None and note.endswith(told))

@@ -11,8 +11,8 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.model.agent_units import TIMER
-from _core.model.errors import CorralError
+from _core.model.systemd.agent_units import TIMER
+from _core.model.values.errors import CorralError
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"

@@ -12,11 +12,13 @@ import node
 import pytest
 import runs
 import services
-from _core import reconcile
-from _core.host import actions
-from _core.model import cpuset, profile, undo
-from _core.model.errors import CorralError
-from _core.model.plan import CPUS, Change, Step, steps_in_order
+from _core.host import apply_step
+from _core.model.plan import undo
+from _core.model.plan.plan import CPUS, Change, Outcome, Plan, Step, steps_in_order
+from _core.model.profile import profile
+from _core.model.values import cpuset
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, overlap_check, planning
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE
 from test_workloads import (
     BATCH,
@@ -57,8 +59,8 @@ def with_cpu(**keys: t.Any) -> dict[str, t.Any]:
     return {**PROFILE, "cpu": {**PROFILE["cpu"], **keys}}
 
 
-def apply(fake: node.Node, data: t.Any) -> reconcile.Outcome:
-    return reconcile.declare(fake.host(), profile.parse(data))
+def apply(fake: node.Node, data: t.Any) -> Outcome:
+    return applying.declare(fake.host(), profile.parse(data))
 
 
 # Partitions
@@ -107,7 +109,7 @@ def boot_with_isolcpus(fake: node.Node, cpus: str) -> None:
     assert not runs.install(fake.host()).error
 
 
-def isolate(fake: node.Node, cpus: str, **keys: t.Any) -> reconcile.Outcome:
+def isolate(fake: node.Node, cpus: str, **keys: t.Any) -> Outcome:
     return runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": {"cpus": cpus, **keys}})
 
 
@@ -194,8 +196,8 @@ def test_an_invalid_partition_that_moves_is_none_before_it_asks_for_other_cpus(m
     fake.withdraw("greedy.slice")
     assert "invalid" in partition(fake, node.ISOLATED)
     moved = {"name": "edge", "cpu": {"reserved": {"cpus": "0,4"}, "isolated": {"cpus": "2,6"}}}
-    context = reconcile.compile_profile(fake.host(), profile.parse(moved))
-    steps = steps_in_order(reconcile.plan_profile(fake.host(), context).changes)
+    context = planning.compile_profile(fake.host(), profile.parse(moved))
+    steps = steps_in_order(planning.plan_profile(fake.host(), context).changes)
     mine = [step.value for step in steps if node.ISOLATED in step.target and step.kind in ("partition", "property")]
     assert mine == ["member", "AllowedCPUs=2,6", "root"]
     assert isolate(fake, "2,6").remaining == ()
@@ -262,16 +264,16 @@ def test_a_partition_is_none_first_where_the_kernel_would_not_look_again(
 ) -> None:
     file, host = f"{CGROUP}/{OWN}/{PARTITION}", rolled.host()
     rolled.put(file, f"{text}\n")
-    actions.set_partition(host, Step("partition", file, wanted, CPUS))
+    apply_step.set_partition(host, Step("partition", file, wanted, CPUS))
     assert host.acts == [f"write_value {file}"] * writes
 
 
 @pytest.mark.parametrize("off", [False, True])
 def test_the_validator_knows_whether_there_are_partitions(off: bool, rolled: node.Node) -> None:
     host = rolled.host()
-    context = reconcile.compile_profile(host, profile.parse(with_cpu(partitions=False) if off else PROFILE))
+    context = planning.compile_profile(host, profile.parse(with_cpu(partitions=False) if off else PROFILE))
     steps = [Step("partition", f"{CGROUP}/{OWN}/{PARTITION}", "member", CPUS)]
-    assert bool(reconcile.overlaps(host, reconcile.plan_profile(host, context), steps)) != off
+    assert bool(overlap_check.overlaps(host, planning.plan_profile(host, context), steps)) != off
 
 
 def test_a_profile_without_cpus_ends_the_grants_first(rolled: node.Node) -> None:
@@ -279,7 +281,7 @@ def test_a_profile_without_cpus_ends_the_grants_first(rolled: node.Node) -> None
     for unit in list(rolled.runs):
         services.stop(rolled, unit)
     host = rolled.host()
-    assert reconcile.declare(host, profile.parse({"name": "plain"})).remaining == ()
+    assert applying.declare(host, profile.parse({"name": "plain"})).remaining == ()
     assert not rolled.has(CHECKPOINT)
     first = next(number for number, act in enumerate(host.acts) if "AllowedCPUs" in act)
     assert any(CHECKPOINT in act for act in host.acts[:first])
@@ -289,7 +291,7 @@ def test_a_profile_without_cpus_ends_the_grants_first(rolled: node.Node) -> None
 def test_the_slice_of_a_workload_that_left_is_held_while_it_runs(rolled: node.Node) -> None:
     assert not apply(rolled, without("dataplane")).error
     host = rolled.host()
-    plan = reconcile.plan_profile(host, reconcile.compile_profile(host, profile.parse(without("dataplane"))))
+    plan = planning.plan_profile(host, planning.compile_profile(host, profile.parse(without("dataplane"))))
     for key in (f"unit:{OWN}", f"property:{OWN}:AllowedCPUs", f"partition:{CGROUP}/{OWN}/{PARTITION}"):
         assert any(key in part.held for part in plan.parts), key
         assert key not in plan.obsolete
@@ -327,8 +329,8 @@ def test_a_refused_run_is_undone_beside_grants(rolled: node.Node) -> None:
     raise AssertionError("it has no end")
 
 
-def apply_at(host: node.NodeHost, data: t.Any) -> reconcile.Outcome:
-    return reconcile.declare(host, profile.parse(data))
+def apply_at(host: node.NodeHost, data: t.Any) -> Outcome:
+    return applying.declare(host, profile.parse(data))
 
 
 # Intruders
@@ -674,17 +676,17 @@ def test_a_plan_that_takes_a_partitions_cpus_is_refused(of: str, rolled: node.No
         "a profile without workloads": without("dataplane"),
         "a profile without cpu": {"name": "x"},
     }
-    context = reconcile.compile_profile(host, profile.parse(data[of])) if data[of] else None
-    plan = reconcile.Plan(context, (widening(),), (), frozenset())
+    context = planning.compile_profile(host, profile.parse(data[of])) if data[of] else None
+    plan = Plan(context, (widening(),), (), frozenset())
     with pytest.raises(CorralError, match=f"machine.slice would have CPUs of {OWN}"):
-        reconcile.apply(host, plan, lambda: plan, forgiving=True)
+        applying.apply(host, plan, lambda: plan, forgiving=True)
     assert not host.writes
 
 
 def test_a_removal_that_widens_others_first_is_refused(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     restore = undo.restore
 
-    def late(before: undo.Before, online: str) -> list[Step]:
+    def late(before: undo.Original, online: str) -> list[Step]:
         steps = restore(before, online)
         return [step._replace(order=95) for step in steps] if before.kind == "partition" else steps
 
@@ -712,14 +714,14 @@ def test_an_undo_that_would_let_others_in_leaves_them_off(rolled: node.Node, mon
     data = {**PROFILE, "workloads": [*PROFILE["workloads"], more]}
     inverse = undo.inverse
 
-    def forgetful(before: undo.Before, step: Step, online: str) -> list[Step]:
+    def forgetful(before: undo.Original, step: Step, online: str) -> list[Step]:
         return [] if "/corral_more.slice" in f"/{step.target}" else inverse(before, step, online)
 
     trial = rolled.clone(rolled.root.with_name("trial")).host()
-    assert reconcile.declare(trial, profile.parse(data)).error == ""
+    assert applying.declare(trial, profile.parse(data)).error == ""
     number = trial.acts.index(f"write_value {CGROUP}/corral_more.slice/{PARTITION}") + 2
     monkeypatch.setattr(undo, "inverse", forgetful)
-    outcome = reconcile.declare(rolled.host("error", number), profile.parse(data))
+    outcome = applying.declare(rolled.host("error", number), profile.parse(data))
     assert outcome.error
     assert any("would have CPUs of corral_more.slice" in said for said in outcome.leftovers)
     assert (partition(rolled, "corral_more.slice"), rolled.exposed(), rolled.overlaps) == ("root", [], [])

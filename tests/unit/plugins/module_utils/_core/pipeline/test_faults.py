@@ -10,7 +10,7 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.model.errors import CorralError
+from _core.model.values.errors import CorralError
 
 Make = t.Callable[..., node.Node]
 Act = t.Callable[[node.NodeHost], t.Any]

@@ -11,17 +11,20 @@ import typing as t
 import node
 import pytest
 import runs
-from _core import look, reconcile
-from _core.gc import collect, outcome
-from _core.gc.outcome import Result
-from _core.gc.stop import Stop
-from _core.host import collectors, pause, state
+from _core.gc import gc_outcome, gc_pass
+from _core.gc.deadline import Stop
+from _core.gc.gc_outcome import Result
+from _core.host import other_gc, pause_file, state
 from _core.host.command import Command
+from _core.host.files import Host
 from _core.host.lock import Lock
-from _core.model.errors import CorralError
-from _core.model.gc_units import SERVICE, TIMER
-from _core.model.plan import change_to_dict
-from fake_podman import MIB, Disk, Storage
+from _core.host.podman_cli import Podman
+from _core.model.plan.plan import change_to_dict
+from _core.model.systemd.gc_units import SERVICE, TIMER
+from _core.model.values.errors import CorralError
+from _core.pipeline import declared_profile, planning
+from _core.pipeline import tick as full_tick
+from fake_podman import MIB, Disk, Service, Storage
 
 Make = t.Callable[..., node.Node]
 
@@ -48,14 +51,14 @@ def declare(fake: node.Node, gc: dict[str, t.Any] | None = None, **sections: t.A
 def tick(fake: node.Node, host: node.NodeHost | None = None) -> tuple[Result, list[str]]:
     """One run of corral-gc.service, and its lines in the journal."""
     said: list[str] = []
-    return collect.tick(host or fake.host(), lambda text, priority: said.append(f"<{priority}>{text}")), said
+    return gc_pass.tick(host or fake.host(), lambda text, priority: said.append(f"<{priority}>{text}")), said
 
 
 def by_hand(fake: node.Node, *, dry: bool = False, host: node.NodeHost | None = None, wait: float = 10.0) -> Result:
     host = host or fake.host()
-    declared = reconcile.read_declared(host)
+    declared = declared_profile.read_declared(host)
     assert declared is not None
-    return collect.now(host, declared, dry=dry, wait=wait)
+    return gc_pass.now(host, declared, dry=dry, wait=wait)
 
 
 def told(fake: node.Node) -> dict[str, t.Any]:
@@ -219,7 +222,7 @@ def test_where_nothing_may_be_changed_what_would_go_is_drift(how: str, fake: nod
     declare(fake, mode="audit" if how == "audit" else "enforce")
     storage = crowd(fake)
     if how == "paused":
-        pause.begin(fake.host(), pause.asked_for(fake.host(), 900, "a test"))
+        pause_file.begin(fake.host(), pause_file.asked_for(fake.host(), 900, "a test"))
     before = storage.names()
     result, said = tick(fake)
     assert (storage.names(), said) == (before, [])
@@ -237,7 +240,7 @@ def test_where_nothing_may_be_changed_what_would_go_is_drift(how: str, fake: nod
     assert told(fake)["totals"]["images"] == 0
     if how == "paused":
         fake.wait(60)
-        pause.end(fake.host())
+        pause_file.end(fake.host())
         tick(fake)
         assert storage.names() == STAY, "what was only looked at is due at once"
         assert drift(fake) == {}
@@ -247,7 +250,8 @@ def test_where_nothing_may_be_changed_what_would_go_is_drift(how: str, fake: nod
 
 NO_JSON = Command(0, '{"store": ', "")
 TROUBLE: dict[str, tuple[str, Command, str]] = {
-    "no answer": ("info", Command(124, "", "podman: no answer within 120 s"), "does another Podman hold its storage?"),
+    "no answer": ("images", Command(124, "", ""), "does another Podman hold its storage?"),
+    "no answer later": ("image inspect", Command(124, "", ""), "does another Podman hold its storage?"),
     "corrupt": ("images", Command(125, "", "Error: retrieving label for image: layer not known\n"), "layer not known"),
     "no JSON": ("images", NO_JSON, "its answer is no JSON"),
     "not as expected": ("ps", Command(0, '[{"Id": 5}]', ""), "not as expected: an item without an id"),
@@ -388,12 +392,53 @@ def test_one_users_trouble_does_not_stop_the_other(fake: node.Node) -> None:
     assert storage.names() == STAY
     assert result.errors == ("podman info of alice: creating events dirs: permission denied",)
     del alice.trouble["info"]
-    fake.podmans["root"].trouble["info"] = Command(124, "", "")
+    fake.podmans["root"].trouble["images"] = Command(124, "", "")
     alice.image("localhost/big:1", layers={"big": 900})
     fake.wait(600)
     assert tick(fake)[0].removed == (), "young"
     fake.wait(600)
     assert [(one.user, one.names) for one in tick(fake)[0].removed] == [("alice", ("localhost/big:1",))]
+
+
+def test_a_pass_starts_one_podman_for_each_user_and_ends_it(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake.account("alice", 1000)
+    fake.podmans["alice"] = Storage(fake.root, Disk(2), USER_STORAGE)
+    declare(fake, {**BOTH, "users": ["alice"]}, workloads=WORKLOADS)
+    crowd(fake)
+    dead(fake, "web-1", 90)
+    dead(fake, "web-2", 80)
+    fake.wait(600)
+    started: list[str] = []
+
+    class Counted(Service):
+        def __init__(self, host: Host, prefix: t.Sequence[str]) -> None:
+            super().__init__(host, prefix)
+            started.append(prefix[2] if prefix else "root")
+
+    monkeypatch.setattr(Podman, "serve", staticmethod(Counted))
+    result, dummy = tick(fake)
+    assert len(result.removed) == 3
+    assert started == ["root", "alice"]
+    assert Service.running == []
+    host = fake.host("torn", 3)
+    fake.wait(600)
+    with pytest.raises(node.Killed):
+        tick(fake, host)
+    assert Service.running == [], "of a pass that ends early as well"
+
+
+def test_a_podman_that_ends_during_a_removal_is_started_anew_and_names_come_back(fake: node.Node) -> None:
+    declare(fake)
+    storage = crowd(fake)
+    storage.image("localhost/old:1", "localhost/old:2", layers={"base": 50, "old": 60})
+    storage.trouble["rmi"] = Command(126, "", "Error: it ended\n")
+    result, dummy = tick(fake)
+    assert (result.removed, result.images and result.images.file_systems[0].refused[0]) == (
+        (),
+        "podman rmi: it ended",
+    )
+    assert {len(image.names) for image in storage.images.values() if "localhost/old:1" in image.names} == {2}
+    assert Service.running == []
 
 
 def test_two_storages_on_one_file_system_are_one_pass(fake: node.Node) -> None:
@@ -643,7 +688,7 @@ def test_two_passes_at_once_are_one(fake: node.Node) -> None:
     declare(fake)
     storage = crowd(fake)
     before = storage.names()
-    lock = Lock(fake.host(), collect.LOCK)
+    lock = Lock(fake.host(), gc_pass.LOCK)
     assert lock.take()
     host = fake.host()
     assert tick(fake, host)[0].images is None
@@ -664,11 +709,11 @@ def test_a_pass_that_somebody_wrote_into_is_unknown_and_no_traceback(
 ) -> None:
     declare(fake)
     tick(fake)
-    right = change_to_dict(outcome.change("images", "pass", None, None, "locked", ""))
+    right = change_to_dict(gc_outcome.change("images", "pass", None, None, "locked", ""))
     written = "5" if change is None else json.dumps([{**right, **change}])
     fake.put(state.GC_DRIFT, written)
     assert drift(fake) == {
-        (state.GC_DRIFT, "content"): ("unknown", "not as Corral wrote it: the next pass writes it anew")
+        (state.GC_DRIFT, "content"): ("unknown", "not as Corral wrote it: the next pass replaces it")
     }
     fake.wait(600)
     tick(fake)
@@ -767,7 +812,7 @@ def test_a_removal_during_a_pass_leaves_no_folder(fake: node.Node) -> None:
 def test_what_went_is_told_when_the_lock_stays_taken(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     declare(fake)
     storage, held = crowd(fake), Lock(fake.host())
-    monkeypatch.setattr(collect, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(gc_pass, "LOCK_SECONDS", 0.0)
     storage.before = lambda words: held.take() if words[0] == "rmi" and held.file < 0 else None
     result, said = tick(fake)
     held.release()
@@ -781,7 +826,7 @@ def test_a_pass_publishes_with_the_nodes_lock_alone(fake: node.Node, monkeypatch
     declare(fake)
     crowd(fake)
     fake.drop(state.GC_STATUS)
-    monkeypatch.setattr(collect, "LOCK_SECONDS", 0.0)
+    monkeypatch.setattr(gc_pass, "LOCK_SECONDS", 0.0)
     held = Lock(fake.host())
     assert held.take()
     result, said = tick(fake)
@@ -854,9 +899,9 @@ def test_who_removes_images_without_a_name_is_noted(fake: node.Node) -> None:
     tick(fake)
     fake.put("/etc/cron.daily/tidy", "#!/bin/sh\npodman image prune -f\n")
     host = fake.host()
-    declared = reconcile.read_declared(host)
+    declared = declared_profile.read_declared(host)
     assert declared is not None
-    (note,) = reconcile.plan_profile(host, reconcile.compile_profile(host, declared)).notes[1:2]
+    (note,) = planning.plan_profile(host, planning.compile_profile(host, declared)).notes[1:2]
     assert note == "gc.images: /etc/cron.daily/tidy removes images without a name, too (podman image prune -f)"
 
 
@@ -866,8 +911,9 @@ def test_a_container_that_came_and_went_is_a_use_by_podmans_events(fake: node.No
     declare(fake)
     tick(fake)
     fake.wait(600)
-    old, new = {"Image": "one:1", "time": int(fake.time) - 60}, {"Image": "one:1", "Time": "2023-01-01T00:00:00.1Z"}
-    storage.events = [old, new, {"Image": 5}, [], {"Name": "one:1", "time": 5}]
+    actor = {"Actor": {"Attributes": {"image": "one:1", "name": "x"}}}
+    last, first_one = {**actor, "time": int(fake.time) - 60}, {**actor, "time": int(fake.time) - 300}
+    storage.events = [last, first_one, {"Actor": 5}, [], {"Name": "one:1", "time": 5}, {**actor, "time": "soon"}]
     tick(fake)
     uses = state.checked(fake.host(), state.GC_RECORDS)["images"]["root"]
     assert (uses[first][1], uses[second][1]) == (int(fake.time) - 60, None)
@@ -879,9 +925,9 @@ def test_a_service_whose_commands_were_taken_away_prunes_nothing(fake: node.Node
     wants = fake.root / "etc/systemd/system/timers.target.wants"
     wants.mkdir(parents=True)
     (wants / "p.timer").symlink_to("/usr/lib/systemd/system/p.timer")
-    assert collectors.pruners(fake.host()) == [("p.timer", "podman system prune")]
+    assert other_gc.pruners(fake.host()) == [("p.timer", "podman system prune")]
     fake.put("/etc/systemd/system/p.service.d/own.conf", "[Service]\nExecStart=\nExecStart=/bin/true\n")
-    assert collectors.pruners(fake.host()) == []
+    assert other_gc.pruners(fake.host()) == []
 
 
 # Records
@@ -1086,7 +1132,7 @@ def test_a_removal_takes_the_units_and_what_passes_told(fake: node.Node) -> None
     tick(fake)
     assert fake.has("/var/lib/prometheus/node-exporter/corral-gc.prom")
     twin = fake.clone(fake.root.with_name("twin"))
-    runs.remove(twin.host(), reconcile.PROFILE_MANAGERS)
+    runs.remove(twin.host(), planning.PROFILE_MANAGERS)
     assert not any(twin.has(path) for path in (state.GC_STATUS, state.GC_DRIFT, state.GC_RECORDS))
     runs.remove(fake.host())
     assert node.different(before, fake.fingerprint()) == []
@@ -1127,8 +1173,8 @@ def test_a_converged_tick_with_gc_starts_nothing_and_writes_status_and_metrics_a
     assert runs.tick(fake.host()) == 0
     metrics = "/var/lib/prometheus/node-exporter/corral.prom"
     full: list[int] = []
-    whole = look.look
-    monkeypatch.setattr(look, "look", lambda *words, **more: full.append(1) or whole(*words, **more))
+    whole = full_tick.look
+    monkeypatch.setattr(full_tick, "look", lambda *words, **more: full.append(1) or whole(*words, **more))
     for dummy in range(8):
         fake.wait(60)
         tick(fake)
@@ -1199,9 +1245,9 @@ def test_the_commands_exit_codes(fake: node.Node, capsys: pytest.CaptureFixture[
     capsys.readouterr()
     assert runs.command(fake.host(), "gc") == 2, "nothing more may go, and the disk is fuller than declared"
     assert "short of" in capsys.readouterr().out
-    storage.trouble["info"] = Command(125, "", "Error: no\n")
+    storage.trouble["images"] = Command(125, "", "Error: no\n")
     assert runs.command(fake.host(), "gc") == 1
-    assert "? podman info: no" in capsys.readouterr().out
+    assert "? podman images: no" in capsys.readouterr().out
 
 
 def test_without_a_declared_gc_the_command_says_so(fake: node.Node) -> None:

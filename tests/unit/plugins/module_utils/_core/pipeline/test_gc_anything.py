@@ -9,12 +9,13 @@ import typing as t
 from pathlib import Path
 
 import pytest
-from _core.gc import containers, images
-from _core.gc.stop import Stop
+from _core.gc import container_pass, image_pass
+from _core.gc.deadline import Stop
 from _core.host.files import Host
-from _core.model.gc_records import Clock, Records, Use
-from _core.model.profile_gc import ContainerGC, ImageGC
-from _core.model.profile_workloads import Workload
+from _core.host.podman_cli import Podmans
+from _core.model.gc_policy.gc_records import Clock, Records, Use
+from _core.model.profile.profile_gc import ContainerGC, ImageGC
+from _core.model.profile.profile_workloads import Workload
 from fake_podman import MIB, Disk, Storage
 from hypothesis import given
 from hypothesis import strategies as st
@@ -97,14 +98,14 @@ def filled(host: Bench, found: list[Row]) -> dict[str, Row]:
     return rows
 
 
-def a_pass(host: Bench, policy: ImageGC, rows: dict[str, Row], watched: int, *, dry: bool) -> images.Pass:
+def a_pass(host: Bench, policy: ImageGC, rows: dict[str, Row], watched: int, *, dry: bool) -> image_pass.Pass:
     uses = {key: Use(NOW - row.first, None if row.last is None else NOW - row.last) for key, row in rows.items()}
     records = Records(NOW - watched, {"root": uses}, (), Clock(NOW, 0.0, ""))
     stop = host.stop()
-    looked = images.look(host, ("root",), records, NOW, stop)
+    looked = image_pass.look(Podmans(host), ("root",), records, NOW, stop)
     assert looked.errors == ()
     (storages,) = looked.by_device.values()
-    done = images.Pass(host, policy, storages, looked.records, NOW, stop)
+    done = image_pass.Pass(host, policy, storages, looked.records, NOW, stop)
     done.run(dry=dry)
     return done
 
@@ -115,9 +116,9 @@ def test_a_pass_over_any_images(found: list[Row], policy: ImageGC, watched: int,
     rows = filled(host, found)
     host.storage.disk.others = others * MIB
     before = set(host.storage.images)
-    planned = a_pass(host, policy, rows, watched, dry=True).result(dry=True)
+    planned = a_pass(host, policy, rows, watched, dry=True).result()
     assert set(host.storage.images) == before
-    done = a_pass(host, policy, rows, watched, dry=False).result(dry=False)
+    done = a_pass(host, policy, rows, watched, dry=False).result()
     assert [(one.id, one.bytes) for one in planned.removed] == [(one.id, one.bytes) for one in done.removed]
     assert before - set(host.storage.images) == {one.id for one in done.removed}
     space = host.storage.disk.space()
@@ -169,12 +170,12 @@ def test_a_pass_over_any_containers(
     before = dict(host.storage.containers)
     records = Records(NOW, {}, (*DECLARED, Workload("gone", "container", "gone-*")), Clock(NOW, 0.0, ""))
     stop = host.stop()
-    planned = containers.run(
-        containers.look(host, ("root",), DECLARED, records, NOW, stop), policy, NOW, stop, dry=True
+    planned = container_pass.run(
+        container_pass.look(Podmans(host), ("root",), DECLARED, records, NOW, stop), policy, NOW, stop, dry=True
     )
     assert host.storage.containers == before
-    looked = containers.look(host, ("root",), DECLARED, records, NOW, stop)
-    done = containers.run(looked, policy, NOW, stop, dry=False)
+    looked = container_pass.look(Podmans(host), ("root",), DECLARED, records, NOW, stop)
+    done = container_pass.run(looked, policy, NOW, stop, dry=False)
     assert planned == done
     gone = [before[one.id] for one in done.removed]
     assert {one.id for one in gone} == set(before) - set(host.storage.containers)

@@ -15,10 +15,11 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.gc import status
+from _core.gc import gc_status
 from _core.host import state
 from _core.host.command import Command
 from _core.host.files import Host
+from fake_podman import Service
 from shared_data import REPOSITORY
 
 pytest.importorskip("ansible.module_utils.basic")
@@ -39,6 +40,7 @@ def shell() -> t.Any:
 
 
 GC = shell()
+sys.modules[f"{GC.__package__}._core.host.podman_cli"].Podman.serve = staticmethod(Service)  # type: ignore[attr-defined]
 
 
 class Podman:
@@ -60,6 +62,8 @@ class Podman:
             return self.before(*argv)
         if argv[1] == "events":
             return Command(0, "", "")
+        if argv[1] == "image":
+            return Command(125, "", "Error: image not known")
         if argv[1] in self.fail:
             return Command(125, "", "Error: the database is locked")
         created = 1_699_000_000
@@ -103,7 +107,7 @@ def podman(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> Podman:
 def task(fake: node.Node, *, check: bool = False, warned: tuple[str, ...] = (), **params: t.Any) -> dict[str, t.Any]:
     """One task of the module."""
     module = Module(check=check, **params)
-    piece = GC.Piece("gc", {name: module.params[name] for name in OPTIONS}, module.params["state"] == "present")
+    piece = GC.SectionPatch("gc", {name: module.params[name] for name in OPTIONS}, module.params["state"] == "present")
     result = t.cast("dict[str, t.Any]", GC.gc_task(module, fake.host(), piece))
     assert tuple(module.warnings) == warned
     return result
@@ -200,7 +204,7 @@ def test_what_makes_no_sense_is_refused(fake: node.Node, podman: Podman) -> None
         "images.low: 90: is not below images.high (70): write at most 69, or a larger images.high"
     )
     assert refused(fake, containers={"min_age": "1 hour"}).startswith(
-        "containers.min_age: 1 hour: is no length of time"
+        "containers.min_age: 1 hour: is not a valid duration"
     )
     assert refused(fake, images={}, users=["nobody-knows"]).startswith(
         "users[0]: nobody-knows: this node has no such user"
@@ -271,7 +275,7 @@ def test_mode_audit_only_looks(fake: node.Node, podman: Podman) -> None:
 
 def test_a_pass_that_another_one_keeps_out_is_refused(fake: node.Node, podman: Podman) -> None:
     task(fake, **ALL)
-    held = GC.collect.lock.Lock(fake.host(), GC.collect.LOCK)
+    held = GC.gc_pass.lock.Lock(fake.host(), GC.gc_pass.LOCK)
     assert held.take()
     try:
         assert refused(fake, collect=True, lock_timeout=0).endswith(
@@ -318,7 +322,7 @@ def test_status_shows_the_last_passes(fake: node.Node, podman: Podman, capsys: p
 def test_status_shows_what_would_go_and_what_failed(fake: node.Node, podman: Podman) -> None:
     def rows() -> list[list[str]]:
         task(fake, collect=True)
-        return columns(status.lines(json.loads(fake.get(state.GC_STATUS)), fake.time))
+        return columns(gc_status.lines(json.loads(fake.get(state.GC_STATUS)), fake.time))
 
     runs.declare(fake.host(), gc={"images": {"min_age": "0s"}, "containers": {"scope": "all"}}, mode="audit")
     assert [row[-1] for row in rows()] == [

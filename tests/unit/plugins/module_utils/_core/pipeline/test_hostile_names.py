@@ -13,11 +13,12 @@ from pathlib import Path
 import node
 import pytest
 import runs
-from _core import reconcile
 from _core.host import state
 from _core.host.lock import Lock
-from _core.model import profile
-from _core.model.errors import CorralError
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying
+from example_counts import examples
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from shared_data import REPOSITORY
@@ -67,7 +68,7 @@ def rolled_out(fake: node.Node, data: Profile) -> list[str]:
     """What a rollout touched outside Corral's places; one that is refused touches nothing at all."""
     before = fake.fingerprint()
     try:
-        outcome = reconcile.declare(fake.host(), profile.parse(data))
+        outcome = applying.declare(fake.host(), profile.parse(data))
     except CorralError:
         return node.different(before, fake.fingerprint("run/corral"))
     # The mount point itself is the user's choice; it is a folder of its own.
@@ -85,7 +86,7 @@ def test_hostile_names_stay_in_corrals_places(place: str, make: Make) -> None:
         runs.remove(fake.host())
 
 
-@settings(max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@settings(max_examples=examples(40), suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(place=st.sampled_from(PLACES), name=st.text(max_size=30), end=st.sampled_from(["", ".slice", ".scope", ".conf"]))
 def test_any_name_stays_in_corrals_places(place: str, name: str, end: str, make: Make) -> None:
     fake = make()

@@ -13,10 +13,12 @@ from pathlib import Path
 import node
 import pytest
 import runs
-from _core import agent, explain, reconcile
-from _core.model import compose, profile
-from _core.model.compose import Layer
-from _core.reconcile import Outcome
+from _core import main
+from _core.model.plan.plan import Outcome
+from _core.model.profile import compose, profile
+from _core.model.profile.compose import Layer
+from _core.pipeline import applying, planning
+from _core.reports import explain
 
 ORIGINS, COMPILED = "/etc/corral/origins.json", "/var/lib/corral/compiled.json"
 HOST = {"pids": {"pid_max": 50000}, "cpu": {"isolated": None}}
@@ -24,7 +26,7 @@ HOST = {"pids": {"pid_max": 50000}, "cpu": {"isolated": None}}
 
 def roll_out(fake: node.Node, *layers: tuple[str, dict[str, t.Any]]) -> Outcome:
     composed = compose.compose([Layer("base", node.edge()), *(Layer(*layer) for layer in layers)])
-    outcome = reconcile.declare(fake.host(), profile.parse(composed.data), composed.origins)
+    outcome = applying.declare(fake.host(), profile.parse(composed.data), composed.origins)
     assert (outcome.error, outcome.remaining) == ("", ())
     return outcome
 
@@ -38,7 +40,7 @@ def compiled(fake: node.Node) -> t.Any:
 
 
 def drift(fake: node.Node, capsys: pytest.CaptureFixture[str], *words: str) -> str:
-    agent.main(["drift", "--explain", "--root", str(fake.root), *words])
+    main.main(["drift", "--explain", "--root", str(fake.root), *words])
     return capsys.readouterr().out
 
 
@@ -159,8 +161,8 @@ def test_explain_names_the_file(fake: node.Node, tmp_path: Path, capsys: pytest.
 
 def test_every_change_of_a_rollout_has_a_key_that_asks_for_it(fake: node.Node) -> None:
     host = fake.host()
-    context = reconcile.compile_profile(host, node.parsed(), fresh=True)
-    changes = reconcile.plan_profile(host, context, declare=True).changes
+    context = planning.compile_profile(host, node.parsed(), fresh=True)
+    changes = planning.plan_profile(host, context, declare=True).changes
     asked = {(change.manager, (explain.asked_by(change, context) or {}).get("key")) for change in changes}
     assert asked == {
         ("profile", None),
@@ -176,5 +178,5 @@ def test_every_change_of_a_rollout_has_a_key_that_asks_for_it(fake: node.Node) -
         ("pids", 'pids.slices["corral.slice"]'),
         ("pids", 'pids.slices["machine.slice"]'),
     }
-    gone = reconcile.compile_profile(host, node.parsed(pids=None, memory=None), fresh=True)
+    gone = planning.compile_profile(host, node.parsed(pids=None, memory=None), fresh=True)
     assert not any(explain.asked_by(change, gone) for change in changes if change.manager in ("pids", "memory"))

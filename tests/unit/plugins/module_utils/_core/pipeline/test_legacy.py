@@ -15,11 +15,11 @@ import pytest
 import runs
 import test_faults
 import test_rollout
-from _core import reconcile
 from _core.host import cgroup
-from _core.model import replay_v1, validate
-from _core.model.errors import CorralError
-from _core.model.plan import Step
+from _core.model.plan import replay_v1, validate
+from _core.model.plan.plan import Step
+from _core.model.values.errors import CorralError
+from _core.pipeline import planning
 from fake_legacy import LegacySystemd
 from test_rollout import CIRCLE, NO_ISOLATED, OTHER_CORE, SWAPPED
 
@@ -232,7 +232,7 @@ def test_no_instant_of_a_change_overlaps(cpu: dict[str, t.Any], fake: node.Node)
     for sections in ({"cpu": cpu}, {}):
         outcome = runs.declare(fake.host(), **sections)
         assert (outcome.error, outcome.remaining) == ("", ())
-        computed = reconcile.compile_profile(fake.host(), node.parsed(**sections)).pools
+        computed = planning.compile_profile(fake.host(), node.parsed(**sections)).pools
         assert fake.get(f"{SHARED}/cpuset.cpus") == fake.get(f"{ROOT}/machine.slice/cpuset.cpus")
         assert fake.cpus("machine.slice") == kernel(fake).cpus_of(inherits) == computed.shared
         assert kernel(fake).cpus_of(asked) <= computed.shared
@@ -298,10 +298,10 @@ def test_boot_makes_it_all_again(fake: node.Node) -> None:
 
 
 def test_the_plan_says_who_keeps_it_over_a_reboot(fake: node.Node) -> None:
-    context = reconcile.compile_profile(fake.host(), node.parsed())
-    assert [note for note in reconcile.plan_profile(fake.host(), context).notes if "corral-boot.service" in note]
+    context = planning.compile_profile(fake.host(), node.parsed())
+    assert [note for note in planning.plan_profile(fake.host(), context).notes if "corral-boot.service" in note]
     assert not runs.install(fake.host()).error
-    assert reconcile.plan_profile(fake.host(), context).notes == ()
+    assert planning.plan_profile(fake.host(), context).notes == ()
 
 
 @pytest.mark.parametrize("first", ["v1", "v2"])
@@ -356,8 +356,8 @@ def test_no_other_directory_is_written(target: str, where: str) -> None:
 
 def test_an_overlap_in_directories_is_seen_by_the_validator(fake: node.Node) -> None:
     runs.converged(fake)
-    context = reconcile.compile_profile(fake.host(), node.parsed())
-    part = reconcile.plan_profile(fake.host(), context).parts[0]
+    context = planning.compile_profile(fake.host(), node.parsed())
+    part = planning.plan_profile(fake.host(), context).parts[0]
     bad = [Step("cpuset", f"{ROOT}/system.slice", "0-7", 30, where="system.slice")]
     assert ["system.slice" in problem.message for problem in replay_v1.problems(bad, part.directories)] == [True]
 

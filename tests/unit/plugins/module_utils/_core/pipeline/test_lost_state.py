@@ -13,10 +13,11 @@ import node
 import pytest
 import runs
 import services
-from _core import reconcile, settling
 from _core.host import state
-from _core.managers import agent as agent_manager
-from _core.model import profile
+from _core.managers import agent_install
+from _core.model.plan.plan import Outcome
+from _core.model.profile import profile
+from _core.pipeline import allocate_workloads, applying, planning
 
 STATE = "/var/lib/corral"
 CHECKPOINT, ADMITTED, BEFORE = f"{STATE}/checkpoint.json", f"{STATE}/admitted.json", f"{STATE}/journal/before.json"
@@ -29,10 +30,10 @@ PROFILE: dict[str, t.Any] = {
 }
 
 
-def declare(fake: node.Node, host: node.NodeHost | None = None, **sections: t.Any) -> reconcile.Outcome:
+def declare(fake: node.Node, host: node.NodeHost | None = None, **sections: t.Any) -> Outcome:
     data = {**copy.deepcopy(PROFILE), **sections}
     parsed = profile.parse({key: value for key, value in data.items() if value is not None})
-    return reconcile.declare(host or fake.host(), parsed)
+    return applying.declare(host or fake.host(), parsed)
 
 
 def admit(fake: node.Node, name: str) -> None:
@@ -63,7 +64,7 @@ def test_before_values_that_are_gone_are_there_a_second_time(changes: int, fake:
     for number in range(changes):
         assert not declare(fake, workloads=None, pids={"pid_max": 50000 + number}).error
     fake.drop(BEFORE)
-    plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    plan = planning.plan_removal(fake.host(), runs.ALL_MANAGERS)
     assert any(f"{BEFORE}: is gone: its second copy is used" in note for note in plan.notes)
     assert not runs.remove(fake.host()).error
     assert node.different(before, fake.fingerprint()) == []
@@ -103,7 +104,7 @@ def test_a_refused_step_deletes_no_state_of_a_node_whose_before_values_are_gone(
 def test_removing_the_agent_forgets_nothing_of_a_profile_that_stays(rolled: node.Node) -> None:
     for path in (BEFORE, f"{BEFORE}.previous"):
         rolled.drop(path)
-    assert not runs.remove(rolled.host(), (agent_manager.NAME,)).error
+    assert not runs.remove(rolled.host(), (agent_install.NAME,)).error
     assert held(rolled) == {"dataplane": "1,5"}
     assert rolled.has(APPLIED)
 
@@ -118,7 +119,7 @@ def test_whoever_was_admitted_keeps_what_he_has_when_a_file_is_gone(lost: str, r
     rolled.drop(lost)
     runs.tick(rolled.host())
     assert held(rolled) == before
-    plan = reconcile.plan_profile(rolled.host(), reconcile.compile_profile(rolled.host(), profile.parse(PROFILE)))
+    plan = planning.plan_profile(rolled.host(), planning.compile_profile(rolled.host(), profile.parse(PROFILE)))
     if lost == ADMITTED:
         assert any(f"{ADMITTED} is gone: its second copy is used" in note for note in plan.notes)
     admit(rolled, "three")
@@ -132,7 +133,9 @@ def test_a_list_of_admissions_that_is_damaged_is_the_one_before(rolled: node.Nod
     rolled.put(ADMITTED, rolled.get(ADMITTED)[:20])
     runs.tick(rolled.host())
     assert held(rolled)["one"] == before["one"]
-    assert "cannot be read as Corral wrote it: its second copy" in settling.admitted_or_damage(rolled.host())[1]
+    assert (
+        "cannot be read as Corral wrote it: its second copy" in allocate_workloads.admitted_or_damage(rolled.host())[1]
+    )
 
 
 def test_who_is_taken_back_last_leaves_no_file_that_looks_like_a_lost_one(rolled: node.Node) -> None:
@@ -147,17 +150,17 @@ def test_who_is_taken_back_last_leaves_no_file_that_looks_like_a_lost_one(rolled
                 killed = rolled.clone(rolled.root.with_name(f"killed-{name}-{number}"))
                 with pytest.raises(node.Killed):
                     runs.command(killed.host("killed", number), "release", name)
-                assert settling.admitted_or_damage(killed.host())[1] == "", act
+                assert allocate_workloads.admitted_or_damage(killed.host())[1] == "", act
         assert runs.command(rolled.host(), "release", name) == 0
     assert not rolled.has(ADMITTED)
     assert not rolled.has(f"{ADMITTED}.previous")
-    assert settling.admitted_or_damage(rolled.host()) == ((), "")
+    assert allocate_workloads.admitted_or_damage(rolled.host()) == ((), "")
 
 
 def test_a_profile_that_is_removed_takes_grants_and_admissions_with_it(rolled: node.Node) -> None:
     admit(rolled, "one")
     services.stop(rolled, DATAPLANE)
-    assert not runs.remove(rolled.host(), reconcile.PROFILE_MANAGERS).error
+    assert not runs.remove(rolled.host(), planning.PROFILE_MANAGERS).error
     for path in (CHECKPOINT, ADMITTED):
         assert not rolled.has(path)
         assert not rolled.has(f"{path}.previous")

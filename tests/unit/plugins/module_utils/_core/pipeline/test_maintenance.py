@@ -14,10 +14,10 @@ from unittest import mock
 import node
 import pytest
 import runs
-from _core.host import pause, state
+from _core.host import pause_file, state
 from _core.host.files import Host
-from _core.model import agent_units
-from _core.model.errors import CorralError
+from _core.model.systemd import agent_units
+from _core.model.values.errors import CorralError
 
 PID_MAX = "/proc/sys/kernel/pid_max"
 STATUS = "/run/corral/status.json"
@@ -206,9 +206,9 @@ def test_a_change_is_refused_with_the_way_out_and_forced(paused: node.Node, word
 
 def test_the_module_is_told_so_too(paused: node.Node) -> None:
     with pytest.raises(CorralError, match="set during_pause"):
-        pause.refuse_changes(paused.host(), "set during_pause to apply")
+        pause_file.refuse_changes(paused.host(), "set during_pause to apply")
     paused.wait(3600)
-    pause.refuse_changes(paused.host(), "set during_pause to apply")
+    pause_file.refuse_changes(paused.host(), "set during_pause to apply")
 
 
 def test_drift_and_status_say_so(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -225,9 +225,9 @@ def test_drift_and_status_say_so(paused: node.Node, capsys: pytest.CaptureFixtur
     "words", [["pause"], ["pause", "--for"], ["pause", "1h"], ["pause", "--for", "1h", "nonsense"], ["resume", "now"]]
 )
 def test_wrong_usage_is_told(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    from _core import agent
+    from _core import main
 
-    assert agent.main(words) == 1
+    assert main.main(words) == 1
     assert "usage: corral" in capsys.readouterr().err
 
 
@@ -334,7 +334,7 @@ def test_a_run_that_was_forced_and_undone_ends_no_pause(fake: node.Node) -> None
     outcome = runs.declare(fake.host("error", at))
     assert (bool(outcome.error), outcome.leftovers) == (True, ())
     assert node.different(before, fake.fingerprint("var/lib/corral", "run/corral")) == []
-    assert pause.in_force(fake.host()) is not None
+    assert pause_file.in_force(fake.host()) is not None
     runs.remove(fake.host())
     assert not fake.has(state.STATE)
 

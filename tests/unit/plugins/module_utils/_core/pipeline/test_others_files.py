@@ -10,9 +10,8 @@ import typing as t
 import node
 import pytest
 import runs
-from _core import reconcile
-from _core.model import slices
-from _core.model.plan import Change
+from _core.model.plan.plan import Change
+from _core.pipeline import planning
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -73,8 +72,8 @@ def pids(**more: t.Any) -> dict[str, t.Any]:
 
 def planned(fake: node.Node) -> tuple[Change, ...]:
     host = fake.host()
-    context = reconcile.compile_profile(host, node.parsed(pids=pids()), fresh=True)
-    return reconcile.plan_profile(host, context).changes
+    context = planning.compile_profile(host, node.parsed(pids=pids()), fresh=True)
+    return planning.plan_profile(host, context).changes
 
 
 @pytest.mark.parametrize("name", CASES)
@@ -123,14 +122,14 @@ def test_who_would_win_over_a_new_file_is_named_in_the_first_plan(fake: node.Nod
     fake.put(culprit, "[Slice]\nAllowedCPUs=0-7\nTasksMax=77\n")
     fake.put(f"{SYSTEM}/user.slice.d/05-early.conf", "[Slice]\nAllowedCPUs=1\n")
     limits = pids(slices={"user.slice": 3000, "machine.slice": 4096})
-    context = reconcile.compile_profile(fake.host(), node.parsed(pids=limits), fresh=True)
+    context = planning.compile_profile(fake.host(), node.parsed(pids=limits), fresh=True)
 
     def named(changes: t.Iterable[Change]) -> set[tuple[str, ...]]:
         return {
             (row.subject, row.property, str(row.actual), row.place) for row in changes if row.verdict == "unchangeable"
         }
 
-    first = named(reconcile.plan_profile(fake.host(), context).changes)
+    first = named(planning.plan_profile(fake.host(), context).changes)
     assert first == {
         ("user.slice", "AllowedCPUs at the next reload", "0-7", culprit),
         ("user.slice", "TasksMax at the next reload", "77", culprit),
@@ -139,6 +138,6 @@ def test_who_would_win_over_a_new_file_is_named_in_the_first_plan(fake: node.Nod
 
 
 def test_a_pools_own_slice_has_its_file_whatever_others_say(fake: node.Node) -> None:
-    fake.put(f"{SYSTEM}/{slices.SHARED}.d/20-mine.conf", "[Slice]\nAllowedCPUs=1,5\n")
+    fake.put(f"{SYSTEM}/corral.slice.d/20-mine.conf", "[Slice]\nAllowedCPUs=1,5\n")
     runs.converged(fake)
-    assert fake.has(f"{SYSTEM}/{slices.SHARED}.d/10-corral-cpu.conf")
+    assert fake.has(f"{SYSTEM}/corral.slice.d/10-corral-cpu.conf")

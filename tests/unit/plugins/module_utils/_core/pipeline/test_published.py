@@ -13,10 +13,10 @@ import node
 import pytest
 import runs
 import test_workload_module
-from _core import writer
 from _core.host import state
 from _core.host.lock import Lock
-from _core.model.errors import CorralError
+from _core.model.values.errors import CorralError
+from _core.pipeline import locked_run
 
 pytest.importorskip("ansible.module_utils.basic")
 Make = t.Callable[..., node.Node]
@@ -166,7 +166,9 @@ def by_profile(fake: node.Node) -> None:
 
 def by_agent(fake: node.Node) -> None:
     fake.put("/usr/bin/python3", "")
-    with mock.patch.object(MODULES, "program", lambda: runs.PROGRAM):  # here it is no payload of Ansible's
+    with mock.patch.object(
+        MODULES._core_files, "program", lambda main: runs.PROGRAM
+    ):  # here it is no payload of Ansible's
         MODULES.agent_task(Module(interval=30, python="/usr/bin/python3", metrics_dir=""), fake.host())
 
 
@@ -214,16 +216,16 @@ def test_a_lock_that_another_run_holds_is_refused_with_the_way_out(fake: node.No
     held = Lock(fake.host())
     assert held.take()
     with pytest.raises(CorralError, match="another run of Corral holds /run/corral/lock: wait for it"):
-        writer.locked(fake.host(), lambda: None, wait=0.0, hint="wait for it")
+        locked_run.locked(fake.host(), lambda: None, wait=0.0, hint="wait for it")
     held.release()
-    assert writer.locked(fake.host(), lambda: 5, wait=0.0) == 5
+    assert locked_run.locked(fake.host(), lambda: 5, wait=0.0) == 5
 
 
 def test_a_refused_run_leaves_nothing_on_a_node_that_corral_has_not_changed(fake: node.Node) -> None:
     def refused() -> None:
         many = {"hugepages": [{"size": "2Mi", "count": 500000, "node": 0}]}
         with pytest.raises(CorralError, match=r"memory\.hugepages"):
-            writer.locked(fake.host(), lambda: runs.declare(fake.host(), memory=many), wait=1.0)
+            locked_run.locked(fake.host(), lambda: runs.declare(fake.host(), memory=many), wait=1.0)
 
     before = fake.fingerprint()
     refused()

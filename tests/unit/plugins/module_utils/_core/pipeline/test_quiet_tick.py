@@ -14,19 +14,20 @@ import typing as t
 import node
 import pytest
 import runs
-from _core import agent, look
-from _core.host import inputs
-from _core.model.agent_units import TIMER
+from _core import main
+from _core.host import recorded_inputs
+from _core.model.systemd.agent_units import TIMER
+from _core.pipeline import tick as full_tick
 from test_drift import CASES
 
 Make = t.Callable[..., node.Node]
 
 # The tick's whole program: each module more costs every node some CPU every ten seconds.
-MODULES = {"_core", "_core.agent", "_core.host", "_core.host.files", "_core.host.inputs", "_core.host.lock"}
+MODULES = {"_core", "_core.main", "_core.host", "_core.host.files", "_core.host.recorded_inputs", "_core.host.lock"}
 MINUTE = 1_700_000_040
 BUILT_IN = "import __future__, errno, fcntl, marshal, os, sys, time, zlib\n"
 TICK = BUILT_IN + "before = set(sys.modules)\nsys.path.insert(0, sys.argv[1])\n"
-TICK += "from _core import agent\nfrom _core.host.files import Host\ncode = agent.tick(Host(sys.argv[2], clock=lambda: float(sys.argv[3])))\n"
+TICK += "from _core import main\nfrom _core.host.files import Host\ncode = main.tick(Host(sys.argv[2], clock=lambda: float(sys.argv[3])))\n"
 TICK += "print(code, *sorted(set(sys.modules) - before))\n"
 
 
@@ -34,7 +35,7 @@ TICK += "print(code, *sorted(set(sys.modules) - before))\n"
 def age(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whether the node's files are too young to go by their times, as those of a test are, or count as older."""
     if request.param == "steady":
-        monkeypatch.setattr(inputs, "STEADY_SECONDS", -3600)
+        monkeypatch.setattr(recorded_inputs, "STEADY_SECONDS", -3600)
 
 
 @pytest.fixture
@@ -50,7 +51,7 @@ def short(fake: node.Node) -> bool:
     """Whether a tick ends before it has looked in full; it may write its status, and starts nothing."""
     host = fake.host()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(look, "look", lambda *dummy, **more: 77)
+        patch.setattr(full_tick, "look", lambda *dummy, **more: 77)
         code = runs.tick(host)
     assert code in (0, 77)
     assert (host.writes, host.commands) == (["/run/corral/status.json"] if code == 0 else [], [])
@@ -59,16 +60,16 @@ def short(fake: node.Node) -> bool:
 
 def test_a_converged_tick_loads_six_files_and_what_python_has_built_in(make: Make) -> None:
     fake = runs.converged(make(), with_agent=True)
-    core = os.path.dirname(os.path.dirname(agent.__file__))
+    core = os.path.dirname(os.path.dirname(main.__file__))
 
     def tick(now: int) -> list[str]:
         words = [sys.executable, "-I", "-S", "-B", "-c", TICK, core, str(fake.root), str(now)]
         environment = {**os.environ, "TRIGGER_UNIT": TIMER}
         return subprocess.run(words, env=environment, capture_output=True, text=True, check=True).stdout.split()
 
-    assert "_core.look" in tick(MINUTE)
+    assert "_core.pipeline.tick" in tick(MINUTE)
     assert tick(MINUTE + 59) == ["0", *sorted(MODULES)]
-    assert "_core.model.metrics" in tick(MINUTE + 60), "once a minute more, for the metrics"
+    assert "_core.model.status.metrics" in tick(MINUTE + 60), "once a minute more, for the metrics"
     assert tick(MINUTE + 70) == ["0", *sorted(MODULES)]
 
 
@@ -150,4 +151,4 @@ def test_drift_boot_and_a_changed_profile_are_looked_at_in_full(how: str, make: 
         fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
     code = runs.tick(fake.host(), at_boot=how == "boot", by_timer=how != "path")
     assert code == (2 if how == "audit" else 0)
-    assert not fake.has(inputs.KEPT)
+    assert not fake.has(recorded_inputs.KEPT)

@@ -12,12 +12,13 @@ import typing as t
 import node
 import pytest
 import runs
-from _core import reconcile
 from _core.host import state
 from _core.host.lock import Lock
-from _core.model import cpuset, profile
-from _core.model.errors import CorralError
-from _core.model.plan import steps_in_order
+from _core.model.plan.plan import steps_in_order
+from _core.model.profile import profile
+from _core.model.values import cpuset
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -71,8 +72,8 @@ def test_a_second_run_writes_nothing_and_asks_nobody(fake: node.Node) -> None:
 
 def test_check_mode_writes_nothing_and_foretells_the_run(fake: node.Node) -> None:
     before, host = fake.fingerprint(), fake.host()
-    context = reconcile.compile_profile(host, node.parsed(), fresh=True)
-    plan = reconcile.plan_profile(host, context, declare=True)
+    context = planning.compile_profile(host, node.parsed(), fresh=True)
+    plan = planning.plan_profile(host, context, declare=True)
     assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
     applied = runs.declare(fake.host()).applied
     assert plan.changes == applied
@@ -103,6 +104,41 @@ def test_removal_restores_a_fresh_node(fake: node.Node) -> None:
     before = fake.fingerprint()
     runs.converged(fake, with_agent=True)
     runs.tick(fake.host())
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+OLDER = (
+    {"_core/main.py": "main = 0\n"},
+    {"_core/agent.py": "agent = 0\n"},
+    {"_core/main.py": "main = 0\n", "_core/agent.py": "agent = 0\n", "_core/gone/one.py": "one = 1\n"},
+    {"_core/main.py": "main = 0\n", "_core/model.py": "hides = 'the folder model'\n"},
+)
+
+
+@pytest.mark.parametrize("older", OLDER, ids=" ".join)
+def test_an_upgrade_from_a_program_with_other_files_converges_at_once(older: dict[str, str], fake: node.Node) -> None:
+    before = fake.fingerprint()
+    runs.install(fake.host(), older)
+    outcome = runs.install(fake.host())
+    assert (outcome.error, outcome.remaining) == ("", ())
+    present = {str(path.relative_to(fake.root)) for path in (fake.root / "usr/libexec/corral").rglob("*.py")}
+    assert present == {f"usr/libexec/corral/{name}" for name in runs.PROGRAM}
+    again = runs.install(fake.host())
+    assert (again.applied, again.remaining) == ((), ())
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+@pytest.mark.parametrize("name", ["mine.py", "_core/agent.py"])
+def test_a_file_that_was_there_before_the_agent_is_there_after_it(name: str, fake: node.Node) -> None:
+    fake.put(f"/usr/libexec/corral/{name}", "mine = 1\n")
+    before = fake.fingerprint()
+    for program in (runs.PROGRAM, OLDER[1], runs.PROGRAM):
+        outcome = runs.install(fake.host(), program)
+        assert (outcome.error, outcome.remaining) == ("", ())
     outcome = runs.remove(fake.host())
     assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
     assert node.different(before, fake.fingerprint()) == []
@@ -170,7 +206,7 @@ def test_no_instant_of_a_change_overlaps(cpu: dict[str, t.Any], reload_applies: 
     for sections in ({"cpu": cpu}, {}):
         outcome = runs.declare(fake.host(), **sections)
         assert (outcome.error, outcome.remaining) == ("", ())
-        computed = reconcile.compile_profile(fake.host(), node.parsed(**sections)).pools
+        computed = planning.compile_profile(fake.host(), node.parsed(**sections)).pools
         assert fake.cpus("corral.slice") == computed.shared
         assert fake.cpus("machine.slice") == computed.shared
         assert fake.cpus("system.slice") == computed.reserved
@@ -313,7 +349,7 @@ def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
     assert fake.cpus("corral_isolated.slice") == {1, 5}
     past = state.checked(fake.host(), state.HISTORY)
     assert [row["name"] for row in past] == ["edge"]
-    assert not reconcile.declare(fake.host(), profile.parse(past[0])).error
+    assert not applying.declare(fake.host(), profile.parse(past[0])).error
     assert fake.cpus("corral_isolated.slice") == node.ISOLATED_CPUS
 
 
@@ -372,7 +408,7 @@ def test_damaged_before_values_fall_back_to_the_version_before(fake: node.Node, 
     # A second version of the same content: nothing is lost with the first.
     state.save_records(fake.host(), state.records(fake.host())[0])
     fake.put(state.BEFORE, damage)
-    plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    plan = planning.plan_removal(fake.host(), runs.ALL_MANAGERS)
     assert any("its second copy is used" in note for note in plan.notes)
     runs.remove(fake.host())
     assert node.different(before, fake.fingerprint()) == []
@@ -382,7 +418,7 @@ def test_before_values_lost_twice_are_said(fake: node.Node) -> None:
     runs.converged(fake)
     fake.put(state.BEFORE, "{")
     fake.put(f"{state.BEFORE}.previous", "{")
-    plan = reconcile.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    plan = planning.plan_removal(fake.host(), runs.ALL_MANAGERS)
     assert any("removal cannot restore" in note for note in plan.notes)
 
 
@@ -431,8 +467,8 @@ def test_every_slice_is_there_on_its_cpus_before_isolated_ones_move(fake: node.N
     runs.declare(fake.host())
     fake.systemctl("stop", "machine.slice")
     host = fake.host()
-    context = reconcile.compile_profile(host, node.parsed(cpu=OTHER_CORE), fresh=True)
-    plan = reconcile.plan_profile(host, context, declare=True)
+    context = planning.compile_profile(host, node.parsed(cpu=OTHER_CORE), fresh=True)
+    plan = planning.plan_profile(host, context, declare=True)
     steps = [step for step in steps_in_order(plan.changes) if step.target == "machine.slice"]
     # It starts on CPUs that are nobody's now, and waits there for those that the isolated pool leaves.
     wanted = [f"AllowedCPUs={cpuset.format(cpus)}" for cpus in (context.pools.reserved, context.pools.shared)]
@@ -458,8 +494,8 @@ def test_what_could_not_be_checked_is_a_note_of_the_plan(fake: node.Node) -> Non
         "mounts": [{"path": MOUNT, "pagesize": "2Mi", "size": "128Mi"}],
         "hugepages": [{"size": "2Mi", "count": 8}],
     }
-    context = reconcile.compile_profile(fake.host(), node.parsed(memory=memory))
-    assert [note for note in reconcile.plan_profile(fake.host(), context).notes if MOUNT in note]
+    context = planning.compile_profile(fake.host(), node.parsed(memory=memory))
+    assert [note for note in planning.plan_profile(fake.host(), context).notes if MOUNT in note]
 
 
 def test_a_limit_that_goes_back_counts_for_the_budget_at_once(fake: node.Node) -> None:

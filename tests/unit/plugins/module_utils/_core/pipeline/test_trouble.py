@@ -18,12 +18,13 @@ from pathlib import Path
 import node
 import pytest
 import runs
-from _core import agent, commands
+from _core import main
+from _core.cli import commands
 from _core.host import state
 from _core.host.files import Host
 from _core.host.lock import Lock
-from _core.model import profile
-from _core.model.errors import CorralError
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
 
 CPU: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}}
 
@@ -186,12 +187,12 @@ def tree(fake: node.Node) -> str:
 
 @pytest.mark.parametrize("words", [[], ["nonsense"], ["pools", "--nonsense"], ["plan", "--profile"], ["reconcile", "--tick", "x"]])  # fmt: skip
 def test_wrong_usage_is_exit_code_1(words: list[str], capsys: pytest.CaptureFixture[str]) -> None:
-    assert agent.main(words) == 1
+    assert main.main(words) == 1
     assert "usage: corral" in capsys.readouterr().err
 
 
 def test_help_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
-    assert agent.main(["--help"]) == 0
+    assert main.main(["--help"]) == 0
     assert "rollback" in capsys.readouterr().out
 
 
@@ -201,17 +202,17 @@ def test_json_is_json_and_a_tree_is_only_read(
 ) -> None:
     before = fake.fingerprint()
     options = [] if command == "topology" else ["--profile", str(node.EDGE)]
-    code = agent.main([command, "--root", tree, "--json", *options])
+    code = main.main([command, "--root", tree, "--json", *options])
     assert code == (2 if command in ("plan", "drift") else 0)
     assert json.loads(capsys.readouterr().out)
-    assert agent.main([command, "--root", tree, *options]) == code
+    assert main.main([command, "--root", tree, *options]) == code
     assert capsys.readouterr().out
     assert fake.fingerprint() == before
 
 
 def test_in_sync_is_exit_code_0(fake: node.Node, tree: str, capsys: pytest.CaptureFixture[str]) -> None:
     runs.converged(fake)
-    assert agent.main(["drift", "--root", tree]) == 0
+    assert main.main(["drift", "--root", tree]) == 0
     assert "in sync" in capsys.readouterr().out
 
 
@@ -230,7 +231,7 @@ def test_a_bad_profile_is_told_without_a_traceback(
 ) -> None:
     file = tmp_path / "profile.yml"
     file.write_text(text)
-    assert agent.main(["pools", "--root", tree, "--profile", str(file)]) == 1
+    assert main.main(["pools", "--root", tree, "--profile", str(file)]) == 1
     err = capsys.readouterr().err
     assert said in err
     assert all(line.startswith("corral: ") for line in err.splitlines())
@@ -241,26 +242,26 @@ def test_a_declared_profile_with_a_key_twice_is_refused(
 ) -> None:
     runs.converged(fake)
     fake.put("/etc/corral/profile.json", '{"name": "edge", "mode": "audit", "mode": "enforce"}')
-    assert agent.main(["drift", "--root", tree]) == 1
+    assert main.main(["drift", "--root", tree]) == 1
     assert "/etc/corral/profile.json: the key mode stands twice" in capsys.readouterr().err
     assert runs.tick(fake.host()) == 2  # The profile applied last stays in force, and the item says why.
     assert "the key mode stands twice" in fake.get("/run/corral/status.json")
 
 
 def test_files_that_are_not_there_are_told(tree: str, capsys: pytest.CaptureFixture[str]) -> None:
-    assert agent.main(["pools", "--root", tree, "--profile", "/no/such/file"]) == 1
+    assert main.main(["pools", "--root", tree, "--profile", "/no/such/file"]) == 1
     assert "/no/such/file" in capsys.readouterr().err
-    assert agent.main(["topology", "--root", "/no/such/tree"]) == 1
+    assert main.main(["topology", "--root", "/no/such/tree"]) == 1
     assert "no readable snapshot" in capsys.readouterr().err
-    assert agent.main(["plan", "--root", tree]) == 1
+    assert main.main(["plan", "--root", tree]) == 1
     assert "no profile is declared here" in capsys.readouterr().err
 
 
 def test_a_report_that_the_locale_cannot_write_is_no_traceback(fake: node.Node, tree: str) -> None:
     runs.converged(fake)
     fake.put("/etc/sysctl.d/90-corral.conf", f"kernel.pid_max = {'9' * 200}\n")
-    core = os.path.dirname(os.path.dirname(agent.__file__))
-    program = "import sys; sys.path.insert(0, sys.argv[1]); from _core import agent; sys.exit(agent.main(sys.argv[2:]))"
+    core = os.path.dirname(os.path.dirname(main.__file__))
+    program = "import sys; sys.path.insert(0, sys.argv[1]); from _core import main; sys.exit(main.main(sys.argv[2:]))"
     words = [sys.executable, "-B", "-c", program, core, "drift", "--root", tree]
     done = subprocess.run(words, env={"PYTHONIOENCODING": "iso-8859-1"}, capture_output=True, check=False)
     assert (done.returncode, done.stderr) == (2, b"")
@@ -272,11 +273,11 @@ def test_a_full_disk_keeps_no_report_from_being_read(tree: str, monkeypatch: pyt
         raise FileNotFoundError(2, "No usable temporary directory found")
 
     monkeypatch.setattr(tempfile, "mkdtemp", full)
-    assert agent.main(["topology", "--root", tree]) == 0
+    assert main.main(["topology", "--root", tree]) == 0
 
 
 def test_a_tree_without_a_cpu_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    assert agent.main(["pools", "--root", str(tmp_path), "--profile", str(node.EDGE)]) == 1
+    assert main.main(["pools", "--root", str(tmp_path), "--profile", str(node.EDGE)]) == 1
     assert "cpu: no CPU can be seen here" in capsys.readouterr().err
 
 
@@ -290,7 +291,7 @@ def test_a_snapshot_of_a_tree_replays_the_same_plan(
     cpus.unlink()
     shutil.copytree(real, cpus)
     file = str(tmp_path / "node.tar.gz")
-    assert agent.main(["snapshot", "--root", tree, "-o", file]) == 0
+    assert main.main(["snapshot", "--root", tree, "-o", file]) == 0
     capsys.readouterr()
     shown = []
     for root in (tree, file):
@@ -305,8 +306,8 @@ def test_a_tree_is_not_answered_for_by_this_machine(
     runs.converged(fake, with_agent=True)
     asked: list[t.Any] = []
     monkeypatch.setattr(subprocess, "run", lambda *words, **more: asked.append(words))
-    assert agent.main(["drift", "--root", tree]) == 0
+    assert main.main(["drift", "--root", tree]) == 0
     assert "in sync" in capsys.readouterr().out
     fake.drop("/etc/systemd/system/timers.target.wants/corral-reconcile.timer")
-    assert agent.main(["drift", "--root", tree]) == 2
+    assert main.main(["drift", "--root", tree]) == 2
     assert (asked, Host(tree).run("true").code) == ([], 127)

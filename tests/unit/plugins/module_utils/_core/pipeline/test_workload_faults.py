@@ -12,9 +12,9 @@ import pytest
 import runs
 import services
 import test_workloads
-from _core import reconcile
-from _core.model import profile
-from _core.model.errors import CorralError
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying
 from test_workloads import BATCH, BOTH, DATAPLANE, FEED, PROFILE
 
 Make = t.Callable[..., node.Node]
@@ -37,7 +37,7 @@ def fresh(fake: node.Node) -> None:
 
 
 def declare(dummy: node.Node, host: node.NodeHost) -> None:
-    reconcile.declare(host, profile.parse(PROFILE))
+    applying.declare(host, profile.parse(PROFILE))
 
 
 def rolled(fake: node.Node) -> None:

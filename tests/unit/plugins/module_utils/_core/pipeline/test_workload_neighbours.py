@@ -13,10 +13,10 @@ from pathlib import Path
 
 import node
 import pytest
-from _core import reconcile
 from _core.host import conmon
-from _core.model import profile
-from _core.model.errors import CorralError
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
 
 KUBELET = """\
 kind: KubeletConfiguration
@@ -46,7 +46,7 @@ def run_kubelet(fake: node.Node, *, policy: str = "static", strict: str = "true"
 
 
 def granted(fake: node.Node, workload: dict[str, t.Any]) -> frozenset[int]:
-    context = reconcile.compile_profile(fake.host(), declared(workload))
+    context = planning.compile_profile(fake.host(), declared(workload))
     return context.grants[0].cpus if context.grants else frozenset()
 
 
@@ -63,7 +63,7 @@ def test_a_kubelet_that_keeps_nothing_to_itself_leaves_nothing_to_grant(
 ) -> None:
     run_kubelet(fake, **kubelet)
     with pytest.raises(CorralError) as refused:
-        reconcile.declare(fake.host(), declared(own(2)))
+        applying.declare(fake.host(), declared(own(2)))
     (problem,) = refused.value.problems
     assert problem.path == "workloads[0].requests.cpu"
     assert "2 CPUs missing: 0 are free" in problem.message
@@ -74,7 +74,7 @@ def test_a_kubelet_that_keeps_nothing_to_itself_leaves_nothing_to_grant(
 def test_who_shares_is_no_matter_of_the_kubelets(fake: node.Node) -> None:
     run_kubelet(fake, policy="none")
     feed = {"name": "feed", "match": {"unit": "feed.service"}, "requests": {"cpu": "500m"}}
-    assert not reconcile.declare(fake.host(), declared(feed)).error
+    assert not applying.declare(fake.host(), declared(feed)).error
 
 
 def start_container(
@@ -107,17 +107,17 @@ POD_SLICE = "machine.slice/machine-libpod_pod_0123.slice"
 
 
 def items(fake: node.Node, workload: t.Optional[dict[str, t.Any]] = None) -> list[tuple[str, str, str]]:
-    context = reconcile.compile_profile(fake.host(), declared(workload or HELD))
+    context = planning.compile_profile(fake.host(), declared(workload or HELD))
     return [
         (change.verdict, str(change.actual), change.reason)
-        for change in reconcile.plan_profile(fake.host(), context).changes
+        for change in planning.plan_profile(fake.host(), context).changes
         if change.manager == "workloads" and change.property == "slice"
     ]
 
 
 @pytest.fixture
 def held(fake: node.Node) -> node.Node:
-    assert not reconcile.declare(fake.host(), declared(HELD)).error
+    assert not applying.declare(fake.host(), declared(HELD)).error
     return fake
 
 
@@ -193,7 +193,7 @@ def test_one_whose_name_nothing_knows_is_unknown(text: str, held: node.Node) -> 
 
 
 def test_whether_a_container_is_of_a_pod_is_unknown(fake: node.Node) -> None:
-    assert not reconcile.declare(fake.host(), declared(POD)).error
+    assert not applying.declare(fake.host(), declared(POD)).error
     assert items(fake, POD) == []
     start_container(fake, "db", place=f"{TOP}/{POD_SLICE}/libpod-{CONTAINER}.scope")
     ((verdict, dummy, reason),) = items(fake, POD)
@@ -203,7 +203,7 @@ def test_whether_a_container_is_of_a_pod_is_unknown(fake: node.Node) -> None:
 
 
 def test_a_container_in_a_slice_of_corrals_says_nothing_of_a_pod(fake: node.Node) -> None:
-    assert not reconcile.declare(fake.host(), declared(POD)).error
+    assert not applying.declare(fake.host(), declared(POD)).error
     start_container(fake, "db", place=f"{TOP}/corral_other.slice/libpod-{CONTAINER}.scope")
     assert items(fake, POD) == []
 
@@ -211,21 +211,21 @@ def test_a_container_in_a_slice_of_corrals_says_nothing_of_a_pod(fake: node.Node
 def test_a_quiet_tick_sees_a_container_that_starts(held: node.Node) -> None:
     host = held.host()
     host.told = {}
-    context = reconcile.compile_profile(host, declared(HELD))
-    reconcile.plan_profile(host, context)
+    context = planning.compile_profile(host, declared(HELD))
+    planning.plan_profile(host, context)
     (question,) = [words for words in host.told if words[0] == "containers"]
-    assert held.host().containers(*question[1:]) == host.told[question]
+    assert conmon.containers(held.host(), *question[1:]) == host.told[question]
     start_container(held, "other")
-    assert held.host().containers(*question[1:]) == host.told[question]
+    assert conmon.containers(held.host(), *question[1:]) == host.told[question]
     start_container(held, "held-1")
-    assert held.host().containers(*question[1:]) != host.told[question]
+    assert conmon.containers(held.host(), *question[1:]) != host.told[question]
     assert not host.commands
 
 
 def test_the_question_of_containers_loads_little(held: node.Node) -> None:
     core = str(Path(conmon.__file__).parents[2])
-    script = "import sys; sys.path.insert(0, sys.argv[1]); from _core.host.files import Host; "
-    script += "print(Host(sys.argv[2]).containers('/sys/fs/cgroup', ('held-*',)), {'re', 'typing', 'json'} & set(sys.modules))"
+    script = "import sys; sys.path.insert(0, sys.argv[1]); from _core.host import conmon; from _core.host.files import Host; "
+    script += "print(conmon.containers(Host(sys.argv[2]), '/sys/fs/cgroup', ('held-*',)), {'re', 'typing', 'json'} & set(sys.modules))"
     said = subprocess.run(
         [sys.executable, "-I", "-S", "-B", "-c", script, core, str(held.root)],
         capture_output=True,

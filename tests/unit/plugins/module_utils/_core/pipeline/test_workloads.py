@@ -13,13 +13,13 @@ import node
 import pytest
 import runs
 import services
-from _core import admit, reconcile
 from _core.host import thread_masks
-from _core.model import cpuset, profile
-from _core.model.context import Context
-from _core.model.errors import CorralError
-from _core.model.plan import Change
-from _core.reconcile import Plan
+from _core.model.plan.context import Context
+from _core.model.plan.plan import Change, Outcome, Plan
+from _core.model.profile import profile
+from _core.model.values import cpuset
+from _core.model.values.errors import CorralError
+from _core.pipeline import admit_workload, applying, planning
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -87,8 +87,8 @@ def install(fake: node.Node) -> None:
         fake.put(f"{SYSTEM}/multi-user.target.wants/{unit}", "")
 
 
-def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> reconcile.Outcome:
-    outcome = reconcile.declare(fake.host(), profile.parse(PROFILE if data is None else data))
+def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
+    outcome = applying.declare(fake.host(), profile.parse(PROFILE if data is None else data))
     assert not outcome.error, outcome.error
     return outcome
 
@@ -150,7 +150,7 @@ def test_hugepages_of_a_pool_of_the_whole_machine_can_be_asked_for_by_the_profil
     in_sync(fake)
     data["memory"]["hugepages"] = [{"size": "2Mi", "count": 30}]  # 15 for each node, and it asks for 16
     with pytest.raises(CorralError, match="hugepages-2Mi"):
-        reconcile.declare(fake.host(), profile.parse(data))
+        applying.declare(fake.host(), profile.parse(data))
 
 
 def test_hugepages_of_a_pool_that_is_made_already_count_where_they_are(fake: node.Node) -> None:
@@ -181,8 +181,8 @@ def test_units_run_from_their_first_instruction_on_what_is_theirs(rolled: node.N
 def test_check_mode_foretells_the_rollout_and_writes_nothing(fake: node.Node) -> None:
     install(fake)
     before, host = fake.fingerprint(), fake.host()
-    context = reconcile.compile_profile(host, profile.parse(PROFILE), fresh=True)
-    plan = reconcile.plan_profile(host, context, declare=True)
+    context = planning.compile_profile(host, profile.parse(PROFILE), fresh=True)
+    plan = planning.plan_profile(host, context, declare=True)
     assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
     assert lines_of(roll_out(fake).applied) == lines_of(change for change in plan.changes if change.steps)
 
@@ -190,7 +190,7 @@ def test_check_mode_foretells_the_rollout_and_writes_nothing(fake: node.Node) ->
 def test_a_second_run_changes_nothing(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     before, host = rolled.fingerprint(), rolled.host()
-    outcome = reconcile.declare(host, profile.parse(PROFILE))
+    outcome = applying.declare(host, profile.parse(PROFILE))
     assert (outcome.applied, outcome.remaining, host.acts) == ((), (), [])
     assert node.different(before, rolled.fingerprint()) == []
 
@@ -294,7 +294,7 @@ def test_ten_starts_that_are_refused_leave_no_grant(rolled: node.Node) -> None:
 
 def test_two_starts_at_once_get_cpus_of_their_own(rolled: node.Node) -> None:
     """kubernetes#103952: both slices are there before anybody is granted anything."""
-    assert not reconcile.declare(rolled.host(), profile.parse(without("dataplane"))).error
+    assert not applying.declare(rolled.host(), profile.parse(without("dataplane"))).error
     services.stop(rolled, DATAPLANE)
     for unit in (BATCH, OTHER):
         rolled.systemd.run_slice(services.slice_of(rolled, unit))
@@ -430,7 +430,7 @@ def test_a_profile_with_a_workload_that_cannot_be_had_does_not_begin(name: str, 
     install(fake)
     before, (data, said) = fake.fingerprint(), REFUSED[name]
     with pytest.raises(CorralError) as refused:
-        reconcile.declare(fake.host(), profile.parse(data))
+        applying.declare(fake.host(), profile.parse(data))
     assert any(problem.line().startswith(said) for problem in refused.value.problems), refused.value
     assert node.different(before, fake.fingerprint()) == []
 
@@ -441,7 +441,7 @@ def test_a_unit_that_others_keep_in_another_slice_is_refused_by_path(fake: node.
     fake.put(path, "[Service]\nSlice=system.slice\n")
     before = fake.fingerprint()
     with pytest.raises(CorralError) as refused:
-        reconcile.declare(fake.host(), profile.parse(PROFILE))
+        applying.declare(fake.host(), profile.parse(PROFILE))
     (problem,) = refused.value.problems
     assert (problem.path, problem.value) == ("workloads[0].match.unit", DATAPLANE)
     assert path in problem.message
@@ -686,7 +686,7 @@ def test_what_threads_chose_is_remembered_for_a_whole_hand_over(
 
 
 def test_the_managers_are_known_by_their_names() -> None:
-    assert tuple(manager.NAME for manager in reconcile.every_manager()) == reconcile.MANAGERS
+    assert tuple(manager.NAME for manager in planning.every_manager()) == planning.MANAGERS
 
 
 def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have_planned(
@@ -694,13 +694,13 @@ def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have
 ) -> None:
     """Where something goes back to what it was before Corral, all managers are asked whose it is."""
     asked: list[tuple[Plan, Plan]] = []
-    plan_grants = reconcile.plan_grants
+    plan_grants = planning.plan_grants
 
     def both(host: node.NodeHost, context: Context) -> Plan:
-        asked.append((plan_grants(host, context), reconcile.plan_profile(host, context)))
+        asked.append((plan_grants(host, context), planning.plan_profile(host, context)))
         return asked[-1][0]
 
-    monkeypatch.setattr(reconcile, "plan_grants", both)
+    monkeypatch.setattr(planning, "plan_grants", both)
     assert services.start(rolled, BATCH)
     services.stop(rolled, BATCH)
     assert services.start(rolled, OTHER)
@@ -708,6 +708,6 @@ def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have
     planned = [(len(few.parts), len(all_.parts)) for few, all_ in asked]
     assert any(few < every for few, every in planned), "a start asks few"
     for few, every in asked:
-        narrow, wide = (admit.narrowed(plan, admit.PHASES) for plan in (few, every))
+        narrow, wide = (admit_workload.narrowed(plan, admit_workload.PHASES) for plan in (few, every))
         assert narrow.changes == wide.changes
         assert narrow.obsolete == wide.obsolete

@@ -1,0 +1,53 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a command prints, and the profile that it is about."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import sys
+import typing as t
+
+from ..host import state
+from ..host.files import Host
+from ..model.profile import profile
+from ..model.profile.profile import Profile
+from ..model.values.errors import refusal
+from ..pipeline import declared_profile
+from . import profile_file
+
+
+def show(asked: argparse.Namespace, data: t.Any, lines: t.Iterable[str]) -> None:
+    """Print JSON or lines."""
+    if asked.json:
+        sys.stdout.write(json.dumps(data, indent=2, sort_keys=True) + "\n")
+    else:
+        sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def the_profile(host: Host, path: t.Optional[str]) -> Profile:
+    """The profile of a file, or the node's declared one."""
+    if path is None:
+        declared = declared_profile.read_declared(host)
+        if declared is None:
+            unreadable = state.DECLARED in host.errors and host.errors[state.DECLARED] != 2
+            hint = (
+                "cannot be read: run as root" if unreadable else "no profile is declared here: name one with --profile"
+            )
+            raise refusal(hint, path=state.DECLARED)
+        return declared
+    return profile.parse(read_file(path))
+
+
+def read_file(path: str) -> t.Any:
+    """The data of a profile's file, not yet checked."""
+    try:
+        with open(path, encoding="utf-8") as file:
+            text = file.read(4 * 1024 * 1024)
+    except (OSError, UnicodeDecodeError) as error:
+        raise refusal(f"cannot be read: {error}", path=path) from None
+    return profile_file.load(text, path)

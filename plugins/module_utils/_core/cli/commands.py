@@ -1,0 +1,117 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The command line: the commands, their options, and running one on this node or on a recorded tree of one."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import io
+import os
+import sys
+import tempfile
+import typing as t
+
+from ..constants import ERROR, IN_SYNC
+from ..host import snapshot
+from ..host.files import Host
+from . import node_commands, status_command, workload_commands
+
+
+def parser() -> argparse.ArgumentParser:
+    """The commands and their options."""
+    top = argparse.ArgumentParser(prog="corral", description="Node resource management: pools, hugepages, limits.")
+    top.exit_on_error = True
+    commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+
+    def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:
+        one = commands.add_parser(name, help=text, description=text)
+        one.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        if tree:
+            one.add_argument("--root", metavar="TREE", help="a recorded machine: a folder or a snapshot (tar)")
+        if profiles:
+            one.add_argument("--profile", metavar="FILE", help="a profile (YAML or JSON) instead of the declared one")
+        return one
+
+    command("status", "what the last tick saw: pools, drift, last change")
+    for name, text in (
+        ("drift", "look now: what differs from the profile"),
+        ("plan", "what would be changed, and why"),
+    ):
+        one = command(name, text, tree=True, profiles=True)
+        one.add_argument("--explain", action="store_true", help="also each key's origin, and its effect on this node")
+    command("topology", "what the machine is made of", tree=True)
+    command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
+    shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")
+    shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
+    now = command("reconcile", "make the declared profile true now")
+    save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
+    save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
+    back = command("rollback", "go back to the profile applied before this one")
+    for one in (now, back):
+        one.add_argument("--force", action="store_true", help="on a paused node, too")
+    why = command("explain", "why a workload has what it has, or was refused, and what would help")
+    why.add_argument("name", metavar="WORKLOAD")
+    let_in = command(
+        "admit", "give a workload what it asks for: one of the profile about to start, or another until its release"
+    )
+    let_in.add_argument("name", metavar="WORKLOAD")
+    let_in.add_argument("--unit", metavar="UNIT", help="a workload beside the profile's: the unit that it is")
+    let_in.add_argument("--container", metavar="NAME", help="or its container")
+    let_in.add_argument("--requests", metavar="LIST", default="", help="what it is to have: cpu=4,memory=2Gi")
+    let_in.add_argument(
+        "--limits", metavar="LIST", default="", help="what it may have at most; a missing request equals its limit"
+    )
+    let_in.add_argument(
+        "--hold", choices=("declared", "running"), default="declared", help="until its release, or its stop"
+    )
+    let_in.add_argument("--dry-run", action="store_true", help="say what would come of it, and change nothing")
+    let_go = command("release", "take back what a workload was given at run time")
+    let_go.add_argument("name", metavar="WORKLOAD")
+    collect = command("gc", "collect images and dead containers now, as the profile declares")
+    collect.add_argument("--dry-run", action="store_true", help="say what would go, and what that would free")
+    collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
+    hold = command("pause", "maintenance: look and report, change nothing; ends by itself")
+    hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
+    hold.add_argument("--reason", metavar="TEXT", default="", help="what for, shown wherever the node is seen paused")
+    command("resume", "end the pause now")
+    return top
+
+
+def run(words: t.Sequence[str]) -> int:
+    """Run one command. Wrong usage is an error like any other: exit code 1."""
+    try:
+        asked = parser().parse_args(list(words))
+    except SystemExit as stop:
+        return IN_SYNC if stop.code in (None, 0) else ERROR
+    if isinstance(sys.stdout, io.TextIOWrapper):
+        sys.stdout.reconfigure(errors="replace")  # What the locale cannot write is a question mark, no traceback.
+    with contextlib.ExitStack() as stack:
+        root = getattr(asked, "root", None) or "/"
+        if root != "/" and not os.path.isdir(root):
+            root = snapshot.unpack(root, stack.enter_context(tempfile.TemporaryDirectory(prefix="corral-")))
+        host = Host(root, record=asked.command == "snapshot")
+        return t.cast("dict[str, t.Callable[[Host, t.Any], int]]", COMMANDS)[asked.command](host, asked)
+
+
+COMMANDS = {
+    "status": status_command.do_status,
+    "drift": node_commands.do_plan,
+    "plan": node_commands.do_plan,
+    "topology": node_commands.do_topology,
+    "pools": node_commands.do_pools,
+    "profile": node_commands.do_profile,
+    "reconcile": node_commands.do_reconcile,
+    "snapshot": node_commands.do_snapshot,
+    "rollback": node_commands.do_rollback,
+    "explain": workload_commands.do_explain,
+    "admit": workload_commands.do_admit,
+    "release": workload_commands.do_release,
+    "gc": node_commands.do_gc,
+    "pause": node_commands.do_pause,
+    "resume": node_commands.do_resume,
+}

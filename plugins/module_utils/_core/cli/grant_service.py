@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What corral-grant@.service runs: the admission of a workload before its start, and the release after its stop.
+
+A start waits for it, so it loads no more of the command line than this.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+import time
+import typing as t
+
+from ..constants import IN_SYNC
+from ..host.files import Host
+from ..managers.checkpoint import grant_text
+from ..model.profile.profile_workloads import workload_name
+from ..model.values.errors import CorralError, refusal
+from ..pipeline import admit_workload, locked_run
+from ..pipeline.admit_workload import Admission
+
+if t.TYPE_CHECKING:
+    from ..model.workload.grants import Grant
+
+# A run that has ended gives back what it had within moments, or after those before it in the queue.
+ENDING_SECONDS = 60.0
+
+
+def run(host: Host, words: t.Sequence[str]) -> int:
+    """``admit --start INSTANCE`` or ``release --stop INSTANCE``; the exit code. Raises CorralError."""
+    run_id = os.environ.get("INVOCATION_ID", "")
+    if words[0] == "release":
+        return stop(host, words[-1], run_id)
+    try:
+        said = shown(words[-1], started(host, started_name(words[-1]), run_id).grant)
+    except admit_workload.Undeclared as error:
+        # Its workload left while another run still needs the unit's drop-in: it starts, with nothing of its own.
+        said = f"{error}: it shares"
+    sys.stdout.write(f"{said}\n")
+    return IN_SYNC
+
+
+def stop(host: Host, instance: str, run_id: str) -> int:
+    """Release what a run had. A shutdown is left alone: no run outlives it, and the next boot begins without."""
+    if host.run("systemctl", "is-system-running").out.strip() == "stopping":
+        return IN_SYNC
+
+    def work() -> None:
+        locked_run.published_pools(host, admit_workload.stop(host, workload_name(instance) or instance, run_id).outcome)
+
+    locked_run.locked(host, work)
+    sys.stdout.write(f"{shown(instance, None)}\n")
+    return IN_SYNC
+
+
+def shown(name: str, grant: t.Optional[Grant]) -> str:
+    """What a workload has now, on one line."""
+    return f"{name}: {grant_text(grant)}, in {grant.slice}" if grant else f"{name}: released"
+
+
+def started_name(escaped: str) -> str:
+    """The workload whose grant a unit asks for by its own instance's name. Raises CorralError."""
+    name = workload_name(escaped)
+    if name is None:
+        message = (
+            "the instance's name has a dash, by which systemd would start it in a slice within another's: "
+            "enable it first (systemctl enable), so that it gets a slice of its own before it starts"
+        )
+        raise refusal(message, path="name", value=escaped)
+    return name
+
+
+def started(host: Host, name: str, run: str) -> Admission:
+    """Admit a workload that is about to start; while another's run is just ending, what it had is waited for."""
+    deadline = time.monotonic() + ENDING_SECONDS
+    while True:
+        try:
+            return locked_run.locked(host, lambda: started_now(host, name, run))
+        except CorralError:
+            if time.monotonic() > deadline or not admit_workload.ending(host, name):
+                raise
+        time.sleep(0.3)
+
+
+def started_now(host: Host, name: str, run: str) -> Admission:
+    """Admit a workload, and publish the pools at once: readers of pools.env must stop using its CPUs."""
+    found = admit_workload.start(host, name, run)
+    locked_run.published_pools(host, found.outcome)
+    return found

@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The commands that are about the node: what it is, what differs from its profile, and what brings it there."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+import typing as t
+
+from ..constants import DIFFERS, ERROR, IN_SYNC
+from ..host import pause_file, snapshot, state
+from ..host.discovery import sysfs
+from ..host.files import Host
+from ..model.cpu import pools
+from ..model.plan.plan import Outcome, Plan, change_to_dict
+from ..model.profile import compose, profile
+from ..model.profile.profile import Profile
+from ..model.status import pause
+from ..model.topology import topology
+from ..model.values import yaml_text
+from ..model.values.errors import CorralError, refusal
+from ..pipeline import applying, declared_profile, locked_run, planning, tick
+from ..reports import change_text, cpu_map
+from . import command_output, preflight_notes, status_command
+
+
+def do_topology(host: Host, asked: argparse.Namespace) -> int:
+    """corral topology"""
+    found = sysfs.discover(host)
+    command_output.show(asked, topology.to_dict(found), cpu_map.topology_lines(found))
+    return IN_SYNC
+
+
+def do_pools(host: Host, asked: argparse.Namespace) -> int:
+    """corral pools"""
+    context = planning.compile_profile(host, command_output.the_profile(host, asked.profile))
+    drawn = cpu_map.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())
+    command_output.show(asked, pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
+    return IN_SYNC
+
+
+def planned(host: Host, asked: argparse.Namespace) -> Plan:
+    """The plan of a profile on this host, of the agent's units as well where it is installed."""
+    declared = command_output.the_profile(host, asked.profile)
+    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
+    plan = tick.plan_node(host, context, with_agent=True)
+    return plan._replace(notes=(*plan.notes, *status_command.gc_lines(host), *preflight_notes.notes(host, context)))
+
+
+def do_plan(host: Host, asked: argparse.Namespace) -> int:
+    """corral plan"""
+    plan = planned(host, asked)
+    paused = pause_file.in_force(host)
+    notes = [*plan.notes, *([pause_file.sentence(paused)] if paused else [])]
+    if asked.explain and plan.context is not None:
+        from ..reports import explain
+
+        context = plan.context._replace(origins=origins_of(host, asked.profile, plan.context.profile))
+        command_output.show(
+            asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
+        )
+        return DIFFERS if plan.changes else IN_SYNC
+    command_output.show(
+        asked, [change_to_dict(change) for change in plan.changes], [*change_text.lines(plan.changes), *notes]
+    )
+    for note in notes if asked.json else ():
+        sys.stderr.write(f"corral: {note}\n")
+    return DIFFERS if plan.changes else IN_SYNC
+
+
+def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str, str]:
+    """Where each key comes from: the file, or as the node keeps it."""
+    data = profile.to_data(declared)
+    if path is None:
+        return declared_profile.read_origins(host, data)
+    return compose.declared_origins(
+        data, compose.compose([compose.Layer(path, command_output.read_file(path))]).origins
+    )
+
+
+def do_profile(host: Host, asked: argparse.Namespace) -> int:
+    """corral profile"""
+    if not asked.from_node:
+        data = profile.to_data(command_output.the_profile(host, None))
+        command_output.show(asked, data, yaml_text.text(data).splitlines())
+        return IN_SYNC
+    from . import describe
+
+    found = describe.describe(host, asked.name)
+    command_output.show(asked, found.data, found.text.splitlines())
+    for note in found.notes if asked.json else ():
+        sys.stderr.write(f"corral: {note}\n")
+    return IN_SYNC
+
+
+def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
+    """corral reconcile"""
+    return applied(host, asked, lambda: applying.declare(host, command_output.the_profile(host, None)))
+
+
+def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:
+    """Apply a profile now, as the module does, and say what came of it.
+
+    Which one is asked with the lock: the run that held it before may have declared another.
+    """
+
+    def work() -> Outcome:
+        if not asked.force:
+            pause_file.refuse_changes(host, "end the pause with corral resume, or add --force")
+        return locked_run.published(host, declare())
+
+    outcome = locked_run.locked(host, work)
+    command_output.show(asked, change_text.outcome_data(outcome), change_text.outcome_lines(outcome))
+    return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def do_pause(host: Host, asked: argparse.Namespace) -> int:
+    """corral pause"""
+    seconds, reason = pause.duration(asked.duration), pause.reason(asked.reason)
+    paused = locked_run.locked(host, lambda: pause_file.begin(host, pause_file.asked_for(host, seconds, reason)))
+    pause_file.tick_now(host)
+    command_output.show(asked, paused, [pause_file.sentence(paused)])
+    return IN_SYNC
+
+
+def do_resume(host: Host, asked: argparse.Namespace) -> int:
+    """corral resume"""
+
+    def work() -> t.Optional[dict[str, t.Any]]:
+        paused = pause_file.in_force(host)
+        pause_file.end(host)
+        return paused
+
+    paused = locked_run.locked(host, work)
+    pause_file.tick_now(host)
+    command_output.show(
+        asked, paused, ["the node was not paused" if paused is None else f"ended: {pause_file.sentence(paused)}"]
+    )
+    return IN_SYNC
+
+
+def do_rollback(host: Host, asked: argparse.Namespace) -> int:
+    """corral rollback"""
+
+    def declare() -> Outcome:
+        past = state.checked(host, state.HISTORY)
+        if not isinstance(past, list) or not past:
+            raise refusal("no profile was applied before this one: corral.node.remove restores the node as it was")
+        outcome = applying.declare(host, profile.parse(past[0]))
+        if not outcome.error:
+            state.write_checked(host, state.HISTORY, past[1:])
+        return outcome
+
+    return applied(host, asked, declare)
+
+
+def do_gc(host: Host, asked: argparse.Namespace) -> int:
+    """corral gc"""
+    import signal
+
+    from ..gc import gc_outcome, gc_pass
+
+    stop = gc_pass.new_stop(host)
+    signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
+    state.preflight(host, ())
+    if asked.tick:
+        result = gc_pass.tick(host, tick.notice, stop)
+    else:
+        result = gc_pass.now(host, command_output.the_profile(host, None), dry=asked.dry_run, stop=stop)
+        command_output.show(asked, gc_outcome.result_data(result), gc_outcome.lines(result))
+    return ERROR if result.errors else DIFFERS if result.removed or result.drift else IN_SYNC
+
+
+def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
+    """corral snapshot"""
+    from . import describe
+
+    sysfs.discover(host)
+    try:
+        planned(host, argparse.Namespace(profile=None))
+    except CorralError:
+        pass  # A machine without a profile, or one that does not fit, can be recorded all the same.
+    with contextlib.suppress(CorralError):
+        describe.describe(host)
+    target = asked.output or f"corral-{os.uname().nodename}.tar.gz"
+    try:
+        count = snapshot.write(host, target)
+    except OSError as error:
+        raise refusal(f"cannot be written: {error.strerror}", path=target) from None
+    command_output.show(
+        asked, {"file": target, "entries": count}, [f"{target}: {count} entries; replay with --root {target}"]
+    )
+    return IN_SYNC

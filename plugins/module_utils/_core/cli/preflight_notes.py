@@ -1,0 +1,50 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a person should know before a rollout: who else cares for the node, and which services would have less.
+
+Asked by the command line and the modules alone, never by the tick.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, cpu_usage, hugepage_files, other_agents
+from ..host.files import Host
+from ..model.cpu import busy_services, slices
+from ..model.plan.context import Context
+from ..model.status import conflicts
+
+
+def notes(host: Host, context: Context) -> tuple[str, ...]:
+    """All notes, the busy services last."""
+    found = conflicts.notes(
+        context.profile,
+        context.pools,
+        other_agents.tuned(host),
+        other_agents.kubelet(host),
+        other_agents.irqbalance(host),
+        other_agents.numad(host),
+        other_agents.hugepages_at_boot(host),
+        hugepage_files.default_kib(host),
+    )
+    services = list(busy_notes(host, context))
+    return (*found, *services, *([busy_services.HINT] if services else []))
+
+
+def busy_notes(host: Host, context: Context) -> t.Iterator[str]:
+    """A line for each slice that runs on all CPUs and is to be confined to fewer."""
+    declared = context.profile.cpu
+    if declared is None or not cgroup.unified(host):
+        return
+    for unit, wanted in slices.wanted_cpus(declared, context.pools, context.grants).items():
+        now = cgroup.cpus(host, unit)
+        if slices.described(unit) or not cgroup.exists(host, unit) or now.requested or not now.effective:
+            continue
+        if wanted < now.effective:
+            note = busy_services.note(unit, now.effective, wanted, cpu_usage.of_unit(host, unit))
+            if note is not None:
+                yield note

@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The command status: what the last tick published, as a person reads it."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+import typing as t
+
+from ..constants import DIFFERS, ERROR, IN_SYNC
+from ..host import pause_file, state
+from ..host.files import Host
+from ..model.values.errors import CorralError, refusal
+from ..pipeline import declared_profile, planning
+from ..reports import change_text, cpu_map, status_file
+from . import command_output
+
+
+def gc_lines(host: Host) -> list[str]:
+    """The last passes of garbage collection; none where no pass was made. What they left undone is drift."""
+    told = state.read_json(host, state.GC_STATUS)
+    if told is None:
+        return []
+    from ..gc import gc_status
+
+    try:
+        return gc_status.lines(told, host.now())
+    except (LookupError, TypeError, ValueError):
+        return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
+
+
+def do_status(host: Host, asked: argparse.Namespace) -> int:
+    """corral status"""
+    told = status_file.last_status(host)
+    if not told:
+        raise refusal(
+            "no tick has told anything as Corral writes it: is corral-reconcile.timer active? corral drift looks now",
+            path=state.STATUS,
+        )
+    command_output.show(asked, {**told, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, told))
+    return ERROR if told.get("error") else IN_SYNC if told.get("in_sync") else DIFFERS
+
+
+def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
+    """status.json as a person reads it, with the CPU map."""
+    age = max(int(host.now()) - int(told.get("time") or 0), 0)
+    verdict = told.get("error") or (
+        "in sync" if told.get("in_sync") else f"{len(told.get('items', []))} items of drift"
+    )
+    rows = [f"profile {told.get('name') or '-'}   mode {told.get('mode') or '-'}   looked {age} s ago   {verdict}"]
+    if told.get("paused"):
+        rows.append(pause_file.sentence(told["paused"]))
+    rows += [told[key] for key in ("pause_error", "metrics_error") if told.get(key)]
+    last = told.get("last_changed")
+    if isinstance(last, dict):
+        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last["time"]))
+        rows.append(f"last change {when}: {len(last['changes'])} changes")
+    if told.get("exclusive"):
+        rows.append(f"exclusive CPUs: {told['exclusive']}")
+    rows += gc_lines(host)
+    for item in told.get("items", []):
+        since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))
+        mark = " (under maintenance)" if item.get("maintenance") else ""
+        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.item_line(item)}")
+    try:
+        declared = declared_profile.read_declared(host)
+        if declared is not None:
+            context = planning.compile_profile(host, declared)
+            if context.workloads is not None:
+                from ..reports import workload_table
+
+                rows += ["", *workload_table.lines(context)]
+            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())]
+    except CorralError as error:
+        rows.append(f"no CPU map: {error}")
+    return rows

@@ -1,0 +1,125 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The commands that are about workloads: explain, admit, release."""
+
+from __future__ import annotations
+
+import argparse
+import typing as t
+
+from ..constants import DIFFERS, IN_SYNC
+from ..host.files import Host
+from ..model.plan.plan import Change, change_to_dict
+from ..model.profile import profile
+from ..model.values.errors import CorralError, refusal
+from ..pipeline import locked_run, planning
+from ..reports import status_file
+from . import command_output
+
+if t.TYPE_CHECKING:
+    from ..model.plan.context import Context, Workloads
+    from ..model.workload.grants import Grant
+    from ..pipeline.admit_workload import Admission
+
+
+def do_explain(host: Host, asked: argparse.Namespace) -> int:
+    """corral explain"""
+    from ..pipeline import admit_workload, allocate_workloads
+    from ..reports import workload_table
+
+    context = admit_workload.what_if(host, allocate_workloads.NOTHING)
+    found = context.workloads
+    if found is None:
+        raise refusal("no workload is declared with resources here", path=asked.name)
+    known = [row["name"] for row in workload_table.rows(found)]
+    # A pattern that means several units is a workload of each of them.
+    names = [name for name in known if name == asked.name or name.startswith(f"{asked.name}:")]
+    if not names:
+        raise refusal("no such workload is declared with resources: corral status lists them", path=asked.name)
+    said, rows = [], []
+    for name in names:
+        shown = context
+        if admit_workload.grant_of(context, name) is None and name in {need.workload.name for need in found.needs}:
+            shown = admit_workload.what_if(host, allocate_workloads.Asked(start={name: "what-if"}))
+            if admit_workload.grant_of(shown, name) is not None:
+                said.append(f"{name} is granted nothing now; this is what a start would give it:")
+        grant = admit_workload.grant_of(context, name)
+        enforced = enforcement_of(host, context, grant.slice) if grant is not None and grant.cpus else None
+        said += workload_table.explained(shown, name, enforced)
+        rows += [row for row in workload_table.rows(t.cast("Workloads", shown.workloads)) if row["name"] == name]
+    command_output.show(asked, {"workloads": rows, "explanation": said}, said)
+    return DIFFERS if any(row["state"] == "refused" for row in rows) else IN_SYNC
+
+
+def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
+    """Whether the kernel keeps all others off a slice's CPUs, in the words of ``corral status``."""
+    try:
+        changes = planning.plan_profile(host, context).changes
+    except CorralError as error:
+        return f"unknown: {error}"
+    return status_file.enforcement(host, context, [change for change in changes if change.subject == unit])
+
+
+def do_admit(host: Host, asked: argparse.Namespace) -> int:
+    """corral admit"""
+    from ..pipeline import admit_workload, allocate_workloads
+    from .grant_service import started
+
+    match = {kind: value for kind in ("unit", "container") if (value := getattr(asked, kind))}
+    if not match:
+        if asked.dry_run:
+            plan = admit_workload.planned(host, allocate_workloads.Asked(start={asked.name: "what-if"}), asked.name)
+            return show_grant(asked, admit_workload.granted(plan, asked.name), ())
+        found = started(host, asked.name, "")
+        return show_grant(asked, found.grant, found.outcome.applied)
+    row = {"name": asked.name, "match": match, "hold": asked.hold}
+    row.update({key: amounts(getattr(asked, key)) for key in ("requests", "limits") if getattr(asked, key)})
+    workload = profile.parse_workloads([row])[0]
+    if asked.dry_run:
+        plan = admit_workload.planned(host, admit_workload.admission(host, workload)[0], asked.name, with_files=True)
+        return show_grant(asked, admit_workload.granted(plan, asked.name), ())
+
+    def work() -> Admission:
+        found = admit_workload.admit(host, workload)
+        locked_run.published(host, found.outcome)
+        return found
+
+    found = locked_run.locked(host, work)
+    return show_grant(asked, found.grant, found.outcome.applied)
+
+
+def amounts(text: str) -> dict[str, str]:
+    """``cpu=4,memory=2Gi`` as a mapping. Raises CorralError."""
+    found = {}
+    for part in text.split(","):
+        name, equals, value = part.partition("=")
+        if not equals or not value:
+            raise refusal("is not RESOURCE=AMOUNT: write it as cpu=4,memory=2Gi", value=part)
+        found[name.strip()] = value.strip()
+    return found
+
+
+def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
+    """What was granted, and what had to change for it."""
+    from ..model.workload.grants import grant_to_data
+    from .grant_service import shown
+
+    data = {"grant": grant_to_data(grant) if grant else None, "changed": [change_to_dict(change) for change in applied]}
+    command_output.show(asked, data, [shown(asked.name, grant)])
+    return IN_SYNC
+
+
+def do_release(host: Host, asked: argparse.Namespace) -> int:
+    """corral release"""
+    from ..pipeline import admit_workload
+
+    def work() -> admit_workload.Admission:
+        found = admit_workload.withdraw(host, asked.name)
+        locked_run.published(host, found.outcome)
+        return found
+
+    found = locked_run.locked(host, work)
+    return show_grant(asked, None, found.outcome.applied)

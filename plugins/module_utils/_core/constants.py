@@ -1,0 +1,14 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What all commands have in common: their exit codes, and how long each waits for the node's lock.
+
+A tick that finds nothing changed does not load this file.
+"""
+
+from __future__ import annotations
+
+IN_SYNC, ERROR, DIFFERS = 0, 1, 2
+LOCK_SECONDS = 120.0

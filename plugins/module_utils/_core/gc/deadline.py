@@ -1,0 +1,45 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""When a pass of garbage collection ends, whatever is left to do."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..host.podman_cli import PodmanError
+
+
+def always() -> bool:
+    """The default: only the time ends the pass."""
+    return True
+
+
+class Stop:
+    """When a pass ends, whatever is left to do: after ``seconds``, when ``wanted`` says no, or when it is told to."""
+
+    def __init__(self, uptime: t.Callable[[], float], seconds: float) -> None:
+        self.uptime, self.until = uptime, uptime() + seconds
+        self.wanted: t.Callable[[], bool] = always
+
+    def end(self) -> None:
+        """Let what is being removed be the last: Podman leaves layers behind when a removal is killed."""
+        self.until = self.uptime()
+
+    def now(self) -> bool:
+        """Whether the pass ends here."""
+        return self.uptime() >= self.until or not self.wanted()
+
+    def check(self, user: str) -> None:
+        """Raise PodmanError for a storage whose turn comes when the time is over."""
+        if self.now():
+            in_time = self.uptime() < self.until
+            why = "the profile changed during the pass" if in_time else "the others took the pass's whole time"
+            raise PodmanError(f"podman of {user}: not looked at, {why}")
+
+    def wait(self, seconds: float) -> None:
+        """Let the machine do something."""
+        time.sleep(seconds)

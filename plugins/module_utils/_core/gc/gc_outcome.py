@@ -1,0 +1,218 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a pass of garbage collection comes to: as values, as JSON, and as the drift that is left."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.gc_policy import image_gc
+from ..model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change
+from ..model.profile.schema_types import about_text
+from ..model.values.errors import shown
+from ..model.values.records import NamedTuple
+
+NAME = "gc"
+
+
+class Removed(NamedTuple):
+    """An image, container or pod that went, or would: whose, its names, the bytes that gained, and why."""
+
+    user: str
+    id: str
+    names: tuple[str, ...]
+    bytes: int
+    reason: str
+
+
+class FileSystem(NamedTuple):
+    """One file system with images: bytes before and after, what was asked of the pass and by how much it fell short."""
+
+    path: str
+    users: tuple[str, ...]
+    capacity: int
+    available_before: int
+    available: int
+    high: int
+    low: int
+    asked: int
+    short: int
+    why: str
+    images: int
+    removed: tuple[Removed, ...]
+    refused: tuple[str, ...]
+
+    @property
+    def used(self) -> int:
+        """How full it is, in percent."""
+        return image_gc.used_percent(self.capacity, self.available)
+
+
+class Images(NamedTuple):
+    """A pass over images: each file system that holds some, and what could not be looked at."""
+
+    file_systems: tuple[FileSystem, ...]
+    errors: tuple[str, ...]
+    unfinished: bool
+
+    @property
+    def removed(self) -> tuple[Removed, ...]:
+        """All images that went."""
+        return tuple(one for held in self.file_systems for one in held.removed)
+
+
+class Containers(NamedTuple):
+    """A pass over containers: how many dead ones might have gone, those that did, and those that would not."""
+
+    dead: int
+    removed: tuple[Removed, ...]
+    refused: tuple[str, ...]
+    errors: tuple[str, ...]
+    unfinished: bool
+
+
+class Result(NamedTuple):
+    """A pass. ``dry`` says why it only looked, "" when it did not; a part is None when it was not its turn.
+
+    ``error`` is why nothing at all was looked at.
+    """
+
+    time: int
+    dry: str = ""
+    images: t.Optional[Images] = None
+    containers: t.Optional[Containers] = None
+    error: str = ""
+
+    @property
+    def removed(self) -> tuple[Removed, ...]:
+        """All that went."""
+        return tuple(one for part in (self.images, self.containers) if part for one in part.removed)
+
+    @property
+    def freed(self) -> int:
+        """The bytes that images gave back."""
+        return sum(one.bytes for one in self.removed)
+
+    @property
+    def drift(self) -> tuple[Change, ...]:
+        """What is left undone, or (dry) would be done."""
+        found = images_drift(self.images, self.dry) if self.images else []
+        return (*found, *(containers_drift(self.containers, self.dry) if self.containers else ()))
+
+    @property
+    def errors(self) -> tuple[str, ...]:
+        """All that could not be looked at."""
+        own = (self.error,) if self.error else ()
+        parts = [error for part in (self.images, self.containers) if part for error in part.errors]
+        return tuple(dict.fromkeys((*own, *parts)))  # a storage is asked for both
+
+
+def diff(result: Result) -> dict[str, str]:
+    """Ansible's diff of a pass: what was there and is no more."""
+    images = [f"image {name_of(one)}\n" for one in (result.images.removed if result.images else ())]
+    others = [f"{name_of(one)}\n" for one in (result.containers.removed if result.containers else ())]
+    headers = {"before_header": "images and containers as they are", "after_header": "after garbage collection"}
+    return {**headers, "before": "".join((*images, *others)), "after": ""}
+
+
+def result_data(result: Result) -> dict[str, t.Any]:
+    """A pass as JSON."""
+    return {
+        "time": result.time,
+        "dry": result.dry or None,
+        "error": result.error or None,
+        "images": images_data(result.images) if result.images else None,
+        "containers": containers_data(result.containers) if result.containers else None,
+    }
+
+
+def images_data(part: Images) -> dict[str, t.Any]:
+    """A pass over images as JSON."""
+    rows = [
+        {**held._asdict(), "used_percent": held.used, "removed": [one._asdict() for one in held.removed]}
+        for held in part.file_systems
+    ]
+    return {**part._asdict(), "file_systems": rows, "freed": sum(one.bytes for one in part.removed)}
+
+
+def containers_data(part: Containers) -> dict[str, t.Any]:
+    """A pass over containers as JSON."""
+    return {**part._asdict(), "removed": [one._asdict() for one in part.removed]}
+
+
+def images_drift(part: Images, dry: str) -> list[Change]:
+    """What a pass over images left undone, or (dry) would do."""
+    found = [change("images", "pass", None, None, error, "", UNKNOWN) for error in part.errors]
+    for held in part.file_systems:
+        if dry and held.removed:
+            freed = sum(one.bytes for one in held.removed)
+            reason = f"would free about {about_text(freed)} ({dry}): {names(held.removed)}"
+            found.append(change(held.path, "images", f"{len(held.removed)} to go", "0 to go", reason, held.path))
+        if held.short and not part.unfinished:
+            reason = f"freed {about_text(max(held.asked - held.short, 0))} of {about_text(held.asked)}: {held.why}"
+            wanted = f"at most {held.low} %"
+            found.append(change(held.path, "disk use", f"{held.used} %", wanted, reason, held.path, UNCHANGEABLE))
+        elif held.refused:
+            found.append(change(held.path, "images", "kept", "removed", held.refused[0], held.path, UNCHANGEABLE))
+    return found
+
+
+def containers_drift(part: Containers, dry: str) -> list[Change]:
+    """What a pass over containers left undone, or (dry) would do."""
+    found = [change("containers", "pass", None, None, error, "", UNKNOWN) for error in part.errors]
+    if dry and part.removed:
+        reason = f"{dry}: {names(part.removed)}"
+        found.append(change("containers", "dead", f"{len(part.removed)} to go", "0 to go", reason, ""))
+    if part.refused:
+        found.append(change("containers", "dead", "kept", "removed", part.refused[0], "", UNCHANGEABLE))
+    return found
+
+
+def change(
+    subject: str, name: str, actual: t.Optional[str], wanted: t.Optional[str], reason: str, place: str,
+    verdict: str = DRIFT,
+) -> Change:  # fmt: skip
+    """A drift item of garbage collection: never one with steps, the pass itself does what is to be done."""
+    return Change(NAME, subject, name, actual, wanted, reason, place, (), verdict)
+
+
+def names(removed: t.Sequence[Removed], most: int = 5) -> str:
+    """A few names for a reason."""
+    said = [shown(one.names[0] if one.names else one.id[:12]) for one in removed]
+    return ", ".join(said[:most]) + (f" and {len(said) - most} more" if len(said) > most else "")
+
+
+def lines(result: Result) -> list[str]:
+    """A pass as a person reads it."""
+    verb = "would go" if result.dry else "removed"
+    rows = []
+    for held in result.images.file_systems if result.images else ():
+        users = "" if held.users == ("root",) else f" ({', '.join(held.users)})"
+        rows.append(
+            f"{held.path}{users}: {held.used} % of {about_text(held.capacity)} used{' then' if result.dry else ''}; "
+            f"images go from {held.high} % down to {held.low} %"
+        )
+        rows += [f"- image {name_of(one)} {verb}: {about_text(one.bytes)} ({one.reason})" for one in held.removed]
+        rows += [f"! {said}" for said in held.refused]
+        if held.short:
+            rows.append(f"! {about_text(held.short)} short of {about_text(held.asked)}: {held.why}")
+    if result.containers is not None:
+        part = result.containers
+        rows += [f"- {name_of(one)} {verb} ({one.reason})" for one in part.removed]
+        rows += [f"! {said}" for said in part.refused]
+        rows.append(f"dead containers and pods: {len(part.removed)} {verb}, {part.dead - len(part.removed)} kept")
+    rows += [f"? {error}" for error in result.errors]
+    if any(part.unfinished for part in (result.images, result.containers) if part):
+        rows.append("the pass has had its time: the next one goes on")
+    count = len(result.removed)
+    freed = f", about {about_text(result.freed)}" if result.freed else ""
+    return [*rows, f"{count} {verb}{freed}" if count else "nothing to collect"]
+
+
+def name_of(one: Removed) -> str:
+    """Its names, else its id."""
+    of = "" if one.user == "root" else f" of {one.user}"
+    return shown(", ".join(one.names) or one.id[:12], limit=300) + of

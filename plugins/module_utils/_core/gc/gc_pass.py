@@ -1,0 +1,304 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""One pass of garbage collection: what is due by the profile, under a lock of its own.
+
+It may be stopped at any point: what is remembered is written before anything goes, and each removal is Podman's own.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..host import lock, other_gc, pause_file, state
+from ..host.files import Host
+from ..host.podman_cli import ROOT, Podmans
+from ..model.gc_policy import gc_records
+from ..model.gc_policy.gc_records import Clock, Records
+from ..model.plan.plan import UNKNOWN, Change, change_to_dict
+from ..model.profile.profile import Profile
+from ..model.values.errors import CorralError, refusal
+from ..model.values.records import NamedTuple
+from ..pipeline import declared_profile
+from . import container_pass, gc_outcome, image_pass
+from .deadline import Stop
+from .gc_outcome import Result
+
+LOCK = f"{state.RUN}/gc.lock"
+# The service's own limit is a little more than this and one command of Podman's.
+PASS_SECONDS = 300.0
+# A timer may be that early.
+SLACK_SECONDS = 2.0
+IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
+DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
+LEFT = "gc left the profile during the pass: nothing more is collected, and nothing is kept of it"
+# A rollout holds the node's lock for less; see written().
+LOCK_SECONDS = 120.0
+
+
+class Asked(NamedTuple):
+    """What is asked of a pass: ``dry`` why it is only to look, "" to collect; whether to leave out what is not due;
+    whether to keep what was seen and publish it; whether a pause of the node is none of its business."""
+
+    dry: str = ""
+    due_only: bool = False
+    publish: bool = True
+    despite_pause: bool = False
+
+
+def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
+    """Collect what the profile says; the caller holds the lock. Without its records nothing goes."""
+    now = host.now()
+    gc = declared.gc
+    # A dry run of what would only look says so.
+    result = Result(int(now), dry=reason_to_look_only(host, declared, despite_pause=asked.despite_pause) or asked.dry)
+    if gc is None:
+        return result._replace(error="the profile declares no gc: nothing is collected")
+    owner = other_gc.kubelet(host)
+    if owner is not None:
+        said = f"{owner} runs on this node and collects its runtime's images itself: leave gc out of the profile"
+        return result._replace(error=said)
+    last = read_status(host) if asked.due_only else {}
+    users = (ROOT, *gc.users)
+    kept = records = kept_records(host, now)
+    owners = [workload.owner for workload in declared.workloads]
+    dry = bool(result.dry)
+    podmans = Podmans(host)
+    if asked.publish:
+        stop.wanted = lambda: unchanged(host, declared)
+    try:
+        if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
+            found = container_pass.look(podmans, users, owners, records, now, stop)
+            # Where images are not observed, nothing is known of their use.
+            records = found.records if gc.images else found.records._replace(images={})
+            if not remember(host, declared, kept, records, asked):
+                return result._replace(error=LEFT)
+            kept = records
+            result = result._replace(containers=container_pass.run(found, gc.containers, now, stop, dry=dry))
+        if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
+            looked = image_pass.look(podmans, users, records, now, stop)
+            if not remember(host, declared, kept, looked.records, asked):
+                return result._replace(error=LEFT)
+            result = result._replace(images=image_pass.run(host, gc.images, looked, now, stop, dry=dry))
+    except OSError as error:
+        said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing goes that is not noted"
+        return result._replace(error=said)
+    finally:
+        podmans.close()
+    return result
+
+
+def kept_records(host: Host, now: float) -> Records:
+    """What was kept; where that is not as Corral wrote it, its second copy."""
+    data = state.checked(host, state.GC_RECORDS)
+    if data is None and host.exists(state.GC_RECORDS):
+        data = state.checked(host, f"{state.GC_RECORDS}.previous")
+    return gc_records.read(data, Clock(now, host.uptime(), pause_file.boot_id(host)))
+
+
+def reason_to_look_only(host: Host, declared: Profile, *, despite_pause: bool) -> str:
+    """Why nothing is removed here now, "" when it is."""
+    if declared.mode != "enforce":
+        return f"mode {declared.mode}"
+    return PAUSED if not despite_pause and pause_file.in_force(host) else ""
+
+
+def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
+    """Whether a part's time has come; a clock that was set back makes it so, and so does the end of only looking."""
+    held = gc_records.mapping(part)
+    last = held.get("time")
+    if last is None or not gc_records.is_time(last) or bool(held.get("dry")) != dry:
+        return True
+    return not 0 <= now - last < interval - SLACK_SECONDS
+
+
+def now_declared(host: Host) -> t.Optional[Profile]:
+    """The node's profile at this moment where it declares gc, else None. Raises CorralError for what is no profile."""
+    declared = declared_profile.read_declared(host)
+    return declared if declared is not None and declared.gc is not None else None
+
+
+def unchanged(host: Host, declared: Profile) -> bool:
+    """Whether the profile says of this pass what it said when the pass began; what is no profile says nothing."""
+    try:
+        current = now_declared(host)
+    except CorralError:
+        return False
+    return current is not None and (current.gc, current.mode) == (declared.gc, declared.mode)
+
+
+def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -> bool:
+    """Write files of a pass, with the node's lock; False, and nothing is written, when gc has left the profile.
+
+    A rollout that drops gc removes these files with the same lock, so nothing brings them back after it. ``write`` gets
+    the profile of this moment; a broken one is not a rollout, so the pass's own ``declared`` holds. Raises CorralError
+    when the lock stays taken.
+    """
+
+    def current() -> t.Optional[Profile]:
+        try:
+            return now_declared(host)
+        except CorralError:
+            return declared
+
+    # A removal takes the lock's folder along: where there is nothing to write, the lock is not made again.
+    if current() is None:
+        return False
+    held = lock.Lock(host)
+    if not held.take(LOCK_SECONDS):
+        raise refusal("another run of Corral holds it: the next pass goes on", path=lock.LOCK)
+    try:
+        still = current()
+        if still is None:
+            return False
+        write(still)
+        return True
+    finally:
+        held.release()
+
+
+def remember(host: Host, declared: Profile, before: Records, records: Records, asked: Asked) -> bool:
+    """Keep what was seen, before anything goes; False when gc has left the profile."""
+    if not asked.publish or records == before:
+        return True
+    data = gc_records.to_data(records)
+    return written(host, declared, lambda dummy: state.write_checked(host, state.GC_RECORDS, data))
+
+
+def read_status(host: Host) -> dict[str, t.Any]:
+    """What the last passes came to; empty where there is nothing, or nothing that is understood."""
+    told = state.read_json(host, state.GC_STATUS)
+    return told if isinstance(told, dict) else {}
+
+
+def publish(host: Host, declared: Profile, result: Result) -> None:
+    """Write what a pass came to: for users and exporters, and what of it is drift, for the tick."""
+    told = read_status(host)
+    totals = gc_records.mapping(told.get("totals"))
+    told = {
+        "time": result.time,
+        "dry": result.dry or None,
+        "error": result.error or None,
+        IMAGES: part_data(told.get(IMAGES), declared, IMAGES),
+        CONTAINERS: part_data(told.get(CONTAINERS), declared, CONTAINERS),
+    }
+    if result.images is not None and declared.gc and declared.gc.images is not None:
+        items = gc_outcome.images_drift(result.images, result.dry)
+        told[IMAGES] = {**gc_outcome.images_data(result.images), **stamp(result), "items": as_data(items)}
+    if result.containers is not None and declared.gc and declared.gc.containers is not None:
+        items = gc_outcome.containers_drift(result.containers, result.dry)
+        told[CONTAINERS] = {**gc_outcome.containers_data(result.containers), **stamp(result), "items": as_data(items)}
+    done = () if result.dry else result.removed
+    told["totals"] = {
+        "images": totals.get("images", 0) + len(result.images.removed if result.images and done else ()),
+        "containers": totals.get("containers", 0)
+        + len(result.containers.removed if result.containers and done else ()),
+        "bytes": totals.get("bytes", 0) + sum(one.bytes for one in done),
+        "errors": totals.get("errors", 0) + len(result.errors),
+    }
+    lock.own_folder(host, state.RUN, 0o755)
+    host.write_file(state.GC_STATUS, json.dumps(told, sort_keys=True) + "\n")
+    failed = gc_outcome.change("gc", PASS, None, None, result.error, "", UNKNOWN) if result.error else None
+    drift = [item for name in (IMAGES, CONTAINERS) for item in (told[name] or {}).get("items", ())]
+    drift += as_data([failed]) if failed else []
+    text = json.dumps(drift, sort_keys=True) + "\n"
+    if host.read(state.GC_DRIFT, follow=False) != text:
+        host.write_file(state.GC_DRIFT, text)
+    write_metrics(host, told)
+
+
+def stamp(result: Result) -> dict[str, t.Any]:
+    """When a part had its turn, and why it was only looked at."""
+    return {"time": result.time, "dry": result.dry or None}
+
+
+def part_data(last: object, declared: Profile, name: str) -> t.Optional[dict[str, t.Any]]:
+    """What the last pass over a part came to, None for one that is not declared any more."""
+    wanted = declared.gc is not None and getattr(declared.gc, name) is not None
+    return last if wanted and isinstance(last, dict) else None
+
+
+def as_data(items: t.Iterable[Change]) -> list[dict[str, t.Any]]:
+    """Drift items as JSON."""
+    return [change_to_dict(item) for item in items]
+
+
+def new_stop(host: Host) -> Stop:
+    """When a pass that begins now ends."""
+    return Stop(host.uptime, PASS_SECONDS)
+
+
+def now(
+    host: Host,
+    declared: Profile,
+    *,
+    dry: bool,
+    despite_pause: bool = False,
+    wait: float = PASS_SECONDS,
+    stop: t.Optional[Stop] = None,
+) -> Result:
+    """A pass at once, whatever is due. Raises CorralError when another one runs for longer than ``wait`` seconds.
+
+    A dry run writes nothing, no lock either.
+    """
+    asked = Asked(DRY_RUN if dry else "", publish=not dry, despite_pause=despite_pause)
+    stop = stop or new_stop(host)
+    if dry:
+        return collect(host, declared, asked, stop)
+    held = lock.Lock(host, LOCK)
+    if not held.take(wait):
+        raise refusal("another pass of garbage collection runs: try again", path=LOCK)
+    try:
+        result = collect(host, declared, asked, stop)
+        if written(host, declared, lambda current: publish(host, current, result)):
+            return result
+        return result._replace(error=LEFT)
+    finally:
+        held.release()
+
+
+def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] = None) -> Result:
+    """The timer's pass: what is due. ``tell`` takes a line for the journal and its priority (sd-daemon(3))."""
+    held = lock.Lock(host, LOCK)
+    idle = Result(int(host.now()))
+    if not held.take():
+        return idle  # Another process collects; the next tick looks again.
+    try:
+        declared = declared_profile.read_declared(host)
+        if declared is None or declared.gc is None:
+            return idle
+        before = read_status(host)
+        result = collect(host, declared, Asked(due_only=True), stop or new_stop(host))
+    except CorralError as error:
+        # What is no profile says nothing of what may go: nothing does. The tick reports it.
+        tell(f"not collected: {error}".replace("\n", "; "), 3)
+        return idle._replace(error=str(error))
+    else:
+        try:
+            if not written(host, declared, lambda current: publish(host, current, result)):
+                result = result._replace(error=LEFT)
+        except CorralError as error:  # What went is told all the same.
+            result = result._replace(error=str(error).replace("\n", "; "))
+    finally:
+        held.release()
+    if not result.dry:
+        for one in result.removed:
+            gained = f", {one.bytes} bytes" if one.bytes else ""
+            tell(f"removed {gc_outcome.name_of(one)} ({one.reason}{gained})", 5)
+    if result.error == LEFT:
+        return result  # It was told to stop: what it did not look at is no news.
+    known = {text for name in (IMAGES, CONTAINERS) for text in gc_records.mapping(before.get(name)).get("errors", ())}
+    for said in result.errors:
+        if said not in known and said != before.get("error"):
+            tell(f"not collected: {said}", 4)
+    return result
+
+
+def write_metrics(host: Host, told: t.Mapping[str, t.Any]) -> None:
+    """Write the metrics of the last passes where their folder is there."""
+    from ..host import metrics_file
+
+    metrics_file.publish_gc(host, told)

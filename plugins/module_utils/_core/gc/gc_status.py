@@ -1,0 +1,54 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What the last passes came to, as ``corral status`` shows it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.profile.schema_types import about_text
+from ..reports.text_table import aligned
+
+
+def lines(told: t.Mapping[str, t.Any], now: float) -> list[str]:
+    """gc.json as a person reads it. Raises LookupError, TypeError or ValueError where it is not as Corral writes it."""
+    table = []
+    images, containers, totals = told["images"], told["containers"], told["totals"]
+    for held in images["file_systems"] if images else ():
+        use = f"{held['used_percent']} % of {about_text(held['capacity'])} used"
+        limits = f"images go from {held['high']} % down to {held['low']} %"
+        table.append((f"gc: {held['path']}: {use}, {limits}", last_pass(images, held, now)))
+    if images and (images["errors"] or not table):
+        table.append(("gc: images: not all known", ago(images, now, failed(images))))
+    if containers:
+        left = containers["dead"] - (0 if containers["dry"] else len(containers["removed"]))
+        dead = "not all known" if containers["errors"] else f"{left} dead"
+        table.append((f"gc: containers: {dead}", last_pass(containers, containers, now)))
+    done = (
+        f"{totals['images']} images and {totals['containers']} containers removed, {about_text(totals['bytes'])} freed"
+    )
+    since = f"gc: since the node started {done}, {totals['errors']} failures"
+    return [*(aligned(table) if table else ()), since]
+
+
+def last_pass(part: t.Mapping[str, t.Any], held: t.Mapping[str, t.Any], now: float) -> str:
+    """What the last pass over images on one file system, or over containers, came to."""
+    count, freed = len(held["removed"]), sum(one["bytes"] for one in held["removed"])
+    said = [f"{count} would go ({part['dry']})" if part["dry"] and count else f"{count} removed"]
+    said += [f"{about_text(freed)}{'' if part['dry'] else ' freed'}"] if freed else []
+    said += [f"{len(held['refused'])} refused"] if held["refused"] else []
+    said += [failed(part)] if held is part and part["errors"] else []
+    return ago(part, now, ", ".join(said))
+
+
+def failed(part: t.Mapping[str, t.Any]) -> str:
+    """How much could not be looked at; the items of drift say what and why."""
+    return f"{len(part['errors'])} failed"
+
+
+def ago(part: t.Mapping[str, t.Any], now: float, said: str) -> str:
+    """When the last pass was, and what it came to."""
+    return f"{max(int(now - part['time']), 0)} s ago: {said}"

@@ -1,0 +1,229 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A pass over images: look, decide, remove one, measure what that gained, and so on until it is enough."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host.files import Host
+from ..host.podman_cli import Podman, PodmanError, Podmans
+from ..model.gc_policy import gc_match, gc_records, image_gc
+from ..model.gc_policy.gc_records import Records
+from ..model.gc_policy.image_gc import Image
+from ..model.gc_policy.image_layers import Layers
+from ..model.gc_policy.podman_json import ListedContainer, ListedImage, last_uses
+from ..model.profile.profile_gc import ImageGC
+from ..model.values import duration
+from ..model.values.records import NamedTuple
+from .deadline import Stop
+from .gc_outcome import FileSystem, Images, Removed
+
+# XFS and btrfs give space back a moment after a file is gone.
+SETTLE_SECONDS = 2.0
+SETTLE_STEP = 0.05
+# How far back Podman's events are asked for when nothing is known yet, and by how much more than needed.
+EVENTS_SECONDS = 7 * 86400.0
+EVENTS_SLACK = 60.0
+SETTLED = 0.9  # of what the layers' sizes promise
+
+
+class Storage(NamedTuple):
+    """One user's images as they were found."""
+
+    podman: Podman
+    root: str
+    images: tuple[ListedImage, ...]
+    containers: tuple[ListedContainer, ...]
+    layers: t.Optional[Layers]
+    space: tuple[int, int] = (0, 0)  # bytes of its file system, and those that are free
+
+
+class Looked(NamedTuple):
+    """The storages by file system (device), what could not be looked at, and the records as they are now."""
+
+    by_device: dict[int, list[Storage]]
+    errors: tuple[str, ...]
+    records: Records
+
+
+def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> Looked:
+    """Read every storage, and note which images are used."""
+    by_device: dict[int, list[Storage]] = {}
+    errors: list[str] = []
+    uses = dict(records.images)
+    for user in users:
+        try:
+            stop.check(user)
+            podman = podmans.of(user)
+            recent = podman.recent_uses(max(records.looked - EVENTS_SLACK, now - EVENTS_SECONDS))
+            storage = read_storage(podman)
+            space = podmans.host.space(storage.root)
+            if space is None or space[1] <= 0:
+                raise PodmanError(
+                    f"{storage.root}: the file system of {user}'s images says no size: nothing is removed"
+                )
+        except PodmanError as error:
+            errors.append(str(error))
+            continue
+        by_device.setdefault(space[0], []).append(storage._replace(space=space[1:]))
+        used = last_uses(storage.containers, now)
+        for image in storage.images:
+            moments = [recent[name] for name in (image.id, *image.names) if name in recent]
+            if moments:
+                used[image.id] = max([*moments, used.get(image.id, 0.0)])
+        uses[user] = gc_records.seen(uses.get(user, {}), (image.id for image in storage.images), used, now)
+    known = {user: row for user, row in uses.items() if user in users}
+    # Where nothing is remembered of any image, use begins to be looked at now.
+    since = records.since if any(records.images.values()) else now
+    return Looked(by_device, tuple(errors), records._replace(images=known, since=since, looked=now))
+
+
+def read_storage(podman: Podman) -> Storage:
+    """What one Podman has. Raises PodmanError.
+
+    Containers are asked for last: an image that comes into use meanwhile is seen in use.
+    """
+    images = tuple(podman.images())
+    root, driver = podman.store(images)
+    return Storage(podman, root, images, tuple(podman.containers()), podman.layers(root, driver))
+
+
+def run(host: Host, policy: ImageGC, looked: Looked, now: float, stop: Stop, *, dry: bool) -> Images:
+    """Remove what is to go, or (``dry``) say what would: one file system after the other."""
+    errors, done, unfinished = list(looked.errors), [], False
+    for storages in looked.by_device.values():
+        one = Pass(host, policy, storages, looked.records, now, stop)
+        try:
+            one.run(dry=dry)
+        except PodmanError as error:
+            errors.append(str(error))
+        done.append(one.result())
+        unfinished = unfinished or one.unfinished
+    return Images(tuple(done), tuple(errors), unfinished)
+
+
+class Pass:
+    """The pass over one file system: all storages that it holds, together."""
+
+    def __init__(
+        self, host: Host, policy: ImageGC, storages: t.Sequence[Storage], records: Records, now: float, stop: Stop
+    ) -> None:
+        self.host, self.policy, self.storages, self.now, self.stop = host, policy, storages, now, stop
+        self.limits = image_gc.Limits(policy.high, policy.low, policy.min_age, policy.max_age)
+        self.watched = now - records.since
+        self.listed: dict[str, tuple[Storage, ListedImage]] = {}
+        self.images: list[Image] = []
+        self.removed: list[Removed] = []
+        self.refused: list[str] = []
+        self.tried: set[str] = set()
+        self.asked = self.gained = 0
+        self.capacity, self.begun = storages[0].space
+        self.available = self.begun
+        self.unfinished = False
+        for storage in storages:
+            uses = records.images[storage.podman.user]
+            busy = {one.image for one in storage.containers}
+            for image in storage.images:
+                key = f"{storage.podman.user}/{image.id}"
+                self.listed[key] = storage, image
+                pinned = image.read_only or gc_match.keeps_image(policy.keep, image) is not None
+                use = uses[image.id]
+                self.images.append(Image(key, image.size, image.id in busy, pinned, use.first, use.last))
+
+    def run(self, *, dry: bool) -> None:
+        """Remove what is to go, or (``dry``) say what would. Raises PodmanError when the disk cannot be measured."""
+        if self.limits.off:
+            return
+        free = image_gc.candidates(self.images)
+        for image in image_gc.too_old(free, self.limits, self.now, self.watched):
+            self.remove(image, f"not used for {duration.text(self.policy.max_age)}", dry=dry)
+        self.measure(dry=dry)
+        free = [image for image in free if image.id not in self.tried]
+        asked = image_gc.bytes_to_free(self.capacity, self.available, self.limits)
+        if asked:
+            self.asked, self.gained = asked, 0
+            reason = f"the disk is {image_gc.used_percent(self.capacity, self.available)} % full"
+            image_gc.free(free, asked, self.limits, self.now, lambda one: self.remove(one, reason, dry=dry))
+        self.measure(dry=dry)
+
+    def result(self) -> FileSystem:
+        """What came of it, also when it ended before its time."""
+        short = max(self.asked - self.gained, 0)
+        return FileSystem(
+            path=self.storages[0].root,
+            users=tuple(storage.podman.user for storage in self.storages),
+            capacity=self.capacity,
+            available_before=self.begun,
+            available=self.available,
+            high=self.policy.high,
+            low=self.policy.low,
+            asked=self.asked,
+            short=short,
+            why=self.why_short() if short else "",
+            images=len(self.images),
+            removed=tuple(self.removed),
+            refused=tuple(self.refused),
+        )
+
+    def space(self) -> int:
+        """The bytes that are free. Raises PodmanError."""
+        found = self.host.space(self.storages[0].root)
+        if found is None or found[1] <= 0:
+            raise PodmanError(f"{self.storages[0].root}: its file system cannot be measured: nothing more is removed")
+        return found[2]
+
+    def measure(self, *, dry: bool) -> None:
+        """Take what is free now, or (``dry``) would be."""
+        self.available = self.begun + sum(one.bytes for one in self.removed) if dry else self.space()
+
+    def remove(self, image: Image, reason: str, *, dry: bool) -> t.Optional[int]:
+        """Remove an image and measure what that gained; None when it stays. ``dry`` says what its layers promise."""
+        if self.stop.now():
+            self.unfinished = True
+            return None
+        self.tried.add(image.id)
+        storage, listed = self.listed[image.id]
+        promised = storage.layers.gain(listed.id) if storage.layers else None
+        promised = listed.size if promised is None else promised
+        gained = promised
+        if not dry:
+            before = self.space()
+            refused = storage.podman.remove_image(listed)
+            if refused:
+                self.refused.append(refused)
+                return None
+            gained = 0
+        try:
+            if not dry:
+                gained = self.settled(before, promised) - before
+        finally:  # It is gone, whether or not that can be measured.
+            self.removed.append(Removed(storage.podman.user, listed.id, listed.names, max(gained, 0), reason))
+        if storage.layers:
+            storage.layers.remove(listed.id)
+        self.gained += gained
+        return gained
+
+    def settled(self, before: int, promised: int) -> int:
+        """The free bytes, once the file system has given back about what was promised, or does not seem to."""
+        until = self.host.uptime() + SETTLE_SECONDS
+        while True:
+            available = self.space()
+            if available - before >= promised * SETTLED or self.host.uptime() >= until:
+                return available
+            self.stop.wait(SETTLE_STEP)
+
+    def why_short(self) -> str:
+        """Why there is nothing more to remove."""
+        young = [one for one in image_gc.candidates(self.images) if image_gc.is_young(one, self.limits, self.now)]
+        parts = [
+            (sum(one.in_use for one in self.images), "in use"),
+            (sum(one.pinned and not one.in_use for one in self.images), "kept"),
+            (len(young), f"younger than {duration.text(self.policy.min_age)}"),
+            (len(self.refused), "refused"),
+        ]
+        said = ", ".join(f"{count} {what}" for count, what in parts if count)
+        return f"of {len(self.images)} images {said or 'all that may go are gone'}"

@@ -1,0 +1,305 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Doing one step of a plan, and looking at what it will replace before it does.
+
+A return code of 0 proves nothing (systemd accepts CPUs that do not exist): each step reads back what came of it.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..model.cpu import partitions
+from ..model.plan.plan import RELEASE, Step
+from ..model.plan.undo import Original
+from ..model.profile.schema_types import is_own
+from ..model.systemd import unit_limits
+from ..model.systemd.unit_property import control_file
+from ..model.workload.grants import is_workloads
+from . import cgroup, cgroup_v1_cpuset, mounts, systemd
+from .files import Host
+
+if t.TYPE_CHECKING:
+    from .thread_masks import Masks
+
+READ_BACK_SECONDS = 3.0
+MOUNT_SECONDS = 30.0
+
+
+class StepFailed(Exception):
+    """The kernel or systemd refused a step; the text says which and why."""
+
+
+def look(host: Host, step: Step) -> Original:
+    """What is there before the step: enough to bring it back (see undo.py)."""
+    before = Original(step.kind, step.target)
+    if step.kind == "file":
+        text = None if host.link(step.target) is not None else host.read_bytes(step.target)
+        shown = None if text is None else text.decode("utf-8", "surrogateescape")
+        return before._replace(
+            value=shown,
+            link=host.link(step.target),
+            mode=host.mode(step.target) or step.mode,
+            made=missing_folders(host, step.target),
+        )
+    if step.kind == "link":
+        return before._replace(link=host.link(step.target), made=missing_folders(host, step.target))
+    if step.kind in ("value", "pool"):
+        return before._replace(value=(host.read(step.target) or "").strip())
+    if step.kind == "partition":
+        # Of one that is invalid what it was meant to be counts: the kernel takes that alone.
+        return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
+    if step.kind == "cpuset":
+        held = host.read(f"{step.target}/cpuset.cpus")
+        return before._replace(name=step.where, value=None if held is None else held.strip())
+    if step.kind == "property":
+        name = (step.value or "").partition("=")[0]
+        control = control_file(step.target, name, runtime=True)
+        return before._replace(
+            name=name,
+            value=live_value(host, step.target, name),
+            runtime=host.read(control),
+            active=cgroup.exists(host, step.target),
+            made=missing_folders(host, control),
+        )
+    if step.kind == "unit":
+        slice_there = step.target.endswith(".slice") and cgroup.exists(host, step.target)
+        return before._replace(active=slice_there or bool(step.target and systemd.active(host, [step.target])))
+    if step.kind == "controller":
+        name = (step.value or "")[1:]
+        return before._replace(name=name, active=name in cgroup.delegated(host, step.target.rpartition("/")[0]))
+    if step.kind == "mount":
+        mounted = mounts.at(host, step.where) is not None
+        return before._replace(name=step.where, active=mounted, made=missing_folders(host, f"{step.where}/."))
+    return before
+
+
+def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
+    """Do the step and read it back. Raises StepFailed, or OSError from the write itself.
+
+    ``masks`` is what threads chose for themselves, one and the same for all steps of a plan.
+    """
+    if step.kind == "file":
+        if step.value is None:
+            host.remove(step.target)
+        else:
+            host.write_file(step.target, step.value, step.mode)
+    elif step.kind == "link":
+        if step.value is None:
+            host.remove(step.target)
+        else:
+            host.write_link(step.target, step.value)
+    elif step.kind == "folder":
+        host.remove_dir(step.target)
+    elif step.kind == "value":
+        write_value(host, step)
+    elif step.kind == "pool":
+        fill_pool(host, step)
+    elif step.kind == "partition":
+        set_partition(host, step)
+    elif step.kind == "controller":
+        host.write_value(step.target, step.value or "")
+    elif step.kind == "cpuset":
+        set_cpuset(host, step)
+    elif step.kind == "property":
+        set_property(host, step, {} if masks is None else masks)
+    elif step.kind == "unit":
+        control_unit(host, step)
+    elif step.kind == "mount":
+        control_mount(host, step)
+    elif step.kind == "compile":
+        compile_folder(host, step)
+    else:
+        raise StepFailed(f"{step.kind}: no such kind of step")
+
+
+def missing_folders(host: Host, path: str) -> tuple[str, ...]:
+    """The folders above ``path`` that a write would make, the outermost first."""
+    missing = []
+    folder = path.rpartition("/")[0]
+    while folder and not host.is_dir(folder):
+        missing.append(folder)
+        folder = folder.rpartition("/")[0]
+    return tuple(reversed(missing))
+
+
+def live_value(host: Host, unit: str, name: str) -> t.Optional[str]:
+    """What the kernel has for a property of a unit; None when there is nothing to read."""
+    if name == "TasksMax":
+        return cgroup.pids_max(host, unit)
+    text = host.read(f"{cgroup.path_of(unit)}/{unit_limits.FILES[name]}")
+    return None if text is None else text.strip()
+
+
+def write_value(host: Host, step: Step) -> None:
+    """Write a kernel file whose content reads back as written."""
+    wanted = step.value or ""
+    host.write_value(step.target, wanted)
+    got = (host.read(step.target) or "").split()
+    if got != wanted.split():
+        raise StepFailed(f"{step.target}: {wanted} was written and the kernel keeps {' '.join(got) or 'nothing'}")
+
+
+def set_partition(host: Host, step: Step) -> None:
+    """Make a control group a partition, or none.
+
+    The kernel takes one that cannot be without an error: that is not a failure here, what became of it is read by the next
+    observation. Nor is a file that is not there: the kernel has no partitions, or the control group has gone.
+    """
+    wanted, now = step.value or "", host.read(step.target)
+    if now is None:
+        return
+    if wanted != partitions.MEMBER and ("invalid" in now or now.strip() == wanted):
+        # An invalid one stays so until it was none (6.1).
+        host.write_value(step.target, partitions.MEMBER)
+    host.write_value(step.target, wanted)
+
+
+def fill_pool(host: Host, step: Step) -> None:
+    """Ask for hugepages; when the kernel finds too few, compact the memory once and ask again.
+
+    A partly filled pool is not a failure here: what was really given is read by the next observation.
+    """
+    wanted = int(step.value or 0)
+    host.write_value(step.target, str(wanted))
+    if pages(host, step.target) >= wanted:
+        return
+    # .../node/nodeN/hugepages/hugepages-2048kB/nr_hugepages has its compact file in nodeN.
+    node = step.target.rpartition("/hugepages/hugepages-")[0]
+    compact = f"{node}/compact" if "/node/" in node else "/proc/sys/vm/compact_memory"
+    if host.exists(compact):
+        host.write_value(compact, "1")
+        host.write_value(step.target, str(wanted))
+
+
+def pages(host: Host, path: str) -> int:
+    """The number in a kernel file, 0 when it cannot be read."""
+    text = (host.read(path) or "").strip()
+    return int(text) if text.isdecimal() else 0
+
+
+def set_property(host: Host, step: Step, masks: Masks) -> None:
+    """Set a property live, then read the kernel until it shows it."""
+    assignment = step.value or ""
+    name, dummy, value = assignment.partition("=")
+    if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
+        return  # It would make a control group for a slice that does not run, and nothing would remove that.
+    if name == "AllowedCPUs" and not cgroup.unified(host):
+        return  # Kept from before a boot with v2: on v1 systemd takes it and does nothing.
+    path = cgroup.path_of(step.target)
+    if name == "AllowedCPUs":
+        from . import thread_masks
+
+        thread_masks.remember(host, path, masks)
+    answer = systemd.set_property(host, step.target, assignment)
+    if answer.code:
+        raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
+    if not value or not cgroup.exists(host, step.target):
+        return
+    if step.target.endswith(".slice") and not shows(host, step.target, name, value):
+        # Its control group is there without the slice: then systemd keeps the value, and the kernel does not have it.
+        host.run("systemctl", "start", "--", step.target)
+    deadline = time.monotonic() + READ_BACK_SECONDS
+    while not shows(host, step.target, name, value):
+        if time.monotonic() > deadline:
+            raise StepFailed(
+                f"{step.target}: {assignment} was set and the kernel shows "
+                f"{seen(host, step.target, name)} (see cpuset.cpus.effective in {path})"
+            )
+        time.sleep(0.02)
+    if name == "AllowedCPUs":
+        thread_masks.give_back(host, path, masks)
+
+
+def set_cpuset(host: Host, step: Step) -> None:
+    """Give a directory of v1's cpuset hierarchy its CPUs and processes, or take it away."""
+    if not cgroup_v1_cpuset.mounted(host):
+        return  # Kept from before a boot with v2.
+    try:
+        if step.value is None:
+            cgroup_v1_cpuset.dissolve(host, step.target)
+        else:
+            cgroup_v1_cpuset.settle(host, step.target, cgroup.cpu_list(step.value) or frozenset(), step.where)
+    except OSError as error:
+        hint = cgroup_v1_cpuset.REFUSALS.get(error.errno or 0, "see cpuset(7)")
+        raise StepFailed(f"{step.target}: {step.value or 'removal'}: {error.strerror} ({hint})") from None
+    if step.value is not None:
+        read_back(host, step)
+
+
+def read_back(host: Host, step: Step) -> None:
+    """See that a directory has its CPUs in force, and that its unit runs on no others."""
+    wanted = cgroup.cpu_list(step.value)
+    got = cgroup_v1_cpuset.cpus(host, step.target).effective
+    if got != wanted:
+        raise StepFailed(f"{step.target}: {step.value} was written and the kernel shows {sorted(got or ())}")
+    left = cgroup_v1_cpuset.outside(host, step.where) if step.where else {}
+    if any(cgroup_v1_cpuset.cpus(host, where).effective != wanted for where in left):
+        raise StepFailed(f"{step.where}: its processes start faster than they can be moved into {step.target}")
+
+
+def shows(host: Host, unit: str, name: str, value: str) -> bool:
+    """Whether the kernel has the value in force."""
+    if name == "AllowedCPUs":
+        return cgroup.cpus(host, unit).effective == cgroup.cpu_list(value)
+    got = live_value(host, unit, name)
+    return got is not None and unit_limits.meaning(name, got) == unit_limits.kernel(name, value)
+
+
+def seen(host: Host, unit: str, name: str) -> str:
+    """The value in force, for an error."""
+    if name == "AllowedCPUs":
+        return host.read(f"{cgroup.path_of(unit)}/cpuset.cpus.effective") or "nothing"
+    return live_value(host, unit, name) or "nothing"
+
+
+def control_unit(host: Host, step: Step) -> None:
+    """Start, stop or restart a unit, or reload systemd when no unit is named."""
+    verb = step.value or ""
+    if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
+        if not is_own(step.target):
+            return  # Others have come to use it.
+        raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
+    # Stopping a slice also stops units that are about to start in it; then the slice stays.
+    mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
+    answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
+    # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
+    if answer.code and not (verb == "stop" and answer.code == 5):
+        raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
+
+
+def control_mount(host: Host, step: Step) -> None:
+    """Start, stop or renew a mount unit and see that the mount is there or gone."""
+    verbs = ("stop", "start") if step.value == "restart" else (step.value or "",)
+    for verb in verbs:
+        answer = systemd.control(host, verb, step.target, timeout=MOUNT_SECONDS)
+        mounted = mounts.at(host, step.where) is not None
+        if (answer.code and not (verb == "stop" and answer.code == 5)) or mounted != (verb == "start"):
+            raise StepFailed(
+                f"{step.where}: systemctl {verb} {step.target}: "
+                f"{systemd.complaint(answer.err, answer.out)}; see journalctl -u {step.target}"
+            )
+
+
+def compile_folder(host: Host, step: Step) -> None:
+    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled."""
+    if step.value:
+        answer = host.run(step.value, "-I", "-m", "compileall", "-q", host.at(step.target), timeout=120.0)
+        if answer.code:
+            raise StepFailed(f"{step.target}: not compiled: {systemd.complaint(answer.err, answer.out)}")
+        return
+    folders = [step.target]
+    while folders:
+        folder = folders.pop()
+        for name in host.names(folder):
+            path = f"{folder}/{name}"
+            if name == "__pycache__":
+                for file in host.names(path):
+                    host.remove(f"{path}/{file}")
+                host.remove_dir(path)
+            elif host.is_dir(path):
+                folders.append(path)

@@ -1,0 +1,153 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The cpuset hierarchy of cgroup v1 (cpuset(7)), in which the slices have directories of Corral's making.
+
+systemd has no cpuset there. The kernel's rules: a parent under its child is EBUSY, a child over its parent EACCES,
+processes in a directory without memory nodes ENOSPC; a CPU that goes offline leaves every directory for good.
+"""
+
+from __future__ import annotations
+
+import errno
+import typing as t
+
+from ..model.values import cpuset
+from . import cgroup
+from .cgroup import CPUSETS, Cpus
+from .files import Host
+
+# A process that forks while it is moved leaves a child behind: so often is looked again.
+ROUNDS = 20
+# What the kernel means by an error number here.
+REFUSALS = {
+    errno.EACCES: "the directory above does not have these CPUs",
+    errno.EBUSY: "a directory below keeps other CPUs",
+    errno.EINVAL: "a CPU is offline, or a directory beside it is exclusive (cpuset.cpu_exclusive)",
+    errno.ENOSPC: "processes would be left without CPUs or memory nodes",
+}
+
+
+def mounted(host: Host) -> bool:
+    """Whether the hierarchy is at its place."""
+    return host.exists(f"{CPUSETS}/cpuset.cpus")
+
+
+def directory_of(unit: str) -> str:
+    """The directory that mirrors a unit."""
+    return cgroup.path_of(unit, CPUSETS)
+
+
+def cpus(host: Host, directory: str) -> Cpus:
+    """The CPUs of a directory; None twice where there is none."""
+    return Cpus(
+        cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus")),
+        cgroup.cpu_list(host.read(f"{directory}/cpuset.effective_cpus")),
+    )
+
+
+def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
+    """The processes of a unit that are not in its directory (a container's may be below it), by the one they are in.
+
+    This process is left out unless it is asked for: it ends with the look.
+    """
+    mine = directory_of(unit)
+    inside = cgroup.members(host, mine, itself=itself)
+    found: dict[str, tuple[str, ...]] = {}
+    for process in cgroup.members(host, cgroup.path_of(unit, cgroup.units(host)), itself=itself):
+        where = None if process in inside else location(host, process)
+        if where is not None and not f"{where}/".startswith(f"{mine}/"):
+            found[where] = (*found.get(where, ()), process)
+    return found
+
+
+def location(host: Host, process: str) -> t.Optional[str]:
+    """The directory that a process is in; None when the process is gone."""
+    for line in (host.read(f"/proc/{process}/cgroup") or "").splitlines():
+        dummy, controllers, path = [*line.split(":", 2), "", ""][:3]
+        if "cpuset" in controllers.split(","):
+            return f"{CPUSETS}{path}".rstrip("/")
+    return None
+
+
+# Writing
+
+
+def settle(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
+    """Give a directory its CPUs, made when it is missing, and move the processes of ``unit`` into it.
+
+    Without a unit (when a step is undone) it writes the directory alone. Raises OSError when the kernel refuses.
+    """
+    host.make_dir(directory)
+    parent = directory.rpartition("/")[0]
+    if not (host.read(f"{directory}/cpuset.mems") or "").strip():
+        mems = (host.read(f"{parent}/cpuset.effective_mems") or "").strip()
+        host.write_value(f"{directory}/cpuset.mems", mems)
+    give(host, directory, wanted, follow=bool(unit))
+    if unit:
+        gather(host, directory, unit)
+
+
+def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) -> None:
+    """Write a directory's CPUs. With ``follow`` those below it stay within: who had all of them has all of them again.
+
+    While they change over, the directory has the CPUs of before as well: no other directory has been given those yet.
+    """
+    held = cpus(host, directory).requested or frozenset()
+    for inner in cgroup.below(host, directory) if follow else ():
+        own = cpus(host, inner).requested
+        if not own:
+            continue
+        target = wanted if own == held else own & wanted or wanted
+        if target != own:
+            write_cpus(host, directory, held | wanted)
+            give(host, inner, target, follow=True)
+    write_cpus(host, directory, wanted)
+
+
+def write_cpus(host: Host, directory: str, wanted: frozenset[int]) -> None:
+    """Write cpuset.cpus where it differs."""
+    if cpus(host, directory).requested != wanted:
+        host.write_value(f"{directory}/cpuset.cpus", cpuset.format(wanted))
+
+
+def gather(host: Host, directory: str, unit: str) -> None:
+    """Move the processes of a unit into its directory, until no process that was forked meanwhile is left outside."""
+    for dummy in range(ROUNDS):
+        strays = [process for processes in outside(host, unit, itself=True).values() for process in processes]
+        for process in strays:
+            move(host, process, directory)
+        if not strays:
+            return
+
+
+def move(host: Host, process: str, directory: str) -> None:
+    """Move one process with all its threads; one that has ended is no error."""
+    try:
+        host.write_value(f"{directory}/cgroup.procs", process)
+    except OSError as error:
+        if error.errno != errno.ESRCH:
+            raise
+
+
+def dissolve(host: Host, directory: str) -> None:
+    """Take a directory away: its processes go to the one above. Where a container lives below, it stays with all CPUs."""
+    if not host.is_dir(directory):
+        return
+    parent = directory.rpartition("/")[0]
+    above = cpus(host, parent).effective
+    if above and cgroup.below(host, directory):
+        give(host, directory, above, follow=True)
+    for dummy in range(ROUNDS):
+        processes = (host.read(f"{directory}/cgroup.procs") or "").split()
+        for process in processes:
+            move(host, process, parent)
+        if not processes:
+            break
+    try:
+        host.remove_dir(directory)
+    except OSError as error:
+        if error.errno != errno.EBUSY:
+            raise

@@ -1,0 +1,53 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The file of metrics: where node_exporter's textfile collector finds it."""
+
+from __future__ import annotations
+
+import os
+import sys
+import typing as t
+
+from ..model.status import metrics
+from ..model.systemd import agent_units
+from . import state
+from .files import Host
+
+
+def publish(host: Host, told: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
+    """Write the metrics of a tick that began then (seconds of the boot) where their folder is there.
+
+    Returns what went wrong, None when nothing did.
+    """
+    path = agent_units.metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
+    if not path or not host.is_dir(os.path.dirname(path)):
+        return None
+    text = metrics.text(told, seconds=host.uptime() - began, python=sys.version.split()[0])
+    try:
+        host.write_file(path, text)
+    except OSError as error:
+        return f"{path}: cannot be written ({error.strerror}): no metrics, the node is kept all the same"
+    return None
+
+
+def refresh(host: Host, now: int, began: float) -> bool:
+    """Write them of a tick that found all as it was told in the status. Whether that goes well, and did before."""
+    told = state.read_json(host, state.STATUS)
+    return told["metrics_error"] is None and publish(host, {**told, "time": now}, began) is None
+
+
+def publish_gc(host: Host, told: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    """Write the metrics of garbage collection; ``told`` is what gc.json holds. Returns what went wrong."""
+    from ..model.status import gc_metrics
+
+    path = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
+    if not path or not host.is_dir(os.path.dirname(path)):
+        return None
+    try:
+        host.write_file(path, gc_metrics.text(told))
+    except OSError as error:
+        return f"{path}: cannot be written ({error.strerror}): no metrics"
+    return None

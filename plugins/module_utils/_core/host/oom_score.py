@@ -1,0 +1,115 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""How readily the kernel kills the processes of a control group (proc_pid_oom_score_adj(5))."""
+
+from __future__ import annotations
+
+import os
+
+from .files import ONE_READ, READ_FLAGS, Host
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+DEPTH = 4  # control groups of containers within a unit
+# Podman's monitor protects itself: -1000.
+MONITORS = ("conmon",)
+
+
+def scores(host: Host, path: str, usual: str) -> tuple[str, ...]:
+    """The other scores that processes in a control group and below it have, each once.
+
+    One question to the host: which processes there are changes all the time.
+    """
+    found = host.unrecorded(lambda: {score for dummy, score in rows(host, path, usual)})
+    return host.tell(tuple(sorted(found)), "oom_scores", path, usual)
+
+
+def others(host: Host, path: str, usual: str) -> list[str]:
+    """The processes that have another score."""
+    return host.unrecorded(lambda: [pid for pid, dummy in rows(host, path, usual)])
+
+
+def rows(host: Host, path: str, usual: str, depth: int = DEPTH) -> list[tuple[str, str]]:
+    """Each process with another score than the usual one, and its score; monitors of containers are left out."""
+    found = []
+    for pid in (host.read(f"{path}/cgroup.procs") or "").split():
+        score = (host.read(f"/proc/{pid}/oom_score_adj") or "").strip()
+        if score not in ("", usual) and (host.read(f"/proc/{pid}/comm") or "").strip() not in MONITORS:
+            found.append((pid, score))
+    for name in host.names(path) if depth and has_folders(host, path) else ():
+        if concerns(name):
+            found += rows(host, f"{path}/{name}", usual, depth - 1)
+    return found
+
+
+def concerns(name: str) -> bool:
+    """Whether a control group in a unit's is looked at: units and containers, not what a unit makes for itself."""
+    return name.endswith((".slice", ".service", ".scope")) or name.startswith(("container", "libpod-"))
+
+
+def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[str, int]]]:
+    """The control groups that rows() looks at, the outer ones first, and how many links each has (see has_folders).
+
+    As long as all of them are there with as many links there is no other one. None where that says too little: the file
+    system does not count, or there are control groups that rows() does not look at.
+    """
+    try:
+        links = os.stat(host.at(path)).st_nlink
+    except OSError:
+        return None
+    inner = host.folders(path)
+    if links != len(inner) + 2 or (inner and not depth) or not all(map(concerns, inner)):
+        return None
+    found = [(path, links)]
+    for name in inner:
+        below = groups(host, f"{path}/{name}", depth - 1)
+        if below is None:
+            return None
+        found += below
+    return found
+
+
+def usual(host: Host, known: t.Iterable[tuple[str, int]], score: bytes) -> bool:
+    """Whether these control groups (see groups) are all that there are, and each process in them has this score.
+
+    What scores() would find costs twice as much to look for: the dozens of files of each control group are not listed.
+    """
+    root = host.root
+    try:
+        for path, links in known:
+            if os.stat(root + path).st_nlink != links:
+                return False
+            for pid in content(f"{root}{path}/cgroup.procs").split():
+                if content(f"{root}/proc/{pid.decode()}/oom_score_adj").strip() != score:
+                    return False
+    except (OSError, ValueError):
+        return False  # A process has ended meanwhile, or a control group.
+    return True
+
+
+def content(path: str) -> bytes:
+    """The bytes of a short file. Raises ValueError for one that takes more than one read."""
+    file = os.open(path, READ_FLAGS)
+    try:
+        found = os.read(file, ONE_READ)
+        if len(found) == ONE_READ:
+            raise ValueError(path)
+        return found
+    finally:
+        os.close(file)
+
+
+def has_folders(host: Host, path: str) -> bool:
+    """Whether there may be control groups below one: a folder has two links, and one more for each folder in it.
+
+    Most have none, and asking costs a fraction of listing dozens of files. A file system that does not count says 1.
+    """
+    try:
+        return os.stat(host.at(path)).st_nlink != 2
+    except OSError:
+        return False

@@ -1,0 +1,118 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The pause of a node: its file, the user who asks for it, and whether it is in force."""
+
+from __future__ import annotations
+
+import os
+import time
+import typing as t
+
+from ..model.status import pause
+from ..model.status.pause import Pause
+from ..model.systemd import agent_units
+from ..model.systemd.unit_property import ETC
+from ..model.values.errors import refusal
+from ..model.values.errors import shown as printable
+from ..model.values.records import NamedTuple
+from . import accounts, state, systemd
+from .files import Host
+
+BOOT_ID = "/proc/sys/kernel/random/boot_id"
+TICK_SECONDS = 200.0  # more than the unit's own limit
+
+
+class State(NamedTuple):
+    """The pause in force and the one whose time is over (each as JSON data), and what is wrong with the file."""
+
+    paused: t.Optional[dict[str, t.Any]] = None
+    ended: t.Optional[dict[str, t.Any]] = None
+    error: t.Optional[str] = None
+
+
+def look(host: Host) -> State:
+    """Whether the node is paused. A file that cannot be read as Corral wrote it pauses nothing."""
+    if not host.exists(state.PAUSE):
+        return State()
+    found = pause.from_data(state.checked(host, state.PAUSE))
+    if found is None:
+        return State(error=f"{state.PAUSE}: not readable as Corral wrote it, so the node is not paused: pause it again")
+    now = host.now()
+    remaining = pause.left(found, now, boot_id(host), host.uptime())
+    data = pause.shown(found, now, remaining)
+    return State(paused=data) if remaining > 0 else State(ended=data)
+
+
+def in_force(host: Host) -> t.Optional[dict[str, t.Any]]:
+    """The pause in force, None when the node is not paused."""
+    return look(host).paused
+
+
+def tidy(host: Host) -> State:
+    """As look; the file of a pause whose time is over goes, so that no clock revives it. The caller holds the lock."""
+    found = look(host)
+    if found.ended is not None:
+        try:
+            host.remove(state.PAUSE)
+        except OSError as error:
+            found = found._replace(error=f"{state.PAUSE}: cannot be removed ({error.strerror})")
+    return found
+
+
+def asked_for(host: Host, seconds: int, reason: str) -> Pause:
+    """A pause that begins now, by the user who runs this; under sudo(8) by its caller."""
+    return Pause(*who(host), reason, int(host.now()), seconds, boot_id(host), host.uptime())
+
+
+def begin(host: Host, asked: Pause) -> dict[str, t.Any]:
+    """Pause the node, in place of any pause before; the caller holds the lock."""
+    state.write_checked(host, state.PAUSE, asked._asdict(), spare=False)
+    return as_shown(asked)
+
+
+def as_shown(asked: Pause) -> dict[str, t.Any]:
+    """A pause that begins now, as JSON data."""
+    return pause.shown(asked, asked.since, asked.seconds)
+
+
+def end(host: Host) -> None:
+    """End the pause, and remove a file that is none; the caller holds the lock."""
+    host.remove(state.PAUSE)
+
+
+def who(host: Host) -> tuple[str, int]:
+    """Name and uid of the user who runs this; under sudo(8) of its caller."""
+    user, uid = os.environ.get("SUDO_USER", ""), os.environ.get("SUDO_UID", "")
+    if user and uid.isdecimal():
+        return printable(user), int(uid)
+    return accounts.user_name(host, os.geteuid()), os.geteuid()
+
+
+def boot_id(host: Host) -> str:
+    """Which boot this is (random(4)); "" where the kernel does not tell."""
+    return (host.read(BOOT_ID) or "").strip()
+
+
+def sentence(paused: t.Mapping[str, t.Any]) -> str:
+    """A pause on one line."""
+    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(paused["until"]))
+    return f"paused until {until} by {paused['by']}: {paused['reason'] or 'no reason given'}"
+
+
+def refuse_changes(host: Host, hint: str) -> None:
+    """Raise CorralError when the node is paused."""
+    paused = in_force(host)
+    if paused is not None:
+        raise refusal(f"this node is {sentence(paused)}; nothing was changed: {hint}")
+
+
+def tick_now(host: Host) -> None:
+    """Have the agent look at once, where it is installed, so that the status says what is so and drift is mended.
+
+    What becomes of it is the tick's to report.
+    """
+    if systemd.runs(host) and host.exists(f"{ETC}/{agent_units.SERVICE}"):
+        host.run("systemctl", "start", agent_units.SERVICE, timeout=TICK_SECONDS)

@@ -1,0 +1,206 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a look that found the node in sync had read: as long as all of it reads the same, the node is in sync.
+
+A look is a function of the answers that Host gave it, of the program and of the clock. The next tick asks the same
+questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
+new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
+
+What the kernel makes (cgroups, /proc, /sys) is read again, each file with one read. Of other files and folders it is
+enough that the kernel shows the same inode with the same times: no write or rename leaves them as they were, unless it
+follows another one within a step of the kernel's clock. So what was younger than STEADY_SECONDS is read again as well.
+"""
+
+from __future__ import annotations
+
+import marshal
+import os
+import sys
+import time
+import zlib
+
+from .files import ONE_READ
+from .lock import RUN
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+    from .files import Host, Stamp
+
+    Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
+    # Stamps; files and their bytes; control groups and the usual score in them; questions; those that stamps spare, packed.
+    Facts = tuple[
+        list[tuple[str, Stamp]], list[tuple[str, bytes]], list[tuple[str, str, list[tuple[str, int]]]], Rows, bytes
+    ]
+
+# Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
+# reads it.
+KEPT = f"{RUN}/inputs"
+# Bounds what rests on the things that are not asked again: the clock, and most of the topology (sysfs.watched).
+FULL_LOOK_SECONDS = 600
+METRICS_SECONDS = 60  # the metrics are written in every minute of the clock
+STEADY_SECONDS = 2  # many times the step of the kernel's clock
+FOLDERS = ("names", "names_like", "among", "folders")  # questions about the names in a folder
+MARSHAL_VERSION = 2  # The same data give the same bytes.
+COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
+
+
+def keep(host: Host, published: t.Sequence[str], now: int) -> None:
+    """Keep what this look has been told since the host records; it found the node in sync, and changed nothing.
+
+    ``published`` are the files that tell of it: the one with the time ``now`` in it is rewritten each tick.
+    """
+    told, host.told = host.told, None
+    if told is None or host.commands:
+        return
+    asked = dict(told)
+    texts = []
+    for path in published:
+        text = host.read(path, follow=False) or ""
+        if text.count(str(now)) > 1:
+            return  # Something else is of this second as well, and must not move with the time of the look.
+        if str(now) in text:
+            texts.append((path, text.split(str(now))))
+        else:
+            asked["read_bytes", path, False] = text.encode()
+    facts = facts_of(host, asked)
+    if facts is None:
+        return
+    data = zlib.compress(marshal.dumps((conditions(), program(), facts, texts), MARSHAL_VERSION), COMPRESSION)
+    text = f"{zlib.crc32(data):08x}{data.hex()}"
+    if host.read(KEPT, follow=False) != text:
+        try:
+            host.write_file(KEPT, text, 0o600)
+        except OSError:
+            pass  # The next tick looks in full.
+
+
+def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: True) -> bool:
+    """Whether all is as it was kept; then the status is published with the new time.
+
+    ``agree`` is asked before that, with the time of the last status and the new one.
+    """
+    last = 0
+    try:
+        kept = host.read(KEPT, follow=False) or ""
+        data = bytes.fromhex(kept[8:])
+        if kept[:8] != f"{zlib.crc32(data):08x}":
+            return False
+        known, files, facts, texts = marshal.loads(zlib.decompress(data))  # noqa: S302 - no other than keep() wrote it
+        if known != conditions() or [stamp(file) for file, *dummy in files] != files:
+            return False
+        now = int(host.now())
+        for path, parts in texts:
+            text = host.read(path, follow=False) or ""
+            before = text[len(parts[0]) :].partition(parts[1])[0]
+            if text != before.join(parts) or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
+                return False
+            last = int(before)
+        if not hold(host, facts):
+            return False
+        if not agree(last, now):
+            return False
+        for path, parts in texts:
+            host.write_file(path, str(now).join(parts))
+    except (OSError, ValueError, zlib.error):
+        return False
+    return True
+
+
+def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Facts]:
+    """Questions and answers as hold() compares them; None where a file has changed since it was read."""
+    stamps: dict[str, Stamp] = {}
+    reads: list[tuple[str, bytes]] = []
+    scores: list[tuple[str, str, list[tuple[str, int]]]] = []
+    questions: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
+    spare: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
+    youngest = (time.time() - STEADY_SECONDS) * 1e9  # The kernel's clock, whatever the host's is.
+    for (method, path, *words), answer in asked.items():
+        key = (method, *words)
+        is_file = key == ("read_bytes", True)
+        if is_file or method in FOLDERS:
+            stamp = host.stamp(path)
+            if stamp is not None and max(stamp[3:], default=0) < youngest:
+                # The stamp comes first: a later change shows in the answer now, or in the stamp later.
+                if getattr(host, method)(path, *words) != answer:
+                    return None
+                stamps[path] = stamp
+                spare.setdefault(key, []).append((path, ... if is_file else answer))
+                continue
+        if is_file and answer is not None and len(answer) < ONE_READ:
+            reads.append((path, answer))
+            continue
+        if method == "oom_scores" and not answer:
+            from . import oom_score
+
+            groups = oom_score.groups(host, path)
+            if groups is not None:
+                scores.append((path, words[0], groups))
+                continue
+        questions.setdefault(key, []).append((path, answer))
+    # What is in a folder that is read shows that the folder is there.
+    seen = {path.rpartition("/")[0] for path, dummy in reads}
+    for key in (("is_dir",), ("exists",)):
+        questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
+    unasked = marshal.dumps(list(spare.items()), MARSHAL_VERSION)
+    return list(stamps.items()), reads, scores, list(questions.items()), zlib.compress(unasked, COMPRESSION)
+
+
+def hold(host: Host, facts: Facts) -> bool:
+    """Whether all questions have the same answers still."""
+    stamps, reads, scores, questions, spare = facts
+    moved = host.moved(stamps)
+    if moved:
+        # The bytes of a file are not kept: any that it has now are another answer.
+        unasked = marshal.loads(zlib.decompress(spare))  # noqa: S302 - as in same()
+        questions = questions + [(key, [row for row in rows if row[0] in moved]) for key, rows in unasked]
+    for (method, *words), rows in questions:
+        ask = question(host, method)
+        if any(ask(path, *words) != answer for path, answer in rows):
+            return False
+    if not host.holds(reads):
+        return False
+    if not scores:
+        return True
+    from . import oom_score
+
+    return all(
+        oom_score.usual(host, groups, usual.encode()) or not oom_score.scores(host, path, usual)
+        for path, usual, groups in scores
+    )
+
+
+def question(host: Host, method: str) -> t.Callable[..., t.Any]:
+    """What asks a recorded question again: a method of Host, or a reader of many files whose answer is recorded as one."""
+    if method == "oom_scores":
+        from . import oom_score
+
+        return lambda path, usual: oom_score.scores(host, path, usual)
+    if method == "containers":
+        from . import conmon
+
+        return lambda path, patterns: conmon.containers(host, path, patterns)
+    found: t.Callable[..., t.Any] = getattr(host, method)
+    return found
+
+
+def conditions() -> list[str]:
+    """What a look depends on beside files: this Python, and which unit started it."""
+    return [sys.version, os.environ.get("TRIGGER_UNIT", "")]
+
+
+def program() -> list[tuple[str, int, int]]:
+    """The files of the program that looked."""
+    package = __name__.rpartition("host.")[0]
+    files = [getattr(module, "__file__", None) for name, module in sys.modules.items() if name.startswith(package)]
+    return [stamp(file) for file in files if file]
+
+
+def stamp(file: str) -> tuple[str, int, int]:
+    """A file, and what changes when it is written."""
+    status = os.stat(file)
+    return file, status.st_mtime_ns, status.st_size

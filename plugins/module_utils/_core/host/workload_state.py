@@ -1,0 +1,99 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a node shows of workloads: which run, where, and what the kernel lets them have. Files only, no command."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..model.profile.profile_workloads import Workload
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.systemd import workload_units
+from ..model.values import cpuset
+from ..model.workload.grants import Grant, is_exclusive, slice_of, workload_of
+from . import cgroup, systemd
+from .files import Host
+
+# systemd keeps the INVOCATION_ID of every active service there, as a link (src/core/unit.c, unit_export_invocation_id).
+INVOCATIONS = "/run/systemd/units"
+INVOCATION = "invocation:"
+# The folders of units that others want, by the beginning and the end of their names.
+WANTS = (("", ".requires"), ("", ".wants"))
+WILD = re.compile(r"[*?\[\]]")
+
+
+def run_of(host: Host, workload: str) -> t.Optional[str]:
+    """The run of the unit that holds a workload's grant (its INVOCATION_ID); None while it is not active."""
+    return host.link(f"{INVOCATIONS}/{INVOCATION}{workload_units.grant_unit(workload)}")
+
+
+def populated(host: Host, workload: str) -> bool:
+    """Whether anything runs in one of a workload's slices."""
+    return any(cgroup.populated(host, slice_of(workload, exclusive=exclusive)) for exclusive in (True, False))
+
+
+def slices(host: Host) -> list[str]:
+    """The slices of workloads that are there, those with CPUs of their own first."""
+    return [unit for outer in ("", CORRAL_SLICE) for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
+
+
+def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
+    """The services that patterns mean: those with a file, instances that are enabled, and those that run.
+
+    Others that begin and end as a pattern does may be among them.
+    """
+    if not patterns:
+        return []
+    ends = tuple(sorted({(WILD.split(one)[0], WILD.split(one)[-1]) for one in patterns}))
+    found: set[str] = set()
+    for base in systemd.LOAD_PATH:
+        found.update(host.names_like(base, ends))
+        for name in host.names_like(base, WANTS):
+            found.update(host.names_like(f"{base}/{name}", ends))
+    running = host.names_like(INVOCATIONS, tuple((f"{INVOCATION}{start}", end) for start, end in ends))
+    found.update(link[len(INVOCATION) :] for link in running)
+    return sorted(name for name in found if name.endswith(".service") and not name.endswith("@.service"))
+
+
+def units_of(found: t.Iterable[Workload]) -> list[str]:
+    """The units that workloads match, and the templates of those that are instances."""
+    return [name for one in found if one.match == "unit" for name in named(one.pattern)]
+
+
+def named(unit: str) -> list[str]:
+    """The names under which systemd may have a file for a service."""
+    stem, at, dummy = unit.partition("@")
+    return [unit, *([f"{stem}@.service"] if at else [])]
+
+
+def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
+    """Whether systemd has a file for a service, its template's included, or runs it."""
+    found = any(files.fragment(name) for name in named(unit))
+    return found or host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
+
+
+def seen_grants(host: Host) -> list[Grant]:
+    """The grants as the kernel shows them: every slice of a workload, with the CPUs and nodes that it was given."""
+    found: list[Grant] = []
+    there = slices(host)
+    shared = cgroup.cpus(host, CORRAL_SLICE).requested or frozenset()
+    for unit in filter(is_exclusive, there):
+        name, cpus = workload_of(unit), cgroup.cpus(host, unit).requested
+        # One that lost its CPUs while it runs has those of the shared pool.
+        if name and cpus and not cpus & shared and not any(cpus & other.cpus for other in found):
+            found.append(Grant(name, cpus=cpus, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
+    known = {grant.workload for grant in found}
+    for unit in there:
+        name = None if is_exclusive(unit) else workload_of(unit)
+        if name and name not in known:
+            found.append(Grant(name, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
+    return found
+
+
+def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:
+    """The NUMA nodes that a slice's memory is bound to; None: to none in particular."""
+    return cgroup.cpu_list(host.read(f"{cgroup.path_of(unit)}/cpuset.mems")) or None

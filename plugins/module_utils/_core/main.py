@@ -1,0 +1,87 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Corral on the node: the command line, the timer's tick, and the boot.
+
+Exit codes: 0 in sync, 2 drift or changes, 1 error or wrong usage. The tick comes every few seconds and mostly ends
+here: what only the others need is imported where they begin, constants.py included (os.EX_OK is its IN_SYNC).
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+
+from .host import recorded_inputs
+from .host.files import Host
+from .host.lock import Lock
+
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    import typing as t
+
+GRANT_UNIT = (["admit", "--start"], ["release", "--stop"])  # see workload_units.py
+
+
+def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
+    """Run one command; never ends in a traceback for a bad profile or node."""
+    words = list(sys.argv[1:] if argv is None else argv)
+    ticks = words in (["reconcile", "--tick"], ["reconcile", "--boot"])
+    by_systemd = ticks or words == ["gc", "--tick"]
+    try:
+        if ticks:
+            return tick(Host(), at_boot=words[1] == "--boot")
+        if words[:2] in GRANT_UNIT and len(words) == 3:
+            from .cli import grant_service
+
+            return grant_service.run(Host(), words)
+        from .cli import commands
+
+        return commands.run(words)
+    except BrokenPipeError:
+        said = ""
+    except OSError as error:
+        said = f"{error.filename or 'the node'}: {error.strerror or error}"
+    except Exception as error:
+        from .model.values.errors import CorralError
+
+        if not isinstance(error, CorralError):
+            raise
+        said = str(error)
+    from .constants import ERROR
+
+    for line in said.splitlines():
+        sys.stderr.write(f"<3>{line}\n" if by_systemd else f"corral: {line}\n")
+    return ERROR
+
+
+def tick(host: Host, *, at_boot: bool = False) -> int:
+    """Look at the node once; mend it (mode enforce) or report (mode audit). Quiet when nothing changed."""
+    began = host.uptime()
+    lock = Lock(host)
+    wait = 0.0
+    if at_boot:
+        from .constants import LOCK_SECONDS
+
+        wait = LOCK_SECONDS
+    if not lock.take(wait):
+        return os.EX_OK  # A module or another tick is at work; the next tick looks again.
+    try:
+        if not at_boot and recorded_inputs.same(host, lambda last, now: metrics_are_fresh(host, last, now, began)):
+            return os.EX_OK
+        from .pipeline.tick import look
+
+        return look(host, at_boot=at_boot, began=began)
+    finally:
+        lock.release()
+
+
+def metrics_are_fresh(host: Host, last: int, now: int, began: float) -> bool:
+    """Whether the metrics are of this minute of the clock; where they are not they are written again."""
+    if last // recorded_inputs.METRICS_SECONDS == now // recorded_inputs.METRICS_SECONDS:
+        return True
+    from .host import metrics_file
+
+    return metrics_file.refresh(host, now, began)

@@ -1,0 +1,108 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The checkpoint of grants: the steps that write it, and what becomes of each grant. A part of the workloads manager."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import state
+from ..host.files import Host
+from ..model.plan.context import Workloads
+from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change, Step
+from ..model.profile import profile_workloads
+from ..model.systemd.workload_units import NAME
+from ..model.values import cpuset
+from ..model.workload import grants
+from ..model.workload.admission import AllocationEvent, Refusal
+from ..model.workload.grants import Grant
+
+
+def given_up(host: Host) -> Change:
+    """The end of all grants, before others get their CPUs: for a removal, and for a profile without pools of CPUs."""
+    steps = tuple(kept_steps(host, state.CHECKPOINT, None))
+    reason = "all grants end"
+    return Change(NAME, state.CHECKPOINT, "content", "the grants", None, reason, state.CHECKPOINT, steps)
+
+
+def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
+    """What becomes of grants. It is written before anything takes effect: after a death the next look goes on from it."""
+    path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
+    before = host.read(path, follow=False)
+    keeps = found.needs or found.allocated.grants
+    steps = kept_steps(host, path, checkpoint_text(found) if keeps else None, "damaged" if found.damage else "")
+    if not steps:
+        return changes
+    if not changes or found.damage:
+        reason = found.damage or "; ".join(found.drifted) or "what was granted is kept there"
+        shown = None if before is None else "unreadable" if found.damage else "an earlier one"
+        changes.insert(0, Change(NAME, path, "content", shown, f"{len(found.allocated.grants)} grants", reason, path))
+    return [changes[0]._replace(steps=tuple(steps)), *changes[1:]]
+
+
+def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", order: int = 0) -> list[Step]:
+    """The steps that bring a file of Corral's state and its second copy to a text (None: to nothing).
+
+    What the file held is kept under the suffix ``aside``, where that is given.
+    """
+    before = host.read(path, follow=False)
+    if text is None:
+        there = filter(host.exists, state.rest_of(path))
+        return [Step("file", gone, None, CLAIM, order + number) for number, gone in enumerate(there)]
+    steps = []
+    if aside and before not in (None, text):
+        steps.append(Step("file", f"{path}.{aside}", before, CLAIM, order, mode=state.PRIVATE))
+    for number, copy in enumerate((path, f"{path}.previous"), 1):
+        if host.read(copy, follow=False) != text:
+            steps.append(Step("file", copy, text, CLAIM, order + number, mode=state.PRIVATE))
+    return steps
+
+
+def checkpoint_text(found: Workloads) -> str:
+    """The checkpoint that is to be, as a file."""
+    return state.checked_text(grants.to_data(grants.Checkpoint(found.allocated.grants, found.totals)))
+
+
+def admitted_changes(host: Host, found: Workloads) -> list[Change]:
+    """The file of the workloads that were admitted at run time, where they change."""
+    if found.admitted is None:
+        return []
+    rows = profile_workloads.to_data(found.admitted)
+    steps = kept_steps(host, state.ADMITTED, state.checked_text(rows) if rows else None, order=4)
+    if not steps:
+        return []
+    names = ", ".join(one.name for one in found.admitted) or None
+    shown = "others" if host.exists(state.ADMITTED) else None
+    return [Change(NAME, state.ADMITTED, "content", shown, names, "admitted at run time", state.ADMITTED, tuple(steps))]
+
+
+def event_change(event: AllocationEvent) -> Change:
+    """A grant that is made, moves or ends."""
+    sides = [None if one is None else grant_text(one) for one in (event.before, event.after)]
+    return Change(NAME, event.workload, "grant", sides[0], sides[1], event.reason, state.CHECKPOINT)
+
+
+def grant_text(grant: Grant) -> str:
+    """A grant on one line."""
+    cpus = f"CPUs {cpuset.format(grant.cpus)}" if grant.cpus else "shared CPUs"
+    mems = "" if grant.mems is None else f", memory of node {cpuset.format(grant.mems)}"
+    run = f", run {grant.instance[:8]}" if grant.instance else ""
+    return f"{cpus}{mems}{run}"
+
+
+def refused_change(refusal: Refusal) -> Change:
+    """The item of a workload that does not get what it asks for."""
+    return Change(
+        NAME,
+        refusal.workload,
+        refusal.key,
+        "nothing",
+        refusal.value,
+        refusal.message,
+        state.CHECKPOINT,
+        (),
+        UNCHANGEABLE,
+    )

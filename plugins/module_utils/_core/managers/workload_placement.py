@@ -1,0 +1,169 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Where a workload's unit or container runs, and with which OOM score. A part of the workloads manager."""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from ..host import cgroup, systemd, workload_state
+from ..host.files import Host
+from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
+from ..model.profile.profile_workloads import RUNNING
+from ..model.profile.schema_types import is_own
+from ..model.systemd import unit_property, workload_units
+from ..model.systemd.unit_file import file_change
+from ..model.systemd.unit_property import Setting, dropin
+from ..model.systemd.workload_units import NAME
+from ..model.values.records import NamedTuple
+from ..model.workload import grants, qos
+from ..model.workload.grants import Grant
+from ..model.workload.resource_requirements import ResourceRequirements
+from ..model.workload.resources import MEMORY
+
+
+class UnitState(NamedTuple):
+    """What is seen of a workload's unit: whether there is one, its drop-in, what else places it, and where it runs."""
+
+    there: bool
+    dropin: t.Optional[str]
+    slices: tuple[Setting, ...]
+    quotas: tuple[Setting, ...]
+    runs_in: t.Optional[str]
+
+
+def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
+    """Look at a workload's unit."""
+    unit = need.workload.pattern
+    own = place_file(need)
+    settings = files.settings(unit, "Slice")
+    before = [item.value for item in settings if item.file != own and item.value]
+    usual = before[-1] if before else systemd.usual_slice(unit)
+    places = dict.fromkeys((wanted, usual, grants.slice_of(need.workload.name, exclusive=not need.cpus)))
+    runs_in = next((place for place in places if cgroup.populated_at(host, f"{cgroup.path_of(place)}/{unit}")), None)
+    quotas = files.settings(unit, "CPUQuota") if need.cpus else []
+    there = workload_state.there(host, files, unit)
+    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in)
+
+
+def place_file(need: ResourceRequirements) -> str:
+    """The drop-in that places a workload's unit: its own, or its template's."""
+    return dropin(need.workload.template or need.workload.pattern, NAME)
+
+
+# Units
+
+
+def unit_changes(need: ResourceRequirements, home: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
+    """The changes of a workload's unit: its drop-in, and that it runs where it belongs."""
+    unit = need.workload.pattern
+    changes = []
+    text = workload_units.unit_dropin(need, home, score, exclusive=bool(need.cpus))
+    change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
+    if change is not None and not need.workload.template:
+        changes.append(change)
+    changes += filter(None, [later_change(need, "CPUQuota", found.quotas, "")] if need.cpus else [])
+    if found.runs_in is not None and found.runs_in != home:
+        changes.append(
+            Change(
+                NAME, unit, "slice", found.runs_in, home,
+                f"a unit moves when it starts: systemctl restart {unit}",
+                f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
+            )
+        )  # fmt: skip
+    return changes
+
+
+def template_change(host: Host, need: ResourceRequirements, score: t.Optional[int]) -> t.Optional[Change]:
+    """The drop-in of a template: it places every instance, also one that never ran."""
+    unit = need.workload.template
+    path = dropin(unit, NAME)
+    text = workload_units.unit_dropin(need, slice_for(need, None), score, exclusive=bool(need.cpus))
+    return file_change(NAME, path, host.read(path), text, reason=f"places instances of {unit} in their slices")
+
+
+def later_change(
+    need: ResourceRequirements, name: str, settings: t.Sequence[Setting], wanted: str
+) -> t.Optional[Change]:
+    """Another file that sorts after our drop-in and sets a property otherwise."""
+    return unit_property.later_change(NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need))
+
+
+def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> list[tuple[str, str]]:
+    """Name and control group of the running containers that may be workloads'. Only Podman knows of pods and labels."""
+    kinds = [(need.workload.match, need.workload.pattern) for need in needs if need.workload.match != "unit"]
+    patterns = sorted({pattern if match == "container" else "*" for match, pattern in kinds})
+    if not patterns:
+        return []
+    from ..host import conmon
+
+    return conmon.containers(host, cgroup.ROOT, tuple(patterns))
+
+
+def container_change(need: ResourceRequirements, home: str, running: t.Iterable[tuple[str, str]]) -> t.Optional[Change]:
+    """A container of a workload that was not started in its slice: it runs on shared CPUs.
+
+    Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place.
+    """
+    kind, pattern = need.workload.match, need.workload.pattern
+    inside = f"{cgroup.path_of(home)}/"
+    outside = [(name, place) for name, place in running if not f"{place}/".startswith(inside)]
+    hint = f"start it with --cgroup-parent={home}, or as a unit (Quadlet) that the workload matches"
+    named = [one for one in outside if kind == "container" and fnmatch.fnmatchcase(one[0], pattern)]
+    if named:
+        name, place = named[0]
+        actual = f"{name} in {slice_shown(place)}{'' if len(named) == 1 else f', and {len(named) - 1} more'}"
+        verdict = UNCHANGEABLE
+        return Change(
+            NAME,
+            need.workload.name,
+            "slice",
+            actual,
+            home,
+            hint,
+            place,
+            (),
+            verdict,
+            "next start",
+            "service restart",
+        )
+    maybe = [one for one in outside if not (kind == "container" and one[0]) and not in_own_slice(one[1])]
+    if not maybe:
+        return None
+    name, place = maybe[0]
+    who = f"{name or 'a container that has lost its monitor (conmon)'} runs in {slice_shown(place)}"
+    reason = f"{who}, and only Podman knows whether it is one of {kind} {pattern}: if so, {hint}"
+    return Change(NAME, need.workload.name, "slice", None, home, reason, place, (), UNKNOWN)
+
+
+def in_own_slice(place: str) -> bool:
+    """Whether a control group lies in a slice of Corral's."""
+    return is_own(place[len(cgroup.ROOT) + 1 :].partition("/")[0])
+
+
+def slice_shown(place: str) -> str:
+    """What a container's control group lies in, as a person reads it."""
+    return place[len(cgroup.ROOT) + 1 :].partition("/libpod-")[0] or "the root"
+
+
+# OOM scores
+
+
+def score_of(need: ResourceRequirements, capacity: t.Optional[int]) -> t.Optional[int]:
+    """oom_score_adj of a workload's processes; None where the machine's memory is not known."""
+    if capacity is None and need.qos == qos.BURSTABLE:
+        return None
+    return qos.oom_score_adj(need.qos, dict(need.requests).get(MEMORY, 0), capacity or 1)
+
+
+def slice_for(need: ResourceRequirements, grant: t.Optional[Grant]) -> str:
+    """Where a workload belongs. One that was refused CPUs shares: a slice without a cpuset would let it run on all CPUs.
+
+    What is admitted before each start has its slice even while it has nothing: it does not start without.
+    """
+    own = bool(grant.cpus) if grant else need.cpus > 0 and need.workload.hold == RUNNING
+    return grants.slice_of(need.workload.name, exclusive=own)

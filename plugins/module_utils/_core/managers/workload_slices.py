@@ -1,0 +1,355 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The workloads manager: the checkpoint of grants, a slice with its limits for each workload, and its unit's place in it.
+
+Which CPUs a slice has is the cpu manager's; grants were decided before (allocate_workloads.py).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, hugepage_files, oom_score, state, systemd, workload_state
+from ..host.files import Host
+from ..model.plan.context import Context
+from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, RELEASE, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
+from ..model.profile import profile_workloads
+from ..model.profile.profile_workloads import RUNNING
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.systemd import unit_limits, workload_units
+from ..model.systemd.agent_units import LAUNCHER
+from ..model.systemd.unit_file import file_change
+from ..model.systemd.unit_property import ETC, dropin
+from ..model.systemd.workload_units import NAME
+from ..model.values import cpuset
+from ..model.values.errors import Problem
+from ..model.values.records import NamedTuple
+from ..model.workload import grants, task_budget
+from ..model.workload.admission import Refusal
+from ..model.workload.grants import Grant
+from ..model.workload.resource_requirements import ResourceRequirements
+from ..model.workload.resources import PIDS
+from . import checkpoint, workload_placement
+from .workload_placement import UnitState
+
+
+class State(NamedTuple):
+    """What is seen of one workload: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
+    that its processes should not have.
+    """
+
+    slice: str
+    exists: bool
+    dropin: t.Optional[str]
+    values: dict[str, t.Optional[str]]
+    hugetlb: dict[str, t.Optional[str]]
+    unit: t.Optional[UnitState]
+    scores: tuple[str, ...]
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The workloads manager's part of the plan; without workloads, and grants of some, it has none."""
+    found = context.workloads
+    if found is None:
+        return Part((), frozenset())
+    unfit = unfit_problem(host, context)
+    if unfit is not None:
+        change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
+        running = [grant for grant in found.allocated.grants if grant.cpus]
+        if running and context.profile.cpu is None:
+            kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
+            unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
+        if found.needs or running:
+            return Part((change,), frozenset(), problems=(unfit,), manager=NAME)
+        ended = [checkpoint.given_up(host)] if context.profile.cpu is None else []
+        return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
+    sizes = sorted({row.size_kib for row in context.profile.memory.hugepages})
+    by_name = {grant.workload: grant for grant in found.allocated.grants}
+    changes = [*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)]
+    held: set[str] = {f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else set()
+    problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
+    problems += twice_matched(found.needs)
+    notes = list(found.notes)
+    memory = context.topology.machine_memory_kib
+    own_tasks = task_budget.exclusive_limits(context)
+    tasks = task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks)
+    containers = workload_placement.running_containers(host, found.needs)
+    files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
+    for need in found.needs:
+        score = workload_placement.score_of(need, None if memory is None else memory << 10)
+        if need.workload.is_template:
+            changes += filter(None, [workload_placement.template_change(host, need, score)])
+            held.add(f"file:{dropin(need.workload.template, NAME)}")
+            continue
+        grant = by_name.get(need.workload.name)
+        wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
+        if (
+            PIDS not in dict(need.limits)
+            and tasks is not None
+            and grants.is_exclusive(workload_placement.slice_for(need, grant))
+        ):
+            # Nothing around a slice at the top keeps the reserve for the system.
+            wanted = {**wanted, "TasksMax": str(tasks)}
+        seen = observe(host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes)
+        changes += slice_changes(host, need, grant, wanted, seen, sizes)
+        held |= held_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
+        if need.workload.match == "unit":
+            changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
+            problems += unit_problems(context, need, seen)
+            if not need.workload.template:
+                held.add(f"file:{dropin(need.workload.pattern, NAME)}")
+            if seen.unit is not None and not seen.unit.there:
+                notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
+        else:
+            changes += filter(None, [workload_placement.container_change(need, seen.slice, containers)])
+        if not need.cpus:
+            changes += narrower_changes(host, need, wanted)
+        changes += score_changes(host, need, seen, score)
+    names = {need.workload.name for need in found.needs}
+    orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
+    held |= held_for_runs(host, orphans)
+    changes += [checkpoint.refused_change(refusal) for refusal in found.allocated.refusals]
+    if orphans or any(need.workload.hold == RUNNING for need in found.needs):
+        path = workload_units.GRANT_UNIT
+        text = workload_units.grant_unit_text()
+        changes += filter(
+            None, [file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")]
+        )
+        held.add(f"file:{path}")
+        if not host.exists(LAUNCHER):
+            notes.append("workloads with hold: running start once the agent is installed (corral.node.agent)")
+    return Part(tuple(changes), frozenset(held), problems=tuple(problems), manager=NAME, notes=tuple(notes))
+
+
+def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
+    """Why no workload can be given anything here; None when nothing is in the way."""
+    if not systemd.runs(host):
+        return Problem("workloads", None, "systemd does not run here, so workloads have no slices")
+    if not cgroup.unified(host):
+        message = "workloads with requests or limits need cgroup v2: boot with systemd.unified_cgroup_hierarchy=1, or leave these out"
+        return Problem("workloads", None, message)
+    if context.profile.cpu is None:
+        message = "workloads were admitted at run time and need the pools of CPUs: release them first, or declare cpu.reserved"
+        return Problem("cpu", None, message)
+    return None
+
+
+def empty_slices(host: Host) -> tuple[Change, ...]:
+    """The slices of workloads that hold no process: systemd started them with a unit that was then refused, and keeps them.
+
+    For a removal alone: a unit may be about to start in one.
+    """
+    return tuple(
+        Change(
+            NAME, unit, "state", "active", "inactive", "no process runs in it any more", cgroup.path_of(unit),
+            (Step("unit", unit, "stop", RELEASE, 80),),
+        )
+        for unit in workload_state.slices(host)
+        if not cgroup.populated(host, unit)
+    )  # fmt: skip
+
+
+def observe(
+    host: Host,
+    files: systemd.UnitFiles,
+    need: ResourceRequirements,
+    unit: str,
+    limits: t.Iterable[str],
+    score: t.Optional[int],
+    sizes: t.Sequence[int],
+) -> State:
+    """Look at a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
+    path = cgroup.path_of(unit)
+    exists = cgroup.exists(host, unit)
+    values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
+    hugetlb = (
+        {name: stripped(host.read(f"{path}/{name}")) for name in unit_limits.hugetlb(need, sizes)} if exists else {}
+    )
+    service = workload_placement.observe_unit(host, files, need, unit) if need.workload.match == "unit" else None
+    scores = oom_score.scores(host, path, str(score)) if exists and score is not None else ()
+    return State(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
+
+
+def stripped(text: t.Optional[str]) -> t.Optional[str]:
+    """A kernel file's text."""
+    return None if text is None else text.strip()
+
+
+def held_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
+    """The keys of what a workload's slice is held by; the slice itself is held with its limits, while there is a grant."""
+    held = {f"file:{dropin(unit, NAME)}"} if files else set()
+    return held | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
+
+
+def held_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
+    """The keys of what grants need until their run ends, though their workloads are declared no more.
+
+    Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload.
+    """
+    held: set[str] = set()
+    names = host.names(ETC) if orphans else []
+    paths = [f"{ETC}/{name}/10-corral-{NAME}.conf" for name in names if name.endswith(".service.d")]
+    texts = {path: host.read(path) or "" for path in paths}
+    for grant in orphans:
+        instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
+        # Its slice may be another one by now: without the static policy new runs share.
+        line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
+        held |= {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
+        held |= held_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
+    return held
+
+
+def problem_of(context: Context, refusal: Refusal) -> Problem:
+    """A refusal as a reason not to begin with the profile."""
+    name = refusal.workload.partition(":")[0]
+    index = next((i for i, one in enumerate(context.profile.workloads) if one.name == name), None)
+    path = refusal.workload if index is None else f"workloads[{index}]"
+    return Problem(f"{path}.{refusal.key}", refusal.value, f"{refusal.workload}: {refusal.message}")
+
+
+def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
+    """Units that two workloads match: neither can be said to have them."""
+    owners: dict[str, str] = {}
+    found = []
+    for need in needs:
+        if need.workload.match != "unit":
+            continue
+        unit, name = need.workload.pattern, need.workload.name
+        if unit in owners:
+            message = f"both {owners[unit]} and {name} match it: narrow the pattern of one"
+            if owners[unit] == name:
+                message = f"was admitted at run time under this name already: corral release {name} first"
+            found.append(Problem("workloads", unit, message))
+        owners.setdefault(unit, name)
+    return found
+
+
+# Slices
+
+
+def slice_changes(
+    host: Host,
+    need: ResourceRequirements,
+    grant: t.Optional[Grant],
+    wanted: t.Mapping[str, str],
+    seen: State,
+    sizes: t.Sequence[int],
+) -> list[Change]:
+    """The changes of a workload's slice: its drop-in, its limits in force, and that it is there."""
+    lasting = {
+        name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
+    }
+    text = workload_units.slice_text(need, seen.slice, lasting)
+    path = dropin(seen.slice, NAME)
+    # A slice that is yet to start finds it there.
+    phase = FILES if seen.exists else CLAIM
+    change = file_change(NAME, path, seen.dropin, text, reason=f"limits of workload {need.workload.name}", phase=phase)
+    # Instances of a template come and go: theirs are set at each start, with no file that systemd would have to read.
+    changes = [change] if change and not need.workload.template else []
+    if not seen.exists:
+        if grant is not None and not grant.cpus:
+            step = Step("unit", seen.slice, "start", START)
+            reason = "the workload's slice does not run yet"
+            changes.append(
+                Change(NAME, seen.slice, "state", "inactive", "active", reason, cgroup.path_of(seen.slice), (step,))
+            )
+        if grant is not None:
+            changes += early_limits(need, seen, wanted)
+            changes += hugetlb_changes(host, need, seen, sizes)
+        return changes
+    if grant is not None:  # The slice of a workload that is yet to start has no grant yet.
+        changes += filter(None, (limit_change(seen, name, value) for name, value in wanted.items()))
+        changes += hugetlb_changes(host, need, seen, sizes)
+    return changes
+
+
+def early_limits(need: ResourceRequirements, seen: State, wanted: t.Mapping[str, str]) -> list[Change]:
+    """The limits of a slice that is about to start and has no drop-in for them."""
+    names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
+    found = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
+    return [change for change in found if change is not None]
+
+
+def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[str, str]) -> list[Change]:
+    """The limits that a workload on the shared pool cannot reach: those of the slice around all of them are lower."""
+    found = []
+    for name in ("TasksMax", "MemoryMax", "CPUQuota"):
+        place = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
+        own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(place)) or "max"
+        around = unit_limits.meaning(name, around)
+        if "max" in (own, around) or int(around.split()[0]) >= int(own.split()[0]):
+            continue
+        reason = f"{CORRAL_SLICE} is limited to less: raise that, or lower the limit of {need.workload.name}"
+        subject = need.workload.name
+        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, place, (), UNCHANGEABLE))
+    return found
+
+
+def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
+    """The change of one limit in force."""
+    actual, target = seen.values.get(name), unit_limits.kernel(name, value)
+    shown = None if actual is None else unit_limits.meaning(name, actual)
+    nothing_yet = actual is None and (target == "max" or (name == "CPUWeight" and target == unit_limits.DEFAULT_WEIGHT))
+    if shown == target or nothing_yet:
+        return None
+    place = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
+    # Memory nodes before the first process comes: with the CPUs, once the slice is there.
+    phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
+    step = Step("property", seen.slice, f"{name}={value}", phase, order)
+    return Change(NAME, seen.slice, name, actual, target, "the limit in force is another", place, (step,))
+
+
+def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: t.Sequence[int]) -> list[Change]:
+    """The limits of hugepages, which systemd has no property for: the controller down the path, then the file."""
+    changes = []
+    path = cgroup.path_of(seen.slice)
+    limits = unit_limits.hugetlb(need, [size for size in sizes if hugepage_files.pool(host, size, None) is not None])
+    for file, limit in limits.items():
+        actual = seen.hugetlb.get(file)
+        if actual == str(limit) or not cgroup.offers(host, "hugetlb"):
+            continue
+        above = [place for place in cgroup.ancestors(path) if "hugetlb" not in cgroup.delegated(host, place)]
+        steps = [Step("controller", f"{place}/cgroup.subtree_control", "+hugetlb", START, 1) for place in above]
+        steps.append(Step("value", f"{path}/{file}", str(limit), START, 2))
+        changes.append(
+            Change(
+                NAME,
+                seen.slice,
+                file[: -len(".max")],
+                actual,
+                str(limit),
+                "the limit in force is another",
+                f"{path}/{file}",
+                tuple(steps),
+            )
+        )
+    return changes
+
+
+def unit_problems(context: Context, need: ResourceRequirements, seen: State) -> list[Problem]:
+    """A unit that another file keeps in another slice: there it would get that slice's CPUs."""
+    found = seen.unit
+    change = workload_placement.later_change(need, "Slice", found.slices, seen.slice) if found else None
+    if change is None:
+        return []
+    return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, change.reason))]
+
+
+def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.Optional[int]) -> list[Change]:
+    """Processes that have another score: OOMScoreAdjust= reaches a unit at its start only."""
+    if score is None or not seen.scores:
+        return []
+    others = oom_score.others(host, cgroup.path_of(seen.slice), str(score))
+    steps = tuple(Step("value", f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in others)
+    if not steps:
+        return []
+    actual = ", ".join(seen.scores)
+    place = f"/proc/{others[0]}/oom_score_adj"
+    return [
+        Change(
+            NAME, need.workload.name, "oom_score_adj", actual, str(score), "processes have another score", place, steps
+        )
+    ]

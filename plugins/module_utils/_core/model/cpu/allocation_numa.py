@@ -1,0 +1,243 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""How many CPUs each NUMA node gives when they are distributed evenly (takeByTopologyNUMADistributed, KEP-2902).
+
+The kubelet takes the fewest nodes that can share the CPUs evenly, in groups of CPUs, and among these the ones that
+leave the free CPUs of all nodes best balanced: the lowest standard deviation to three decimals, the first found of
+equal ones. What is left of an even division goes to some of the chosen nodes, a group at a time in turn.
+
+It looks at every combination of nodes, and in each at every subset for the remainder. Here the same one is found by
+skipping what cannot be it: of nodes with equally many free CPUs the first stands for all, and a combination is only
+continued while its best thinkable balance is better than what is known. That is exact on machines of up to eight nodes
+with CPUs. On larger ones with nodes so uneven that it takes more than LIMIT looks, the best found by then counts: it
+is as even, but another choice of nodes might leave a better balance. Two errors of the kubelet 1.36 are not repeated:
+combinations of four and more nodes that overwrite one another in memory (a Go slice is kept without a copy), and a
+remainder that fits the nodes only in parts of groups, for which it loops for ever.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+import typing as t
+
+from ..values.records import NamedTuple
+
+# Looks at combinations, for one number of nodes.
+LIMIT = 4000
+# The search goes as deep as there are nodes.
+MOST_NODES = 128
+
+Portion = tuple[int, int]  # index of a node, CPUs
+
+
+def portions(free: t.Sequence[int], count: int, group: int, fewest: int) -> list[Portion] | None:
+    """What to take from which node, in this order; None when no number of nodes from ``fewest`` on can share evenly.
+
+    ``free`` has the free CPUs of each node that has some, in the kubelet's order of nodes; ``group`` divides ``count``.
+    """
+    for number in range(fewest, min(count // group, len(free)) + 1):
+        chosen = _Search(free, count, group, number).run()
+        if chosen is not None:
+            return chosen
+    return None
+
+
+class _Choice(NamedTuple):
+    """Nodes that give an equal share each, and those that give a group more each time they are named."""
+
+    balance: int
+    nodes: tuple[int, ...]
+    extra: tuple[int, ...]
+
+
+class _Search:
+    """The best combination of ``number`` nodes."""
+
+    def __init__(self, free: t.Sequence[int], count: int, group: int, number: int) -> None:
+        self.free = free
+        self.group = group
+        self.number = number
+        self.share = count // number // group * group
+        self.rest = (count - self.share * number) // group
+        self.nodes = [node for node, cpus in enumerate(free) if cpus >= self.share]
+        self.squares = sum(cpus * cpus for cpus in free)
+        self.total_after = sum(free) - count
+        self.fullest: dict[int, list[int]] = {}
+        self.looks = 0
+        self.best: _Choice | None = None
+        self.in_order = False
+
+    def run(self) -> list[Portion] | None:
+        """The portions, or None when no combination has enough."""
+        goal = self.thinkable((), 0)
+        if goal is None:
+            return None
+        # The fullest choice of nodes is often the best: knowing it first, the search in order skips nearly all others.
+        self.best = self.judge(tuple(sorted(self.fullest_from(0)[: self.number])))
+        if len(self.nodes) <= MOST_NODES:
+            self.walk((), 0, goal)
+        shares = [(node, self.share) for node in self.best.nodes]
+        return shares + [(node, self.group) for node in self.best.extra]
+
+    def walk(self, chosen: tuple[int, ...], start: int, goal: int) -> None:
+        """Combinations that begin with ``chosen``, in the kubelet's order."""
+        if len(chosen) == self.number:
+            choice = self.judge(chosen)
+            if self.improves(choice.balance):
+                self.best, self.in_order = choice, True
+            return
+        seen: set[int] = set()
+        for at in range(start, len(self.nodes) - self.number + len(chosen) + 1):
+            node = self.nodes[at]
+            if self.free[node] in seen:
+                continue
+            seen.add(self.free[node])
+            if self.looks > LIMIT or not self.improves(goal):
+                return
+            thinkable = self.thinkable((*chosen, node), at + 1)
+            if thinkable is not None and self.improves(thinkable):
+                self.walk((*chosen, node), at + 1, goal)
+
+    def improves(self, balance: int) -> bool:
+        """Whether a choice is better than the best; one as good counts until a first has been found in order."""
+        best = self.best
+        return best is None or balance < best.balance or (balance == best.balance and not self.in_order)
+
+    def balance(self, gain: int) -> int:
+        """Thousandths of the standard deviation of what is free after the sum of its squares has gone down by ``gain``."""
+        number = len(self.free)
+        deviation = math.sqrt(number * (self.squares - gain) - self.total_after**2) / number
+        return math.floor(deviation * 1000 + 0.5)
+
+    def gain_of_shares(self, nodes: t.Iterable[int]) -> int:
+        return sum(_gain(self.free[node], self.share) for node in nodes)
+
+    def thinkable(self, chosen: tuple[int, ...], start: int) -> int | None:
+        """No combination of ``chosen`` and nodes from ``start`` on has a lower balance; None when none has enough.
+
+        The nodes with most free CPUs complete it, and each group of the remainder comes from the then fullest.
+        """
+        self.looks += 1
+        missing = self.number - len(chosen)
+        others = self.fullest_from(start)[:missing]
+        if len(others) < missing:
+            return None
+        nodes = (*chosen, *others)
+        gain = self.gain_of_rest([self.free[node] - self.share for node in nodes])
+        return None if gain is None else self.balance(self.gain_of_shares(nodes) + gain)
+
+    def fullest_from(self, start: int) -> list[int]:
+        if start not in self.fullest:
+            self.fullest[start] = sorted(self.nodes[start:], key=lambda node: -self.free[node])
+        return self.fullest[start]
+
+    def gain_of_rest(self, left: t.Iterable[int]) -> int | None:
+        """The highest gain of the remainder out of nodes with so much left, without the order of turns."""
+        heap = [-cpus for cpus in left]
+        heapq.heapify(heap)
+        gain = 0
+        for dummy in range(self.rest):
+            fullest = -heap[0]
+            if fullest < self.group:
+                return None
+            gain += _gain(fullest, self.group)
+            heapq.heapreplace(heap, self.group - fullest)
+        return gain
+
+    def judge(self, nodes: tuple[int, ...]) -> _Choice:
+        """A combination with its best subset for the remainder; there must be enough."""
+        self.looks += 1
+        gain = self.gain_of_shares(nodes)
+        if not self.rest:
+            return _Choice(self.balance(gain), nodes, ())
+        able = [node for node in nodes if self.free[node] - self.share >= self.group]
+        left = [self.free[node] - self.share for node in able]
+        found = self.one_each(left, gain)
+        rest_gain = self.gain_of_rest(left)
+        thinkable = self.balance(gain + (rest_gain or 0))
+        if found is None or thinkable < found[0]:
+            found = self.in_turns(left, gain, thinkable, found)
+        return _Choice(found[0], nodes, tuple(able[index] for index in found[1]))
+
+    def one_each(self, left: list[int], gain: int) -> tuple[int, tuple[int, ...]] | None:
+        """The best subset of nodes for at most one more group each; None when there are fewer nodes than groups.
+
+        The kubelet tries the larger subsets first, and the first nodes of a subset give: so the nodes to choose from
+        begin as the first few and become more.
+        """
+        if len(left) < self.rest:
+            return None
+        fixed = gain - self.rest * self.group * self.group
+
+        def balance(fullest: t.Iterable[int]) -> int:
+            return self.balance(fixed + 2 * self.group * sum(fullest))
+
+        fullest = left[: self.rest]
+        best, among = balance(fullest), self.rest
+        heapq.heapify(fullest)
+        for number, cpus in enumerate(left[self.rest :], self.rest + 1):
+            if heapq.heappushpop(fullest, cpus) != cpus and balance(fullest) < best:
+                best, among = balance(fullest), number
+        return best, _earliest(left[:among], self.rest, lambda cpus: balance(cpus) == best)
+
+    def in_turns(
+        self, left: list[int], gain: int, thinkable: int, best: tuple[int, tuple[int, ...]] | None
+    ) -> tuple[int, tuple[int, ...]]:
+        """The best subset of fewer nodes than groups, if it is better than ``best``."""
+        for number in range(min(len(left), self.rest - 1), 0, -1):
+            for subset in _subsets(left, number):
+                if best is not None and (self.looks > LIMIT or best[0] == thinkable):
+                    return best
+                self.looks += 1
+                turns = self.turns(left, subset)
+                if turns is None:
+                    continue
+                given = sum(_gain(left[index], turns.count(index) * self.group) for index in subset)
+                if best is None or self.balance(gain + given) < best[0]:
+                    best = self.balance(gain + given), turns
+        if best is None:
+            raise ValueError("no node can take a turn")  # The caller has checked that there is room for the rest.
+        return best
+
+    def turns(self, left: list[int], subset: tuple[int, ...]) -> tuple[int, ...] | None:
+        """Who gives the groups one after another; None when the subset has not enough."""
+        have = [left[index] // self.group for index in subset]
+        if sum(have) < self.rest:
+            return None
+        rounds = ((turn, index) for turn in range(self.rest) for index in range(len(subset)) if turn < have[index])
+        return tuple(subset[index] for dummy, (turn, index) in zip(range(self.rest), rounds))
+
+
+def _gain(free: int, given: int) -> int:
+    """By how much the square of what is free goes down."""
+    return free * free - (free - given) ** 2
+
+
+def _earliest(values: list[int], number: int, good: t.Callable[[list[int]], bool]) -> tuple[int, ...]:
+    """The first indexes in order whose values are good, where higher values are never worse."""
+    chosen: list[int] = []
+    for index in range(len(values)):
+        left = number - len(chosen) - 1
+        if left < 0:
+            break
+        others = sorted(values[index + 1 :], reverse=True)[:left]
+        if len(others) == left and good([*(values[one] for one in chosen), values[index], *others]):
+            chosen.append(index)
+    return tuple(chosen)
+
+
+def _subsets(values: list[int], number: int, start: int = 0) -> t.Iterator[tuple[int, ...]]:
+    """Indexes of so many values in order; of equal sequences of values only the first."""
+    if not number:
+        yield ()
+        return
+    seen: set[int] = set()
+    for index in range(start, len(values) - number + 1):
+        if values[index] not in seen:
+            seen.add(values[index])
+            for others in _subsets(values, number - 1, index + 1):
+                yield (index, *others)

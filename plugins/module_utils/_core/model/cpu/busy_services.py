@@ -1,0 +1,63 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What would have fewer CPUs: the busy services of a slice that is to be confined for the first time."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import cpuset
+from ..values.records import NamedTuple
+
+SHOWN = 6
+LEAST = 0.01  # of a CPU on average: below that it does not matter
+HINT = (
+    "what needs more CPUs than its slice will have goes to machine.slice or corral.slice (Slice= in a drop-in, "
+    "then a restart), or its slice to cpu.shared.slices"
+)
+
+
+class Service(NamedTuple):
+    """A service or scope: its name, the CPU time it has used and how old it is (s), and its busiest command."""
+
+    name: str
+    used: float
+    age: t.Optional[float]
+    command: str
+
+    @property
+    def cpus(self) -> float:
+        """The CPUs it has used on average since it started."""
+        return self.used / max(self.age, 1.0) if self.age is not None else 0.0
+
+
+def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Iterable[Service]) -> t.Optional[str]:
+    """One line on a slice that will have fewer CPUs and the services that feel it; None when none does."""
+    busy = sorted((one for one in services if one.cpus >= LEAST), key=lambda one: (-one.cpus, one.name))
+    if not busy:
+        return None
+    total = sum(one.cpus for one in busy)
+    rows = ", ".join(f"{one.name}{by(one)} {one.cpus:.2f} over {span(one.age or 0)}" for one in busy[:SHOWN])
+    more = f" and {len(busy) - SHOWN} more" if len(busy) > SHOWN else ""
+    count = f"{len(wanted)} CPU{'' if len(wanted) == 1 else 's'}"
+    return (
+        f"{unit} goes from CPUs {cpuset.format(now)} to {cpuset.format(wanted)} ({count}); its busy ones used "
+        f"{total:.2f} CPUs on average: {rows}{more}"
+    )
+
+
+def by(one: Service) -> str:
+    """The command, where the unit's name does not say it."""
+    stem = one.name.rpartition("/")[2].rpartition(".")[0]
+    return "" if not one.command or one.command in stem else f" ({one.command})"
+
+
+def span(age: float) -> str:
+    """A time as a person says it."""
+    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
+        if age < limit:
+            return f"{int(age / size)} {unit}"
+    return f"{int(age / 86400)} d"

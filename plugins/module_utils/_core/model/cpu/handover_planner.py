@@ -1,0 +1,237 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Planning a hand-over: which slice moves next, and which one waits elsewhere when all wait for each other.
+
+The time grows with the number of CPUs that change hands: an index tells which slices have a CPU and which wait for it, and only
+those are looked at when it is released.
+"""
+
+from __future__ import annotations
+
+import typing as t
+from bisect import insort
+from collections import deque
+
+from ..values.records import NamedTuple
+from .holders import Holders, no_units
+
+
+class Slice(NamedTuple):
+    """The CPUs of a slice (or scope), now and soon.
+
+    ``now`` is empty for a slice that does not exist yet. A slice whose ``wanted`` is empty keeps what it has, because an
+    empty cpuset is no limit to the kernel.
+    """
+
+    unit: str
+    now: frozenset[int]
+    wanted: frozenset[int]
+    exclusive: bool = False
+
+
+class NoSafeOrder(Exception):
+    """Every order of writes has an overlap. The text names the slices that wait for each other."""
+
+
+class Planner:
+    """The writes so far, and which slices have each CPU after them.
+
+    ``alone`` is whether an exclusive slice gets no CPU for itself that others have, also where it has shared that CPU
+    until now.
+    """
+
+    def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int], *, alone: bool = True) -> None:
+        self.alone = alone
+        self.slices = {one.unit: one if one.wanted else one._replace(wanted=one.now) for one in slices}
+        self.spare = spare
+        self.moves: list[tuple[str, frozenset[int]]] = []
+        cpus = spare.union(*(one.now | one.wanted for one in slices))
+        self.holders = Holders(cpus)
+        for one in slices:
+            self.holders.put(one.unit, one.exclusive, one.now)
+        self.now, self.open = self.holders.now, self.holders.open
+        # The slices with CPUs that they are not to keep. One that left this list never comes back to it.
+        self.releasing = {one.unit: one for one in self.slices.values() if one.now - one.wanted}
+        self.needed_by = no_units(cpus)
+        for one in self.releasing.values():
+            for cpu in one.wanted:
+                self.needed_by[one.exclusive][cpu].add(one.unit)
+        self.harmless = cpus.difference(*(one.wanted for one in self.slices.values() if one.exclusive))
+        self.movable = deque(self.releasing)  # may have all wanted CPUs available
+        self.missing: dict[str, list[int]] = {}  # wanted CPUs that were not available; the last one still is not
+        self.waiting: dict[int, list[str]] = {}  # the slices of which it is the last one
+        # May have a part of the wanted CPUs available. The slice that exchanges most CPUs is last, and goes first.
+        self.rank = {one.unit: (len(one.now ^ one.wanted), one.unit) for one in self.releasing.values()}
+        self.partial = sorted(self.rank.values())
+        self.queued = set(self.rank)
+
+    def put(self, one: Slice, cpus: frozenset[int]) -> None:
+        """Write the CPUs of a slice, and have a look at the slices that can get what it releases."""
+        self.moves.append((one.unit, cpus))
+        if cpus <= one.wanted and one.unit in self.releasing:
+            del self.releasing[one.unit]
+            for cpu in one.wanted:
+                self.needed_by[one.exclusive][cpu].discard(one.unit)
+        for cpu in self.holders.put(one.unit, one.exclusive, cpus):
+            self.movable.extend(self.waiting.pop(cpu, ()))
+            for unit in self.needed_by[True][cpu] | self.needed_by[False][cpu]:
+                if unit not in self.queued:
+                    self.queued.add(unit)
+                    insort(self.partial, self.rank[unit])
+
+    def available(self, one: Slice, cpus: t.AbstractSet[int]) -> frozenset[int]:
+        """Of some CPUs, those that a slice has or can get now.
+
+        A CPU that other slices have too does not count as one that an exclusive slice has.
+        """
+        mine = self.now[one.unit] & cpus
+        if one.exclusive and self.alone:
+            mine = frozenset(cpu for cpu in mine if self.holders.has_alone(cpu, one.unit))
+        return mine | (cpus & self.open[one.exclusive])
+
+    def move_all(self) -> None:
+        """Move each slice that can have all of its wanted CPUs, until there is none."""
+        while self.movable:
+            one = self.releasing.get(self.movable.popleft())
+            if one is not None and self.is_missing(one):
+                self.waiting.setdefault(self.missing[one.unit][-1], []).append(one.unit)
+            elif one is not None:
+                self.put(one, one.wanted)
+
+    def is_missing(self, one: Slice) -> bool:
+        """Whether a wanted CPU of a slice is not available. A CPU is looked at again only when all others are available."""
+        left = self.missing.setdefault(one.unit, [])
+        while left and self.available(one, {left[-1]}):
+            left.pop()
+        if not left:
+            left += sorted(one.wanted - self.available(one, one.wanted))
+        return bool(left)
+
+    def move_to_part(self) -> bool:
+        """Give one slice the part of its wanted CPUs that is available, if it releases CPUs that others need."""
+        while self.partial:
+            unit = self.partial.pop()[1]
+            self.queued.discard(unit)
+            one = self.releasing.get(unit)
+            if one is not None and self.needed(one, self.now[one.unit] - one.wanted):
+                part = self.available(one, one.wanted)
+                if part:
+                    self.put(one, part)
+                    return True
+        return False
+
+    def needed(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
+        """Of the CPUs of a slice, those that another one needs before it can release its own."""
+        others = self.needed_by
+        return frozenset(cpu for cpu in cpus if others[True][cpu] or (one.exclusive and others[False][cpu]))
+
+    def break_cycle(self) -> None:
+        """Make a slice release CPUs that another one waits for, and wait elsewhere until its own are available."""
+        cycle = self.cycle()
+        ways = (
+            self.move_shared_to_fallback,
+            self.shrink_to_unneeded,
+            self.move_to_free_cpus,
+            self.shrink_to_one,
+            self.borrow_cpu,
+        )
+        if not any(way(cycle) for way in ways):
+            raise NoSafeOrder(", ".join(sorted(one.unit for one, dummy in cycle)))
+
+    def cycle(self) -> list[tuple[Slice, int]]:
+        """Slices of which each waits for a CPU of the next one, with the CPU that the one before waits for."""
+        one = next(iter(self.releasing.values()))
+        path: dict[str, tuple[Slice, int]] = {}
+        cpu = -1
+        while one.unit not in path:
+            path[one.unit] = one, cpu
+            cpu = self.missing[one.unit][-1]
+            exclusive, others = self.holders.units[True][cpu], self.holders.units[False][cpu]
+            holder = min((exclusive - {one.unit}) or (others - {one.unit}))
+            if holder not in self.releasing:
+                raise NoSafeOrder(f"{one.unit}, {holder}")  # The holder keeps this CPU.
+            one = self.slices[holder]
+        units = list(path)
+        return [*(path[unit] for unit in units[units.index(one.unit) + 1 :]), (one, cpu)]
+
+    def move_shared_to_fallback(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
+        """Move the shared slices off a CPU of the cycle."""
+        for one, cpu in cycle:
+            others = [] if one.exclusive else [self.slices[unit] for unit in sorted(self.holders.units[False][cpu])]
+            fallbacks = [self.fallback_cpus(other, cpu) for other in others]
+            if others and all(fallbacks):
+                for other, fallback_cpus in zip(others, fallbacks):
+                    self.put(other, fallback_cpus)
+                return True
+        return False
+
+    def fallback_cpus(self, one: Slice, cpu: int) -> frozenset[int]:
+        """Where a shared slice can wait without this CPU; empty if nowhere.
+
+        On those of its CPUs that no exclusive slice needs, or spare ones, or any such ones, or else on a single CPU.
+        """
+        mine = self.now[one.unit]
+        for cpus in (mine, self.spare, self.open[False]):
+            fallback_cpus = self.harmless & self.open[False] & cpus
+            if fallback_cpus:
+                return fallback_cpus
+        rest = (mine & self.open[False]) - {cpu} or mine - {cpu} or self.open[False] - {cpu}
+        return frozenset({min(rest)} if rest else ())
+
+    def shrink_to_unneeded(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
+        """Leave an exclusive slice the CPUs that no other one needs."""
+        for one, dummy in cycle:
+            kept = self.now[one.unit] - self.needed(one, self.now[one.unit])
+            if one.exclusive and kept:
+                self.put(one, kept)
+                return True
+        return False
+
+    def move_to_free_cpus(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
+        """Move an exclusive slice to as many free CPUs as it has, if there are so many."""
+        one = min((one for one, dummy in cycle if one.exclusive), key=self.count)
+        free = sorted(self.open[True], key=lambda cpu: (cpu in self.spare, cpu))[: self.count(one)]
+        if free:
+            self.put(one, frozenset(free))
+        return bool(free)
+
+    def shrink_to_one(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
+        """Leave an exclusive slice one of its CPUs."""
+        one, cpu = max((member for member in cycle if member[0].exclusive), key=lambda member: self.count(member[0]))
+        kept = self.now[one.unit] - {cpu}
+        if kept:
+            self.put(one, frozenset({min(kept)}))
+        return bool(kept)
+
+    def borrow_cpu(self, dummy: object) -> bool:
+        """Have slices outside the cycle release a CPU: shared ones, which can run on another, or an exclusive one."""
+        exclusive, holders = self.holders.units[True], self.holders.units[False]
+        shared = sorted(cpu for cpu in self.open[False] if holders[cpu])
+        if len(shared) > 1:
+            borrowed = min(shared, key=lambda cpu: (cpu in self.spare, len(holders[cpu]), -cpu))
+            rest = frozenset({next(cpu for cpu in shared if cpu != borrowed)})
+            for unit in sorted(holders[borrowed]):
+                self.put(self.slices[unit], self.now[unit] - {borrowed} or rest)
+            return True
+        for one in self.slices.values():
+            mine = self.now[one.unit]
+            alone = [cpu for cpu in mine if len(exclusive[cpu]) == 1 and not holders[cpu]]
+            if one.exclusive and alone and len(mine) > 1:
+                self.put(one, mine - {max(alone)})
+                return True
+        return False
+
+    def count(self, one: Slice) -> int:
+        """How many CPUs a slice has."""
+        return len(self.now[one.unit])
+
+    def grow(self) -> None:
+        """Give the rest to the slices that have nothing to release."""
+        for one in self.slices.values():
+            if self.now[one.unit] != one.wanted:
+                if self.available(one, one.wanted) != one.wanted:
+                    raise NoSafeOrder(one.unit)
+                self.put(one, one.wanted)

@@ -1,0 +1,125 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kernel's partitions: a slice at the top that is one has its CPUs for itself (cgroup-v2.rst, cpuset.cpus.partition).
+
+A sibling that asks for its CPUs ends a partition without an error on kernels before 7, and it stays so when the sibling is
+gone: so each is read back, and is drift while it is not in force.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..plan.context import Attempt, Context
+from ..plan.plan import CPUS, DRIFT, UNCHANGEABLE, Change, Step
+from ..profile.profile import Cpu
+from ..values import cpuset
+from ..values.records import NamedTuple
+from ..workload.grants import ISOLATED, is_exclusive
+
+PROPERTY = "cpuset.cpus.partition"
+# systemd 262 and later. Corral leaves it empty: then systemd does not touch the kernel's file, through reloads and
+# changes of other properties, and what is written there is the same on all versions (tried on 252, 257 and 262).
+SYSTEMD_PROPERTY = "CPUSetPartition"
+MEMBER, PARTITION, UNBALANCED = "member", "root", "isolated"
+MANAGER = "cpu"
+# In the kernel's reason where CPUs of isolcpus= stand in the way (perr_strings).
+HOUSEKEEPING = "housekeeping"
+# What the kernel refused although no sibling overlaps is asked for again after so long (s).
+RETRY_SECONDS = 600
+
+
+class State(NamedTuple):
+    """What is seen of a slice: whether it is there, what the kernel's file says (None: no such file) and the CPUs that it
+    asks for (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to all other control groups.
+
+    ``offline`` is whether it moves because none of its CPUs is online: kernel 6.1 goes on to show a partition, which has no
+    CPU.
+    """
+
+    exists: bool
+    text: t.Optional[str]
+    cpus: t.Optional[frozenset[int]]
+    rest: frozenset[int]
+    offline: bool = False
+
+    def in_force(self, kind: str) -> bool:
+        """Whether it is of this kind, and others are kept out of its CPUs."""
+        return self.text == kind and (kind == MEMBER or not (self.offline or (self.cpus or frozenset()) & self.rest))
+
+
+def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[int] = cpuset.EMPTY) -> dict[str, str]:
+    """The slices, of all with their CPUs, that are to be partitions, and of which kind; none where the profile has them off.
+
+    ``at_boot`` are the CPUs of isolcpus=. Nothing is balanced there, and from 6.7 on the kernel has them in no partition
+    that is (prstate_housekeeping_conflict): a slice that has no others says so itself, which 6.1 and 7.2 take.
+    """
+    if cpu.partitions == "off":
+        return {}
+    kinds = {unit: UNBALANCED if cpus <= at_boot else PARTITION for unit, cpus in units.items() if is_exclusive(unit)}
+    if ISOLATED in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
+        # Threads that choose no CPU of their own pile up on one where nothing is balanced, so only who asks for it has it.
+        kinds[ISOLATED] = UNBALANCED
+    return kinds
+
+
+def refused_for_boot(kind: str, found: State, at_boot: frozenset[int]) -> str:
+    """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and the way out; "" for any other slice.
+
+    6.12 refuses both kinds, 7.2 the kind root. No write changes that, so it is no drift: the slice has its cpuset, as where
+    there are no partitions.
+    """
+    in_the_way, text = (found.cpus or cpuset.EMPTY) & at_boot, found.text or ""
+    if not in_the_way or not text.startswith(f"{kind} invalid") or HOUSEKEEPING not in text:
+        return ""
+    return (
+        f"CPUs {cpuset.format(in_the_way)} are in isolcpus= of the kernel's command line, and this kernel has them in no "
+        f"partition of the kind {kind}: take them out there; cpu.isolated.load_balance: false does the same at run time"
+    )
+
+
+def change(
+    unit: str, target: str, kind: str, found: State, rivals: t.Mapping[str, frozenset[int]]
+) -> t.Optional[Change]:
+    """The change that makes a slice a partition of this kind, or none; None where it is so.
+
+    ``target`` is the kernel's file, ``rivals`` the CPUs that unmanaged siblings request.
+    """
+    if found.exists and found.in_force(kind):
+        return None
+    step = Step("partition", target, kind, CPUS)
+    asked = found.cpus or frozenset()
+    by = [f"{name} ({cpuset.format(cpus & asked)})" for name, cpus in rivals.items() if cpus & asked]
+    verdict = DRIFT
+    steps: tuple[Step, ...] = (step,)
+    if kind == MEMBER:
+        reason = "the profile wants no partition here"
+    elif found.exists and found.text is None and found.cpus is not None:
+        reason = "this kernel has no cpuset.cpus.partition: set cpu.partitions: off"
+        verdict, steps = UNCHANGEABLE, ()
+    elif by:
+        reason = f"{', '.join(by)} asks for the same CPUs, so the partition is invalid: remove its AllowedCPUs="
+        verdict, steps = UNCHANGEABLE, ()
+    elif found.text == kind and found.offline:
+        reason = f"none of its CPUs {cpuset.format(asked)} is online"
+    elif found.text == kind:
+        reason = f"others still have CPUs {cpuset.format(asked & found.rest)} of it"
+    elif found.text in (None, MEMBER):
+        reason = "not a partition yet: the kernel does not keep others out"
+    else:
+        reason = f"the partition is not in force: {found.text}"
+    return Change(MANAGER, unit, PROPERTY, found.text, kind, reason, target, steps, verdict)
+
+
+def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
+    """The item of a file that has systemd make something else of a slice's partition."""
+    reason = f"systemd 262 and later writes it over the partition: remove {SYSTEMD_PROPERTY}= from {file}, then systemctl daemon-reload"
+    return Change(MANAGER, unit, SYSTEMD_PROPERTY, value, kind, reason, file, (), UNCHANGEABLE)
+
+
+def too_soon(attempt: Attempt, context: Context) -> bool:
+    """Whether the kernel refused it a while ago, and nothing says that it would not again."""
+    return not context.fresh and 0 <= context.now - attempt.time < RETRY_SECONDS

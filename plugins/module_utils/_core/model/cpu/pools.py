@@ -1,0 +1,342 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The CPU pools of one node: a profile's intent compiled against what the machine has.
+
+Reserved, isolated and shared are disjoint and together all online CPUs; none that was asked for is empty. The same
+profile gives the same pools on the same machine: every choice goes by lowest number.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile import Cpu, Isolated, Profile
+from ..topology import numa_names
+from ..topology.topology import Topology
+from ..values import cpuset
+from ..values.cpuset import CpuSet
+from ..values.errors import CorralError, Problem
+from ..values.records import NamedTuple
+from . import allocation
+
+POOLS = ("reserved", "shared", "isolated", "exclusive")
+
+# So many split cores, interfaces or devices are named in one message.
+NAMED = 8
+
+
+class Pools(NamedTuple):
+    """``per_numa`` holds the pools by NUMA node; ``notes`` say what a person should know, nothing is wrong."""
+
+    online: CpuSet
+    reserved: CpuSet
+    shared: CpuSet
+    isolated: CpuSet
+    per_numa: dict[int, dict[str, CpuSet]]
+    notes: tuple[str, ...]
+    strict: bool
+    exclusive: CpuSet = cpuset.EMPTY
+
+    @property
+    def allocatable(self) -> CpuSet:
+        """The CPUs that workloads share or may have for themselves (kubelet: allocatable)."""
+        return self.online - self.reserved - self.isolated
+
+
+class _Found(NamedTuple):
+    """What a compilation collects."""
+
+    problems: list[Problem]
+    notes: list[str]
+
+    def refuse(self, path: str, value: object, message: str) -> CpuSet:
+        self.problems.append(Problem(path, value, message))
+        return cpuset.EMPTY
+
+
+def compute(profile: Profile, topology: Topology) -> Pools:
+    """The pools of this machine.
+
+    Raises CorralError with all problems: CPUs that are not online, places that do not exist, overlaps, an empty pool.
+    """
+    found = _Found([], [])
+    cpu = profile.cpu
+    if cpu is None:
+        found.notes.append("the profile has no cpu section: all CPUs are shared, and Corral leaves them alone")
+        return _pools(topology, cpuset.EMPTY, cpuset.EMPTY, found.notes, strict=True)
+    if not topology.online:
+        raise CorralError(Problem("cpu", None, "no CPU can be seen here: name a root that has sys/devices/system/cpu"))
+    reserved = _reserved(cpu, topology, found)
+    isolated = _isolated(cpu, topology, reserved, found)
+    if not found.problems and reserved | isolated == topology.online:
+        _refuse_all_taken(cpu, topology, reserved, isolated, found)
+    if found.problems:
+        raise CorralError(*found.problems)
+    _note_oddities(topology, reserved, isolated, found.notes)
+    return _pools(topology, reserved, isolated, found.notes, strict=cpu.strict)
+
+
+def workload_cpus(pools: Pools) -> CpuSet:
+    """Where shared workloads run: off the reserved CPUs only under strict-cpu-reservation, as the kubelet has it."""
+    return pools.shared if pools.strict else pools.shared | pools.reserved
+
+
+def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
+    """The pools once workloads have these CPUs for themselves: they come out of the shared one."""
+    if not exclusive:
+        return pools
+    per_numa = {}
+    for node, by in pools.per_numa.items():
+        own = by["shared"] & exclusive
+        per_numa[node] = {**by, "shared": by["shared"] - own, "exclusive": own}
+    return pools._replace(shared=pools.shared - exclusive, exclusive=exclusive, per_numa=per_numa)
+
+
+def shown(pools: Pools) -> tuple[str, ...]:
+    """The pools that a person is shown: the exclusive one where a workload has exclusive CPUs."""
+    return POOLS if pools.exclusive else POOLS[:-1]
+
+
+def to_dict(pools: Pools) -> dict[str, t.Any]:
+    """JSON data; CPU sets as lists in the kernel's form (``0-3,8``)."""
+    return {
+        "online": cpuset.format(pools.online),
+        **{name: cpuset.format(getattr(pools, name)) for name in POOLS},
+        "workloads": cpuset.format(workload_cpus(pools)),
+        "strict": pools.strict,
+        "numa": {
+            str(node): {name: cpuset.format(by[name]) for name in POOLS} for node, by in sorted(pools.per_numa.items())
+        },
+        "notes": list(pools.notes),
+    }
+
+
+def to_env(pools: Pools) -> str:
+    """The pools as an EnvironmentFile of systemd or a shell: ``CORRAL_SHARED_CPUS="2-7"``, and one for each node."""
+    lines = [("ONLINE_CPUS", pools.online), *((f"{name.upper()}_CPUS", getattr(pools, name)) for name in POOLS)]
+    lines.append(("WORKLOAD_CPUS", workload_cpus(pools)))
+    for node, by in sorted(pools.per_numa.items()):
+        lines += [(f"{name.upper()}_CPUS_NUMA{node}", by[name]) for name in POOLS]
+    return "".join(f'CORRAL_{name}="{cpuset.format(cpus)}"\n' for name, cpus in lines)
+
+
+def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[str], *, strict: bool) -> Pools:
+    sets = {
+        "reserved": reserved,
+        "shared": topology.online - reserved - isolated,
+        "isolated": isolated,
+        "exclusive": cpuset.EMPTY,
+    }
+    per_numa = {
+        node: {name: cpus & own for name, cpus in sets.items()} for node, own in sorted(topology.node_cpus().items())
+    }
+    return Pools(topology.online, reserved, sets["shared"], isolated, per_numa, tuple(notes), strict)
+
+
+def _cores(topology: Topology) -> list[CpuSet]:
+    """The cores of the online CPUs; a CPU whose core the kernel does not tell is a core of its own."""
+    known = [core & topology.online for core in topology.cores]
+    alone = topology.online.difference(*known)
+    return sorted([*(core for core in known if core), *(frozenset({cpu}) for cpu in alone)], key=min)
+
+
+def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
+    """CPUs that the profile names: online, and whole cores where that is asked for."""
+    text = cpuset.format(cpus)
+    if not cpus <= topology.online:
+        offline = cpus & topology.offline_present
+        also = (
+            f" (and {cpuset.format(offline)}, which {'is' if len(offline) == 1 else 'are'} offline)" if offline else ""
+        )
+        return found.refuse(path, text, f"this node has CPUs {cpuset.format(topology.online)}{also}; {hint}")
+    siblings = topology.siblings_of(cpus) - cpus
+    if cpu.whole_cores and siblings:
+        whole = cpuset.format(cpus | siblings)
+        found.refuse(
+            path,
+            text,
+            f"splits cores, {cpuset.format(siblings)} are siblings: write {whole}, or set cpu.whole_cores to false",
+        )
+    return cpus
+
+
+def _reserved(cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
+    intent = cpu.reserved
+    if intent.cpus is not None:
+        return _literal(
+            "cpu.reserved.cpus", intent.cpus, "name CPUs among those, or use cores_per_numa", cpu, topology, found
+        )
+    if intent.number is not None:
+        return _reserved_number(intent.number, cpu, topology, found)
+    return _reserved_cores(intent.cores_per_numa or 0, topology, found)
+
+
+def _reserved_number(number: int, cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
+    """The kubelet's own choice for a reservation that is an amount: packed, out of all online CPUs."""
+    path, total = "cpu.reserved.count", len(topology.online)
+    if number >= total:
+        return found.refuse(path, number, _too_many(total))
+    chosen = allocation.take_packed(allocation.of(topology), topology.online, number)
+    if not cpu.whole_cores:
+        return chosen
+    whole = topology.siblings_of(chosen)
+    if len(whole) >= total:
+        most = total - max(len(core) for core in _cores(topology))
+        hint = f"reserve at most {most}" if most else "it has one core: set cpu.whole_cores to false"
+        return found.refuse(path, number, f"in whole cores that is all CPUs of this node: {hint}")
+    if whole != chosen:
+        found.notes.append(f"cpu.reserved.count: {number} is {len(whole)} CPUs in whole cores")
+    return whole
+
+
+def _too_many(total: int) -> str:
+    if total == 1:
+        return "this node has a single CPU: it cannot be divided; leave the cpu section out"
+    return f"this node has {total} CPUs: reserve at most {total - 1}, so that one is left to share"
+
+
+def _reserved_cores(number: int, topology: Topology, found: _Found) -> CpuSet:
+    path = "cpu.reserved.cores_per_numa"
+    kernel = topology.isolated or cpuset.EMPTY
+    reserved: set[int] = set()
+    for node, own in sorted(_by_node(topology, _cores(topology)).items()):
+        # A node without CPUs (memory of its own only: CXL, HBM) needs no housekeeping.
+        if own and len(own) < number:
+            found.refuse(
+                path, number, f"NUMA node {node} has {_cores_text(len(own))}: reserve at most that many, or name cpus"
+            )
+        own.sort(key=lambda core: (not core.isdisjoint(kernel), min(core)))
+        reserved.update(*own[:number])
+    return frozenset(reserved)
+
+
+def _cores_text(number: int) -> str:
+    return f"{number} core{'' if number == 1 else 's'}"
+
+
+def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, found: _Found) -> CpuSet:
+    intent = cpu.isolated
+    if intent is None:
+        return cpuset.EMPTY
+    if intent.cpus is not None:
+        isolated = _literal(
+            "cpu.isolated.cpus", intent.cpus, "name CPUs among those, or use cores", cpu, topology, found
+        )
+        both = isolated & reserved
+        if both:
+            text = cpuset.format(both)
+            found.refuse(
+                "cpu.isolated.cpus",
+                cpuset.format(isolated),
+                f"CPUs {text} are reserved on this node: name others, or use cores",
+            )
+        return isolated
+    by_node = _free_cores(topology, reserved)
+    node = _place(intent, topology, by_node, found)
+    if node is None:
+        return cpuset.EMPTY
+    if node >= 0:
+        by_node = {node: by_node.get(node, [])}
+    wanted, free = intent.cores or 0, sum(map(len, by_node.values()))
+    if wanted > free:
+        where = f"NUMA node {node}" if node >= 0 else "this node"
+        after = " after those with reserved CPUs" if reserved else ""
+        hint = f"isolate at most {free}" if free else "leave cpu.isolated out, or reserve less"
+        hint += ", or take them from another NUMA node" if node >= 0 and len(topology.node_cpus()) > 1 else ""
+        return found.refuse("cpu.isolated.cores", wanted, f"{where} has {_cores_text(free)} left{after}: {hint}")
+    return frozenset().union(*_choose(by_node, wanted, topology.isolated or cpuset.EMPTY))
+
+
+def _free_cores(topology: Topology, reserved: CpuSet) -> dict[int, list[CpuSet]]:
+    """The whole cores of each node that has CPUs, without any core that a reserved CPU is part of."""
+    return _by_node(topology, [core for core in _cores(topology) if core.isdisjoint(reserved)])
+
+
+def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[CpuSet]]:
+    """The cores of each node that has CPUs; a core is where its lowest CPU is."""
+    nodes = {node: cpus for node, cpus in topology.node_cpus().items() if cpus}
+    node_of = {cpu: node for node, cpus in nodes.items() for cpu in cpus}
+    found: dict[int, list[CpuSet]] = {node: [] for node in nodes}
+    for core in cores:
+        found[node_of[min(core)]].append(core)
+    return found
+
+
+def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], found: _Found) -> int | None:
+    """The NUMA node of the isolated cores, -1 for any; None when it was refused."""
+    if intent.near is not None:
+        try:
+            return numa_names.node_near(intent.near, topology)
+        except ValueError as exc:
+            found.refuse("cpu.isolated.near", intent.near, str(exc))
+            return None
+    if intent.numa is None:
+        return -1
+    if intent.numa not in by_node:
+        found.refuse("cpu.isolated.numa", intent.numa, numa_names.no_such_node(intent.numa, topology))
+        return None
+    return intent.numa
+
+
+def _choose(by_node: dict[int, list[CpuSet]], wanted: int, kernel: CpuSet) -> list[CpuSet]:
+    """``wanted`` of the cores, on as few nodes as can be; those that the kernel isolates already first, then by number."""
+
+    def order(core: CpuSet) -> tuple[bool, int]:
+        return not core <= kernel, min(core)
+
+    def ready(node: int) -> int:
+        return min(wanted, sum(core <= kernel for core in by_node[node]))
+
+    holding = [node for node, cores in by_node.items() if len(cores) >= wanted]
+    if holding:
+        nodes = [min(holding, key=lambda node: (-ready(node), node))]
+    else:
+        nodes = sorted(by_node, key=lambda node: (-len(by_node[node]), node))
+    return [core for node in nodes for core in sorted(by_node[node], key=order)][:wanted]
+
+
+def _refuse_all_taken(cpu: Cpu, topology: Topology, reserved: CpuSet, isolated: CpuSet, found: _Found) -> None:
+    online = cpuset.format(topology.online)
+    if isolated:
+        taken = f"reserved ({cpuset.format(reserved)}) and isolated ({cpuset.format(isolated)}) take all CPUs of this node ({online})"
+        found.refuse("cpu", None, f"{taken}, none is left to share: reserve or isolate fewer")
+        return
+    intent = cpu.reserved
+    path, value = "cpu.reserved.cores_per_numa", t.cast(object, intent.cores_per_numa)
+    if intent.cpus is not None:
+        path, value = "cpu.reserved.cpus", cpuset.format(intent.cpus)
+    elif intent.number is not None:
+        path, value = "cpu.reserved.count", intent.number
+    if len(topology.online) == 1:
+        found.refuse(path, value, _too_many(1))
+    else:
+        found.refuse(
+            path,
+            value,
+            f"takes all CPUs of this node ({online}), none is left to share: reserve fewer, by cpus or count",
+        )
+
+
+def _note_oddities(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[str]) -> None:
+    shared = topology.online - reserved - isolated
+    kernel = topology.isolated or cpuset.EMPTY
+    for name, pool in (("reserved", reserved), ("shared", shared)):
+        if pool & kernel:
+            notes.append(
+                f"the kernel isolates CPUs {cpuset.format(pool & kernel)} (isolcpus), which are {name}: it does not balance "
+                "load onto them; they belong in cpu.isolated"
+            )
+    split = [
+        core for core in _cores(topology) if sum(not core.isdisjoint(pool) for pool in (reserved, shared, isolated)) > 1
+    ]
+    if split:
+        named = "; ".join(cpuset.format(core) for core in split[:NAMED]) + ("; …" if len(split) > NAMED else "")
+        notes.append(
+            f"{_cores_text(len(split))} in two pools at once, siblings disturb each other: {named} (cpu.whole_cores: true has "
+            "this checked)"
+        )
+    if topology.offline_present:
+        notes.append(f"offline CPUs are in no pool: {cpuset.format(topology.offline_present)}")

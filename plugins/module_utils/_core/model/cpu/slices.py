@@ -1,0 +1,143 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The tree of slices: which control group has which CPUs, whatever the version of the control groups.
+
+Reserved and shared slices are at the top beside those with CPUs of their own, which the kernel keeps all others out of
+(cpuset.cpus.partition); a workload on the shared pool is in corral.slice. No slice spans several grants.
+"""
+
+from __future__ import annotations
+
+import re
+import types
+import typing as t
+
+from ..plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Part
+from ..profile.profile import Cpu
+from ..profile.schema_types import CORRAL_SLICE
+from ..values import cpuset
+from ..values.records import NamedTuple
+from ..workload.grants import ISOLATED, Grant, is_exclusive, workload_of
+from .handover import Slice
+from .pools import Pools, workload_cpus
+
+MANAGER = "cpu"
+SCOPE = "init.scope"
+# The slices that Corral makes, beside those of workloads.
+DESCRIPTIONS = {
+    CORRAL_SLICE: "Corral: workloads on the shared pool",
+    ISOLATED: "Corral: workloads on the isolated pool",
+}
+# What systemd calls its control groups; others at the top are not systemd's.
+UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
+# Those that can be given CPUs.
+UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
+
+
+def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
+    """Which unit runs on which CPUs. ``pools`` are those that the grants leave."""
+    shared = workload_cpus(pools)
+    wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
+    wanted.update(dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), shared))
+    if pools.isolated:
+        wanted[ISOLATED] = pools.isolated
+    wanted.update((grant.slice, grant.cpus) for grant in grants if grant.cpus)
+    return wanted
+
+
+def described(unit: str) -> str:
+    """What a slice that Corral makes is for; "" for all others."""
+    if unit in DESCRIPTIONS:
+        return DESCRIPTIONS[unit]
+    workload = workload_of(unit)
+    return f"Corral: workload {workload}" if workload else ""
+
+
+def left_over(wanted: t.Container[str], there: t.Iterable[str]) -> list[str]:
+    """Exclusive slices that exist and are no longer wanted."""
+    return [unit for unit in there if is_exclusive(unit) and unit not in wanted]
+
+
+def handed_over(
+    wanted: t.Mapping[str, frozenset[int]],
+    now: t.Mapping[str, t.Optional[frozenset[int]]],
+    confined: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),
+) -> list[Slice]:
+    """The hand-over's view of the tree; ``now`` is None for a unit that is not there.
+
+    A slice whose workload is to have no CPUs of its own any more shares until it stops, as units do that are ``confined``.
+    """
+    nothing: frozenset[int] = frozenset()
+    found = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
+    left = left_over(wanted, (unit for unit, cpus in now.items() if cpus))
+    found += [Slice(unit, now[unit] or nothing, wanted[CORRAL_SLICE]) for unit in left]
+    return found + [Slice(unit, cpus, wanted[CORRAL_SLICE]) for unit, cpus in confined.items()]
+
+
+class Unmanaged(NamedTuple):
+    """A control group at the top that the profile does not know, or that requests exclusive CPUs.
+
+    ``cpus`` are those that its processes get, ``asked`` those that it asks for; ``processes`` are some of those that
+    it holds (``populated``), each with its number and name; ``file`` is who gives it CPUs again at the next daemon-reload, if any.
+    """
+
+    name: str
+    cpus: frozenset[int]
+    asked: frozenset[int]
+    populated: bool
+    processes: tuple[str, ...]
+    file: str = ""
+
+
+def can_be_confined(one: Unmanaged) -> bool:
+    """Whether it is a unit that can be given CPUs, and keeps them."""
+    return UNIT_NAME.fullmatch(one.name) is not None and not one.file
+
+
+def unmanaged_changes(
+    unmanaged: t.Iterable[Unmanaged],
+    own: t.Mapping[str, frozenset[int]],
+    shared: frozenset[int],
+    confined: t.Container[str],
+    root: str = "/sys/fs/cgroup",
+) -> list[Change]:
+    """Items of control groups that the profile does not place: their CPUs, and which of them are other slices' ``own``.
+
+    Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps.
+    """
+    changes = []
+    for one in unmanaged:
+        met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.asked, own)]
+        running = f" (PID {', '.join(one.processes)})" if one.processes else ""
+        actual = f"runs on {cpuset.format(one.cpus)}{running}"
+        reason = f"on {', '.join(met)}; " if met else ""
+        mends = one.name in confined
+        verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if mends else (UNCHANGEABLE, "a pool")
+        reason += "cpu.unmanaged: confine" if mends else unmanaged_reason(one)
+        changes.append(
+            Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
+        )
+    return changes
+
+
+def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
+    """Whose CPUs these are, and which."""
+    return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
+
+
+def unmanaged_reason(one: Unmanaged) -> str:
+    """Why processes at the top are out of place, and the way out."""
+    name = one.name
+    if name.endswith((".service", ".scope")):
+        return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
+    if name.endswith(UNITS):
+        return "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices"
+    return "not made by systemd (cset, lxc?): stop it, or start it in a slice of the profile"
+
+
+def unknown(reason: str, place: str) -> Part:
+    """What is said where nothing can be looked at."""
+    return Part((Change(MANAGER, "slices", "AllowedCPUs", None, None, reason, place, (), UNKNOWN),), frozenset())

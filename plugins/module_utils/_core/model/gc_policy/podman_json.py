@@ -1,0 +1,245 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What Podman's API answers (4.3 and later), as values. What is not as Podman writes it is a ValueError, never a guess."""
+
+from __future__ import annotations
+
+import calendar
+import json
+import re
+import typing as t
+
+from ..values.records import NamedTuple
+
+RUNNING = ("running", "paused", "stopping", "restarting", "initialized")
+# Such a container may be started yet, or failed to start and stays for ever.
+NEVER_STARTED = ("created", "configured")
+DEAD = ("exited", "stopped", "dead")
+YEAR_2000 = 946684800  # what is earlier stands for "never" (Go's zero time)
+_TIME = re.compile(r"(\d{4})-(\d\d)-(\d\d)T(\d\d):(\d\d):(\d\d)(?:\.\d+)?(Z|[+-]\d\d:\d\d)", re.ASCII)
+
+
+class ListedImage(NamedTuple):
+    """An image: ``names`` as repository:tag, ``digests`` with or without a name before them."""
+
+    id: str
+    names: tuple[str, ...]
+    digests: tuple[str, ...]
+    size: int
+    read_only: bool
+
+
+class ListedContainer(NamedTuple):
+    """A container; ``pod`` is "" outside of one, ``infra`` the one that holds a pod together."""
+
+    id: str
+    name: str
+    image: str
+    image_name: str
+    state: str
+    created: float
+    ended: t.Optional[float]
+    pod: str
+    infra: bool
+    labels: dict[str, str]
+    external: bool
+
+
+class ListedPod(NamedTuple):
+    """A pod."""
+
+    id: str
+    name: str
+    created: float
+    labels: dict[str, str]
+
+
+def images(data: object) -> list[ListedImage]:
+    """``GET /libpod/images/json?all=true``, and ``podman images --all --format json``."""
+    found = {}
+    for row in rows(data):  # An image of two names is listed twice.
+        digests = [text(row, "Digest"), *texts(row, "RepoDigests")]
+        names = tuple(name for name in texts(row, "Names") if not name.startswith("<none>"))
+        image = ListedImage(identity(row), names, tuple(filter(None, digests)), integer(row, "Size"), read_only(row))
+        found[image.id] = image
+    return list(found.values())
+
+
+def containers(data: object, booted: float = 0.0) -> list[ListedContainer]:
+    """``GET /libpod/containers/json?all=true&external=true``, of a node that was booted then (epoch seconds).
+
+    What ran when the node went down has no end in Podman's book, and is "created" (4.3) or "exited" (5.4): it ended with
+    the boot at the latest.
+    """
+    found = []
+    for row in rows(data):
+        own, names = identity(row), texts(row, "Names")
+        state = text(row, "State").lower()
+        ended, created = integer(row, "ExitedAt"), moment(row.get("Created"))
+        lost = ended < YEAR_2000 <= integer(row, "StartedAt") and state in (*NEVER_STARTED, *DEAD)
+        if lost:
+            state, ended = "exited", int(max(created, booted, YEAR_2000))
+        found.append(
+            ListedContainer(
+                own,
+                names[0] if names else own[:12],
+                text(row, "ImageID"),
+                text(row, "Image"),
+                state,
+                created,
+                float(ended) if ended >= YEAR_2000 and state not in RUNNING else None,
+                text(row, "Pod"),
+                bool(row.get("IsInfra")),
+                labels(row),
+                state in ("storage", "unknown", ""),  # buildah's, and whatever Podman itself does not know
+            )
+        )
+    return found
+
+
+def pods(data: object) -> list[ListedPod]:
+    """``GET /libpod/pods/json``."""
+    return [ListedPod(identity(row), text(row, "Name"), moment(row.get("Created")), labels(row)) for row in rows(data)]
+
+
+def read_only(row: t.Mapping[str, t.Any]) -> bool:
+    """Whether an image lies in a storage that is only read (storage.conf, additionalimagestores)."""
+    return row.get("ReadOnly") is True or row.get("readOnly") is True
+
+
+def rows(data: object) -> list[dict[str, t.Any]]:
+    """The items of a list; Podman writes null for an empty one. Raises ValueError."""
+    if data is None:
+        return []
+    if not isinstance(data, list) or not all(isinstance(row, dict) for row in data):
+        raise ValueError("no list of objects")
+    return data
+
+
+def identity(row: t.Mapping[str, t.Any]) -> str:
+    """The id of an item: without it nothing can be done with it."""
+    value = row.get("Id")
+    if not isinstance(value, str) or not re.fullmatch(r"(?:sha256:)?[0-9a-f]{12,64}", value):
+        raise ValueError(f"an item without an id: {str(value)[:80]}")
+    return value.rpartition(":")[2]
+
+
+def text(row: t.Mapping[str, t.Any], key: str) -> str:
+    """A text, "" for null or none."""
+    value = row.get(key) or ""
+    if not isinstance(value, str):
+        raise ValueError(f"{key} is no text")
+    return value
+
+
+def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
+    """A list of texts, empty for null or none."""
+    value = row.get(key) or []
+    if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
+        raise ValueError(f"{key} is no list of texts")
+    return value
+
+
+def integer(row: t.Mapping[str, t.Any], key: str) -> int:
+    """A whole number, 0 for null or none."""
+    value = row.get(key) or 0
+    if not is_number(value):
+        raise ValueError(f"{key} is no number")
+    return int(value)
+
+
+def is_number(value: t.Any) -> bool:
+    """Whether it is a number, as large as Go's integers at most."""
+    return isinstance(value, (int, float)) and not isinstance(value, bool) and abs(value) < 1 << 63
+
+
+def labels(row: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """Labels, empty for null or none."""
+    value = row.get("Labels") or {}
+    if not isinstance(value, dict):
+        raise ValueError("Labels is no mapping")
+    return {str(key): str(item) for key, item in value.items()}
+
+
+def moment(value: t.Any) -> float:
+    """Epoch seconds, from a number or from RFC 3339."""
+    if is_number(value):
+        return float(value)
+    match = _TIME.fullmatch(value) if isinstance(value, str) else None
+    if match is None:
+        raise ValueError(f"no time: {str(value)[:80]}")
+    seconds, zone = calendar.timegm(tuple(map(int, match.groups()[:6]))), match.group(7)
+    if zone != "Z":
+        offset = int(zone[1:3]) * 3600 + int(zone[4:6]) * 60
+        seconds -= offset if zone[0] == "+" else -offset
+    return float(seconds)
+
+
+def store(data: object) -> tuple[str, str]:
+    """``GET /libpod/info``: where the storage is, and its driver."""
+    held = data.get("store") if isinstance(data, dict) else None
+    if not isinstance(held, dict):
+        raise ValueError("no store")
+    root, driver = text(held, "graphRoot"), text(held, "graphDriverName")
+    if not root.startswith("/") or not root.isprintable() or not re.fullmatch(r"[a-z0-9]+", driver):
+        raise ValueError("no place of the storage")
+    return root, driver
+
+
+def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
+    """``GET /libpod/images/ID/json``: where the storage of the image is, and its driver; None where that does not say it."""
+    held = data.get("GraphDriver") if isinstance(data, dict) else None
+    folders = held.get("Data") if isinstance(held, dict) else None
+    upper = folders.get("UpperDir") if isinstance(folders, dict) else None
+    if not isinstance(upper, str) or not upper.isprintable() or held is None or held.get("Name") != "overlay":
+        return None
+    found = re.fullmatch(r"(/.*[^/])/overlay/[^/]+/diff", upper)
+    return (found[1], "overlay") if found else None
+
+
+def refusal(body: str) -> str:
+    """Why a removal that was answered without an error did not do all that it should, "" when it did."""
+    try:
+        data = json.loads(body or "null")
+    except (ValueError, RecursionError):
+        return "its answer is no JSON"
+    for row in data if isinstance(data, list) else [data]:
+        if isinstance(row, dict):
+            said = row.get("Err") or row.get("Errors")
+            if said:
+                return str(said[0] if isinstance(said, list) else said)
+            if row.get("ExitCode"):
+                return f"exit code {row['ExitCode']}"
+    return ""
+
+
+def last_uses(found: t.Iterable[ListedContainer], now: float) -> dict[str, float]:
+    """When each image was used last, as far as containers tell: now where one runs, else when the last one ended.
+
+    (The kubelet counts a dead container as a use for as long as it is there.)
+    """
+    uses: dict[str, float] = {}
+    for one in found:
+        moment = now if one.state in RUNNING else one.ended or one.created
+        uses[one.image] = max(uses.get(one.image, 0.0), moment)
+    return uses
+
+
+def event_uses(text: str) -> dict[str, float]:
+    """``GET /libpod/events``, a line each: when a container of an image began or ended last, by its name.
+
+    A line that is not understood is left out.
+    """
+    found: dict[str, float] = {}
+    for line in text.splitlines():
+        try:
+            row = json.loads(line)
+            name, when = row["Actor"]["Attributes"]["image"], moment(row["time"])
+        except (ValueError, RecursionError, TypeError, KeyError, AttributeError):
+            continue
+        if isinstance(name, str):
+            found[name] = max(found.get(name, 0.0), when)
+    return found

@@ -1,0 +1,229 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Memory and huge pages by NUMA node: the kubelet's static memory manager (1.36).
+
+All is kept as blocks; what is free follows from them. A node is used by blocks of its own, or by blocks of exactly one
+group of nodes, never by both.
+
+Two things differ from the kubelet. Nodes that the topology manager chose and that this rule forbids are widened to the
+group that they are in, where the kubelet fails. And after a reboot assignments are kept: the kernel's MemTotal differs
+by some MiB each time, and the kubelet does not start (kubernetes#131253).
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import cpuset
+from ..values.records import NamedTuple
+from ..workload.resources import MEMORY, hugepages
+from . import affinity
+from .affinity import Demand
+
+MANAGER = "memory"  # what makes its demands one
+
+MIB = 1 << 20
+TOLERANCE = 64 * MIB
+
+Nodes = frozenset[int]
+
+# Allocatable bytes by node and resource.
+Tables = t.Mapping[int, t.Mapping[str, int]]
+
+
+class Block(NamedTuple):
+    """Bytes of one resource on one node, or somewhere on a group of nodes."""
+
+    nodes: Nodes
+    resource: str
+    size: int
+
+
+Holders = t.Mapping[str, t.Sequence[Block]]
+
+
+class Drift(NamedTuple):
+    """What a reboot changed: ``notes`` for a person, and by owner why its memory is not there any more."""
+
+    notes: tuple[str, ...]
+    broken: dict[str, str]
+
+
+def allocatable(
+    totals: t.Mapping[int, int],
+    pages: t.Mapping[int, t.Mapping[int, int]],
+    reserved: t.Mapping[int, t.Mapping[str, int]],
+) -> dict[int, dict[str, int]]:
+    """What can be allocated: of MemTotal what is neither reserved nor huge pages, and of these what is not reserved.
+
+    ``totals`` is MemTotal in bytes, ``pages`` the number of huge pages by their size in KiB.
+    """
+    found: dict[int, dict[str, int]] = {}
+    for node, total in totals.items():
+        sizes = {hugepages(size): count * size * 1024 for size, count in pages.get(node, {}).items()}
+        kept = reserved.get(node, {})
+        table = {MEMORY: total - sum(sizes.values()), **sizes}
+        found[node] = {resource: max(0, size - kept.get(resource, 0)) for resource, size in table.items()}
+    return found
+
+
+def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]:
+    """What is left of the tables. A block takes all of its first node before it takes of the next."""
+    left = {node: dict(table) for node, table in tables.items()}
+    for block in blocks:
+        _take(left, block)
+    return left
+
+
+def demands(
+    tables: Tables, blocks: t.Sequence[Block], wanted: t.Mapping[str, int], reusable: t.Collection[Block] = ()
+) -> tuple[Demand, ...]:
+    """What a workload wants, to decide its affinity with.
+
+    ``blocks`` are all that are held; ``reusable`` are those of its own finished init containers, which are free for it.
+    They still count for the rule: the workload may run on their nodes as they do.
+    """
+    left = free(tables, _without(blocks, reusable))
+    used = {block.nodes for block in blocks}
+    single = frozenset(node for nodes in used if len(nodes) == 1 for node in nodes)
+    groups = tuple(sorted((nodes for nodes in used if len(nodes) > 1), key=sorted))
+    return tuple(
+        Demand(
+            resource,
+            amount,
+            {node: table.get(resource, 0) for node, table in tables.items()},
+            {node: table.get(resource, 0) for node, table in left.items()},
+            single=single,
+            groups=groups,
+            together=MANAGER,
+        )
+        for resource, amount in sorted(wanted.items())
+        if amount > 0
+    )
+
+
+def allocate(
+    tables: Tables,
+    blocks: t.Sequence[Block],
+    wanted: t.Mapping[str, int],
+    nodes: Nodes | None,
+    *,
+    reusable: t.Collection[Block] = (),
+    holders: Holders | None = None,
+) -> tuple[Block, ...]:
+    """Blocks for a workload on its affinity; without one, or where it is too small, on the fewest nodes that do.
+
+    The blocks come to what is wanted, reused or not; reduced() says what its init containers keep.
+    Raises ValueError with what is missing where, and who of ``holders`` has it.
+    """
+    asked = [demand._replace(pinned=nodes or frozenset()) for demand in demands(tables, blocks, wanted, reusable)]
+    if not asked:
+        return ()
+    found = affinity.narrowest(asked, tables)
+    if found is None:
+        raise ValueError("; ".join(_missing(asked, tables, holders or {})))
+    return tuple(Block(found, demand.resource, demand.amount) for demand in asked)
+
+
+def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERANCE) -> Drift:
+    """What changed since the assignments were made; earlier holders keep theirs first.
+
+    Memory may be short by up to ``tolerance`` on each set of nodes. Huge pages may not: who maps one that is not there
+    is killed.
+    """
+    left = {node: dict(table) for node, table in now.items()}
+    debts: dict[tuple[Nodes, str], int] = {}
+    broken: dict[str, str] = {}
+    for owner, blocks in holders.items():
+        problems = [_problem(left, block, debts, tolerance) for block in blocks]
+        if any(problems):
+            broken[owner] = "; ".join(filter(None, dict.fromkeys(problems)))
+    return Drift(tuple(_changes(before, now)), broken)
+
+
+def _problem(
+    left: t.Mapping[int, dict[str, int]], block: Block, debts: dict[tuple[Nodes, str], int], tolerance: int
+) -> str:
+    """Why a block is not there any more; empty when it is, and then it is taken."""
+    gone = block.nodes.difference(left)
+    if gone:
+        return f"{_named(gone)} {'is' if len(gone) == 1 else 'are'} gone"
+    short = max(0, block.size - sum(left[node].get(block.resource, 0) for node in block.nodes))
+    debt = debts.get((block.nodes, block.resource), 0) + short
+    if debt > (tolerance if block.resource == MEMORY else 0):
+        size, missing = (affinity.shown(block.resource, amount) for amount in (block.size, short))
+        return f"{block.resource}: {missing} of its {size} on {_named(block.nodes)} are missing"
+    debts[block.nodes, block.resource] = debt
+    _take(left, block)
+    return ""
+
+
+def _changes(before: Tables, now: Tables) -> t.Iterator[str]:
+    for node in sorted({*before, *now}):
+        if node not in now or node not in before:
+            yield f"node {node} is {'new' if node in now else 'gone'}"
+            continue
+        for resource in sorted({*before[node], *now[node]}):
+            was, has = (table[node].get(resource, 0) for table in (before, now))
+            if was != has:
+                sign = "+" if has > was else "-"
+                was_text, has_text, by = (affinity.shown(resource, amount) for amount in (was, has, abs(has - was)))
+                yield f"node {node}: {resource} was {was_text}, is {has_text} ({sign}{by})"
+
+
+def _take(left: t.Mapping[int, dict[str, int]], block: Block) -> None:
+    size = block.size
+    for node in sorted(block.nodes):
+        table = left.get(node, {})
+        taken = min(size, table.get(block.resource, 0))
+        if taken:
+            table[block.resource] -= taken
+            size -= taken
+
+
+def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block]:
+    """The blocks but one for each of the others."""
+    left = list(blocks)
+    for block in others:
+        left.remove(block)
+    return left
+
+
+# For a person.
+
+
+def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.Iterator[str]:
+    pinned = asked[0].pinned
+    gone = pinned.difference(tables)
+    if gone:
+        yield f"there is no {_named(gone)}"
+        return
+    short = [demand for demand in asked if affinity.shortage(demand, len(tables))]
+    for demand in short:
+        yield affinity.shortage(demand, len(tables)) + _held(demand.resource, holders)
+    if not short:
+        amounts = " and ".join(f"{affinity.shown(one.resource, one.amount)} of {one.resource}" for one in asked)
+        on = f" on {_named(pinned)}" if pinned else ""
+        yield f"{amounts}{on} would have to share nodes that others use alone or as a group{_held('', holders)}"
+
+
+def _held(resource: str, holders: Holders) -> str:
+    """The workloads that hold a resource, and where."""
+    held = [
+        f"{owner} {affinity.shown(block.resource, block.size)} on {_named(block.nodes)}"
+        for owner, blocks in holders.items()
+        for block in blocks
+        if block.resource == resource or not resource
+    ]
+    return f"; held: {', '.join(held)}" if held else ""
+
+
+def _owners(owners: t.Iterable[str]) -> str:
+    return ", ".join(dict.fromkeys(owners))
+
+
+def _named(nodes: t.Collection[int]) -> str:
+    return f"node{'' if len(nodes) == 1 else 's'} {cpuset.format(nodes)}"

@@ -1,0 +1,168 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""One NUMA affinity out of the hints of several resources: the kubelet's topology manager (1.36).
+
+The kubelet merges every permutation of the hints, one hint of each resource, and keeps the best. Their number is the
+product of the hints' numbers. What a permutation comes to is only its mask and whether it is preferred, so here the
+distinct masks are carried from resource to resource instead; at 8 nodes these are at most 255.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values.records import NamedTuple
+
+NONE = "none"
+BEST_EFFORT = "best-effort"
+RESTRICTED = "restricted"
+SINGLE_NUMA_NODE = "single-numa-node"
+POLICIES = (NONE, BEST_EFFORT, RESTRICTED, SINGLE_NUMA_NODE)
+
+CONTAINER = "container"
+POD = "pod"
+
+DEFAULT_MAX_NODES = 8  # max-allowable-numa-nodes; the kubelet allows no lower value
+
+Distances = t.Mapping[int, t.Mapping[int, int]]
+
+
+class Hint(NamedTuple):
+    """NUMA nodes that can satisfy a request, as a bit mask (None: any), and whether none narrower could ever do so."""
+
+    nodes: int | None
+    preferred: bool
+
+
+# The hints of one resource: None has no preference, an empty list cannot be satisfied.
+Hints = t.Optional[t.Sequence[Hint]]
+
+ANY = Hint(None, True)
+UNSATISFIABLE = Hint(None, False)
+
+
+def too_many_nodes(policy: str, count: int, allowed: int = DEFAULT_MAX_NODES) -> bool:
+    """Whether the kubelet would refuse to start on this many nodes.
+
+    Raises ValueError for a limit that it refuses itself.
+    """
+    if allowed < DEFAULT_MAX_NODES:
+        raise ValueError(f"max-allowable-numa-nodes is {allowed}; write {DEFAULT_MAX_NODES} or more")
+    return policy != NONE and count > allowed
+
+
+def admits(policy: str, hint: Hint) -> bool:
+    """Whether a workload with this merged hint may start."""
+    return policy in (NONE, BEST_EFFORT) or hint.preferred
+
+
+def merge(
+    policy: str,
+    hints_by_resource: t.Iterable[Hints],
+    nodes: t.Iterable[int],
+    distances: Distances | None = None,
+    *,
+    prefer_closest: bool = False,
+) -> Hint:
+    """The hint that serves all resources best; with ``prefer_closest`` the nearest of equally many nodes."""
+    if policy == NONE:
+        return UNSATISFIABLE
+    all_nodes = mask_of(nodes)
+    resources = [_listed(hints) for hints in hints_by_resource]
+    if policy == SINGLE_NUMA_NODE:
+        resources = [single_numa(hints) for hints in resources]
+    near = distances if prefer_closest and policy != SINGLE_NUMA_NODE else None
+    found = [Hint(mask, True) for mask in _agreed(resources, all_nodes)]
+    best = narrowest(found, 0, near)
+    if best is None:
+        # A permutation that is not preferred counts only where no preferred one is left.
+        found = [Hint(mask, False) for mask in _common(resources, all_nodes)]
+        best = narrowest(found, max_of_min_counts(resources), near) or Hint(all_nodes, False)
+    return Hint(None, best.preferred) if policy == SINGLE_NUMA_NODE and best.nodes == all_nodes else best
+
+
+def mask_of(nodes: t.Iterable[int]) -> int:
+    """The nodes as a bit mask."""
+    mask = 0
+    for node in nodes:
+        mask |= 1 << node
+    return mask
+
+
+def nodes_of(mask: int) -> frozenset[int]:
+    """The nodes of a bit mask."""
+    return frozenset(node for node in range(mask.bit_length()) if mask >> node & 1)
+
+
+def count(mask: int) -> int:
+    """How many nodes a mask has."""
+    return bin(mask).count("1")
+
+
+def distances_of(order: t.Sequence[int], rows: t.Sequence[t.Sequence[int]]) -> Distances:
+    """Distances by node, from rows and columns in this order of nodes."""
+    return {node: dict(zip(order, row)) for node, row in zip(order, rows)}
+
+
+def total_distance(mask: int, distances: Distances) -> int:
+    """The distances between all ordered pairs; among masks of one size it orders as the kubelet's average does."""
+    nodes = nodes_of(mask)
+    return sum(distances[one][other] for one in nodes for other in nodes)
+
+
+def single_numa(hints: t.Iterable[Hint]) -> list[Hint]:
+    """The hints that single-numa-node looks at."""
+    return [hint for hint in hints if hint.preferred and (hint.nodes is None or count(hint.nodes) == 1)]
+
+
+def max_of_min_counts(resources: t.Iterable[t.Iterable[Hint]]) -> int:
+    """How many nodes the resource takes that needs the most: what a hint that is not preferred should have."""
+    counts = ((count(mask) for mask, dummy in hints if mask is not None) for hints in resources)
+    return max((min(sizes, default=0) for sizes in counts), default=0)
+
+
+def narrowest(hints: t.Iterable[Hint], best_count: int, distances: Distances | None = None) -> Hint | None:
+    """The best of merged hints, None if none of them has a node.
+
+    Preferred ones come first, the narrowest of them. Else those with ``best_count`` nodes, then the widest of the
+    narrower ones, then the narrowest of the wider ones. Of equally many nodes, the nearest and then the lowest.
+    """
+
+    def rank(hint: Hint) -> tuple[int, ...]:
+        mask = hint.nodes or 0
+        size = count(mask)
+        far = total_distance(mask, distances) if distances is not None else 0
+        if hint.preferred:
+            return 0, size, far, mask
+        if size == best_count:
+            return 1, size, far, mask
+        return (2, -size, far, mask) if size < best_count else (3, size, far, mask)
+
+    return min((hint for hint in hints if hint.nodes), key=rank, default=None)
+
+
+def _listed(hints: Hints) -> t.Sequence[Hint]:
+    if hints is None:
+        return [ANY]
+    return hints or [UNSATISFIABLE]
+
+
+def _agreed(resources: t.Iterable[t.Sequence[Hint]], all_nodes: int) -> set[int]:
+    """The masks of preferred permutations: all hints are preferred, and those with nodes have the same."""
+    preferred = [{mask for mask, is_preferred in hints if is_preferred} for hints in resources]
+    strict = [masks for masks in preferred if None not in masks]
+    # Where every resource takes any nodes, too, each may name its own.
+    agreed = set.intersection(*strict) if strict else set().union({None}, *preferred)
+    return {all_nodes if mask is None else mask & all_nodes for mask in agreed}
+
+
+def _common(resources: t.Iterable[t.Sequence[Hint]], all_nodes: int) -> set[int]:
+    """The masks of all permutations."""
+    common = {all_nodes}
+    for hints in resources:
+        masks = {all_nodes if mask is None else mask for mask, dummy in hints}
+        common = {one & other for one in common for other in masks}
+    return common

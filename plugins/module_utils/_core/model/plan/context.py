@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What every manager is given: the profile, the machine, and what one manager decides for another."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu.pools import Pools
+from ..profile.profile import Profile
+from ..topology.topology import Topology
+from ..values.records import NamedTuple
+
+if t.TYPE_CHECKING:  # A node without workloads does not pay for them.
+    from ..profile.profile_workloads import Workload
+    from ..workload.admission import AllocationResult, WorkloadStatus
+    from ..workload.grants import Checkpoint, Grant
+    from ..workload.resource_requirements import ResourceRequirements
+
+
+class Attempt(NamedTuple):
+    """The last time the kernel was asked for a pool of hugepages: how many, how many it gave, when (epoch seconds)."""
+
+    wanted: int
+    got: int
+    time: float
+
+
+class Workloads(NamedTuple):
+    """What the declared workloads come to: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
+    (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its lasting grants leave.
+    ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
+    ``drifted`` tells what of the nodes' memory changed since the checkpoint was written.
+    """
+
+    needs: tuple[ResourceRequirements, ...]
+    checkpoint: Checkpoint
+    allocated: AllocationResult
+    totals: t.Mapping[int, t.Mapping[str, int]]
+    lasting_pools: Pools
+    status: WorkloadStatus
+    damage: str = ""
+    notes: tuple[str, ...] = ()
+    admitted: t.Optional[tuple[Workload, ...]] = None
+    pids: t.Optional[int] = None
+    drifted: tuple[str, ...] = ()
+
+
+class Context(NamedTuple):
+    """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once.
+
+    ``before`` has the kernel values that Corral has changed, by file, as they were: what a profile no longer declares
+    goes back to them, and the rest of the plan must count with that. ``origins`` says which layer each leaf of the
+    profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``at_boot``
+    units are yet to be started.
+    """
+
+    profile: Profile
+    topology: Topology
+    pools: Pools
+    now: float
+    attempts: t.Mapping[str, Attempt] = {}
+    fresh: bool = False
+    before: t.Mapping[str, str] = {}
+    origins: t.Mapping[str, str] = {}
+    by_timer: bool = False
+    at_boot: bool = False
+    workloads: t.Optional[Workloads] = None
+
+    @property
+    def grants(self) -> tuple[Grant, ...]:
+        """What workloads have once the plan is executed."""
+        return self.workloads.allocated.grants if self.workloads else ()
+
+    @property
+    def lasting_pools(self) -> Pools:
+        """The pools as they are after a reboot, without the grants that end with a run."""
+        return self.workloads.lasting_pools if self.workloads else self.pools

@@ -1,0 +1,161 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A plan: changes that a person reads, each with the steps that make it so.
+
+A drift item is a change that was not applied; the two are one type.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu.handover import Slice
+from ..values.errors import Problem
+from ..values.records import NamedTuple
+
+if t.TYPE_CHECKING:
+    from .context import Context
+
+# Verdicts of a change.
+DRIFT = "drift"  # reality differs; the steps mend it
+UNCHANGEABLE = "unchangeable"  # reality differs and Corral cannot mend it (the reason says why and the way out)
+UNKNOWN = "unknown"  # could not look; never counted as in sync
+
+# When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
+# a daemon-reload would apply all drop-ins at once (systemd 252).
+CLAIM = 5  # the checkpoint, and what slices find when they start: before anything takes effect
+STOP = 10  # units that are about to lose their files
+VALUES = 20  # sysctl, hugepage pools
+CPUS = 30  # the ordered hand-over
+LIVE = 40  # other live properties of units
+RELEASE = 50  # live properties that the profile no longer declares
+FILES = 60  # drop-ins, units, sysctl.d
+RELOAD = 70  # one daemon-reload for all of them
+START = 80  # units that need their files
+DECLARE = 90  # the profile itself, last: it is declared once it is true
+
+
+class Step(NamedTuple):
+    """One write.
+
+    ``kind`` is one of
+      file      ``target`` path, ``value`` text (None: remove), ``mode`` permission bits
+      link      ``target`` path, ``value`` link text (None: remove)
+      value     ``target`` kernel file, ``value`` text
+      pool      ``target`` an nr_hugepages file, ``value`` number of pages; the kernel may give fewer
+      partition ``target`` a cpuset.cpus.partition, ``value`` "member", "root" or "isolated"; the kernel may
+                refuse it without an error
+      cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: away with it), ``where`` the
+                unit whose processes it holds ("": none)
+      property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
+      controller ``target`` a cgroup.subtree_control, ``value`` "+NAME" or "-NAME": a controller that groups below are to have
+      unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
+      mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
+      compile   ``target`` folder of Python files
+    ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
+    ``optional`` step needs what the kernel may not have (pages): its failure is drift, seen by the next look.
+    """
+
+    kind: str
+    target: str
+    value: t.Optional[str]
+    phase: int
+    order: int = 0
+    mode: int = 0o644
+    where: str = ""
+    reload: bool = False
+    optional: bool = False
+
+    @property
+    def key(self) -> str:
+        """What the step writes to: before-values are kept under this key."""
+        name = (self.value or "").partition("=")[0] if self.kind == "property" else ""
+        return ":".join(filter(None, [self.kind, self.target, name]))
+
+
+class Change(NamedTuple):
+    """One atom of a plan.
+
+    ``actual`` and ``wanted`` are what a person compares (text); ``place`` is where it can be seen (file, unit, cgroup
+    path). ``when`` is "now", "next start" or "next boot"; ``disruption`` is "none", "irq", "service restart" or
+    "reboot".
+    """
+
+    manager: str
+    subject: str
+    property: str
+    actual: t.Optional[str]
+    wanted: t.Optional[str]
+    reason: str
+    place: str
+    steps: tuple[Step, ...] = ()
+    verdict: str = DRIFT
+    when: str = "now"
+    disruption: str = "none"
+
+    def item(self) -> tuple[str, str, str]:
+        """Which item this is, whatever its values: ``since`` is kept per item."""
+        return (self.manager, self.subject, self.property)
+
+
+class Part(NamedTuple):
+    """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
+
+    What was once changed and no part holds any more goes back to what was there before. ``directories`` is what the
+    validator replays the steps of cgroup v1 against; ``problems`` are reasons not to begin with this profile on this node;
+    ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
+    are what a person should know; ``remember`` are steps on values that another file keeps right: nothing to do, but the value
+    is recorded as the original; ``gone`` are keys of files that its changes remove for good: what was there before
+    them is forgotten with them.
+    """
+
+    changes: tuple[Change, ...]
+    held: frozenset[str]
+    directories: tuple[Slice, ...] = ()
+    problems: tuple[Problem, ...] = ()
+    manager: str = ""
+    notes: tuple[str, ...] = ()
+    remember: tuple[Step, ...] = ()
+    gone: frozenset[str] = frozenset()
+
+
+def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
+    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it."""
+    steps = [step for change in changes for step in change.steps]
+    if any(step.reload for step in steps):
+        steps.append(Step("unit", "", "daemon-reload", RELOAD))
+    return sorted(steps, key=lambda step: (step.phase, step.order))
+
+
+def change_to_dict(change: Change) -> dict[str, t.Any]:
+    """The JSON form of a change or drift item: all fields but the steps."""
+    data = change._asdict()
+    del data["steps"]
+    return data
+
+
+class Plan(NamedTuple):
+    """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal)."""
+
+    context: t.Optional[Context]
+    changes: tuple[Change, ...]
+    parts: tuple[Part, ...]
+    obsolete: frozenset[str]
+    notes: tuple[str, ...] = ()
+
+
+class Outcome(NamedTuple):
+    """What came of a run. ``remaining`` is the drift that is left: in check mode all of it.
+
+    ``error`` says what was refused in the middle, ``undone`` what became of it; both empty when all went well.
+    """
+
+    plan: Plan
+    applied: tuple[Change, ...]
+    remaining: tuple[Change, ...]
+    error: str = ""
+    undone: tuple[str, ...] = ()
+    leftovers: tuple[str, ...] = ()

@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The validator's replay on cgroup v1, where only Corral's own directories have CPUs of their own (on v2: replay.py)."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..cpu.handover import Slice
+from ..values import cpuset
+from ..values.errors import Problem
+from .plan import Step
+
+
+def problems(steps: t.Sequence[Step], directories: t.Sequence[Slice]) -> list[Problem]:
+    """The first instant at which an isolated CPU would be shared, as the steps hand CPUs over."""
+    moves = [move for move in map(move_of, steps) if move is not None]
+    overlap = new_overlap(directories, moves)
+    if overlap is None:
+        return []
+    unit, other, cpu = overlap
+    return [Problem("cpu", f"CPU {cpu}", f"{unit} and {other} would share it while CPUs are handed over")]
+
+
+def move_of(step: Step) -> t.Optional[tuple[str, frozenset[int]]]:
+    """The unit whose directory a step gives CPUs, and those; None for any other step."""
+    if step.kind != "cpuset" or not re.fullmatch(r"[0-9,-]+", step.value or ""):
+        return None
+    return step.target.rpartition("/")[2], cpuset.parse(step.value or "")
+
+
+def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -> set[tuple[str, str, int]]:
+    """Each (exclusive slice, other slice, CPU) that two slices share."""
+    holders: dict[int, list[str]] = {}
+    for unit, cpus in now.items():
+        for cpu in cpus:
+            holders.setdefault(cpu, []).append(unit)
+    return {
+        (unit, other, cpu)
+        for cpu, units in holders.items()
+        if len(units) > 1
+        for unit in units
+        if unit in exclusive
+        for other in units
+        if other != unit
+    }
+
+
+def new_overlap(
+    slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]]
+) -> t.Optional[tuple[str, str, int]]:
+    """The first overlap (exclusive slice, other slice, CPU) that the writes bring; None if there is none.
+
+    It shares nothing with ``handover.order``, so that a fault there shows here.
+    """
+    exclusive = {one.unit: one.exclusive for one in slices}
+    now = {one.unit: one.now for one in slices}
+    before = overlaps(now, {unit for unit in exclusive if exclusive[unit]})
+    holders: dict[tuple[int, bool], set[str]] = {}
+    for unit, cpus in now.items():
+        for cpu in cpus:
+            holders.setdefault((cpu, exclusive[unit]), set()).add(unit)
+    for unit, cpus in moves:
+        if unit not in now:
+            continue
+        for cpu in now[unit] - cpus:
+            holders[cpu, exclusive[unit]].discard(unit)
+        fresh: set[tuple[str, str, int]] = set()
+        for cpu in cpus - now[unit]:
+            fresh.update((other, unit, cpu) for other in holders.get((cpu, True), ()))
+            if exclusive[unit]:
+                fresh.update((unit, other, cpu) for which in (True, False) for other in holders.get((cpu, which), ()))
+            holders.setdefault((cpu, exclusive[unit]), set()).add(unit)
+        now[unit] = cpus
+        if fresh - before:
+            return min(fresh - before)
+    return None

@@ -1,0 +1,174 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What was there before a step, and the steps that bring it back.
+
+Rollback, removal, the undo of an apply that was refused in the middle, and a profile that no longer declares something
+all come through here.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu.partitions import MEMBER
+from ..profile.schema_types import is_own
+from ..systemd import unit_limits
+from ..systemd.unit_property import control_file
+from ..values.records import NamedTuple
+from ..workload.grants import is_workloads
+from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
+
+SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
+
+
+class Original(NamedTuple):
+    """The state of one target before Corral's first write to it.
+
+    ``kind`` and ``target`` are the step's; ``name`` is a property's name, a mount's path or the unit whose processes a
+    cpuset holds; ``value`` a text (file) or kernel value; ``link`` a link's text; ``runtime`` the text of systemd's own file for a live property; ``active``
+    whether the unit, its control group or the mount was there; ``made`` the folders that were missing.
+    """
+
+    kind: str
+    target: str
+    name: str = ""
+    value: t.Optional[str] = None
+    link: t.Optional[str] = None
+    mode: int = 0o644
+    runtime: t.Optional[str] = None
+    active: bool = False
+    made: tuple[str, ...] = ()
+
+    @property
+    def place(self) -> str:
+        """The path for which ``made`` names the folders, "" for what needs none."""
+        if self.kind == "property":
+            return control_file(self.target, self.name, runtime=True)
+        return {"file": self.target, "link": self.target, "mount": f"{self.name}/."}.get(self.kind, "")
+
+    @property
+    def key(self) -> str:
+        """The key of the step that it precedes."""
+        return ":".join(filter(None, [self.kind, self.target, self.name if self.kind == "property" else ""]))
+
+
+def from_data(data: t.Mapping[str, t.Any]) -> Original:
+    """A Before from its JSON form (``_asdict``)."""
+    known = {field: data[field] for field in Original._fields if field in data}
+    return Original(**{**known, "made": tuple(known.get("made", ()))})
+
+
+def restore(before: Original, online: str) -> list[Step]:
+    """The steps that bring ``before`` back. ``online`` is the CPU list of the whole machine.
+
+    Clearing AllowedCPUs= leaves the kernel's value where it was (systemd 252, 257), so all CPUs are set first.
+    """
+    target = before.target
+    if before.kind in ("file", "link"):
+        reload = target.startswith(SYSTEMD_FOLDERS)
+        if before.link is not None:
+            steps = [Step("link", target, before.link, FILES, reload=reload)]
+        else:
+            steps = [Step(before.kind, target, before.value, FILES, mode=before.mode, reload=reload)]
+        return steps + folders(before)
+    if before.kind in ("value", "pool"):
+        return [Step(before.kind, target, before.value or "0", VALUES)]
+    if before.kind == "partition":
+        # The slice has its CPUs for itself no longer, before it gets others or stops.
+        return [Step("partition", target, before.value or MEMBER, RELEASE, -10)]
+    if before.kind == "cpuset":
+        # The inner directories go first, and all before the slices stop.
+        order = 20 - target.count("/")
+        return [Step("cpuset", target, before.value or None, RELEASE, order, where=before.name)]
+    if before.kind == "property":
+        return restore_property(before, online)
+    if before.kind == "unit" and (not before.active or is_workloads(target)):
+        # A slice is stopped after its properties are back; anything else before its files go.
+        phase = RELEASE if target.endswith(".slice") else STOP
+        return [Step("unit", target, "stop", phase, 90, optional=is_workloads(target))]
+    if before.kind == "mount" and not before.active:
+        return [Step("mount", target, "stop", STOP, where=before.name), *folders(before)]
+    if before.kind == "controller" and not before.active:
+        # Others may have come to rely on it: the kernel refuses then, and it stays.
+        return [Step("controller", target, f"-{before.name}", RELEASE, 99, optional=True)]
+    if before.kind == "compile":
+        return [Step("compile", target, "", STOP, 95)]
+    return []
+
+
+def folders(before: Original, phase: int = FILES) -> list[Step]:
+    """Remove the folders that were made for it, the innermost first, as far as they are empty."""
+    return [Step("folder", path, None, phase, 80 - path.count("/")) for path in before.made]
+
+
+def restore_property(before: Original, online: str) -> list[Step]:
+    """Back to the live value, and to systemd's own file or none."""
+    unit, name = before.target, before.name
+    control = control_file(unit, name, runtime=True)
+    if before.runtime is not None:
+        values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
+        # The file as well: a slice that has stopped since then has no live value to set.
+        return [
+            Step("property", unit, f"{name}={values[-1] if values else ''}", RELEASE),
+            Step("file", control, before.runtime, RELEASE, 10, reload=True),
+        ]
+    if name == "AllowedCPUs":
+        assignments = [before.value or online, ""]
+    else:
+        assignments = [unit_limits.property_value(name, before.value or "max")]
+    # A slice of Corral's stops, or keeps what it has with the processes that were put there. That of a workload
+    # may have been started with the workload's unit, before it got anything.
+    ours = is_own(unit) and (not before.active or is_workloads(unit))
+    if ours:
+        assignments = [""]
+    steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]
+    # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property.
+    return [
+        *steps,
+        Step("file", control, None, RELEASE, 10, reload=not ours),
+        *folders(before, RELEASE),
+    ]
+
+
+def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[Original]:
+    """``kept`` with the folders that were made for others that are gone: a record inside, beside or above one removes it."""
+    made = [set(before.made) for before in kept]
+    for folder in sorted({path for before in gone for path in before.made}):
+        inside = [index for index, before in enumerate(kept) if before.place.startswith(f"{folder}/")]
+        beside = [index for index, paths in enumerate(made) if folder.rpartition("/")[0] in paths]
+        above = [
+            index
+            for index, before in enumerate(kept)
+            if before.place and folder.startswith(f"{before.place.rpartition('/')[0]}/")
+        ]
+        for index in (inside or beside or above)[:1]:
+            made[index].add(folder)
+    return [before._replace(made=tuple(sorted(paths))) for before, paths in zip(kept, made)]
+
+
+def inverse(before: Original, step: Step, online: str) -> list[Step]:
+    """The steps that undo one step that has just been done, to run at once and in this order.
+
+    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them.
+    """
+    if step.kind == "unit" and not step.target:
+        return []
+    if step.kind in ("unit", "mount") and before.active and step.value == "stop":
+        return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, where=step.where)]
+    if step.kind == "mount" and before.active and step.value == "restart":
+        return [Step("mount", step.target, "restart", START, where=step.where)]
+    if step.kind == "property" and step.phase in (CPUS, LIVE):
+        if before.value:
+            # The hand-over passes through several values: each goes back to the one before it, live first.
+            value = unit_limits.property_value(before.name, before.value)
+            back = [Step("property", step.target, f"{before.name}={value}", step.phase)]
+            return back if before.runtime is not None else back + in_order(restore_property(before, online))
+    return in_order(restore(before, online))
+
+
+def in_order(steps: t.Iterable[Step]) -> list[Step]:
+    """Steps as they run: a folder goes after what is in it."""
+    return sorted(steps, key=lambda step: (step.phase, step.order))

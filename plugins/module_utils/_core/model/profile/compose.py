@@ -1,0 +1,286 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Layers of a profile become one, and each of its keys keeps the name of the layer it came from.
+
+A later layer wins. Sections merge key by key, and so do the items of a list that have something to be told apart by;
+a list of plain values is replaced. An empty key (null) takes away what an earlier layer declared, and so does a key
+that cannot stand beside the earlier one. Whether the result is a profile is profile.py's to say.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.errors import CorralError, Problem, refusal
+from ..values.records import NamedTuple
+from . import profile_workloads, schema, schema_types
+from .schema_reader import brief, join
+
+# What an item of a list of sections is told apart by; a pool without a node is the whole machine's.
+IDENTITY: dict[str, tuple[str, ...]] = {
+    "memory.hugepages": ("size", "node"),
+    "memory.mounts": ("path",),
+    "workloads": ("name",),
+    "workloads[].containers": ("name",),
+}
+
+# A key and those that cannot stand beside it: a later layer's choice takes the earlier layers' away.
+DISPLACES: dict[str, tuple[str, ...]] = {
+    "cpu.reserved.cpus": ("count", "cores_per_numa"),
+    "cpu.reserved.count": ("cpus", "cores_per_numa"),
+    "cpu.reserved.cores_per_numa": ("cpus", "count"),
+    "cpu.isolated.cpus": ("cores", "numa", "near"),
+    "cpu.isolated.cores": ("cpus",),
+    "cpu.isolated.numa": ("near",),
+    "cpu.isolated.near": ("numa",),
+    "memory.mounts[].uid": ("user",),
+    "memory.mounts[].user": ("uid",),
+    "memory.mounts[].gid": ("group",),
+    "memory.mounts[].group": ("gid",),
+    **{
+        f"workloads[].match.{kind}": tuple(other for other in profile_workloads.MATCHES if other != kind)
+        for kind in profile_workloads.MATCHES
+    },
+}
+
+# The origin of what no layer declares.
+DEFAULT = "default"
+
+# Paths are cut from the right: `.name`, `[0]` or `["odd.name"]`.
+_LAST_PART = re.compile(r'(?:\.[^.\[\]"]+|\[\d+\]|\["[^"]*"\])$')
+
+
+class Layer(NamedTuple):
+    """A part of a profile as it was written, and where (``corral_profile_layer_50_edge``)."""
+
+    origin: str
+    data: object
+
+
+class Composed(NamedTuple):
+    """The merged data, not yet checked, and the origin of each of its leaves by path (``memory.mounts[0].size``)."""
+
+    data: dict[t.Any, t.Any]
+    origins: dict[str, str]
+
+
+class _Leaf(NamedTuple):
+    value: t.Any
+    origin: str
+
+
+# Data whose leaves carry their origin: a mapping, a list of items, or a leaf.
+_Marked = t.Union[dict[t.Any, t.Any], list[t.Any], _Leaf]
+
+_ROOT = schema.Node(schema.Key("", None, ""), schema.TREE)
+
+
+def compose(layers: t.Sequence[Layer]) -> Composed:
+    """All layers as one, the last one the strongest. Raises CorralError for one that is no mapping."""
+    if not layers:
+        raise refusal("is empty: give one layer or more, or leave it out", path="layers")
+    wrong = [
+        Problem(
+            "",
+            brief(layer.data),
+            f"is {schema_types.kind(layer.data)}, not a mapping: write keys of a profile",
+            layer.origin,
+        )
+        for layer in layers
+        if not isinstance(layer.data, dict)
+    ]
+    if wrong:
+        raise CorralError(*wrong)
+    merged = _mark(layers[0].data, _ROOT, layers[0].origin)
+    for layer in layers[1:]:
+        merged = _merge(merged, _mark(layer.data, _ROOT, layer.origin), _ROOT, layer.origin)
+    return Composed(_plain(merged), {path: leaf.origin for path, leaf in _leaves(merged, "")})
+
+
+def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
+    """Where the value at a path comes from: the leaf it is or is part of, else the leaves below or beside it; or "".
+
+    A section that is refused as a whole, and a key that is missing, are all their neighbours' doing.
+    """
+    while path:
+        if path in origins:
+            return origins[path]
+        below = [origin for leaf, origin in origins.items() if leaf.startswith((f"{path}.", f"{path}["))]
+        if below:
+            return ", ".join(dict.fromkeys(below))
+        path = _LAST_PART.sub("", path) if _LAST_PART.search(path) else ""
+    return ""
+
+
+def rewrite_paths(error: CorralError, origins: t.Mapping[str, str]) -> CorralError:
+    """The same refusal, each of its problems with the origin of the value it is about."""
+    return CorralError(
+        *(problem._replace(origin=problem.origin or origin_of(problem.path, origins)) for problem in error.problems)
+    )
+
+
+def declared_origins(data: t.Mapping[str, t.Any], origins: t.Mapping[str, str]) -> dict[str, str]:
+    """The origin of each leaf of a checked profile's data (profile.to_data): a layer, or the default."""
+    optional = {key.path for key in schema.KEYS if key.default is not None}
+    found = {}
+    for path in leaves_of(data):
+        defaulted = path not in origins and re.sub(r"\[\d+\]", "[]", path) in optional
+        found[path] = (not defaulted and origin_of(path, origins)) or DEFAULT
+    return found
+
+
+def leaves_of(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The values of a profile's data by path (``cpu.reserved.count``)."""
+    return {path: leaf.value for path, leaf in _leaves(_mark(dict(data), _ROOT, DEFAULT), "")}
+
+
+def _mark(value: t.Any, node: t.Optional[schema.Node], origin: str) -> _Marked:
+    """Data with its leaves marked. What is empty is a leaf, and so is all that the schema does not know."""
+    if node is None or not value:
+        return _Leaf(value, origin)
+    key = node.key
+    if key.many == schema.LIST and key.type is None and isinstance(value, (list, tuple)):
+        return [_mark_section(item, node, origin) for item in value]
+    if key.many == schema.MAP and isinstance(value, dict):
+        return {name: _Leaf(item, origin) for name, item in value.items()}
+    if key.many == schema.ONE and key.type is None:
+        return _mark_section(value, node, origin)
+    return _Leaf(value, origin)
+
+
+def _mark_section(value: t.Any, node: schema.Node, origin: str) -> _Marked:
+    if not isinstance(value, dict) or not value:
+        return _Leaf(value, origin)
+    return {name: _mark(item, node.children.get(name), origin) for name, item in value.items()}
+
+
+def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _Marked:
+    """``above`` over ``below``. An empty section or list of items adds nothing; null takes all away."""
+    if isinstance(below, dict) and isinstance(above, dict):
+        return (
+            _merge_map(below, above, node)
+            if node.key.many == schema.MAP
+            else _merge_section(below, above, node, origin)
+        )
+    if isinstance(below, list) and isinstance(above, list):
+        return _merge_items(below, above, node, origin)
+    if isinstance(above, _Leaf) and isinstance(below, (dict, list)) and above.value in ({}, []):
+        return below
+    return above
+
+
+def _merge_map(below: dict[t.Any, t.Any], above: dict[t.Any, t.Any], node: schema.Node) -> dict[t.Any, t.Any]:
+    """A mapping of free keys: 0 and "0" are one."""
+    taken = {_read(node.key.keys, name) for name in above}
+    return {**{name: value for name, value in below.items() if _read(node.key.keys, name) not in taken}, **above}
+
+
+def _merge_section(
+    below: dict[t.Any, t.Any], above: dict[t.Any, t.Any], node: schema.Node, origin: str
+) -> dict[t.Any, t.Any]:
+    merged = dict(below)
+    for name, value in above.items():
+        child = node.children.get(name)
+        merged[name] = _merge(below[name], value, child, origin) if child and name in below else value
+    for name, value in above.items():
+        child = node.children.get(name)
+        for other in DISPLACES.get(child.key.path, ()) if child and not _is_null(value) else ():
+            if other not in above:
+                merged.pop(other, None)
+    return merged
+
+
+def _merge_items(below: list[t.Any], above: list[t.Any], node: schema.Node, origin: str) -> _Marked:
+    """Items by what tells them apart. A second one of the same layer stands alone, so that it is refused as such."""
+    if max(len(below), len(above)) > schema.ITEMS_LIMIT:
+        return max(below, above, key=len)  # It is refused for its length.
+    names = [_identity(item, node) for item in below]
+    merged: list[t.Any] = list(below)
+    free = {name: index for index, name in enumerate(names) if name is not None}
+    for item in above:
+        name = _identity(item, node)
+        at = free.pop(name, None) if name is not None else None
+        if _takes_away(item, node):
+            if at is not None:
+                merged[at] = None
+            continue
+        for rival in _rivals(name, free, node):
+            merged[free.pop(rival)] = None
+        if at is None:
+            merged.append(item)
+        else:
+            merged[at] = _merge_section(merged[at], item, node, origin)
+    return [item for item in merged if item is not None] or _Leaf([], origin)
+
+
+def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]:
+    """What tells an item apart; None for one that cannot be read (the profile is refused for it) or has nothing."""
+    names = IDENTITY.get(node.key.path)
+    if names is None or not isinstance(item, dict):
+        return None
+    found: list[t.Any] = []
+    for name in names:
+        value = item.get(name)
+        if value is None or _is_null(value):
+            found.append(None)
+        elif isinstance(value, _Leaf):
+            read = _read(node.children[name].key.type, value.value)
+            if read is value.value and not isinstance(read, (str, int)):
+                return None
+            found.append(read)
+    return tuple(found) if found and found[0] is not None else None
+
+
+def _takes_away(item: _Marked, node: schema.Node) -> bool:
+    """Whether the item has null for something that no item can be without: `{size: 2Mi, node: 0, count: null}`."""
+    names = IDENTITY.get(node.key.path, ())
+    return isinstance(item, dict) and any(
+        child.key.required and name not in names and name in item and _is_null(item[name])
+        for name, child in node.children.items()
+    )
+
+
+def _rivals(
+    name: t.Optional[tuple[t.Any, ...]], others: t.Iterable[tuple[t.Any, ...]], node: schema.Node
+) -> list[tuple[t.Any, ...]]:
+    """Pools of hugepages of the same size: the whole machine's and those of NUMA nodes cannot stand together."""
+    if node.key.path != "memory.hugepages" or name is None:
+        return []
+    return [other for other in others if other[0] == name[0] and (other[1] is None) != (name[1] is None)]
+
+
+def _read(kind_of: t.Optional[schema_types.Type], value: t.Any) -> t.Any:
+    """A value as its type reads it, so that 2Mi and 2048Ki are one; as it is when it cannot be read."""
+    try:
+        return kind_of.read(value) if kind_of else value
+    except ValueError:
+        return value
+
+
+def _is_null(marked: _Marked) -> bool:
+    return isinstance(marked, _Leaf) and marked.value is None
+
+
+def _parts(marked: _Marked) -> t.Iterable[tuple[t.Any, t.Any]]:
+    """The parts of a mapping or list, by the name that a path has for them."""
+    if isinstance(marked, dict):
+        return [(name if isinstance(name, str) else str(brief(name)), value) for name, value in marked.items()]
+    return [] if isinstance(marked, _Leaf) else list(enumerate(marked))
+
+
+def _leaves(marked: _Marked, path: str) -> t.Iterator[tuple[str, _Leaf]]:
+    if isinstance(marked, _Leaf):
+        yield path, marked
+    for name, value in _parts(marked):
+        yield from _leaves(value, join(path, name))
+
+
+def _plain(marked: _Marked) -> t.Any:
+    """The data without its marks."""
+    if isinstance(marked, dict):
+        return {name: _plain(value) for name, value in marked.items()}
+    return marked.value if isinstance(marked, _Leaf) else [_plain(value) for value in marked]

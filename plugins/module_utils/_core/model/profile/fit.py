@@ -1,0 +1,242 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Does a profile fit this machine? Its CPUs, its NUMA nodes, its page sizes, and the memory of each node.
+
+Hugepages are taken from memory that nothing else can use then; the kernel never refuses too many, it only stops at the
+brink (hugetlbpage.rst). So the budget of a node is its MemTotal less what the profile reserves, and is checked here.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu import pools
+from ..topology import numa_names
+from ..topology.topology import Topology
+from ..values.errors import CorralError, Problem
+from .profile import Hugepages, Mount, Profile
+from .schema_types import about_text, page_text, size_text
+
+# Page size in KiB and NUMA node (None: the whole machine).
+Pool = tuple[int, t.Optional[int]]
+
+
+def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None) -> list[Problem]:
+    """Everything that keeps this profile from this machine, CPU pools included; empty when it fits.
+
+    ``before`` has the pages of pools as they were before Corral: what the profile no longer declares goes back to them.
+    """
+    problems: list[Problem] = []
+    try:
+        pools.compute(profile, topology)
+    except CorralError as exc:
+        problems += exc.problems
+    problems += _check_reserved(profile, topology)
+    problems += _check_pools(profile, topology) or _check_budget(profile, topology)
+    problems += _check_mounts(profile, topology, before or {})
+    return problems
+
+
+def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
+    """What could not be checked about memory, and what a person should know of it."""
+    found: list[str] = []
+    declared = {pool.size_kib for pool in profile.memory.hugepages}
+    for node in sorted({pool.node for pool in profile.memory.hugepages if pool.node is not None}):
+        memory = _node_memory(node, topology)
+        if node not in topology.numa:
+            continue
+        if memory is None:
+            found.append(f"the kernel does not tell the memory of NUMA node {node}: its hugepage budget is not checked")
+            continue
+        others = {
+            size: count for size, count in topology.numa[node].hugepages.items() if count and size not in declared
+        }
+        held = sum((size << 10) * count for size, count in others.items())
+        if held and _asked(profile, node) + held > memory - _reserved(profile, node):
+            listed = ", ".join(f"{count} of {page_text(size)}" for size, count in sorted(others.items()))
+            found.append(
+                f"NUMA node {node} holds hugepages that the profile does not declare ({listed}): with them its budget is exceeded"
+            )
+    if any(pool.node is None for pool in profile.memory.hugepages) and _machine_memory(topology) is None:
+        found.append("the kernel does not tell the machine's memory: the hugepage budget is not checked")
+    for mount in profile.memory.mounts:
+        pool = _pool_bytes(profile, topology, mount.pagesize_kib, {})
+        if mount.size is not None and pool is not None and mount.size > pool:
+            found.append(
+                f"{mount.path} may hold {size_text(mount.size)}, the pool of {page_text(mount.pagesize_kib)} pages has {size_text(pool)}"
+            )
+    return tuple(found)
+
+
+def _check_reserved(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
+    for node, size in profile.memory.reserved:
+        path, text = f"memory.reserved.{node}", size_text(size)
+        memory = _node_memory(node, topology)
+        if node not in topology.numa and not (node == 0 and not topology.numa):
+            yield Problem(path, text, _no_node(topology))
+        elif memory == 0:
+            yield Problem(path, text, f"NUMA node {node} has no memory: leave it out")
+        elif memory is not None and size >= memory:
+            yield Problem(path, text, f"NUMA node {node} has {about_text(memory)}: reserve less")
+
+
+def _check_pools(profile: Profile, topology: Topology) -> list[Problem]:
+    """Page sizes and nodes that this machine does not have."""
+    problems: list[Problem] = []
+    for index, pool in enumerate(profile.memory.hugepages):
+        path = f"memory.hugepages[{index}]"
+        if pool.node is None:
+            lacking = _lacking(pool.size_kib, _sizes(topology), "this node")
+        elif pool.node not in topology.numa:
+            problems.append(Problem(f"{path}.node", pool.node, _no_node(topology)))
+            continue
+        else:
+            node = topology.numa[pool.node]
+            if node.memory_kib == 0:
+                problems.append(
+                    Problem(f"{path}.node", pool.node, f"NUMA node {pool.node} has no memory: name another")
+                )
+                continue
+            if not node.hugepages and pool.size_kib in _sizes(topology):
+                problems.append(
+                    Problem(
+                        f"{path}.node", pool.node, f"NUMA node {pool.node} shows no pools of its own: leave node out"
+                    )
+                )
+                continue
+            lacking = _lacking(pool.size_kib, frozenset(node.hugepages), f"NUMA node {pool.node}")
+        if lacking:
+            problems.append(Problem(f"{path}.size", page_text(pool.size_kib), lacking))
+    return problems
+
+
+def _check_budget(profile: Profile, topology: Topology) -> list[Problem]:
+    """Hugepages against memory: node by node, then all of them together."""
+    declared = profile.memory.hugepages
+    problems: list[Problem] = []
+    for node in sorted({pool.node for pool in declared if pool.node is not None}):
+        memory = _node_memory(node, topology)
+        if memory is not None:
+            own = [(index, pool) for index, pool in enumerate(declared) if pool.node == node]
+            problems += _over(own, memory, _reserved(profile, node), f"NUMA node {node}")
+    memory = _machine_memory(topology)
+    if not problems and memory is not None:
+        kept = sum(size for dummy, size in profile.memory.reserved)
+        problems += _over(list(enumerate(declared)), memory, kept, "this node")
+    return problems
+
+
+def _over(declared: list[tuple[int, Hugepages]], memory: int, kept: int, where: str) -> t.Iterator[Problem]:
+    asked = sum(_bytes(pool) for dummy, pool in declared)
+    room = max(0, memory - kept)
+    if asked <= room:
+        return
+    has = f"{where} has {about_text(memory)}" + (f", {about_text(kept)} of it reserved" if kept else "")
+    if len(declared) == 1:
+        index, pool = declared[0]
+        most = room // (pool.size_kib << 10)
+        yield Problem(
+            f"memory.hugepages[{index}].count", pool.pages,
+            f"that is {size_text(asked)}, {has}: declare at most {most} pages of {page_text(pool.size_kib)}",
+        )  # fmt: skip
+    else:
+        yield Problem(
+            "memory.hugepages", size_text(asked), f"in all; {has}: declare at most {about_text(room)} together"
+        )
+
+
+def _check_mounts(profile: Profile, topology: Topology, before: t.Mapping[Pool, int]) -> list[Problem]:
+    problems: list[Problem] = []
+    for index, mount in enumerate(profile.memory.mounts):
+        lacking = _lacking(mount.pagesize_kib, _sizes(topology), "this node")
+        if lacking:
+            problems.append(Problem(f"memory.mounts[{index}].pagesize", page_text(mount.pagesize_kib), lacking))
+    if not problems:
+        problems += _check_set_aside(profile, topology, before)
+    return problems
+
+
+def _check_set_aside(profile: Profile, topology: Topology, before: t.Mapping[Pool, int]) -> t.Iterator[Problem]:
+    """min_size is taken from the pool when the file system is mounted; a mount beyond it fails (ENOMEM)."""
+    left: dict[int, int | None] = {}
+    for index, mount in enumerate(profile.memory.mounts):
+        pool = left.setdefault(mount.pagesize_kib, _pool_bytes(profile, topology, mount.pagesize_kib, before))
+        if mount.min_size is None or pool is None:
+            continue
+        if mount.min_size > pool:
+            yield Problem(f"memory.mounts[{index}].min_size", size_text(mount.min_size), _too_little(mount, pool))
+        left[mount.pagesize_kib] = max(0, pool - mount.min_size)
+
+
+def _too_little(mount: Mount, pool: int) -> str:
+    page = page_text(mount.pagesize_kib)
+    return f"the pool of {page} pages has {size_text(pool)} for it: ask for less, or declare more pages in memory.hugepages"
+
+
+def _pool_bytes(profile: Profile, topology: Topology, size_kib: int, before: t.Mapping[Pool, int]) -> int | None:
+    """What the pools of a page size hold under this profile: declared, and what is there where nothing is declared.
+
+    Where nothing is declared any more it is what was there before.
+    """
+    declared = [pool for pool in profile.memory.hugepages if pool.size_kib == size_kib]
+    if any(pool.node is None for pool in declared):
+        return sum(_bytes(pool) for pool in declared)
+    counts = {pool.node: pool.pages for pool in declared if pool.node is not None}
+    if not counts and (size_kib, None) in before:
+        return (before[size_kib, None] * size_kib) << 10
+    there = {node.id: node.hugepages[size_kib] for node in topology.numa.values() if size_kib in node.hugepages}
+    there = {node: before.get((size_kib, node), pages) for node, pages in there.items()}
+    if not there and topology.global_hugepages and not counts:
+        return (topology.global_hugepages.get(size_kib, 0) * size_kib) << 10
+    return (sum({**there, **counts}.values()) * size_kib) << 10 if there or counts else None
+
+
+def _bytes(pool: Hugepages) -> int:
+    return (pool.pages * pool.size_kib) << 10
+
+
+def _asked(profile: Profile, node: int) -> int:
+    return sum(_bytes(pool) for pool in profile.memory.hugepages if pool.node == node)
+
+
+def _reserved(profile: Profile, node: int) -> int:
+    return sum(size for other, size in profile.memory.reserved if other == node)
+
+
+def _node_memory(node: int, topology: Topology) -> int | None:
+    """Bytes; None when it is not told. A machine without NUMA is node 0."""
+    if not topology.numa and node == 0:
+        return _machine_memory(topology)
+    kib = topology.numa[node].memory_kib if node in topology.numa else None
+    return None if kib is None else kib << 10
+
+
+def _machine_memory(topology: Topology) -> int | None:
+    if topology.machine_memory_kib is not None:
+        return topology.machine_memory_kib << 10
+    sizes = [node.memory_kib for node in topology.numa.values()]
+    known = [size for size in sizes if size is not None]
+    return sum(known) << 10 if known and len(known) == len(sizes) else None
+
+
+def _sizes(topology: Topology) -> frozenset[int]:
+    """Page sizes in KiB that the kernel has, wherever it shows them."""
+    return frozenset(topology.global_hugepages or ()).union(*(node.hugepages for node in topology.numa.values()))
+
+
+def _lacking(size_kib: int, sizes: frozenset[int], where: str) -> str:
+    """Why a page size cannot be had, "" when it can."""
+    if size_kib in sizes:
+        return ""
+    if not sizes:
+        return f"{where} shows no hugepages (no folder /sys/…/hugepages): leave them out"
+    return f"{where} has pages of {' and '.join(page_text(size) for size in sorted(sizes))}: write one of these"
+
+
+def _no_node(topology: Topology) -> str:
+    if not topology.numa:
+        return "this node shows no NUMA nodes: leave the node out"
+    return numa_names.numa_nodes([node for node, numa in topology.numa.items() if numa.memory_kib != 0], "with memory")

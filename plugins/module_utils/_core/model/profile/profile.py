@@ -1,0 +1,527 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A node resource profile: what the user declares, read from YAML or JSON and checked by itself.
+
+What depends on the node (which CPUs exist, how much memory it has) is checked where the profile meets a topology: in
+pools.py and fit.py. The keys and their meaning are in schema.py.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu import cpu_options
+from ..numa.affinity import Policy
+from ..values import cpuset
+from ..values.errors import CorralError
+from ..values.records import NamedTuple
+from . import profile_gc, profile_workloads, schema, schema_types
+from .profile_gc import GC
+from .profile_workloads import Workload
+from .schema_reader import Reader, join
+
+
+class Reserved(NamedTuple):
+    """Housekeeping CPUs; exactly one of the first three is set. ``slices`` are confined to them."""
+
+    cpus: t.Optional[frozenset[int]]
+    number: t.Optional[int]  # key `count`, a name that tuples have taken
+    cores_per_numa: t.Optional[int]
+    slices: tuple[str, ...]
+
+
+class Isolated(NamedTuple):
+    """CPUs that only processes in the isolated slice may use; exactly one of ``cpus`` and ``cores`` is set, ``numa`` and ``near`` say where cores are.
+
+    ``load_balance`` is whether the scheduler spreads threads over them.
+    """
+
+    cpus: t.Optional[frozenset[int]]
+    cores: t.Optional[int]
+    numa: t.Optional[int]
+    near: t.Optional[str]  # an interface, or a PCI address in full
+    load_balance: bool = True
+
+
+class Cpu(NamedTuple):
+    """The CPU pools. ``options`` are the kubelet's; ``min_shared`` CPUs always stay in the shared pool.
+
+    ``partitions`` (auto, off) is whether the kernel keeps others out, ``unmanaged`` (report, confine) what becomes of control
+    groups that the profile does not know.
+    """
+
+    reserved: Reserved
+    isolated: t.Optional[Isolated]
+    shared_slices: tuple[str, ...]
+    whole_cores: bool
+    policy: str
+    options: cpu_options.Options = cpu_options.Options()
+    min_shared: int = 1
+    partitions: str = "auto"
+    unmanaged: str = "report"
+
+    @property
+    def strict(self) -> bool:
+        """Whether shared workloads are kept off the reserved CPUs."""
+        return self.options.strict_cpu_reservation
+
+
+class NodeMemory(NamedTuple):
+    """Bytes of a NUMA node's memory that hugepages leave alone."""
+
+    node: int
+    size: int
+
+
+class Hugepages(NamedTuple):
+    """``pages`` (key `count`) of one size; ``node`` None: on the whole machine, spread by the kernel."""
+
+    size_kib: int
+    pages: int
+    node: t.Optional[int]
+
+
+class Mount(NamedTuple):
+    """A hugetlbfs mount. Sizes in bytes; an owner is a number or a name, neither is root."""
+
+    path: str
+    pagesize_kib: int
+    size: t.Optional[int]
+    min_size: t.Optional[int]
+    mode: int
+    uid: t.Optional[int]
+    user: t.Optional[str]
+    gid: t.Optional[int]
+    group: t.Optional[str]
+
+
+class Memory(NamedTuple):
+    """All empty when the profile says nothing about memory. Pools and mounts in the order of the profile: errors name their index."""
+
+    reserved: tuple[NodeMemory, ...]
+    hugepages: tuple[Hugepages, ...]
+    mounts: tuple[Mount, ...]
+    policy: str = "none"
+
+
+class SliceTasks(NamedTuple):
+    """TasksMax of a slice."""
+
+    slice: str
+    tasks_max: int
+
+
+class Pids(NamedTuple):
+    """All None and empty when the profile says nothing about processes."""
+
+    pid_max: t.Optional[int]
+    threads_max: t.Optional[int]
+    reserved: t.Optional[int]
+    default_tasks_max: t.Optional[int]
+    slices: tuple[SliceTasks, ...]
+    per_workload: t.Optional[int] = None
+
+
+class Profile(NamedTuple):
+    """A profile that is right in itself. ``cpu`` None: the node's CPUs are left alone."""
+
+    name: str
+    version: int
+    mode: str
+    cpu: t.Optional[Cpu]
+    memory: Memory
+    pids: Pids
+    gc: t.Optional[GC] = None
+    workloads: tuple[Workload, ...] = ()
+    topology: t.Optional[Policy] = None
+
+
+class DuplicateKey(ValueError):
+    """A key that stands twice in one mapping of a file. JSON and YAML loaders would let the last one win."""
+
+    def __init__(self, name: str, line: int = 0) -> None:
+        where = f"line {line}: " if line else ""
+        super().__init__(f"{where}the key {name} stands twice in one mapping: leave one out")
+
+
+def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
+    """A JSON object whose keys differ (an object_pairs_hook). Raises DuplicateKey."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, dummy in pairs]
+        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
+    return found
+
+
+def parse(data: object) -> Profile:
+    """The profile that ``data`` (from YAML or JSON) declares; a key that is empty (null) counts as left out.
+
+    Raises CorralError with all problems.
+    """
+    if isinstance(data, dict) and _newer(data.get("version")):
+        # Its other keys may mean something that this version cannot know: no word about them.
+        reader = Reader()
+        reader.refuse(
+            "version",
+            data["version"],
+            f"a profile of a newer version: this Corral knows {schema.FORMAT}; update it on the node",
+        )
+        raise CorralError(*reader.problems)
+    reader = Reader()
+    values = reader.section(data, "", schema.TREE)
+    given = data if isinstance(data, dict) else {}
+    _check_cpu(reader, values.get("cpu"), _mapping(given, "cpu"))
+    _check_hugepages(reader, values.get("memory", {}).get("hugepages", []))
+    _check_mounts(reader, values.get("memory", {}).get("mounts", []))
+    _check_pids(reader, values.get("pids", {}), values.get("cpu") or {})
+    profile_gc.check(reader, values, given)
+    profile_workloads.check(reader, values, given.get("workloads"))
+    _check_alignment(reader, values)
+    if reader.problems:
+        raise CorralError(*reader.problems)
+    return _build(values)
+
+
+def parse_workloads(rows: object) -> tuple[Workload, ...]:
+    """The workloads that ``rows`` declare, as a profile's section does. Raises CorralError with all problems."""
+    reader = Reader()
+    values = reader.section({"workloads": rows}, "", {"workloads": schema.TREE["workloads"]})
+    profile_workloads.check(reader, values, rows)
+    if reader.problems:
+        raise CorralError(*reader.problems)
+    return profile_workloads.build(values.get("workloads", ()))
+
+
+def to_data(profile: Profile) -> dict[str, t.Any]:
+    """The profile as plain JSON data, defaults written out; ``parse`` gives the same profile back."""
+    data: dict[str, t.Any] = {"name": profile.name, "version": profile.version, "mode": profile.mode}
+    if profile.cpu is not None:
+        data["cpu"] = _cpu_data(profile.cpu)
+    memory = _memory_data(profile.memory)
+    if memory:
+        data["memory"] = memory
+    pids = _given(profile.pids._asdict(), "slices")
+    if profile.pids.slices:
+        pids["slices"] = {item.slice: item.tasks_max for item in profile.pids.slices}
+    if pids:
+        data["pids"] = pids
+    if profile.topology is not None:
+        data["topology"] = _topology_data(profile.topology)
+    if profile.gc is not None:
+        data["gc"] = profile_gc.to_data(profile.gc)
+    if profile.workloads:
+        data["workloads"] = profile_workloads.to_data(profile.workloads)
+    return data
+
+
+def _newer(version: object) -> bool:
+    return isinstance(version, int) and not isinstance(version, bool) and version > schema.FORMAT
+
+
+def _mapping(data: dict[str, t.Any], name: str) -> dict[str, t.Any]:
+    value = data.get(name)
+    return value if isinstance(value, dict) else {}
+
+
+def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.Any]) -> None:
+    if not cpu:
+        return
+    if isinstance(given.get("reserved"), dict):
+        reader.one_of("cpu.reserved", given["reserved"], ("cpus", "count", "cores_per_numa"))
+    isolated = given.get("isolated")
+    if isinstance(isolated, dict):
+        reader.one_of("cpu.isolated", isolated, ("cpus", "cores"))
+        where = [name for name in ("numa", "near") if isolated.get(name) is not None]
+        if len(where) == 2:
+            reader.refuse("cpu.isolated", None, "declares numa and near together: write one of them")
+        elif where and isolated.get("cpus") is not None:
+            reader.refuse(
+                f"cpu.isolated.{where[0]}",
+                isolated[where[0]],
+                "literal cpus have their place already: leave it out, or write cores",
+            )
+    _check_overlap(reader, cpu)
+    for first, second in cpu_options.forbidden(_options(cpu)):
+        reader.refuse(f"cpu.options.{second}", True, f"cannot stand beside {first} (the kubelet's rule): leave one out")
+    shared = cpu.get("shared", {}).get("slices", [])
+    for index, name in enumerate(shared):
+        if name in cpu.get("reserved", {}).get("slices", []):
+            reader.refuse(
+                f"cpu.shared.slices[{index}]", name, "is in cpu.reserved.slices as well: leave it out of one of them"
+            )
+
+
+def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
+    """What the managers of CPUs, memory and topology say of each other."""
+    cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
+    if policy == "single-numa-node" and _options(cpu).align_by_socket:
+        path = "cpu.options.align-by-socket"
+        reader.refuse(path, True, "cannot stand beside topology.policy single-numa-node: leave one of them out")
+    if any(row.get("requests") or row.get("limits") or row.get("containers") for row in values.get("workloads", ())):
+        if not cpu and "cpu" not in {problem.path for problem in reader.problems}:
+            message = "workloads with requests or limits need the pools of CPUs: declare cpu.reserved"
+            reader.refuse("cpu", None, message)
+
+
+def _options(cpu: dict[str, t.Any]) -> cpu_options.Options:
+    """The options of the CPU manager, of a section that may lack any."""
+    given = cpu.get("options", {})
+    return cpu_options.Options(**{field: given[name] for name, field in cpu_options.NAMES.items() if name in given})
+
+
+def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
+    """Literal sets that overlap do so on every node."""
+    reserved = cpu.get("reserved", {}).get("cpus") or frozenset()
+    isolated = cpu.get("isolated", {}).get("cpus") or frozenset()
+    if reserved & isolated:
+        both = cpuset.format(reserved & isolated)
+        reader.refuse(
+            "cpu.isolated.cpus",
+            cpuset.format(isolated),
+            f"CPUs {both} are in cpu.reserved.cpus as well: name each CPU in one of them",
+        )
+
+
+def _check_hugepages(reader: Reader, pools: list[dict[str, t.Any]]) -> None:
+    seen: dict[tuple[int, int | None], int] = {}
+    for index, pool in enumerate(pools):
+        if "size" not in pool:
+            continue
+        path, size, node = f"memory.hugepages[{index}]", pool["size"], pool.get("node")
+        text = schema_types.page_text(size)
+        if (size, node) in seen:
+            where = f"NUMA node {node}" if node is not None else "the whole machine"
+            reader.refuse(
+                path, text, f"is declared for {where} in memory.hugepages[{seen[size, node]}] already: write one count"
+            )
+        seen.setdefault((size, node), index)
+        if node is not None and (size, None) in seen:
+            reader.refuse(
+                path,
+                text,
+                f"is declared for the whole machine in memory.hugepages[{seen[size, None]}]: write node in both, or in none",
+            )
+        elif node is None and any(other == size and at is not None for other, at in seen):
+            reader.refuse(path, text, "is declared for single NUMA nodes before: write node here too, or nowhere")
+
+
+def _check_mounts(reader: Reader, mounts: list[dict[str, t.Any]]) -> None:
+    paths: dict[str, int] = {}
+    for index, mount in enumerate(mounts):
+        at = f"memory.mounts[{index}]"
+        for name in ("size", "min_size"):
+            if name in mount and "pagesize" in mount and mount[name] % (mount["pagesize"] << 10):
+                page = schema_types.page_text(mount["pagesize"])
+                reader.refuse(
+                    join(at, name),
+                    schema_types.size_text(mount[name]),
+                    f"is not a whole number of pages: write a multiple of {page}",
+                )
+        if "size" in mount and "min_size" in mount and mount["min_size"] > mount["size"]:
+            size = schema_types.size_text(mount["size"])
+            reader.refuse(
+                join(at, "min_size"),
+                schema_types.size_text(mount["min_size"]),
+                f"is more than the mount's size: write at most {size}",
+            )
+        for number, name in (("uid", "user"), ("gid", "group")):
+            if number in mount and name in mount:
+                reader.refuse(
+                    join(at, number), mount[number], f"stands beside {name}: {mount[name]}: leave one of them out"
+                )
+        if "path" in mount:
+            _check_path(reader, join(at, "path"), mount["path"], paths)
+            paths.setdefault(mount["path"], index)
+
+
+def _check_path(reader: Reader, at: str, path: str, before: dict[str, int]) -> None:
+    for other, index in before.items():
+        if path == other:
+            reader.refuse(at, path, f"is the path of memory.mounts[{index}] already: give each mount its own")
+        elif path.startswith(other + "/") or other.startswith(path + "/"):
+            reader.refuse(
+                at,
+                path,
+                f"and the path of memory.mounts[{index}] ({other}) lie within each other: mount them side by side",
+            )
+
+
+def _check_pids(reader: Reader, pids: dict[str, t.Any], cpu: dict[str, t.Any]) -> None:
+    """The budget: the housekeeping's share and the limits of the other slices fit into the capacity together."""
+    housekeeping = cpu.get("reserved", {}).get("slices") or schema.HOUSEKEEPING_SLICES
+    shared = cpu.get("shared", {}).get("slices") or schema.SHARED_SLICES
+    known = [*housekeeping, *shared, schema_types.CORRAL_SLICE]
+    limits: dict[str, int] = pids.get("slices", {})
+    for name, limit in limits.items():
+        at = join("pids.slices", name)
+        if name == "init.scope":
+            reader.refuse(at, limit, "a limit on PID 1's own scope can stop the whole node: leave it out")
+        elif name not in known:
+            reader.refuse(
+                at,
+                limit,
+                f"is not a slice of this profile's pools: name one of {', '.join(known)}, or add it to cpu.shared.slices",
+            )
+    bounds = [(pids[name], name) for name in ("pid_max", "threads_max") if name in pids]
+    if not bounds:
+        return
+    capacity, by = min(bounds)
+    kept = max(pids.get("reserved", 0), sum(limit for name, limit in limits.items() if name in housekeeping))
+    granted = sum(limit for name, limit in limits.items() if name not in housekeeping)
+    if kept >= capacity:
+        what = "pids.reserved" if kept == pids.get("reserved", 0) else "pids.slices"
+        reader.refuse(
+            what, kept, f"leaves nothing of pids.{by} ({capacity}): keep less for housekeeping, or raise pids.{by}"
+        )
+    elif kept + granted > capacity:
+        reader.refuse(
+            "pids.slices", granted,
+            f"with {kept} kept for housekeeping that is {kept + granted - capacity} more than pids.{by} ({capacity}): "
+            f"lower the slices' limits to {capacity - kept} in all, or raise pids.{by}",
+        )  # fmt: skip
+    default = pids.get("default_tasks_max", 0)
+    if default >= capacity:
+        reader.refuse(
+            "pids.default_tasks_max", default, f"one unit could take all of pids.{by}: write less than {capacity}"
+        )
+
+
+def _build(values: dict[str, t.Any]) -> Profile:
+    cpu, memory, pids = values.get("cpu"), values.get("memory", {}), values.get("pids", {})
+    mounts = (
+        Mount(
+            m["path"],
+            m["pagesize"],
+            m.get("size"),
+            m.get("min_size"),
+            m["mode"],
+            m.get("uid"),
+            m.get("user"),
+            m.get("gid"),
+            m.get("group"),
+        )
+        for m in memory.get("mounts", [])
+    )
+    pools = [Hugepages(pool["size"], pool["count"], pool.get("node")) for pool in memory.get("hugepages", [])]
+    return Profile(
+        name=values["name"],
+        version=values["version"],
+        mode=values["mode"],
+        cpu=_build_cpu(cpu) if cpu is not None else None,
+        memory=Memory(
+            reserved=tuple(sorted(NodeMemory(node, size) for node, size in memory.get("reserved", {}).items())),
+            hugepages=tuple(pools),
+            mounts=tuple(mounts),
+            policy=memory.get("policy", "none"),
+        ),
+        pids=Pids(
+            pids.get("pid_max"),
+            pids.get("threads_max"),
+            pids.get("reserved"),
+            pids.get("default_tasks_max"),
+            tuple(sorted(SliceTasks(name, limit) for name, limit in pids.get("slices", {}).items())),
+            pids.get("per_workload"),
+        ),
+        gc=profile_gc.build(values.get("gc")),
+        workloads=profile_workloads.build(values.get("workloads", ())),
+        topology=_build_topology(values.get("topology")),
+    )
+
+
+def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
+    reserved, isolated = cpu["reserved"], cpu.get("isolated")
+    return Cpu(
+        reserved=Reserved(
+            reserved.get("cpus"), reserved.get("count"), reserved.get("cores_per_numa"), tuple(reserved["slices"])
+        ),
+        isolated=None
+        if isolated is None
+        else Isolated(
+            isolated.get("cpus"),
+            isolated.get("cores"),
+            isolated.get("numa"),
+            isolated.get("near"),
+            isolated.get("load_balance", True),
+        ),
+        shared_slices=tuple(cpu.get("shared", {}).get("slices", schema.SHARED_SLICES)),
+        whole_cores=cpu["whole_cores"],
+        policy=cpu["policy"],
+        options=_options(cpu),
+        min_shared=cpu.get("shared", {}).get("min_cpus", 1),
+        partitions=cpu["partitions"],
+        unmanaged=cpu["unmanaged"],
+    )
+
+
+def _build_topology(topology: dict[str, t.Any] | None) -> Policy | None:
+    if topology is None:
+        return None
+    options = topology.get("options", {})
+    return Policy(
+        topology["policy"],
+        topology["scope"],
+        options.get(_CLOSEST, False),
+        options.get(_NODES, schema_types.NODE_LIMIT),
+        topology["preferred_by"],
+    )
+
+
+_CLOSEST, _NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
+
+
+def _topology_data(policy: Policy) -> dict[str, t.Any]:
+    options = {_CLOSEST: policy.prefer_closest, _NODES: policy.max_nodes}
+    return {"policy": policy.name, "scope": policy.scope, "preferred_by": policy.preferred_by, "options": options}
+
+
+def _given(values: dict[str, t.Any], *without: str) -> dict[str, t.Any]:
+    return {name: value for name, value in values.items() if value is not None and name not in without}
+
+
+def _renamed(values: dict[str, t.Any], **names: str) -> dict[str, t.Any]:
+    return {names.get(name, name): value for name, value in values.items()}
+
+
+def _cpu_data(cpu: Cpu) -> dict[str, t.Any]:
+    reserved = _renamed(_given(cpu.reserved._asdict()), number="count")
+    reserved["slices"] = list(cpu.reserved.slices)
+    shared = {"slices": list(cpu.shared_slices), "min_cpus": cpu.min_shared}
+    data: dict[str, t.Any] = {"reserved": reserved, "shared": shared}
+    if cpu.isolated is not None:
+        data["isolated"] = _given(cpu.isolated._asdict())
+    for section in data.values():
+        if "cpus" in section:
+            section["cpus"] = cpuset.format(section["cpus"])
+    options = {name: getattr(cpu.options, field) for name, field in cpu_options.NAMES.items()}
+    rest = {name: getattr(cpu, name) for name in ("whole_cores", "policy", "partitions", "unmanaged")}
+    return {**data, **rest, "options": options}
+
+
+def _memory_data(memory: Memory) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = {"policy": memory.policy} if memory.policy != "none" else {}
+    if memory.reserved:
+        data["reserved"] = {str(item.node): schema_types.size_text(item.size) for item in memory.reserved}
+    if memory.hugepages:
+        data["hugepages"] = [
+            {
+                "size": schema_types.page_text(pool.size_kib),
+                **_renamed(_given(pool._asdict(), "size_kib"), pages="count"),
+            }
+            for pool in memory.hugepages
+        ]
+    if memory.mounts:
+        data["mounts"] = [_mount_data(mount) for mount in memory.mounts]
+    return data
+
+
+def _mount_data(mount: Mount) -> dict[str, t.Any]:
+    data = _given(mount._asdict(), "pagesize_kib")
+    data["pagesize"] = schema_types.page_text(mount.pagesize_kib)
+    data["mode"] = schema_types.mode_text(mount.mode)
+    for name in ("size", "min_size"):
+        if name in data:
+            data[name] = schema_types.size_text(data[name])
+    return data

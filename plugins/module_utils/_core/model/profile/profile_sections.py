@@ -1,0 +1,166 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A profile that is put together part by part: one module's options become a piece of the node's declared profile.
+
+There is no second schema: the piece is merged into the profile's data, the whole is read like any other, and a refusal
+names the module's own option where the profile's path is that of the piece.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.errors import CorralError, Problem, refusal
+from ..values.records import NamedTuple
+from . import compose, profile, schema_types
+from .profile import Profile
+
+# The profile that parts make up; no other profile may have this name.
+NAME = "parts"
+
+CPUSET, HUGEPAGES, MOUNT, PIDS, GC = "cpuset", "hugepages", "hugetlbfs_mount", "pid_limits", "gc"
+LISTS = {HUGEPAGES: "hugepages", MOUNT: "mounts"}
+SECTIONS = {CPUSET: "cpu", HUGEPAGES: "memory.hugepages", MOUNT: "memory.mounts", PIDS: "pids", GC: "gc"}
+STRICT = "strict_cpu_reservation"
+
+
+class SectionPatch(NamedTuple):
+    """What one task of a part module asks for: the module's name, its options, and whether they are to be there."""
+
+    module: str
+    options: dict[str, t.Any]
+    present: bool = True
+
+
+def merged(held: t.Optional[Profile], piece: SectionPatch) -> tuple[t.Optional[Profile], str]:
+    """The declared profile with the piece in it, or without (None: nothing is left), and the piece's path in it.
+
+    Raises CorralError by the module's options.
+    """
+    data: dict[str, t.Any] = {"name": NAME} if held is None else profile.to_data(held)
+    given = without_empty(piece.options)
+    own = SECTIONS[piece.module]
+    if piece.module in LISTS:
+        own += put_item(data, piece, given)
+    elif not piece.present:
+        data.pop(own, None)
+    elif piece.module == CPUSET:
+        data[own] = cpu_data(given)
+    elif given:
+        data[own] = added(data.get(own, {}), given)
+    if not set(data) - {"name", "version", "mode"}:
+        return None, own
+    try:
+        return profile.parse(data), own
+    except CorralError as error:
+        raise rewrite_paths(error, piece.module, own) from None
+
+
+def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The options that were given: Ansible fills in None for the others."""
+    return {
+        name: without_empty(value) if isinstance(value, dict) else value
+        for name, value in options.items()
+        if value is not None
+    }
+
+
+def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
+    """The section ``cpu``: the options with the one that the kubelet spells with dashes."""
+    data = {name: value for name, value in given.items() if name != STRICT}
+    return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
+
+
+def added(held: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A section as it was declared, with what is given now, key by key; a list is replaced.
+
+    An empty mapping stays: for the schema it takes the defaults.
+    """
+    found = dict(held)
+    for name, value in given.items():
+        there = found.get(name, {})
+        found[name] = added(there, value) if isinstance(value, dict) and isinstance(there, dict) else value
+    return found
+
+
+def put_item(data: dict[str, t.Any], piece: SectionPatch, given: dict[str, t.Any]) -> str:
+    """Put an item into its list, or take it out; its index as a path has it ("[0]"), "" when it is not in the list."""
+    identity = pool_of if piece.module == HUGEPAGES else path_of
+    own, name = identity(given), LISTS[piece.module]
+    memory = data.get("memory", {})
+    items = list(memory.get(name, []))
+    place = next((index for index, item in enumerate(items) if identity(item) == own), len(items))
+    items[place : place + 1] = [given] if piece.present else []
+    data["memory"] = {key: value for key, value in {**memory, name: items}.items() if value}
+    if not data["memory"]:
+        del data["memory"]
+    return f"[{place}]" if piece.present else ""
+
+
+def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
+    """Which pool an item is: page size in KiB, NUMA node."""
+    node = item.get("node")
+    size = read("size", schema_types.PAGE_SIZE, item["size"])
+    return t.cast(
+        "tuple[int, t.Optional[int]]", (size, node if node is None else read("node", schema_types.NODE, node))
+    )
+
+
+def path_of(item: t.Mapping[str, t.Any]) -> str:
+    """Which mount an item is: its path."""
+    return t.cast("str", read("path", schema_types.MOUNT_PATH, item["path"]))
+
+
+def read(option: str, of_type: schema_types.Type, value: object) -> object:
+    """An option by which an item is known; a wrong one is refused also where the item only is to go."""
+    try:
+        return of_type.read(value)
+    except ValueError as error:
+        raise refusal(str(error), path=option, value=value) from None
+
+
+# Whose it is
+
+
+def origins_of(declared: Profile) -> dict[str, str]:
+    """The module that declared each key of what parts put together; nothing for a profile of another name."""
+    leaves = compose.leaves_of(profile.to_data(declared)) if declared.name == NAME else ()
+    return {
+        leaf: f"corral.node.{module}"
+        for leaf in leaves
+        for module, section in SECTIONS.items()
+        if leaf.startswith((f"{section}.", f"{section}["))
+    }
+
+
+def rewrite_paths(error: CorralError, module: str, own: str) -> CorralError:
+    """The same refusal by the module's options; ``own`` is the piece's path in the profile.
+
+    What other tasks declared keeps its path there, with the module that they used.
+    """
+    return CorralError(*(translated(problem, module, own) for problem in error.problems))
+
+
+def translated(problem: Problem, module: str, own: str) -> Problem:
+    """One problem in the words of the module's user."""
+    path = problem.path
+    message = re.sub(rf"(?<![\w.]){re.escape(own)}\.(?=[a-z])", "", problem.message)
+    if path.startswith((f"{own}.", f"{own}[")):
+        path = path[len(own) :].lstrip(".")
+    elif path in (own, SECTIONS[module]):
+        # A pool as a whole is known by its size, all of them together ask for too much by their counts.
+        whole = "size" if path == own else "count"
+        path = whole if module == HUGEPAGES else ""
+    path, message = (text.replace("options.strict-cpu-reservation", STRICT) for text in (path, message))
+    others = [
+        f"corral.node.{other}"
+        for other, section in SECTIONS.items()
+        if section != own and re.search(rf"(?<![\w.]){re.escape(section)}[.\[]", f"{path} {message}")
+    ]
+    if others:
+        message += f" ({' and '.join(others)} declared it on this node)"
+    return problem._replace(path=path, message=message)

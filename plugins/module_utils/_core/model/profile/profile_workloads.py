@@ -1,0 +1,247 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``workloads`` of a profile: what runs here, how it is known, and what it is to have.
+
+Amounts are whole numbers: CPUs in thousandths, memory and hugepages in bytes, pids in tasks. A missing request equals
+its limit, as in the kubelet.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.quantity import NANO, Quantity
+from ..values.records import NamedTuple
+from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, page_bytes
+from . import schema_types
+from .schema_reader import Reader, join
+
+# By what a workload is known; exactly one of them.
+MATCHES = ("unit", "container", "pod", "label")
+# How long a grant lasts: as long as the declaration, or as one run of the workload.
+DECLARED, RUNNING = "declared", "running"
+APP, INIT, SIDECAR = "app", "init", "sidecar"
+MILLI = NANO // 1000
+ISOLATED = "isolated"  # the isolated pool's slice is called so
+_PLAIN = re.compile(r"[^A-Za-z0-9:_.]")
+_INSTANCE = re.compile(r"[^A-Za-z0-9:_.@\\]")
+
+
+class Container(NamedTuple):
+    """A container of a pod: what it is there for (app, init or sidecar), and what it is to have."""
+
+    name: str
+    role: str
+    requests: Amounts
+    limits: Amounts
+
+
+class Workload(NamedTuple):
+    """A workload: how it is known (one of MATCHES, and the pattern), how long it holds what it has, and what that is.
+
+    ``template`` is the template whose instances all are workloads like this one, "" for a workload of its own.
+    """
+
+    name: str
+    match: str
+    pattern: str
+    hold: str = DECLARED
+    requests: Amounts = ()
+    limits: Amounts = ()
+    containers: tuple[Container, ...] = ()
+    template: str = ""
+
+    @property
+    def owner(self) -> Workload:
+        """Whose containers they are, whatever it is to have."""
+        return Workload(*self[:3])
+
+    @property
+    def has_resources(self) -> bool:
+        """Whether it declares what it is to have; a workload without is known by name alone."""
+        return bool(self.requests or self.limits or self.containers)
+
+    @property
+    def is_template(self) -> bool:
+        """Whether it stands for all instances of its template, those that never ran among them."""
+        return bool(self.template) and self.pattern == self.template
+
+    @property
+    def is_glob(self) -> bool:
+        """Whether its pattern may mean several."""
+        return "*" in self.pattern or "?" in self.pattern
+
+
+def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Any) -> None:
+    """Refuse what contradicts itself. ``given`` is the section as written."""
+    seen: dict[str, int] = {}
+    patterns: dict[tuple[str, str], int] = {}
+    for index, workload in enumerate(values.get("workloads", [])):
+        at = join("workloads", index)
+        name = workload.get("name")
+        if name in seen:
+            reader.refuse(join(at, "name"), name, f"is the name of workloads[{seen[name]}] already: give each its own")
+        elif name is not None:
+            seen[name] = index
+        as_written = given[index] if isinstance(given, (list, tuple)) and index < len(given) else None
+        match = as_written.get("match") if isinstance(as_written, dict) else None
+        if isinstance(match, dict):
+            reader.one_of(join(at, "match"), match, MATCHES)
+        _check_claim(reader, at, workload, patterns, index)
+
+
+def _check_claim(
+    reader: Reader, at: str, workload: t.Mapping[str, t.Any], patterns: dict[tuple[str, str], int], index: int
+) -> None:
+    match = workload.get("match") or {}
+    kind = next((kind for kind in MATCHES if kind in match), "")
+    containers = workload.get("containers", [])
+    if not (workload.get("requests") or workload.get("limits") or containers):
+        return
+    pattern = str(match.get(kind, ""))
+    if (kind, pattern) in patterns:
+        other = patterns[kind, pattern]
+        reader.refuse(
+            join(join(at, "match"), kind), pattern, f"is what workloads[{other}] matches: one of them can have it"
+        )
+    patterns.setdefault((kind, pattern), index)
+    if kind == "unit" and not pattern.endswith(".service"):
+        reader.refuse(
+            join(join(at, "match"), "unit"), pattern, "only services are given resources of their own: name a .service"
+        )
+    if containers and kind != "pod":
+        reader.refuse(join(at, "containers"), None, "belong to a pod: match a pod, or write requests and limits")
+    elif containers and (workload.get("requests") or workload.get("limits")):
+        reader.refuse(
+            at, None, "declares containers and requests or limits of its own: write them at the containers alone"
+        )
+    _check_amounts(reader, at, workload)
+    names = set()
+    for number, container in enumerate(containers):
+        inner = join(join(at, "containers"), number)
+        if container.get("name") in names:
+            reader.refuse(join(inner, "name"), container["name"], "stands twice in this pod: give each its own")
+        names.add(container.get("name"))
+        _check_amounts(reader, inner, container)
+
+
+def _check_amounts(reader: Reader, at: str, values: t.Mapping[str, t.Any]) -> None:
+    requests, limits = values.get("requests", {}), values.get("limits", {})
+    for section, amounts in (("requests", requests), ("limits", limits)):
+        for resource, amount in amounts.items():
+            said = amount_problem(resource, amount)
+            if said:
+                reader.refuse(join(join(at, section), resource), amount.text, said)
+    if PIDS in requests:
+        reader.refuse(
+            join(join(at, "requests"), PIDS), requests[PIDS].text, "tasks are limited only: write it in limits"
+        )
+    for resource, amount in requests.items():
+        limit = limits.get(resource)
+        path = join(join(at, "requests"), resource)
+        if resource.startswith(HUGEPAGES) and (limit is None or limit.nano != amount.nano):
+            shown = "none" if limit is None else limit.text
+            reader.refuse(
+                path, amount.text, f"hugepages cannot be overcommitted, the limit is {shown}: write both equal"
+            )
+        elif limit is not None and amount.nano > limit.nano:
+            reader.refuse(
+                path, amount.text, f"is more than its limit ({limit.text}): write at most that, or raise the limit"
+            )
+
+
+def amount_problem(resource: str, amount: Quantity) -> str:
+    """What is wrong with an amount of a resource, with the way out; "" when nothing is."""
+    if amount.nano <= 0:
+        return "is not more than nothing: leave it out"
+    if resource == CPU:
+        return "" if amount.nano % MILLI == 0 else "is finer than a thousandth of a CPU: write it as 1500m or 2"
+    if not amount.is_whole():
+        return "is not a whole number" + (" of bytes: write it as 512Mi" if resource != PIDS else ": write it as 512")
+    if resource.startswith(HUGEPAGES):
+        page = page_bytes(resource)
+        if amount.value() % page:
+            return f"is not a whole number of pages: write a multiple of {schema_types.size_text(page)}"
+    return ""
+
+
+def build(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Workload, ...]:
+    """The workloads, once everything was found right."""
+    workloads = []
+    for row in rows:
+        kind = next(kind for kind in MATCHES if kind in row["match"])
+        containers = tuple(Container(one["name"], one["role"], *_claim(one)) for one in row.get("containers", ()))
+        workloads.append(Workload(row["name"], kind, row["match"][kind], row["hold"], *_claim(row), containers))
+    return tuple(workloads)
+
+
+def _claim(row: t.Mapping[str, t.Any]) -> tuple[Amounts, Amounts]:
+    """Requests and limits in whole numbers; a missing request equals its limit."""
+    limits = {name: amount_of(name, quantity) for name, quantity in row.get("limits", {}).items()}
+    requests = {name: limit for name, limit in limits.items() if name != PIDS}
+    requests.update({name: amount_of(name, quantity) for name, quantity in row.get("requests", {}).items()})
+    return tuple(sorted(requests.items())), tuple(sorted(limits.items()))
+
+
+def amount_of(resource: str, quantity: Quantity) -> int:
+    """A quantity as a whole number of what the resource counts in."""
+    return quantity.milli() if resource == CPU else quantity.value()
+
+
+def to_data(workloads: t.Iterable[Workload]) -> list[dict[str, t.Any]]:
+    """The section as plain data, as ``build`` understands it."""
+    return [_workload_data(one) for one in workloads]
+
+
+def _workload_data(workload: Workload) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = {"name": workload.name, "match": {workload.match: workload.pattern}, "hold": workload.hold}
+    data.update(_amounts_data(workload))
+    if workload.containers:
+        data["containers"] = [{"name": one.name, "role": one.role, **_amounts_data(one)} for one in workload.containers]
+    return data
+
+
+def _amounts_data(of: t.Union[Workload, Container]) -> dict[str, t.Any]:
+    sections = {"requests": of.requests, "limits": of.limits}
+    return {
+        name: {resource: amount_text(resource, amount) for resource, amount in amounts}
+        for name, amounts in sections.items()
+        if amounts
+    }
+
+
+def slice_name(workload: str) -> str:
+    """A workload's name as part of a slice's: a dash would nest slices (systemd.slice(5), systemd-escape(1)).
+
+    What follows the @ of an instance is systemd's own escaped form, as %i has it, and stays; a dash there means a slash.
+    "isolated" alone is the pool's.
+    """
+    if workload == ISOLATED:
+        return f"{_hex(workload[0])}{workload[1:]}"
+    stem, at, instance = workload.partition("@")
+    escaped = _PLAIN.sub(lambda match: _hex(match.group()), stem)
+    if not at:
+        return escaped
+    kept = _INSTANCE.sub(lambda match: _hex(match.group()), instance.replace("-", _hex("/")))
+    return f"{escaped}{_hex(at)}{kept}"
+
+
+def workload_name(escaped: str) -> t.Optional[str]:
+    """The workload of which slice_name makes this; None for what it never makes, such as a dash, which nests slices."""
+    if "-" in escaped:
+        return None
+    stem, at, instance = escaped.partition(_hex("@"))
+    parts = stem.split("\\x")
+    try:
+        name = parts[0] + "".join(chr(int(part[:2], 16)) + part[2:] for part in parts[1:])
+    except ValueError:
+        return None
+    return f"{name}@{instance.replace(_hex('/'), '-')}" if at else name
+
+
+def _hex(char: str) -> str:
+    return f"\\x{ord(char):02x}"

@@ -1,0 +1,652 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The keys of a profile, all of them, in one table: the parser and docs/profile.md both read it.
+
+A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name.
+To add a key: one entry here, one field in profile.py; the reference page is written by ``tools/profile_reference.py``.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values.records import NamedTuple
+from . import schema_types as types
+
+# The number of a profile's own format. A node refuses a profile with a larger one: it cannot know what it means.
+FORMAT = 1
+
+ONE = "one"
+LIST = "list"
+MAP = "map"
+
+# No node needs more; a list of a million items is a mistake or an attack.
+ITEMS_LIMIT = 1024
+
+
+class Key(NamedTuple):
+    """One key.
+
+    ``path`` is where it stands, ``[]`` for an item of a list of mappings; ``type`` is None for a section (its keys
+    follow in the table). ``many`` says whether the value is one, a list or a mapping (then ``keys`` is the type of
+    its keys). ``default`` is written as in a profile and read like one; None: nothing is declared.
+    """
+
+    path: str
+    type: t.Optional[types.Type]
+    doc: str
+    example: str = ""
+    default: object = None
+    required: bool = False
+    many: str = ONE
+    keys: t.Optional[types.Type] = None
+    later: bool = False
+    since: str = "0.1.0"
+
+    @property
+    def name(self) -> str:
+        """The last part of the path."""
+        return self.path.rpartition(".")[2].replace("[]", "")
+
+
+def _later(path: str, doc: str) -> Key:
+    return Key(path, None, doc, later=True, since="")
+
+
+# Kernel: include/linux/threads.h (PID_MAX_LIMIT, RESERVED_PIDS), kernel/fork.c (MAX_THREADS), kernel/pid.c.
+PID_MAX_LOW, PID_MAX_HIGH = 301, 1 << 22
+THREADS_MAX_HIGH = 0x3FFFFFFF
+
+HOUSEKEEPING_SLICES = ("system.slice", "user.slice", "init.scope")
+SHARED_SLICES = ("machine.slice",)
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "name",
+        types.LABEL,
+        "What the profile is called in reports and on the node.",
+        example="edge-worker",
+        required=True,
+    ),
+    Key(
+        "version",
+        types.integer(1, 1 << 31),
+        "The format of the profile. A profile of a newer format than the node's Corral knows is refused.",
+        example="1",
+        default=FORMAT,
+    ),
+    Key(
+        "mode",
+        types.choice("enforce", "audit"),
+        "Both are applied at a rollout, and brought back at boot. With `enforce` the agent keeps the node so from then on; "
+        "with `audit` it only reports what differs. To change nothing at all, use check mode.",
+        example="audit",
+        default="enforce",
+    ),
+    Key(
+        "cpu",
+        None,
+        "The CPU pools. Without this section Corral leaves the node's CPUs alone. CPUs that are neither reserved nor "
+        "isolated are shared.",
+    ),
+    Key(
+        "cpu.reserved",
+        None,
+        "The CPUs for housekeeping: the system's own services and users' sessions. Exactly one of `cpus`, `count` and "
+        "`cores_per_numa`.",
+        required=True,
+    ),
+    Key("cpu.reserved.cpus", types.CPUS, "These CPUs, as the kubelet's `reservedSystemCPUs`.", example='"0-1,32-33"'),
+    Key(
+        "cpu.reserved.count",
+        types.integer(1, types.CPU_LIMIT),
+        "This number of CPUs, chosen from all online ones as the kubelet chooses them for a reservation that is given as "
+        "an amount: packed, whole sockets, NUMA nodes and cores first. With `cpu.whole_cores` the siblings of a core "
+        "that would be split are added.",
+        example="4",
+    ),
+    Key(
+        "cpu.reserved.cores_per_numa",
+        types.integer(1, types.CPU_LIMIT),
+        "This number of whole cores on each NUMA node that has CPUs, lowest-numbered first; cores that the kernel "
+        "isolates (isolcpus) come last.",
+        example="1",
+    ),
+    Key(
+        "cpu.reserved.slices",
+        types.SLICE,
+        "The top-level slices that are confined to the reserved CPUs.",
+        example="[system.slice, user.slice, init.scope, monitoring.slice]",
+        default=HOUSEKEEPING_SLICES,
+        many=LIST,
+    ),
+    Key("cpu.shared", None, "The CPUs for workloads that have none of their own: all that are left."),
+    Key(
+        "cpu.shared.slices",
+        types.SLICE,
+        "The top-level slices that run on the shared CPUs, beside Corral's own.",
+        example="[machine.slice, batch.slice]",
+        default=SHARED_SLICES,
+        many=LIST,
+    ),
+    Key(
+        "cpu.shared.min_cpus",
+        types.integer(1, types.CPU_LIMIT),
+        "The CPUs that the shared pool keeps at least: an exclusive grant that would leave fewer is refused.",
+        example="2",
+        default=1,
+    ),
+    Key(
+        "cpu.isolated",
+        None,
+        "CPUs that only processes in `corral_isolated.slice` may use. Exactly one of `cpus` and `cores`.",
+    ),
+    Key("cpu.isolated.cpus", types.CPUS, "These CPUs.", example='"6-7"'),
+    Key(
+        "cpu.isolated.cores",
+        types.integer(1, types.CPU_LIMIT),
+        "This number of whole cores that are not reserved. Without `numa` or `near` they are on one NUMA node where one "
+        "has enough, else on as few as possible; cores that the kernel isolates already (isolcpus) are preferred, then the "
+        "lowest numbers.",
+        example="4",
+    ),
+    Key("cpu.isolated.numa", types.NODE, "The NUMA node of the `cores`.", example="1"),
+    Key(
+        "cpu.isolated.near",
+        types.NEAR,
+        "Take the `cores` from the NUMA node of this device: a network interface or a PCI address.",
+        example="ens1f0",
+    ),
+    Key(
+        "cpu.isolated.load_balance",
+        types.BOOLEAN,
+        "Whether the scheduler spreads threads over the isolated CPUs. When it is false a thread stays on the CPU that it "
+        "was started on until it chooses others (sched_setaffinity, taskset): for polling threads that pin themselves. Needs "
+        "cgroup v2 and `cpu.partitions: auto`.",
+        example="false",
+        default=True,
+    ),
+    Key(
+        "cpu.partitions",
+        types.choice("auto", "off"),
+        "Whether the kernel keeps all other processes off isolated and exclusive CPUs (`cpuset.cpus.partition`, cgroup v2), also "
+        "what Corral has never heard of. With `off` only the slices that the profile knows are kept off them.",
+        example="off",
+        default="auto",
+    ),
+    Key(
+        "cpu.unmanaged",
+        types.choice("report", "confine"),
+        "What becomes of top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
+        "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal).",
+        example="confine",
+        default="report",
+    ),
+    Key(
+        "cpu.whole_cores",
+        types.BOOLEAN,
+        "Whether the pools are closed over SMT siblings, so that the threads of a core are never in two pools. Literal "
+        "`cpus` that split a core are refused then; without it they are accepted and a note names the split cores.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "cpu.policy",
+        types.choice("none", "static"),
+        "The kubelet's CPU manager policy. With `static` a Guaranteed workload that asks for whole CPUs gets them for "
+        "itself alone ([workloads.md](workloads.md)); with `none` all workloads run on the shared pool.",
+        example="static",
+        default="none",
+    ),
+    Key("cpu.options", None, "The options of the CPU manager, by the kubelet's names."),
+    Key(
+        "cpu.options.strict-cpu-reservation",
+        types.BOOLEAN,
+        "Whether shared workloads are kept off the reserved CPUs. When it is false they run on the shared and the "
+        "reserved CPUs, as the kubelet's do by default.",
+        example="false",
+        default=True,
+    ),
+    Key(
+        "cpu.options.full-pcpus-only",
+        types.BOOLEAN,
+        "Exclusive CPUs are whole cores only; a request that is not a multiple of a core's threads is refused.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "cpu.options.distribute-cpus-across-numa",
+        types.BOOLEAN,
+        "Exclusive CPUs that need several NUMA nodes are spread evenly over them, instead of filling one after another.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "cpu.options.align-by-socket",
+        types.BOOLEAN,
+        "Exclusive CPUs are aligned to sockets instead of NUMA nodes. Not with the topology policy `single-numa-node`.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "cpu.options.distribute-cpus-across-cores",
+        types.BOOLEAN,
+        "Exclusive CPUs are spread over cores: no two siblings while a fresh core is left.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "cpu.options.prefer-align-cpus-by-uncorecache",
+        types.BOOLEAN,
+        "Exclusive CPUs share a last-level cache where they can.",
+        example="true",
+        default=False,
+    ),
+    Key("memory", None, "Memory that is kept for the system, hugepages and the places where they are mounted."),
+    Key(
+        "memory.policy",
+        types.choice("none", "static"),
+        "The kubelet's memory manager policy. With `static` the memory and the hugepages of a Guaranteed workload come "
+        "from NUMA nodes that are chosen for it, and it is bound to them.",
+        example="static",
+        default="none",
+    ),
+    Key(
+        "memory.reserved",
+        types.SIZE,
+        "Memory of each NUMA node that hugepages must leave alone.",
+        example='{"0": 1Gi, "1": 512Mi}',
+        many=MAP,
+        keys=types.NODE,
+    ),
+    Key(
+        "memory.hugepages",
+        None,
+        "Hugepage pools, made at run time. Together with `memory.reserved` they fit into each node's memory, or the "
+        "profile is refused.",
+        many=LIST,
+    ),
+    Key(
+        "memory.hugepages[].size",
+        types.PAGE_SIZE,
+        "The size of a page; one the node's kernel has.",
+        example="2Mi",
+        required=True,
+    ),
+    Key(
+        "memory.hugepages[].count",
+        types.integer(0, 1 << 32),
+        "The number of pages; 0 is an empty pool.",
+        example="512",
+        required=True,
+    ),
+    Key(
+        "memory.hugepages[].node",
+        types.NODE,
+        "The NUMA node of the pool. Without it `count` is for the whole machine and the kernel spreads the pages.",
+        example="0",
+    ),
+    Key("memory.mounts", None, "hugetlbfs mounts, each a systemd mount unit.", many=LIST),
+    Key("memory.mounts[].path", types.MOUNT_PATH, "Where it is mounted.", example="/dev/hugepages-2Mi", required=True),
+    Key("memory.mounts[].pagesize", types.PAGE_SIZE, "The size of its pages.", example="2Mi", required=True),
+    Key(
+        "memory.mounts[].size",
+        types.SIZE,
+        "The most it may hold, a multiple of the page size. The kernel cannot change it on a live mount: a new size is a "
+        "new mount.",
+        example="512Mi",
+    ),
+    Key(
+        "memory.mounts[].min_size",
+        types.SIZE,
+        "What is set aside for it from the pool when it is mounted, a multiple of the page size.",
+        example="64Mi",
+    ),
+    Key(
+        "memory.mounts[].mode",
+        types.MODE,
+        "Permission bits of its root directory, in quotes.",
+        example='"0770"',
+        default="0755",
+    ),
+    Key("memory.mounts[].uid", types.integer(0, (1 << 32) - 2), "The owner, as a number.", example="0"),
+    Key("memory.mounts[].user", types.ACCOUNT, "The owner, by name. Root without `user` and `uid`.", example="qemu"),
+    Key("memory.mounts[].gid", types.integer(0, (1 << 32) - 2), "The group, as a number.", example="64055"),
+    Key(
+        "memory.mounts[].group", types.ACCOUNT, "The group, by name. Root without `group` and `gid`.", example="hugetlb"
+    ),
+    Key(
+        "pids",
+        None,
+        "Limits on processes and threads. The node's capacity is the smaller of `pid_max` and `threads_max`, as the "
+        "kubelet counts it; the reserve and the limits of the slices must fit into it together.",
+    ),
+    Key(
+        "pids.pid_max",
+        types.integer(PID_MAX_LOW, PID_MAX_HIGH),
+        "`kernel.pid_max`: ids for processes and threads.",
+        example="4194304",
+    ),
+    Key(
+        "pids.threads_max",
+        types.integer(PID_MAX_LOW, THREADS_MAX_HIGH),
+        "`kernel.threads-max`: threads on the whole node.",
+        example="4194304",
+    ),
+    Key(
+        "pids.reserved",
+        types.integer(0, PID_MAX_HIGH),
+        "What is kept for housekeeping: the limits of shared slices and of workloads with CPUs of their own stay out of it "
+        "together. What is left is divided equally among those that declare no limit.",
+        example="2048",
+    ),
+    Key(
+        "pids.default_tasks_max",
+        types.integer(1, PID_MAX_HIGH),
+        "systemd's `DefaultTasksMax`: the limit of each unit that declares none.",
+        example="4096",
+    ),
+    Key(
+        "pids.slices",
+        types.integer(1, PID_MAX_HIGH),
+        "`TasksMax` of the pools' slices: those of `cpu.reserved.slices` and `cpu.shared.slices`, and `corral.slice`.",
+        example="{machine.slice: 16384, corral.slice: 8192}",
+        many=MAP,
+        keys=types.Type("slice", types.read_slice_or_corral),
+    ),
+    Key(
+        "pids.per_workload",
+        types.integer(1, PID_MAX_HIGH),
+        "The task limit of each workload that declares none in its `limits` (kubelet: `podPidsLimit`).",
+        example="4096",
+    ),
+    Key(
+        "topology",
+        None,
+        "The topology manager: whether CPUs, memory and hugepages of a workload must be near each other.",
+    ),
+    Key(
+        "topology.policy",
+        types.choice("none", "best-effort", "restricted", "single-numa-node"),
+        "The kubelet's topology manager policy: `best-effort` prefers the fewest NUMA nodes, `restricted` refuses a "
+        "workload that does not get them, `single-numa-node` one that does not fit on one node.",
+        example="single-numa-node",
+        default="none",
+    ),
+    Key(
+        "topology.scope",
+        types.choice("container", "pod"),
+        "Whether each container of a pod is placed by itself, or all of them on the same nodes.",
+        example="pod",
+        default="container",
+    ),
+    Key(
+        "topology.preferred_by",
+        types.choice("capacity", "free"),
+        "What the fewest nodes are counted by: what nodes have (the kubelet's rule: a half-full machine refuses what "
+        "would fit), or what is free on them.",
+        example="free",
+        default="capacity",
+    ),
+    Key("topology.options", None, "The options of the topology manager, by the kubelet's names."),
+    Key(
+        "topology.options.prefer-closest-numa-nodes",
+        types.BOOLEAN,
+        "Of equally few nodes those with the smallest distances are taken.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "topology.options.max-allowable-numa-nodes",
+        types.integer(8, types.NODE_LIMIT),
+        "The most NUMA nodes of a machine with a policy other than `none`. The kubelet has 8 because its search grows with "
+        "2^nodes; Corral's does not.",
+        example="64",
+        default=types.NODE_LIMIT,
+    ),
+    Key(
+        "gc",
+        None,
+        "Garbage collection on Podman's storage: root's, and that of the `users`. It runs in a timer of its own, never in "
+        "the agent's tick. A section that is left out collects nothing.",
+    ),
+    Key(
+        "gc.images",
+        None,
+        "Unused images are removed, least recently used first, when the file system that holds them has reached `high`, "
+        "until it is down to `low`: the kubelet's image garbage collection ([how it decides](gc.md)). When an image was used last is kept over "
+        "restarts and reboots. `{}` takes the defaults; a `high` of 100 without `max_age` turns it off.",
+    ),
+    Key(
+        "gc.images.high",
+        types.integer(0, 100),
+        "The file system's use, in percent, from which on images go (kubelet: `imageGCHighThresholdPercent`).",
+        example="85",
+        default=85,
+    ),
+    Key(
+        "gc.images.low",
+        types.integer(0, 100),
+        "The use, in percent, down to which they go; below `high` (kubelet: `imageGCLowThresholdPercent`).",
+        example="80",
+        default=80,
+    ),
+    Key(
+        "gc.images.min_age",
+        types.DURATION,
+        "An image that was first seen more recently never goes (kubelet: `imageMinimumGCAge`).",
+        example="2m",
+        default="2m",
+    ),
+    Key(
+        "gc.images.max_age",
+        types.DURATION,
+        "An image that was not used for longer is removed however full the disk is; `0s`: no limit (kubelet: "
+        "`imageMaximumGCAge`). It counts from when use began to be looked at, and for an image that was never used from when it "
+        "was first seen.",
+        example="30d",
+        default="0s",
+    ),
+    Key("gc.images.interval", types.INTERVAL, "How often images are looked at.", example="5m", default="5m"),
+    Key(
+        "gc.images.keep",
+        types.IMAGE,
+        "Images that never go: a name (with or without a tag), a name with `*` and `?`, a name with a digest, or a digest.",
+        example='["quay.example/base:*", "localhost/tools"]',
+        many=LIST,
+    ),
+    Key(
+        "gc.containers",
+        None,
+        "Dead containers go, the oldest first: the kubelet's container garbage collection. A pod is one of them once "
+        "nothing in it runs, and goes as a whole. Those of a workload that left the profile all go. Nothing that runs is "
+        "ever removed. `{}` takes the defaults.",
+    ),
+    Key(
+        "gc.containers.min_age",
+        types.DURATION,
+        "A container that died more recently never goes.",
+        example="10m",
+        default="0s",
+    ),
+    Key(
+        "gc.containers.max_per_workload",
+        types.integer(-1, 1 << 20),
+        "The most dead ones that are kept of each workload; -1: no limit. With `scope: all` a container of no workload "
+        "counts with those of its unit, else of its image.",
+        example="1",
+        default=1,
+    ),
+    Key(
+        "gc.containers.max_total",
+        types.integer(-1, 1 << 20),
+        "The most dead ones that are kept in all; -1: no limit.",
+        example="100",
+        default=-1,
+    ),
+    Key(
+        "gc.containers.scope",
+        types.choice("declared", "all"),
+        "Whose containers may go: those of the `workloads` alone, or all.",
+        example="all",
+        default="declared",
+    ),
+    Key("gc.containers.interval", types.INTERVAL, "How often containers are looked at.", example="1m", default="1m"),
+    Key(
+        "gc.containers.volumes",
+        types.BOOLEAN,
+        "Whether the anonymous volumes of a container go with it. Named volumes never do.",
+        example="true",
+        default=False,
+    ),
+    Key(
+        "gc.containers.keep",
+        types.CONTAINER,
+        "Containers and pods that never go, by name, `*` and `?` allowed.",
+        example='["build-cache", "debug-*"]',
+        many=LIST,
+    ),
+    Key(
+        "gc.containers.keep_labels",
+        types.CONTAINER_LABEL,
+        "Containers and pods that never go, by a label they have: `KEY`, or `KEY=VALUE`.",
+        example='["keep=true"]',
+        many=LIST,
+    ),
+    Key(
+        "gc.users",
+        types.ACCOUNT,
+        "Users whose rootless storage is looked after as well, each asked through that user's own Podman. Root's always is.",
+        example="[alice]",
+        many=LIST,
+    ),
+    Key(
+        "workloads",
+        None,
+        "What runs here, by name: who is given CPUs, memory and limits of their own ([workloads.md](workloads.md)), and whose "
+        "dead containers garbage collection may remove (`gc.containers.scope: declared`).",
+        many=LIST,
+    ),
+    Key("workloads[].name", types.LABEL, "What the workload is called.", example="batch", required=True),
+    Key(
+        "workloads[].match",
+        None,
+        "What belongs to it. Exactly one of `unit`, `container`, `pod` and `label`; `*` and `?` are allowed but in labels.",
+        required=True,
+    ),
+    Key(
+        "workloads[].match.unit",
+        types.UNIT,
+        "The systemd unit that it is, or that starts its containers.",
+        example="batch@*.service",
+    ),
+    Key("workloads[].match.container", types.CONTAINER, "The container's name.", example="batch-*"),
+    Key("workloads[].match.pod", types.CONTAINER, "The pod's name.", example="web"),
+    Key(
+        "workloads[].match.label",
+        types.CONTAINER_LABEL,
+        "A label of the container or pod: `KEY`, or `KEY=VALUE`.",
+        example="app=batch",
+    ),
+    Key(
+        "workloads[].hold",
+        types.choice("declared", "running"),
+        "How long it keeps what it was given: as long as it is declared, or from before each start until after its stop.",
+        example="running",
+        default="declared",
+    ),
+    Key(
+        "workloads[].requests",
+        types.QUANTITY,
+        "What the workload is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
+        "One that is missing equals its limit; one of hugepages must.",
+        example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
+        many=MAP,
+        keys=types.RESOURCE,
+    ),
+    Key(
+        "workloads[].limits",
+        types.QUANTITY,
+        "What the workload may have at most; also `pids`, the number of its tasks.",
+        example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi, pids: 512}",
+        many=MAP,
+        keys=types.RESOURCE,
+    ),
+    Key(
+        "workloads[].containers",
+        None,
+        "The containers of a pod, in the order in which they start, each with what it is to have; the pod has what they need "
+        "together. An init container hands its CPUs to those that come after it.",
+        many=LIST,
+    ),
+    Key("workloads[].containers[].name", types.CONTAINER_NAME, "The container's name.", example="app", required=True),
+    Key(
+        "workloads[].containers[].role",
+        types.choice("app", "init", "sidecar"),
+        "What it is there for: an `init` container ends before the next one starts, a `sidecar` starts among them and stays.",
+        example="init",
+        default="app",
+    ),
+    Key(
+        "workloads[].containers[].requests",
+        types.QUANTITY,
+        "What the container is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
+        "One that is missing equals its limit; one of hugepages must.",
+        example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
+        many=MAP,
+        keys=types.RESOURCE,
+    ),
+    Key(
+        "workloads[].containers[].limits",
+        types.QUANTITY,
+        "What the container may have at most; also `pids`, the number of its tasks.",
+        example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi, pids: 512}",
+        many=MAP,
+        keys=types.RESOURCE,
+    ),
+    _later("devices", "Devices that are handed to workloads."),
+    _later("tenants", "Groups of workloads with a share of the node."),
+    _later("kubelet", "A kubelet that runs on the same node."),
+    _later("irq", "Interrupt affinity."),
+    _later("boot", "Kernel command line."),
+)
+
+# Names from the kubelet's configuration.
+KUBELET_NAMES = {
+    "reservedSystemCPUs": "cpu.reserved.cpus",
+    "cpuManagerPolicy": "cpu.policy",
+    "cpuManagerPolicyOptions": "cpu.options",
+    "reservedMemory": "memory.reserved",
+    "podPidsLimit": "pids.per_workload",
+    "topologyManagerPolicy": "topology.policy",
+    "topologyManagerScope": "topology.scope",
+    "topologyManagerPolicyOptions": "topology.options",
+    "memoryManagerPolicy": "memory.policy",
+    "imageGCHighThresholdPercent": "gc.images.high",
+    "imageGCLowThresholdPercent": "gc.images.low",
+    "imageMinimumGCAge": "gc.images.min_age",
+    "imageMaximumGCAge": "gc.images.max_age",
+}
+
+
+class Node(NamedTuple):
+    """A key and the keys below it."""
+
+    key: Key
+    children: dict[str, Node]
+
+
+def _tree() -> dict[str, Node]:
+    nodes: dict[str, Node] = {}
+    top: dict[str, Node] = {}
+    for key in KEYS:
+        node = nodes[key.path.replace("[]", "")] = Node(key, {})
+        above = key.path.rpartition(".")[0].replace("[]", "")
+        (nodes[above].children if above else top)[key.name] = node
+    return top
+
+
+TREE = _tree()

@@ -1,0 +1,197 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Reads data against the schema: every key known, every value of its type, all problems at once.
+
+What one value says about another is profile.py's. The data may be anything that YAML or JSON can hold: nothing here
+follows it deeper than the schema goes, and no problem repeats more than a line of it.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values import suggest
+from ..values.errors import Problem
+from . import schema, schema_types
+
+# A list of everything that is wrong helps up to here.
+PROBLEMS_LIMIT = 100
+
+_PLAIN_KEY = re.compile(r"[A-Za-z0-9_-]{1,60}")
+
+
+def join(path: str, name: str | int) -> str:
+    """The path of a key or an item below ``path``: ``a.b``, ``a[0]``, ``a["odd.key"]``."""
+    if isinstance(name, int):
+        return f"{path}[{name}]"
+    if _PLAIN_KEY.fullmatch(name):
+        return f"{path}.{name}" if path else name
+    return f'{path}["{name if len(name) <= 60 else name[:60] + "…"}"]'
+
+
+def brief(value: object) -> object:
+    """A value as a problem carries it: short, and always fit for JSON."""
+    if value is None or isinstance(value, bool):
+        return value
+    if isinstance(value, int):
+        return int(value) if value.bit_length() <= 128 else f"a number of {value.bit_length()} bits"
+    if isinstance(value, str):
+        return str(value) if len(value) <= 200 else value[:200] + "…"
+    if isinstance(value, (dict, list, tuple)):
+        return f"{schema_types.kind(value)} of {len(value)}"
+    return repr(value)[:200] if isinstance(value, float) else schema_types.kind(value)
+
+
+class Reader:
+    """Collects what was read and what was wrong with it."""
+
+    def __init__(self) -> None:
+        self.problems: list[Problem] = []
+
+    def refuse(self, path: str, value: object, message: str) -> None:
+        """Notes a problem; ``message`` ends with the way out."""
+        if len(self.problems) < PROBLEMS_LIMIT:
+            self.problems.append(Problem(path, brief(value), message))
+        elif len(self.problems) == PROBLEMS_LIMIT:
+            self.problems.append(Problem("", None, "there are more problems than these: mend them and look again"))
+
+    def one_of(self, path: str, given: dict[str, t.Any], names: t.Sequence[str]) -> None:
+        """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""
+        there = [name for name in names if given.get(name) is not None]
+        if len(there) != 1:
+            what = f"declares {' and '.join(there)} together" if there else "declares nothing"
+            self.refuse(path, None, f"{what}: write exactly one of {', '.join(names)}")
+
+    def section(self, data: object, path: str, known: dict[str, schema.Node]) -> dict[str, t.Any]:
+        """The values of a mapping by key, without those that were refused; None stands for "not declared"."""
+        if not isinstance(data, dict):
+            subject = "is" if path else "the profile is"
+            message = (
+                f"{subject} {schema_types.kind(data)}, not a mapping: write one or more of its keys, {_names(known)}"
+            )
+            self.refuse(path, data, message)
+            return {}
+        found: dict[str, t.Any] = {}
+        mistyped: set[str | None] = set()
+        for name, value in data.items():
+            node = known.get(name) if isinstance(name, str) else None
+            if node is None:
+                mistyped.add(self._unknown(path, name, known))
+            elif value is not None:
+                self._known(join(path, name), value, node, found)
+        for name, node in known.items():
+            if data.get(name) is None:
+                if node.key.required and join(path, name) not in mistyped:
+                    self.refuse(join(path, name), None, _missing(node.key))
+                elif node.key.default is not None:
+                    self._known(join(path, name), node.key.default, node, found)
+        return found
+
+    def _known(self, path: str, value: object, node: schema.Node, found: dict[str, t.Any]) -> None:
+        key = node.key
+        if key.later:
+            self.refuse(path, None, "not in this version of Corral: leave the key out")
+        elif key.many == schema.LIST:
+            found[key.name] = self._list(path, value, node)
+        elif key.many == schema.MAP:
+            found[key.name] = self._map(path, value, key)
+        elif key.type is None:
+            found[key.name] = self.section(value, path, node.children)
+        else:
+            try:
+                found[key.name] = key.type.read(value)
+            except ValueError as exc:
+                self.refuse(path, value, str(exc))
+
+    def _list(self, path: str, value: object, node: schema.Node) -> list[t.Any]:
+        if not isinstance(value, (list, tuple)):
+            self.refuse(path, value, f"is {schema_types.kind(value)}, not a list: {_example(node.key)}")
+            return []
+        if len(value) > schema.ITEMS_LIMIT:
+            self.refuse(path, value, f"has {len(value)} items: write at most {schema.ITEMS_LIMIT}")
+            return []
+        items: list[t.Any] = []
+        for index, item in enumerate(value):
+            where = join(path, index)
+            if node.key.type is None:
+                items.append(self.section(item, where, node.children))
+                continue
+            try:
+                read = node.key.type.read(item)
+            except ValueError as exc:
+                self.refuse(where, item, str(exc))
+                continue
+            if read in items:
+                self.refuse(where, item, "is in the list twice: leave one out")
+            else:
+                items.append(read)
+        return items
+
+    def _map(self, path: str, value: object, key: schema.Key) -> dict[t.Any, t.Any]:
+        if not isinstance(value, dict):
+            self.refuse(path, value, f"is {schema_types.kind(value)}, not a mapping: {_example(key)}")
+            return {}
+        if len(value) > schema.ITEMS_LIMIT:
+            self.refuse(path, value, f"has {len(value)} keys: write at most {schema.ITEMS_LIMIT}")
+            return {}
+        read: dict[t.Any, t.Any] = {}
+        for name, item in value.items():
+            if item is None:
+                continue
+            where = join(path, str(brief(name)))
+            try:
+                index = key.keys.read(name) if key.keys else name
+            except ValueError as exc:
+                self.refuse(where, None, f"the key {exc}")
+                continue
+            try:
+                amount = key.type.read(item) if key.type else item
+            except ValueError as exc:
+                self.refuse(where, item, str(exc))
+                continue
+            if index in read:
+                self.refuse(where, item, "is declared twice, as text and as a number: leave one out")
+            read[index] = amount
+        return read
+
+    def _unknown(self, path: str, name: object, known: dict[str, schema.Node]) -> str | None:
+        """Refuses a key; the answer is the path of the one that was probably meant."""
+        if not isinstance(name, str):
+            why = " (YAML reads on, yes and true so)" if isinstance(name, bool) else ""
+            self.refuse(join(path, str(brief(name))), None, f"unknown key, not text{why}: write one of {_names(known)}")
+            return None
+        meant = _meant(name, path, known)
+        hint = f"did you mean {meant}?" if meant else f"write one of {_names(known)}"
+        self.refuse(join(path, name), None, f"unknown key: {hint}")
+        return meant
+
+
+def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
+    """The path of the key that an unknown one was meant to be: near in the same section, or at home in another."""
+    near = suggest.nearest(name, known)
+    if near is not None:
+        return join(path, near)
+    if name in schema.KUBELET_NAMES:
+        return schema.KUBELET_NAMES[name]
+    elsewhere = [key.path for key in schema.KEYS if key.name == name]
+    return elsewhere[0] if len(elsewhere) == 1 else None
+
+
+def _names(known: dict[str, schema.Node]) -> str:
+    return ", ".join(name for name, node in known.items() if not node.key.later)
+
+
+def _missing(key: schema.Key) -> str:
+    return f"is missing: {_example(key)}"
+
+
+def _example(key: schema.Key) -> str:
+    if key.example:
+        return f"write it as in {key.name}: {key.example}"
+    above = f"{key.path}[]." if key.many == schema.LIST else f"{key.path}."
+    names = [other.name for other in schema.KEYS if other.path.startswith(above) and not other.later]
+    return f"write {'items with' if key.many == schema.LIST else 'one of its keys,'} {', '.join(names)}"

@@ -1,0 +1,445 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kinds of values a profile holds: how each is written, and read from YAML or JSON.
+
+A reader takes whatever stands in the profile and returns the plain value, or raises ValueError with a message that
+says what is wrong and ends with the way out. It does not repeat the value nor the path; its caller knows both.
+YAML 1.1 turns ``on`` into true, ``0770`` into 504 and ``1.0`` into a float before Corral sees it; a reader says so.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values import cpuset, duration, quantity
+from ..values.records import NamedTuple
+
+
+class Type(NamedTuple):
+    """A kind of value: ``name`` for the reference page, ``read`` for the parser."""
+
+    name: str
+    read: t.Callable[[object], t.Any]
+
+
+# The number of characters any text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
+TEXT_LIMIT = 16384
+
+# Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
+SIZE_LIMIT = 1 << 60
+
+# The kernel's largest configurations have 8192 CPUs (x86, NR_CPUS) and 1024 NUMA nodes (MAX_NUMNODES).
+CPU_LIMIT = 1 << 16
+NODE_LIMIT = 1 << 10
+
+# Longer than anything is kept: ten years.
+DURATION_LIMIT = 3650 * duration.UNITS["d"]
+
+CORRAL_SLICE = "corral.slice"
+# Of the slices of workloads: those with CPUs of their own are at the top, the others within corral.slice.
+EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral_", "corral-"
+
+_UNITS = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
+
+_LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
+_SLICE = re.compile(r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2}){1,200}\.slice")
+_PATH = re.compile(r"/[A-Za-z0-9_.:@+/-]*")
+_PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name() without what no udev rule makes
+_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}\$?")  # useradd(8)
+_IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
+_CONTAINER = re.compile(r"[a-zA-Z0-9*?][a-zA-Z0-9_.*?-]{0,252}")  # libpod's NameRegex
+_CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n]{0,1024})?")
+_CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
+_UNIT = re.compile(r"[A-Za-z0-9:_.\\@*?-]{1,240}\.(service|scope|slice|socket|timer)")
+_MODE = re.compile(r"0?[0-7]{3}|[01][0-7]{3}")
+
+
+def size_text(size: int) -> str:
+    """Bytes as a Kubernetes quantity, the largest binary unit that is exact: 536870912 -> ``512Mi``."""
+    for factor, unit in _UNITS:
+        if size and size % factor == 0:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def page_text(size_kib: int) -> str:
+    """A page size in KiB as the profile writes it: 2048 -> ``2Mi``."""
+    return size_text(size_kib << 10)
+
+
+def about_text(size: int) -> str:
+    """Bytes for a person, two digits at least, rounded down: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
+    for factor, unit in _UNITS:
+        if size >= 10 * factor:
+            return f"{size // factor}{unit}"
+    return str(size)
+
+
+def mode_text(mode: int) -> str:
+    """Permission bits as chmod writes them: 504 -> ``0770``."""
+    return f"{mode:04o}"
+
+
+def kind(value: object) -> str:
+    """What a person calls this kind of value."""
+    if value is None:
+        return "empty"
+    if isinstance(value, bool):
+        return "true or false"
+    if isinstance(value, int):
+        return "a number"
+    if isinstance(value, float):
+        return "a number with a decimal point"
+    if isinstance(value, str):
+        return "text"
+    if isinstance(value, dict):
+        return "a mapping"
+    if isinstance(value, (list, tuple)):
+        return "a list"
+    return "something YAML cannot write"
+
+
+def _text(value: object, *, such_as: str) -> str:
+    """Text of bearable length, or a ValueError that shows how the value is written."""
+    if isinstance(value, bool):
+        raise ValueError(f"YAML reads this word as true or false: write text, such as {such_as}, in quotes")
+    if not isinstance(value, str):
+        raise ValueError(f"is {kind(value)}, not text: write it as in {such_as}")
+    if len(value) > TEXT_LIMIT:
+        raise ValueError(f"has {len(value)} characters, at most {TEXT_LIMIT} are read: write it as in {such_as}")
+    return str(value)
+
+
+def integer(low: int, high: int) -> Type:
+    """A whole number within bounds, both included."""
+    span = f"a whole number from {low} to {high}"
+
+    def read(value: object) -> int:
+        if isinstance(value, bool):
+            raise ValueError(f"YAML reads this word as true or false: write {span}")
+        if isinstance(value, float):
+            raise ValueError(f"has a decimal point: write {span}")
+        if isinstance(value, str):
+            digits = value.strip()
+            quoted = digits.isascii() and digits.isdigit() and len(digits) <= 20
+            raise ValueError(f"is text: write {int(digits)} without quotes" if quoted else f"is text: write {span}")
+        if not isinstance(value, int):
+            raise ValueError(f"is {kind(value)}: write {span}")
+        if not low <= value <= high:
+            raise ValueError(f"is too {'small' if value < low else 'large'}: write {span}")
+        return int(value)
+
+    return Type(f"number, {low} to {high}", read)
+
+
+def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
+    """One of some words; those in ``later`` are known and refused by name."""
+    listed = " or ".join(words)
+
+    def read(value: object) -> str:
+        # YAML 1.1 reads a bare off as false.
+        if isinstance(value, bool) and "off" in words and value:
+            raise ValueError(f"is not known: write {listed}")
+        text = "off" if value is False and "off" in words else _text(value, such_as=words[0])
+        if text in words:
+            return text
+        if text in later:
+            raise ValueError(f"not in this version of Corral: write {listed}")
+        raise ValueError(f"is not known: write {listed}")
+
+    return Type(listed, read)
+
+
+def _boolean(value: object) -> bool:
+    if isinstance(value, bool):
+        return value
+    hint = "write true or false without quotes"
+    raise ValueError(f"is {kind(value)}: {hint}")
+
+
+def _label(value: object) -> str:
+    text = _text(value, such_as="edge-worker")
+    if not _LABEL.fullmatch(text):
+        raise ValueError(
+            "is not a DNS label: write 1 to 63 lower-case letters, digits and inner dashes, such as edge-worker"
+        )
+    return text
+
+
+def _cpus(value: object) -> frozenset[int]:
+    if isinstance(value, int) and not isinstance(value, bool):
+        if 0 <= value < CPU_LIMIT:
+            return frozenset((int(value),))
+        raise ValueError("is not a CPU number: write a CPU list such as 0-3,8")
+    if isinstance(value, (list, tuple)):
+        raise ValueError("is a list: write the CPUs as one text, such as 0-3,8")
+    text = _text(value, such_as="0-3,8")
+    if not text.strip():
+        raise ValueError("names no CPU: write a CPU list such as 0-3,8, or leave the key out")
+    try:
+        cpus = cpuset.parse(text)
+    except ValueError as exc:
+        raise ValueError(str(exc)) from None
+    if max(cpus) >= CPU_LIMIT:
+        raise ValueError(f"names CPU {max(cpus)}, no Linux has that many: name CPUs of the node, such as 0-3,8")
+    return cpus
+
+
+def _size(value: object) -> int:
+    """Bytes, from a Kubernetes quantity."""
+    if isinstance(value, float):
+        raise ValueError("is a number with a decimal point: write a quantity as text, such as 1536Mi")
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = int(value)
+    else:
+        text = _text(value, such_as="512Mi")
+        size = _quantity(text)
+    if size <= 0:
+        raise ValueError("is not more than nothing: write a size such as 512Mi, or leave the key out")
+    if size > SIZE_LIMIT:
+        raise ValueError(f"is more than any machine has: write a size up to {size_text(SIZE_LIMIT)}")
+    return size
+
+
+def _quantity(text: str) -> int:
+    if text.strip().endswith("%"):
+        raise ValueError("a share in percent depends on the node: write a size such as 512Mi")
+    if len(text) > 64:
+        raise ValueError("is too long for a quantity: write a size such as 512Mi")
+    try:
+        amount = quantity.parse(text)
+    except ValueError:
+        wanted = _binary(text)
+        hint = f"did you mean {wanted}?" if wanted else "write a size such as 512Mi or 1Gi"
+        raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
+    size = amount.value()
+    if not amount.is_whole():
+        wanted = " (m means thousandths; did you mean Mi?)" if text.endswith("m") else ""
+        raise ValueError(f"is not a whole number of bytes{wanted}: write a size such as 512Mi")
+    return size
+
+
+def _binary(text: str) -> str | None:
+    """``512 MB``, ``512mb``, ``512MiB``, ``2048kB`` as Kubernetes writes what was probably meant."""
+    match = re.fullmatch(r"([0-9]{1,18})\s*([kmgt])i?b?", text.strip(), re.IGNORECASE)
+    return f"{match.group(1)}{match.group(2).upper()}i" if match else None
+
+
+def _page_size(value: object) -> int:
+    """A page size in KiB."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError("has no unit: write a page size such as 2Mi or 1Gi")
+    size = _size(_text(value, such_as="2Mi"))
+    if size & (size - 1) or not 1 << 13 <= size <= 1 << 44:
+        decimal = re.fullmatch(r"([0-9]+)([kMGT])", str(value))
+        hint = (
+            f"did you mean {decimal.group(1)}{decimal.group(2).upper()}i?"
+            if decimal
+            else "write one such as 2Mi or 1Gi"
+        )
+        raise ValueError(f"is no hugepage size (a power of two): {hint}")
+    return size >> 10
+
+
+def _mount_path(value: object) -> str:
+    text = _text(value, such_as="/dev/hugepages-2Mi")
+    hint = "write an absolute path such as /dev/hugepages-2Mi"
+    if not text.startswith("/"):
+        raise ValueError(f"is not absolute: {hint}")
+    if not _PATH.fullmatch(text):
+        raise ValueError(f"has characters other than letters, digits and _ . : @ + - /: {hint}")
+    parts = text[1:].split("/")
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError(f"has an empty part, . or .. in it: {hint}")
+    if len(text) > 1024 or any(len(part) > 255 for part in parts) or mount_unit_length(text) > 255:
+        raise ValueError("is too long for the name of a mount unit: write a shorter path")
+    if _hides_system(parts):
+        raise ValueError(f"would hide a part of the system: {hint}")
+    return text
+
+
+# A mount over one of these, by its first two parts, hides a part of the system.
+_SYSTEM_FOLDERS = {
+    "": ("bin", "boot", "dev", "etc", "home", "lib", "lib64", "media", "mnt", "opt", "root", "run", "sbin", "srv", "tmp", "usr", "var"),
+    "dev": ("pts", "shm"),
+    "run": ("systemd", "user"),
+    "usr": ("bin", "lib", "lib64", "libexec", "local", "sbin", "share"),
+    "var": ("cache", "lib", "log", "run", "spool", "tmp"),
+}  # fmt: skip
+
+
+def _hides_system(parts: list[str]) -> bool:
+    if parts[0] in ("proc", "sys", "etc", "boot"):
+        return True
+    first, last = ("", parts[0]) if len(parts) == 1 else (parts[0], parts[1])
+    return len(parts) <= 2 and last in _SYSTEM_FOLDERS.get(first, ())
+
+
+def mount_unit_length(path: str) -> int:
+    """Length of the name of the mount unit of ``path``: a dash and other odd characters become four (systemd.unit(5))."""
+    plain = sum(1 if char.isalnum() or char in "/:_." else 4 for char in path.strip("/"))
+    return plain + len(".mount")
+
+
+def _mode(value: object) -> int:
+    """Permission bits."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError(f'YAML makes a number of unquoted digits: write it in quotes, such as "{_mode_meant(value)}"')
+    text = _text(value, such_as='"0770"')
+    if not _MODE.fullmatch(text):
+        raise ValueError('is not a mode of three octal digits (and the sticky bit): write it in quotes, such as "0770"')
+    return int(text, 8)
+
+
+def _mode_meant(value: int) -> str:
+    """What stood in the YAML: 0770 arrives as 504, 770 as 770; the one of both that is a sensible mode."""
+    digits = str(value) if 0 <= value < 1 << 20 else ""
+    for text in (mode_text(value) if 0 <= value <= 0o1777 else "", f"0{digits}"):
+        if re.fullmatch(r"[01][67][0-7][0-7]", text) and text[1] >= text[2] >= text[3]:
+            return text
+    return "0770"
+
+
+def _slice(value: object) -> str:
+    """A top-level slice of the system, or init.scope."""
+    text = _text(value, such_as="system.slice")
+    hint = "name a top-level slice such as system.slice, or init.scope"
+    if text == "init.scope":
+        return text
+    if text.endswith((".service", ".scope")):
+        raise ValueError(f"is not a slice; units inherit the CPUs of theirs: {hint}")
+    if is_own(text):
+        raise ValueError(f"is Corral's own and placed by itself: {hint}")
+    if text == "-.slice":
+        raise ValueError(f"is the root of all slices: {hint}")
+    if re.fullmatch(r"[A-Za-z0-9:_.\\-]+\.slice", text) and "-" in text:
+        raise ValueError(f"lies within {_first(text)}, a dash nests slices: {hint}")
+    if not _SLICE.fullmatch(text):
+        raise ValueError(f"is not the name of a slice: {hint}")
+    return text
+
+
+def is_own(unit: str) -> bool:
+    """Whether a slice is one that Corral makes: the shared pool's, the isolated pool's, or a workload's."""
+    return unit == CORRAL_SLICE or (unit.startswith((EXCLUSIVE_PREFIX, SHARED_PREFIX)) and unit.endswith(".slice"))
+
+
+def read_slice_or_corral(value: object) -> str:
+    """A top-level slice, Corral's own included."""
+    return CORRAL_SLICE if value == CORRAL_SLICE else _slice(value)
+
+
+def _first(name: str) -> str:
+    return name.split("-", 1)[0] + ".slice" if not name.startswith("-") else "another slice"
+
+
+def _near(value: object) -> str:
+    """A network interface, or a PCI address in full and lower case (0000:3b:00.0)."""
+    text = _text(value, such_as="ens1f0")
+    pci = _PCI.fullmatch(text)
+    if pci:
+        return f"{pci.group(1) or '0000'}:{pci.group(2)}".lower()
+    if _INTERFACE.fullmatch(text) and text.strip("."):
+        return text
+    raise ValueError("is neither a network interface nor a PCI address: write one such as ens1f0 or 0000:3b:00.0")
+
+
+def _account(value: object) -> str:
+    text = _text(value, such_as="qemu")
+    if not _ACCOUNT.fullmatch(text):
+        raise ValueError("is not the name of an account: write lower-case letters, digits, _ and -, such as qemu")
+    return text
+
+
+def _node(value: object) -> int:
+    """The id of a NUMA node, also as the key of a mapping (JSON has text keys only)."""
+    if isinstance(value, str) and value.isascii() and value.isdigit() and len(value) <= 4:
+        value = int(value)
+    if isinstance(value, bool) or not isinstance(value, int) or not 0 <= value < NODE_LIMIT:
+        raise ValueError('is not the number of a NUMA node: write one such as "0"')
+    return int(value)
+
+
+def _duration(value: object, low: int = 0) -> int:
+    """Seconds, from a length of time with its unit."""
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        such_as = f"{value}s" if isinstance(value, int) and 0 <= value <= DURATION_LIMIT else "90s"
+        raise ValueError(f"has no unit: write seconds as {such_as}, or such as 2m, 1h30m or 7d")
+    seconds = duration.parse(_text(value, such_as="2m").strip())
+    if not low <= seconds <= DURATION_LIMIT:
+        raise ValueError(f"is out of bounds: write {duration.text(low)} to {duration.text(DURATION_LIMIT)}")
+    return seconds
+
+
+def _amount(value: object) -> quantity.Quantity:
+    """A Kubernetes quantity; what may stand there depends on the resource, which profile_workloads.py checks."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"is {kind(value)}, not a quantity: write it as in 2, 500m or 1Gi")
+    if isinstance(value, str) and len(value) > 64:
+        raise ValueError("is too long for a quantity: write it as in 2, 500m or 1Gi")
+    try:
+        amount = quantity.parse(value)
+    except ValueError:
+        wanted = _binary(value) if isinstance(value, str) else None
+        hint = f"did you mean {wanted}?" if wanted else "write it as in 2, 500m or 1Gi"
+        raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
+    if amount.nano > SIZE_LIMIT * quantity.NANO:
+        raise ValueError(f"is more than any machine has: write at most {size_text(SIZE_LIMIT)}")
+    return amount
+
+
+def _resource(value: object) -> str:
+    """The name of a resource that workloads are given, page sizes in the kubelet's form."""
+    text = value if isinstance(value, str) and len(value) <= 64 else ""
+    if text in ("cpu", "memory", "pids"):
+        return text
+    prefix, dash, size = text.partition("-")
+    if prefix == "hugepages" and dash:
+        try:
+            return f"hugepages-{page_text(_page_size(size))}"
+        except ValueError:
+            pass
+    raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
+
+
+def _interval(value: object) -> int:
+    return _duration(value, low=10)
+
+
+def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Callable[[object], str]:
+    """Text of some characters, ``*`` and ``?`` among them."""
+
+    def read(value: object) -> str:
+        text = _text(value, such_as=such_as)
+        if not pattern.fullmatch(text):
+            raise ValueError(f"is not {characters}: write it as in {such_as}")
+        return text
+
+    return read
+
+
+BOOLEAN = Type("true or false", _boolean)
+LABEL = Type("DNS label", _label)
+CPUS = Type("CPU list", _cpus)
+SIZE = Type("quantity in bytes", _size)
+PAGE_SIZE = Type("page size", _page_size)
+MOUNT_PATH = Type("absolute path", _mount_path)
+MODE = Type("octal mode in quotes", _mode)
+SLICE = Type("top-level slice", _slice)
+NEAR = Type("network interface or PCI address", _near)
+ACCOUNT = Type("account name", _account)
+NODE = Type("NUMA node", _node)
+DURATION = Type("length of time", _duration)
+INTERVAL = Type("length of time, from 10s", _interval)
+IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"))
+CONTAINER = Type("container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"))
+CONTAINER_LABEL = Type("label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"))
+CONTAINER_NAME = Type("container name", _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"))
+QUANTITY = Type("quantity", _amount)
+RESOURCE = Type("resource", _resource)
+UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"))

@@ -1,0 +1,151 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Other programs that care for CPUs, interrupts and limits: which of them fight with a profile, and which to know of.
+
+What sets a value that the profile declares to another one is a drift item that names the way out; the rest are notes.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu.pools import Pools, workload_cpus
+from ..plan.plan import UNCHANGEABLE, Change
+from ..profile.profile import Profile
+from ..values import cpuset
+from ..values.records import NamedTuple
+
+
+class Given(NamedTuple):
+    """One assignment: the file that makes it and the value."""
+
+    file: str
+    value: str
+
+
+class Tuned(NamedTuple):
+    """A running tuned: its profile, the sysctl values it sets, and its isolated_cores."""
+
+    profile: str
+    sysctls: t.Mapping[str, Given]
+    isolated: t.Optional[Given]
+
+
+class Kubelet(NamedTuple):
+    """A running kubelet as its configuration file has it; ``reserved`` are its reservedSystemCPUs."""
+
+    file: str
+    policy: str
+    reserved: frozenset[int]
+    strict: bool = False  # strict-cpu-reservation: no pod at all runs on the reserved CPUs
+
+
+class Irqbalance(NamedTuple):
+    """A running irqbalance: the CPUs that it leaves alone, and the file that says so or may say so."""
+
+    banned: frozenset[int]
+    file: str
+
+
+def changes(
+    profile: Profile, pools: Pools, tuned: t.Optional[Tuned], kubelet: t.Optional[Kubelet], default_kib: t.Optional[int]
+) -> list[Change]:
+    """What fights over a value that the profile declares."""
+    found = []
+    for manager, key, wanted in declared(profile, default_kib) if tuned else ():
+        given = tuned.sysctls.get(key) if tuned else None
+        if tuned and given and sets_another(given.value, wanted):
+            reason = f"tuned sets it (profile {tuned.profile}): take it out there, or systemctl disable --now tuned"
+            found.append(
+                unchangeable(manager, key, "value by tuned", given.value.lstrip(">"), str(wanted), reason, given.file)
+            )
+    if kubelet and kubelet.policy == "static" and profile.cpu is not None:
+        granted = pools.online - kubelet.reserved
+        theirs = workload_cpus(pools)
+        if not granted <= theirs:
+            reserved = cpuset.format(pools.online - theirs)
+            reason = (
+                f"the kubelet's policy static grants CPUs {cpuset.format(granted - theirs)} to pods, which are not for "
+                f"workloads here: reservedSystemCPUs: {reserved} in its configuration, or leave cpu out of the profile"
+            )
+            shown = cpuset.format(kubelet.reserved) or "none"
+            found.append(
+                unchangeable("cpu", "kubelet.service", "reservedSystemCPUs", shown, reserved, reason, kubelet.file)
+            )
+    return found
+
+
+def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str, reason: str, place: str) -> Change:
+    """A drift item that only its owner can mend."""
+    return Change(manager, subject, name, actual, wanted, reason, place, (), UNCHANGEABLE)
+
+
+def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple[str, str, int]]:
+    """The kernel values of a profile that a sysctl sets as well: whose, its key, and the value."""
+    if profile.pids.pid_max is not None:
+        yield "pids", "kernel.pid_max", profile.pids.pid_max
+    if profile.pids.threads_max is not None:
+        yield "pids", "kernel.threads-max", profile.pids.threads_max
+    pages = [pool.pages for pool in profile.memory.hugepages if pool.size_kib == default_kib]
+    if pages:
+        yield "memory", "vm.nr_hugepages", sum(pages)
+
+
+def sets_another(value: str, wanted: int) -> bool:
+    """Whether tuned's value differs; one that begins with > is only set when it is larger."""
+    number = value.lstrip("<>").strip()
+    if not number.isdecimal():
+        return False
+    return int(number) > wanted if value.startswith(">") else int(number) != wanted
+
+
+def notes(
+    profile: Profile,
+    pools: Pools,
+    tuned: t.Optional[Tuned],
+    kubelet: t.Optional[Kubelet],
+    irqbalance: t.Optional[Irqbalance],
+    numad: bool,
+    at_boot: t.Optional[Given],
+    default_kib: t.Optional[int],
+) -> list[str]:
+    """What is good to know of the others on this node."""
+    found = []
+    cpu = profile.cpu is not None
+    if tuned:
+        found.append(
+            f"tuned runs with the profile {tuned.profile}: what it sets beside Corral (governors, affinities, sysctl) is "
+            "set again when it starts; where both set one thing, take it out of one of them"
+        )
+        isolated = cpuset.format(pools.isolated)
+        if cpu and tuned.isolated and tuned.isolated.value != isolated:
+            found.append(
+                f"{tuned.isolated.file} has isolated_cores={tuned.isolated.value}, the profile isolates "
+                f"{isolated or 'none'}: tuned moves threads off its own; write the same in both"
+            )
+    exposed = pools.isolated - irqbalance.banned if irqbalance and cpu else None
+    if irqbalance and exposed:
+        found.append(
+            f"irqbalance runs and may put interrupts on the isolated CPUs {cpuset.format(exposed)}: "
+            f"IRQBALANCE_BANNED_CPULIST={cpuset.format(pools.isolated)} in {irqbalance.file}, then restart it"
+        )
+    if numad and cpu:
+        found.append(
+            "numad runs and sets the CPU affinity of processes by itself: systemctl disable --now numad, so that the "
+            "pools alone decide"
+        )
+    if kubelet and cpu and kubelet.policy != "static":
+        found.append(
+            f"a kubelet runs (cpuManagerPolicy {kubelet.policy or 'none'}, {kubelet.file}): its pods are in "
+            "kubepods.slice, which belongs in cpu.shared.slices"
+        )
+    pages = next((wanted for dummy, key, wanted in declared(profile, default_kib) if key == "vm.nr_hugepages"), None)
+    if at_boot and pages is not None and at_boot.value != str(pages):
+        found.append(
+            f"{at_boot.file} sets vm.nr_hugepages = {at_boot.value} at boot, before Corral makes the declared pools: "
+            "remove the line"
+        )
+    return found

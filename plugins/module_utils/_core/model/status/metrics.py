@@ -1,0 +1,166 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""status.json as metrics in Prometheus' text format, for node_exporter's textfile collector.
+
+Names and units follow https://prometheus.io/docs/practices/naming/. docs/metrics.md says what each one means.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import cpuset
+from ..values.records import NamedTuple
+
+VERSION = "0.1.0"  # the collection's (galaxy.yml)
+
+GAUGE, COUNTER = "gauge", "counter"
+MODES = ("audit", "enforce")
+
+Labels = dict[str, str]
+Samples = list[tuple[Labels, float]]
+
+
+class Family(NamedTuple):
+    """One metric: its name, type and help text."""
+
+    name: str
+    type: str
+    help: str
+
+
+FAMILIES = (
+    Family("corral_agent_info", GAUGE, "The agent: version of Corral, and of the Python that runs it."),
+    Family("corral_profile_info", GAUGE, "The profile that the node is kept to."),
+    Family("corral_mode", GAUGE, "1 for the profile's mode, 0 for the other one."),
+    Family("corral_in_sync", GAUGE, "1 when nothing differs from the profile and everything could be looked at."),
+    Family("corral_drift_items", GAUGE, "What differs from the profile after the last tick, by manager and verdict."),
+    Family("corral_changes_total", COUNTER, "Changes that ticks made since the node started."),
+    Family("corral_last_change_timestamp_seconds", GAUGE, "When a tick changed something last."),
+    Family("corral_last_in_sync_timestamp_seconds", GAUGE, "When a tick found or made the node in sync last."),
+    Family("corral_last_tick_timestamp_seconds", GAUGE, "When the tick that wrote this file looked at the node."),
+    Family("corral_last_tick_duration_seconds", GAUGE, "How long that tick took, the interpreter's start left out."),
+    Family("corral_tick_errors_total", COUNTER, "Ticks that failed since the node started."),
+    Family("corral_pool_cpus", GAUGE, "CPUs of a pool on a NUMA node."),
+    Family("corral_hugepages_wanted", GAUGE, "Hugepages that the profile declares, in pages."),
+    Family("corral_hugepages_actual", GAUGE, "Hugepages that the kernel has in a declared pool, in pages."),
+    Family("corral_workloads", GAUGE, "Workloads with resources of their own, by state and class."),
+    Family("corral_allocatable", GAUGE, "What the node can give to workloads: CPUs, bytes, tasks."),
+    Family("corral_requested", GAUGE, "What the granted workloads ask for."),
+    Family("corral_limits", GAUGE, "The sum of their limits, which may go beyond what there is."),
+    Family("corral_paused", GAUGE, "1 while the node is paused for maintenance."),
+    Family("corral_paused_until_timestamp_seconds", GAUGE, "When the pause ends, 0 when the node is not paused."),
+)
+
+
+def text(told: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
+    """The file's text. ``told`` is what status.json holds, ``seconds`` how long the tick took.
+
+    What the last tick could not know has no samples: a series that is not there is not a good one.
+    """
+    return rendered(FAMILIES, samples(told, seconds, python))
+
+
+def rendered(families: t.Iterable[Family], found: t.Mapping[str, Samples]) -> str:
+    """Families with their samples as text; one without samples is left out."""
+    lines = []
+    for family in families:
+        if found.get(family.name):
+            lines += [f"# HELP {family.name} {family.help}", f"# TYPE {family.name} {family.type}"]
+            lines += [f"{family.name}{labelled(labels)} {number(value)}" for labels, value in found[family.name]]
+    return "".join(f"{line}\n" for line in lines)
+
+
+def samples(told: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[str, Samples]:
+    """The samples of each metric by its name."""
+    paused, totals = told["paused"], told["totals"]
+    found: dict[str, Samples] = {
+        "corral_agent_info": [({"version": VERSION, "python": python}, 1)],
+        "corral_in_sync": [({}, told["in_sync"])],
+        "corral_changes_total": [({}, totals["changes"])],
+        "corral_tick_errors_total": [({}, totals["errors"])],
+        "corral_last_tick_timestamp_seconds": [({}, told["time"])],
+        "corral_last_tick_duration_seconds": [({}, seconds)],
+        "corral_paused": [({}, paused is not None)],
+        "corral_paused_until_timestamp_seconds": [({}, paused["until"] if paused else 0)],
+        "corral_drift_items": drift(told["counts"] or {}),
+        "corral_pool_cpus": pools((told["pools"] or {}).get("numa", {})),
+    }
+    if told["name"] is not None:
+        found["corral_profile_info"] = [({"name": told["name"]}, 1)]
+        found["corral_mode"] = [({"mode": mode}, told["mode"] == mode) for mode in MODES]
+    if told["last_changed"]:
+        found["corral_last_change_timestamp_seconds"] = [({}, told["last_changed"]["time"])]
+    converged = told["time"] if told["in_sync"] else told["last_in_sync"]
+    if converged is not None:
+        found["corral_last_in_sync_timestamp_seconds"] = [({}, converged)]
+    for name, key in (("corral_hugepages_wanted", "wanted"), ("corral_hugepages_actual", "actual")):
+        rows = [(page_labels(row), row[key]) for row in told["hugepages"] or ()]
+        found[name] = [(labels, value) for labels, value in rows if value is not None]
+    return {**found, **workloads(told.get("workloads") or (), told.get("budget") or {})}
+
+
+def workloads(
+    rows: t.Sequence[t.Mapping[str, t.Any]], budget: t.Mapping[str, t.Mapping[str, t.Any]]
+) -> dict[str, Samples]:
+    """How many workloads there are, and how far the node is given out; CPUs in whole ones."""
+    counts: dict[tuple[str, str], int] = {}
+    for row in rows:
+        labels = (row["state"], row["qos"] or "unknown")
+        counts[labels] = counts.get(labels, 0) + 1
+    found: dict[str, Samples] = {
+        "corral_workloads": [({"state": state, "qos": qos}, count) for (state, qos), count in sorted(counts.items())]
+    }
+    for name, key in (
+        ("corral_allocatable", "allocatable"),
+        ("corral_requested", "requested"),
+        ("corral_limits", "limits"),
+    ):
+        found[name] = [
+            ({"resource": resource}, one[key] / 1000 if resource == "cpu" else one[key])
+            for resource, one in sorted(budget.items())
+        ]
+    return found
+
+
+def drift(counts: t.Mapping[str, t.Mapping[str, int]]) -> Samples:
+    """Every manager with every verdict, none of them as 0."""
+    return [
+        ({"manager": manager, "verdict": verdict}, count)
+        for manager, verdicts in sorted(counts.items())
+        for verdict, count in sorted(verdicts.items())
+    ]
+
+
+def pools(numa: t.Mapping[str, t.Mapping[str, str]]) -> Samples:
+    """The size of each pool on each NUMA node."""
+    return [
+        ({"pool": pool, "numa_node": node}, len(cpuset.parse(cpus)))
+        for node, parts in sorted(numa.items(), key=lambda item: int(item[0]))
+        for pool, cpus in sorted(parts.items())
+    ]
+
+
+def page_labels(row: t.Mapping[str, t.Any]) -> Labels:
+    """A pool of hugepages: its page size, and its NUMA node where it is one node's."""
+    labels = {"size": row["size"]}
+    return labels if row["node"] is None else {**labels, "numa_node": str(row["node"])}
+
+
+def labelled(labels: t.Mapping[str, str]) -> str:
+    """Labels as they stand behind a name."""
+    parts = [f'{name}="{escaped(value)}"' for name, value in labels.items()]
+    return f"{{{','.join(parts)}}}" if parts else ""
+
+
+def escaped(value: str) -> str:
+    """A label's value: backslash, quote and line feed escaped, as the format has it."""
+    return value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+
+
+def number(value: float) -> str:
+    """A value: whole numbers without a fraction."""
+    return str(int(value)) if value == int(value) else f"{value:.6f}"

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A pause: maintenance, during which Corral looks and reports and changes nothing. It ends by itself."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import duration as units
+from ..values.errors import refusal
+from ..values.records import NamedTuple
+
+MOST_SECONDS = 30 * units.UNITS["d"]
+REASON_LIMIT = 200
+# So far may the wall clock be off before the end is shown by it rather than as it was asked for.
+SHOWN_TOLERANCE = 2.0
+
+
+class Pause(NamedTuple):
+    """What was asked for, by whom and when: by the wall clock (epoch seconds) and by the clock of a boot."""
+
+    user: str
+    uid: int
+    reason: str
+    since: int
+    seconds: int
+    boot_id: str
+    uptime: float
+
+
+def duration(text: str) -> int:
+    """The seconds that ``text`` (90s, 15m, 1h, 2d) writes. Raises CorralError."""
+    try:
+        seconds = units.parse(text)
+    except ValueError as error:
+        raise refusal(str(error), path="duration", value=text) from None
+    if not 0 < seconds <= MOST_SECONDS:
+        raise refusal("from 1s to 30d; pause again before it ends", path="duration", value=text)
+    return seconds
+
+
+def reason(text: str) -> str:
+    """A reason that fits on one line of a journal. Raises CorralError."""
+    if not text.isprintable() or len(text) > REASON_LIMIT:
+        raise refusal(f"one printable line of at most {REASON_LIMIT} characters", path="reason", value=text)
+    return text
+
+
+def left(pause: Pause, now: float, boot_id: str, uptime: float) -> float:
+    """The seconds that are left of it; none or fewer when it has ended.
+
+    Within the boot in which it began the boot's clock alone counts, which cannot be set. Over a reboot it is the wall
+    clock; one that was set back cannot stretch the pause beyond what was asked for, counted from that reboot.
+    """
+    if boot_id == pause.boot_id:
+        gone = uptime - pause.uptime
+        return pause.seconds - gone if gone >= 0 else 0.0
+    return min(pause.since + pause.seconds - now, pause.seconds - uptime)
+
+
+def shown(pause: Pause, now: float, remaining: float) -> dict[str, t.Any]:
+    """A pause in force as JSON data; ``until`` by the clock as it goes now."""
+    until = pause.since + pause.seconds
+    if abs(now + remaining - until) > SHOWN_TOLERANCE:
+        until = int(now + remaining)
+    return {"since": pause.since, "until": until, "by": pause.user, "uid": pause.uid, "reason": pause.reason}
+
+
+def from_data(data: t.Any) -> t.Optional[Pause]:
+    """The pause that a file holds; None for anything else."""
+    if not isinstance(data, dict) or set(data) != set(Pause._fields):
+        return None
+    pause = Pause(**data)
+    texts = (pause.user, pause.reason, pause.boot_id)
+    numbers = (pause.uid, pause.since, pause.seconds)
+    right = (
+        all(isinstance(text, str) and text.isprintable() for text in texts)
+        and all(isinstance(number, int) for number in numbers)
+        and isinstance(pause.uptime, (int, float))
+        and 0 < pause.seconds <= MOST_SECONDS
+        and 0 <= pause.since < 2**40
+        and 0 <= pause.uptime < 2**40  # no NaN
+    )
+    return pause if right else None

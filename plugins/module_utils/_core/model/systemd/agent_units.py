@@ -1,0 +1,170 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The agent's units and launcher, as text."""
+
+from __future__ import annotations
+
+from ..values.records import NamedTuple
+from .unit_file import HEADER
+
+FOLDER = "/usr/libexec/corral"
+LAUNCHER = f"{FOLDER}/corral"
+COMMAND = "/usr/local/bin/corral"
+TIMER = "corral-reconcile.timer"
+SERVICE = "corral-reconcile.service"
+PATH = "corral-reconcile.path"
+BOOT = "corral-boot.service"
+# What is enabled: unit → the target that wants it. The service is started by timer and path alone.
+WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target"}
+STARTED = (TIMER, PATH)
+INTERVAL = 10  # s, as the kubelet has it
+# Where Debian's node_exporter looks for metrics of others.
+METRICS_DIR = "/var/lib/prometheus/node-exporter"
+METRICS_NAME = "corral.prom"
+GC_METRICS_NAME = "corral-gc.prom"
+
+
+class Options(NamedTuple):
+    """How the agent is installed: seconds between ticks, the Python that runs it, and where metrics go ("": nowhere)."""
+
+    interval: int
+    python: str
+    metrics_dir: str = METRICS_DIR
+
+
+def metrics_dir(data: object) -> str:
+    """The folder for metrics by what agent.json holds: as chosen, else Debian's; "" where they are switched off."""
+    chosen = data.get("metrics_dir") if isinstance(data, dict) else None
+    return chosen if isinstance(chosen, str) else METRICS_DIR
+
+
+def metrics_file(folder: str) -> str:
+    """The file of metrics; "" where they are switched off."""
+    return f"{folder}/{METRICS_NAME}" if folder else ""
+
+
+def gc_metrics_file(folder: str) -> str:
+    """The file of garbage collection's metrics, which has another writer; "" where they are switched off."""
+    return f"{folder}/{GC_METRICS_NAME}" if folder else ""
+
+
+def launcher(options: Options) -> str:
+    """The command, for users and units alike."""
+    return (
+        f"#!{options.python} -I\n"
+        f'"""Corral\'s command line; installed by the module corral.node.agent."""\n\n'
+        f"import sys\n\nsys.dont_write_bytecode = True  # a removal must find what it compiled, and no more\n"
+        f"sys.path.insert(0, {FOLDER!r})\n\nfrom _core import main\n\nraise SystemExit(main.main(sys.argv[1:]))\n"
+    )
+
+
+def units(options: Options) -> dict[str, str]:
+    """The text of each unit, by name."""
+    # -S: the tick needs the standard library alone, and site costs a quarter of its start-up. -B: see tick.compile_once.
+    run = f"{options.python} -I -S -B {LAUNCHER} reconcile"
+    return {
+        TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
+        SERVICE: HEADER
+        + SERVICE_TEXT.format(run=run, metrics=f" -{options.metrics_dir}" if options.metrics_dir else ""),
+        PATH: HEADER + PATH_TEXT,
+        BOOT: HEADER + BOOT_TEXT.format(run=run),
+    }
+
+
+TIMER_TEXT = """\
+[Unit]
+Description=Corral: look at the node every {interval} s
+
+[Timer]
+OnBootSec=5s
+OnUnitInactiveSec={interval}s
+# The default of a minute would let drift stand for that long.
+AccuracySec=100ms
+
+[Install]
+WantedBy=timers.target
+"""
+
+PATH_TEXT = """\
+[Unit]
+Description=Corral: the profile changed
+
+[Path]
+PathChanged=/etc/corral/profile.json
+Unit=corral-reconcile.service
+
+[Install]
+WantedBy=paths.target
+"""
+
+# Tried setting by setting: ProtectKernelTunables and ProtectControlGroups would break sysctl, hugepages and cgroup
+# writes. SYS_PTRACE reads the mounts of PID 1, DAC_OVERRIDE and SYS_RESOURCE write other users' limits.
+SERVICE_TEXT = """\
+[Unit]
+Description=Corral: keep the node as its profile declares
+ConditionPathExists=/etc/corral/profile.json
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart={run} --tick
+# 2: something differed; it was mended, or reported in audit mode.
+SuccessExitStatus=2
+TimeoutStartSec=180
+# systemd's own three lines a tick are info; changes and failures are notice and above.
+LogLevelMax=notice
+Slice=system.slice
+StateDirectory=corral
+StateDirectoryMode=0700
+RuntimeDirectory=corral
+RuntimeDirectoryPreserve=yes
+UMask=0077
+ProtectSystem=strict
+# The last of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
+ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral{metrics}
+ProtectHome=yes
+PrivateTmp=yes
+PrivateNetwork=yes
+NoNewPrivileges=yes
+RestrictAddressFamilies=AF_UNIX
+RestrictNamespaces=yes
+RestrictRealtime=yes
+RestrictSUIDSGID=yes
+LockPersonality=yes
+MemoryDenyWriteExecute=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+ProtectKernelModules=yes
+SystemCallArchitectures=native
+SystemCallFilter=@system-service
+CapabilityBoundingSet=CAP_DAC_OVERRIDE CAP_SYS_RESOURCE CAP_SYS_PTRACE CAP_SYS_NICE
+"""
+
+BOOT_TEXT = """\
+[Unit]
+Description=Corral: bring back pools, hugepages and limits before workloads start
+ConditionPathExists=/var/lib/corral/applied.json
+DefaultDependencies=no
+After=sysinit.target
+Before=basic.target shutdown.target
+Conflicts=shutdown.target
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={run} --boot
+SuccessExitStatus=2
+TimeoutStartSec=300
+LogLevelMax=notice
+Slice=system.slice
+UMask=0077
+PrivateNetwork=yes
+NoNewPrivileges=yes
+
+[Install]
+WantedBy=basic.target
+"""

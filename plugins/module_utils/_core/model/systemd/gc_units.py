@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The units of garbage collection, as text."""
+
+from __future__ import annotations
+
+from ..profile.profile_gc import GC
+from .agent_units import LAUNCHER
+from .unit_file import HEADER
+
+TIMER = "corral-gc.timer"
+SERVICE = "corral-gc.service"
+WANTED_BY = "timers.target"
+
+
+def period(gc: GC) -> int:
+    """Seconds between two looks: the shortest interval; what is not due then is left for a later one."""
+    return min(part.interval for part in (gc.images, gc.containers) if part is not None)
+
+
+def units(gc: GC) -> dict[str, str]:
+    """The text of each unit, by name."""
+    seconds = period(gc)
+    return {
+        TIMER: HEADER + TIMER_TEXT.format(seconds=seconds, accuracy=max(seconds // 20, 1)),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} gc --tick"),
+    }
+
+
+TIMER_TEXT = """\
+[Unit]
+Description=Corral: collect images and dead containers
+
+[Timer]
+OnActiveSec={seconds}s
+OnUnitInactiveSec={seconds}s
+AccuracySec={accuracy}s
+
+[Install]
+WantedBy=timers.target
+"""
+
+# Podman does not work inside a hardened unit: this one is no more than root, at the lowest priority.
+SERVICE_TEXT = """\
+[Unit]
+Description=Corral: remove images and dead containers that the profile does not keep
+ConditionPathExists=/etc/corral/profile.json
+ConditionPathExists=/usr/libexec/corral/corral
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart={run}
+# 2: something was removed, or would be in audit mode.
+SuccessExitStatus=2
+# A pass ends by itself after 300 s; this is for one whose last command hangs. It may be stopped at any point.
+TimeoutStartSec=600
+# Podman leaves layers behind when a removal is killed: only we are told to stop, and end after the one at hand.
+KillMode=mixed
+TimeoutStopSec=200
+LogLevelMax=notice
+Slice=system.slice
+UMask=0077
+CPUSchedulingPolicy=idle
+IOSchedulingClass=idle
+CPUWeight=idle
+LockPersonality=yes
+ProtectClock=yes
+ProtectHostname=yes
+ProtectKernelLogs=yes
+"""

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The units around a workload, as text: its slice, its own unit's place in that, and the unit that holds its grant."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..cpu.slices import described
+from ..profile.profile_workloads import RUNNING, slice_name
+from ..workload.resource_requirements import ResourceRequirements
+from .agent_units import BOOT, LAUNCHER
+from .unit_file import HEADER, unit_text
+from .unit_property import ETC
+
+NAME = "workloads"
+GRANT_UNIT = f"{ETC}/corral-grant@.service"
+
+
+def grant_unit(workload: str) -> str:
+    """The unit that is active from before a workload's start until after its stop."""
+    return f"corral-grant@{slice_name(workload)}.service"
+
+
+def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str]) -> str:
+    """The drop-in of a workload's slice."""
+    lines = [f"{name}={value}" for name, value in limits.items()]
+    # A list adds up over drop-ins, so it begins with an empty assignment.
+    lines = [
+        line for one in lines for line in (["AllowedMemoryNodes=", one] if one.startswith("AllowedMemory") else [one])
+    ]
+    return unit_text(("Unit", [f"Description={described(unit)} ({need.qos})"]), ("Slice", lines))
+
+
+def unit_dropin(need: ResourceRequirements, slice_unit: str, score: t.Optional[int], *, exclusive: bool) -> str:
+    """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused."""
+    # What holds CPUs from one boot to the next has them once the pools are there.
+    sections = [("Unit", [f"After={BOOT}"])]
+    holder = grant_unit(need.workload.name)
+    if need.workload.is_template:
+        # Each instance has a slice of its own, named after it (systemd.unit(5), specifiers).
+        holder, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, slice_unit))
+    if need.workload.hold == RUNNING:
+        sections = [("Unit", [f"Requires={holder}", f"After={holder}"])]
+    lines = [f"Slice={slice_unit}"]
+    if score is not None:
+        lines.append(f"OOMScoreAdjust={score}")
+    if exclusive:
+        lines.append("CPUQuota=")
+    return unit_text(*sections, ("Service", lines))
+
+
+def grant_unit_text() -> str:
+    """The template of the units that hold grants.
+
+    It runs on the reserved CPUs while the workload is still dead, stays active while the workload needs it, restarts of
+    the workload included, and gives the grant back after its stop. A refusal is no failure of the workload itself, so
+    Restart= does not try again and again.
+    """
+    return HEADER + GRANT_TEXT.format(corral=LAUNCHER)
+
+
+GRANT_TEXT = """\
+[Unit]
+Description=Corral: what workload %I holds while it runs
+After=corral-boot.service
+StopWhenUnneeded=yes
+
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart={corral} admit --start %i
+ExecStopPost={corral} release --stop %i
+SuccessExitStatus=2
+TimeoutStartSec=180
+TimeoutStopSec=180
+Slice=system.slice
+UMask=0077
+"""

@@ -1,0 +1,173 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The view of a machine that allocation works on: which core, cache, NUMA node and socket each online CPU is in.
+
+Inside, a set of CPUs is an integer with one bit per CPU id, and each unit's set is made once with the view: what is
+free in a unit is one ``&``, and how much one count of bits.
+"""
+
+from __future__ import annotations
+
+import functools
+import typing as t
+
+from ..values.cpuset import CpuSet
+from ..values.records import NamedTuple
+
+if t.TYPE_CHECKING:
+    from .topology import Topology
+
+
+class CpuInfo(NamedTuple):
+    """Where a CPU is. A core's id is its lowest CPU, as the kubelet has it; ids are unique on the machine.
+
+    ``uncore`` is the group of CPUs that share a last-level cache.
+    """
+
+    core: int
+    socket: int
+    numa: int
+    uncore: int = 0
+
+
+# A unit level: which of a CPU's ids names the unit.
+CORE, SOCKET, NUMA, UNCORE = range(4)
+
+
+class Unit(NamedTuple):
+    """A core, socket, node or cache: all its online CPUs as bits, and how many they are."""
+
+    id: int
+    mask: int
+    size: int
+
+
+class CpuTopology:
+    """The online CPUs, the units they are in, and how many units there are.
+
+    ``averages``: judge units by the counts, as the kubelet does; on uneven machines a pick may then take a sibling that
+    was not available, as the kubelet's does. For comparisons only: of() and counted() never set it.
+    """
+
+    def __init__(
+        self,
+        cpus: dict[int, CpuInfo],
+        num_cpus: int,
+        num_cores: int,
+        num_sockets: int,
+        num_numa_nodes: int,
+        num_uncores: int = 0,
+        averages: bool = False,
+    ) -> None:
+        self.cpus = cpus
+        self.num_cpus = num_cpus
+        self.num_cores = num_cores
+        self.num_sockets = num_sockets
+        self.num_numa_nodes = num_numa_nodes
+        self.num_uncores = num_uncores
+        self.averages = averages
+        # A socket with several nodes is the outer unit, else the node is (KEP-2902).
+        self.outer, self.inner = (NUMA, SOCKET) if num_sockets >= num_numa_nodes else (SOCKET, NUMA)
+        self._bits = {cpu: 1 << cpu for cpu in cpus}
+        self._parts: dict[tuple[int, int], dict[int, tuple[Unit, ...]]] = {}
+
+    @functools.cached_property
+    def units(self) -> tuple[dict[int, Unit], ...]:
+        """The units of each level by id, in ascending order."""
+        return tuple(self._units(level) for level in (CORE, SOCKET, NUMA, UNCORE))
+
+    def parts(self, level: int, above: int) -> dict[int, tuple[Unit, ...]]:
+        """The units of ``level`` with a CPU in each unit of the level ``above``, by id."""
+        found = self._parts.get((level, above))
+        if found is None:
+            pairs = sorted({(info[above], info[level]) for info in self.cpus.values()})
+            lists: dict[int, list[Unit]] = {}
+            for outer, inner in pairs:
+                lists.setdefault(outer, []).append(self.units[level][inner])
+            found = self._parts[level, above] = {unit: tuple(members) for unit, members in lists.items()}
+        return found
+
+    @functools.cached_property
+    def core_sizes(self) -> tuple[int, ...]:
+        """How many CPUs a core can have here, ascending: one size on an even machine."""
+        return tuple(sorted({core.size for core in self.units[CORE].values()}))
+
+    @functools.cached_property
+    def smallest(self) -> tuple[int, ...]:
+        """The size of the smallest unit of each level."""
+        return tuple(min((unit.size for unit in units.values()), default=0) for units in self.units)
+
+    def above(self, level: int) -> int | None:
+        """The level by whose order the units of a level are listed."""
+        if level == self.outer:
+            return None
+        return {self.inner: self.outer, CORE: self.inner, UNCORE: NUMA}[level]
+
+    def mask(self, cpus: t.Iterable[int]) -> int:
+        """These CPUs as bits, without those that the machine does not have."""
+        bits = self._bits
+        return sum(
+            [bits[cpu] for cpu in frozenset(cpus) if cpu in bits]
+        )  # distinct powers of two: the sum is the union
+
+    def mask_of(self, level: int, units: t.Iterable[int]) -> int:
+        """All CPUs of the units with these ids; an id that is not there has none."""
+        known = self.units[level]
+        return functools.reduce(lambda mask, unit: mask | known[unit].mask, set(units) & known.keys(), 0)
+
+    def _units(self, level: int) -> dict[int, Unit]:
+        masks: dict[int, int] = {}
+        for cpu, info in self.cpus.items():
+            masks[info[level]] = masks.get(info[level], 0) | self._bits[cpu]
+        return {unit: Unit(unit, mask, size(mask)) for unit, mask in sorted(masks.items())}
+
+
+def of(topology: Topology) -> CpuTopology:
+    """The view of a discovered machine. Unknown socket ids are numbered; without NUMA all is node 0."""
+    core_of = {cpu: min(core) for core in topology.cores for cpu in core}
+    socket_of = {cpu: int(socket.lstrip("?")) for socket, members in topology.sockets.items() for cpu in members}
+    numa_of = {cpu: node for node, members in topology.node_cpus().items() for cpu in members}
+    uncore_of = {cpu: min(group) for group in topology.l3 for cpu in group}
+    # CPUs without a last-level cache are grouped by their socket, as the kubelet has it.
+    rest: dict[int, int] = {}
+    for cpu in sorted(topology.online - uncore_of.keys()):
+        uncore_of[cpu] = rest.setdefault(socket_of.get(cpu, 0), cpu)
+    return counted(
+        {
+            cpu: CpuInfo(core_of.get(cpu, cpu), socket_of.get(cpu, 0), numa_of[cpu], uncore_of[cpu])
+            for cpu in sorted(topology.online)
+        }
+    )
+
+
+def counted(cpus: dict[int, CpuInfo]) -> CpuTopology:
+    """A CpuTopology with the real counts of ``cpus``; nodes without CPUs do not count, as in the kubelet."""
+    cores, sockets, nodes, uncores = (len(set(ids)) for ids in zip(*cpus.values())) if cpus else (0, 0, 0, 0)
+    return CpuTopology(cpus, len(cpus), cores, sockets, nodes, uncores)
+
+
+# Sets as bits.
+
+
+def _count(mask: int) -> int:
+    return bin(mask).count("1")
+
+
+# int.bit_count came with Python 3.10.
+size: t.Callable[[int], int] = getattr(int, "bit_count", _count)
+
+
+def lowest(mask: int, count: int) -> int:
+    """The ``count`` lowest CPUs of a set, or all when there are fewer."""
+    rest = mask
+    for dummy in range(count):
+        rest &= rest - 1
+    return mask ^ rest
+
+
+def cpus_of(mask: int) -> CpuSet:
+    """The CPUs of a set of bits."""
+    return frozenset(cpu for cpu, bit in enumerate(bin(mask)[:1:-1]) if bit == "1")

@@ -1,0 +1,230 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a machine is made of: CPUs and how they share cores, caches, sockets and memory; pages; devices.
+
+Ids are what the kernel says: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups hold online CPUs
+only and are ordered by their lowest CPU. Nothing here does I/O: host/discovery/sysfs.py fills it.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import cpuset
+from ..values.cpuset import CpuSet
+from ..values.records import NamedTuple
+
+Groups = tuple[CpuSet, ...]
+
+# Shared defaults: a topology is a value, nothing writes into one.
+_NO_SOCKETS: dict[str, CpuSet] = {}
+_NO_NODES: dict[int, NumaNode] = {}
+_NO_DEVICES: dict[str, PciDevice] = {}
+_NO_INTERFACES: dict[str, str | None] = {}
+
+
+class NumaNode(NamedTuple):
+    """A NUMA node: its online CPUs, MemTotal in KiB (None: not told), and huge pages by page size in KiB."""
+
+    id: int
+    cpus: CpuSet
+    memory_kib: int | None
+    hugepages: dict[int, int]
+
+
+class PciDevice(NamedTuple):
+    """A PCI device; ``numa_node`` is -1 without a node, ``node_told`` is False when the kernel has no such file.
+
+    ``pci_class``, ``vendor`` and ``device`` are the kernel's texts (``0x020000``), None when unreadable.
+    """
+
+    address: str
+    numa_node: int
+    pci_class: str | None = None
+    vendor: str | None = None
+    device: str | None = None
+    local_cpus: CpuSet | None = None
+    node_told: bool = True
+
+
+class Topology(NamedTuple):
+    """One machine. ``None`` says "the kernel does not tell"; an empty value says "there are none".
+
+    ``sockets`` maps physical_package_id to CPUs; where the ids are unknown the keys are ``?0``, ``?1``… in order of
+    the lowest CPU and ``socket_ids_known`` is False. ``distances`` has its rows and columns in the order of
+    ``distance_nodes``. ``net`` maps interfaces to PCI addresses (None: not on PCI). ``kinds`` are the CPU kinds of a
+    hybrid machine, empty on all others. ``notes`` name what was odd and how it was read.
+    """
+
+    online: CpuSet
+    offline_present: CpuSet = cpuset.EMPTY
+    isolated: CpuSet | None = None
+    sockets: dict[str, CpuSet] = _NO_SOCKETS
+    socket_ids_known: bool = True
+    cores: Groups = ()
+    l3: Groups = ()
+    dies: Groups | None = None
+    clusters: Groups | None = None
+    books: Groups | None = None
+    drawers: Groups | None = None
+    numa: dict[int, NumaNode] = _NO_NODES
+    distances: tuple[tuple[int, ...], ...] | None = None
+    distance_nodes: tuple[int, ...] | None = None
+    machine_memory_kib: int | None = None
+    global_hugepages: dict[int, int] | None = None
+    pci: dict[str, PciDevice] = _NO_DEVICES
+    net: dict[str, str | None] = _NO_INTERFACES
+    kinds: tuple[tuple[str, CpuSet], ...] = ()
+    notes: tuple[str, ...] = ()
+
+    def siblings_of(self, cpus: t.Iterable[int]) -> CpuSet:
+        """The set closed over SMT siblings: every online CPU of every core that ``cpus`` touches, and ``cpus``."""
+        wanted = frozenset(cpus)
+        return wanted.union(*(core for core in self.cores if not wanted.isdisjoint(core)))
+
+    def core_of(self, cpu: int) -> CpuSet:
+        """The online CPUs of the core that ``cpu`` is part of; ``{cpu}`` when the core is not known."""
+        for core in self.cores:
+            if cpu in core:
+                return core
+        return frozenset({cpu})
+
+    def node_cpus(self) -> dict[int, CpuSet]:
+        """The online CPUs of each node, so that every online CPU is in exactly one.
+
+        A machine without NUMA is the pseudo node 0; a CPU that no node claims counts to the lowest node with CPUs.
+        """
+        nodes = {node.id: node.cpus for node in self.numa.values()}
+        orphans = self.online.difference(*nodes.values())
+        if orphans:
+            with_cpus = [node for node in sorted(nodes) if nodes[node]]
+            home = with_cpus[0] if with_cpus else min(nodes, default=0)
+            nodes[home] = nodes.get(home, cpuset.EMPTY) | orphans
+        return nodes
+
+    def numa_of(self, cpu: int) -> int:
+        """The node of an online CPU; -1 for any other CPU."""
+        for node, cpus in self.node_cpus().items():
+            if cpu in cpus:
+                return node
+        return -1
+
+
+def ordered(groups: t.Iterable[CpuSet]) -> Groups:
+    """The distinct, non-empty groups, each once, by their lowest CPU (the whole list decides between equals)."""
+    return tuple(sorted({group for group in groups if group}, key=sorted))
+
+
+# The JSON of ``corral topology --json``.
+
+_GROUPS = ("dies", "clusters", "books", "drawers")
+
+
+def to_dict(topology: Topology) -> dict[str, t.Any]:
+    """The JSON form: CPU sets as ascending lists, ids and page sizes (KiB) as text keys."""
+    data: dict[str, t.Any] = {
+        "online": sorted(topology.online),
+        "offline_present": sorted(topology.offline_present),
+        "isolated": _optional_list(topology.isolated),
+        "sockets": {socket: sorted(cpus) for socket, cpus in topology.sockets.items()},
+        "socket_ids_known": topology.socket_ids_known,
+        "cores": _lists(topology.cores),
+        "l3": _lists(topology.l3),
+        "numa": {str(node.id): _node_to_dict(node) for node in topology.numa.values()},
+        "distances": None if topology.distances is None else [list(row) for row in topology.distances],
+        "distance_nodes": None if topology.distance_nodes is None else list(topology.distance_nodes),
+        "machine_memory_kib": topology.machine_memory_kib,
+        "global_hugepages": None if topology.global_hugepages is None else _text_keys(topology.global_hugepages),
+        "pci_numa_node": {pci.address: pci.numa_node for pci in topology.pci.values() if pci.node_told},
+        "pci": {pci.address: _pci_to_dict(pci) for pci in topology.pci.values()},
+        "net": dict(topology.net),
+        "kinds": [{"name": name, "cpus": sorted(cpus)} for name, cpus in topology.kinds],
+        "notes": list(topology.notes),
+    }
+    for name in _GROUPS:
+        groups = getattr(topology, name)
+        data[name] = None if groups is None else _lists(groups)
+    return data
+
+
+def from_dict(data: t.Mapping[str, t.Any]) -> Topology:
+    """The topology that to_dict wrote. Raises KeyError, TypeError or ValueError on anything else."""
+    pci = {
+        str(address): PciDevice(
+            str(address),
+            int(device["numa_node"]),
+            device["class"],
+            device["vendor"],
+            device["device"],
+            _optional_set(device["local_cpus"]),
+            bool(device["node_told"]),
+        )
+        for address, device in data["pci"].items()
+    }
+    numa = {
+        int(node): NumaNode(int(node), frozenset(facts["cpus"]), facts["memory_kib"], _number_keys(facts["hugepages"]))
+        for node, facts in data["numa"].items()
+    }
+    distances, global_hugepages = data["distances"], data["global_hugepages"]
+    optional = {name: None if data[name] is None else _sets(data[name]) for name in _GROUPS}
+    return Topology(
+        online=frozenset(data["online"]),
+        offline_present=frozenset(data["offline_present"]),
+        isolated=_optional_set(data["isolated"]),
+        sockets={str(socket): frozenset(cpus) for socket, cpus in data["sockets"].items()},
+        socket_ids_known=bool(data["socket_ids_known"]),
+        cores=_sets(data["cores"]),
+        l3=_sets(data["l3"]),
+        numa=numa,
+        distances=None if distances is None else tuple(tuple(row) for row in distances),
+        distance_nodes=None if data["distance_nodes"] is None else tuple(data["distance_nodes"]),
+        machine_memory_kib=data["machine_memory_kib"],
+        global_hugepages=None if global_hugepages is None else _number_keys(global_hugepages),
+        pci=pci,
+        net=dict(data["net"]),
+        kinds=tuple((str(kind["name"]), frozenset(kind["cpus"])) for kind in data["kinds"]),
+        notes=tuple(data["notes"]),
+        **optional,
+    )
+
+
+def _node_to_dict(node: NumaNode) -> dict[str, t.Any]:
+    return {"cpus": sorted(node.cpus), "memory_kib": node.memory_kib, "hugepages": _text_keys(node.hugepages)}
+
+
+def _pci_to_dict(device: PciDevice) -> dict[str, t.Any]:
+    return {
+        "numa_node": device.numa_node,
+        "node_told": device.node_told,
+        "class": device.pci_class,
+        "vendor": device.vendor,
+        "device": device.device,
+        "local_cpus": _optional_list(device.local_cpus),
+    }
+
+
+def _lists(groups: Groups) -> list[list[int]]:
+    return [sorted(group) for group in groups]
+
+
+def _sets(groups: t.Iterable[t.Iterable[int]]) -> Groups:
+    return tuple(frozenset(group) for group in groups)
+
+
+def _optional_list(cpus: CpuSet | None) -> list[int] | None:
+    return None if cpus is None else sorted(cpus)
+
+
+def _optional_set(cpus: t.Iterable[int] | None) -> CpuSet | None:
+    return None if cpus is None else frozenset(cpus)
+
+
+def _text_keys(pages: t.Mapping[int, int]) -> dict[str, int]:
+    return {str(size): pages[size] for size in sorted(pages)}
+
+
+def _number_keys(pages: t.Mapping[str, int]) -> dict[int, int]:
+    return {int(size): int(count) for size, count in pages.items()}

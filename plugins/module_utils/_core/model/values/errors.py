@@ -1,0 +1,57 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What Corral says when it refuses: every problem at once, each with its path, its value and the way out."""
+
+from __future__ import annotations
+
+import json
+
+from .records import NamedTuple
+
+# A hostile or mistaken value may be megabytes long; an error stays one readable line.
+VALUE_LIMIT = 120
+
+
+class Problem(NamedTuple):
+    """One reason for a refusal.
+
+    ``path`` is the profile's path (``memory.hugepages[0].count``), a file or "" for the whole input;
+    ``value`` is what stands there (None: nothing); ``message`` says what is wrong and ends with the way out;
+    ``origin`` is where a composed profile has it from (see compose.py).
+    """
+
+    path: str
+    value: object
+    message: str
+    origin: str = ""
+
+    def line(self) -> str:
+        """One printable line, control characters escaped: ``path (from origin): value: message``."""
+        place = f"{self.path or 'the profile'} (from {self.origin})" if self.origin else self.path
+        parts = [shown(place)] if place else []
+        if self.value is not None:
+            parts.append(shown(self.value))
+        return ": ".join([*parts, shown(self.message, limit=1000)])
+
+
+class CorralError(Exception):
+    """A refusal: nothing was changed, ``problems`` (never empty) says why."""
+
+    def __init__(self, *problems: Problem) -> None:
+        super().__init__("\n".join(problem.line() for problem in problems))
+        self.problems = problems
+
+
+def refusal(message: str, *, path: str = "", value: object = None) -> CorralError:
+    """A CorralError with a single problem."""
+    return CorralError(Problem(path, value, message))
+
+
+def shown(value: object, *, limit: int = VALUE_LIMIT) -> str:
+    """A value as an error shows it: on one line, printable, at most ``limit`` characters."""
+    text = value if isinstance(value, str) else json.dumps(value, default=str, sort_keys=True)
+    text = "".join(char if char.isprintable() else char.encode("unicode_escape").decode("ascii") for char in text)
+    return text if len(text) <= limit else text[:limit] + "…"

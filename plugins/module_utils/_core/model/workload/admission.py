@@ -1,0 +1,249 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The grants that a profile results in on a machine, given the grants that are there.
+
+A grant that still fits stays as it is, whatever else changed; only the broken ones move. What does not fit is refused
+with what is missing, where, and which workloads have it. Nothing here is remembered between two calls but the grants themselves.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..numa import numa_memory
+from ..numa.numa_memory import Block
+from ..profile.profile_workloads import DECLARED, RUNNING
+from ..values import cpuset
+from ..values.records import NamedTuple
+from .grants import Grant
+from .node_budget import AllocationInput, NodeBudget, Refused
+from .placement import memory_demand, place, shared_out, shown
+from .resource_requirements import STATIC, ResourceRequirements
+from .resources import MEMORY
+
+
+class WorkloadStatus(NamedTuple):
+    """What is seen of workloads. ``alive`` are those whose run has not ended; ``asked`` has those that are about to start
+    with a hold of their own, and which run that is.
+    """
+
+    alive: frozenset[str] = frozenset()
+    asked: t.Mapping[str, str] = {}
+    now: int = 0
+    lost_memory: t.Mapping[str, str] = {}
+    undeclared_stay: bool = False
+
+
+class Refusal(NamedTuple):
+    """Why a workload does not get what it asks for. ``key`` is the key of the workload that says so."""
+
+    workload: str
+    key: str
+    value: str
+    message: str
+
+
+class AllocationEvent(NamedTuple):
+    """What became of a grant and why; either side is None where there was none, or is none."""
+
+    workload: str
+    before: t.Optional[Grant]
+    after: t.Optional[Grant]
+    reason: str
+
+
+class AllocationResult(NamedTuple):
+    """The grants that are to be, why some are not, and what changes."""
+
+    grants: tuple[Grant, ...]
+    refusals: tuple[Refusal, ...] = ()
+    events: tuple[AllocationEvent, ...] = ()
+
+
+def allocate(
+    inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], held: t.Sequence[Grant], status: WorkloadStatus
+) -> AllocationResult:
+    """The grants for these needs, in the order in which they are declared."""
+    budget = NodeBudget(inputs)
+    by_name = {need.workload.name: need for need in needs}
+    broken: dict[str, tuple[Grant, str]] = {}
+    events: list[AllocationEvent] = []
+    for grant in held:
+        ended = why_ended(grant, by_name.get(grant.workload), status)
+        if ended:
+            events.append(AllocationEvent(grant.workload, grant, None, ended))
+            continue
+        need = by_name.get(grant.workload)
+        whole = completed(budget, grant, need)
+        why = why_broken(budget, whole, need, status) or status.lost_memory.get(grant.workload, "")
+        if why:
+            broken[grant.workload] = (grant, why)
+            continue
+        kept = renewed(whole, need, status)
+        budget.reserve(kept)
+        if kept != grant:
+            events.append(AllocationEvent(grant.workload, grant, kept, "its declaration changed"))
+    events += [
+        AllocationEvent(name, before, None, why) for name, (before, why) in broken.items() if name not in by_name
+    ]
+    refusals = []
+    # Workloads that had a grant come before new ones.
+    for need in sorted(needs, key=lambda need: need.workload.name not in broken):
+        name = need.workload.name
+        before, reason = broken.get(name, (None, "granted"))
+        wanted = need.workload.hold == DECLARED or name in status.asked or (before is not None and name in status.alive)
+        if name in budget.grants or not wanted:
+            continue
+        try:
+            grant = admit(budget, need, before, status)
+        except Refused as refused:
+            refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
+            rest = remnant(budget, need, before, status)
+            if rest is not None:
+                budget.reserve(rest)
+            if before is not None and rest != before:
+                events.append(AllocationEvent(name, before, rest, f"{reason}; refused: {refused}"))
+            continue
+        events.append(AllocationEvent(name, before, grant, reason))
+    order = {need.workload.name: index for index, need in enumerate(needs)}
+    grants = sorted(budget.grants.values(), key=lambda grant: (order.get(grant.workload, len(order)), grant.workload))
+    return AllocationResult(tuple(grants), tuple(refusals), tuple(events))
+
+
+def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
+    """Why a grant is over; "" while it lasts. What was granted for a run lasts as long as that run."""
+    if grant.workload in status.asked:
+        return ""
+    if grant.hold == RUNNING and grant.workload not in status.alive:
+        return "its run has ended"
+    if grant.hold == DECLARED and need is None and not status.undeclared_stay:
+        return "no longer declared"
+    if (
+        grant.hold == DECLARED
+        and need is not None
+        and need.workload.hold == RUNNING
+        and grant.workload not in status.alive
+    ):
+        return "it holds what it has while it runs, and does not run"
+    return ""
+
+
+def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> Grant:
+    """The grant as it goes on: for the run that asks, with what is declared now where that is no more to carve out."""
+    if need is None:
+        return grant
+    grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits)
+    return grant._replace(instance=status.asked.get(grant.workload, grant.instance if grant.hold == RUNNING else ""))
+
+
+def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
+    """A grant that the slices alone tell of, with the containers and the memory that belong to it.
+
+    A running workload stays where it is, whatever would be chosen for it now.
+    """
+    if need is None or len(grant.cpus) != need.cpus or grant.blocks or grant.containers:
+        return grant
+    wanted = memory_demand(budget.inputs, need)
+    if bool(wanted) != (grant.mems is not None):
+        return grant
+    try:
+        blocks = numa_memory.allocate(budget.inputs.memory, budget.blocks, wanted, grant.mems) if wanted else ()
+        containers = shared_out(budget, need, grant.cpus) if need.cpus and need.workload.containers else ()
+    except ValueError:
+        return grant
+    there = cpuset.EMPTY.union(*(block.nodes for block in blocks))
+    return grant._replace(blocks=blocks, containers=containers) if there == (grant.mems or there) else grant
+
+
+def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
+    """Why a grant cannot go on as it is; "" when it can."""
+    if need is None:
+        return why_misplaced(budget, grant)
+    if grant.cpus and not need.cpus and grant.workload in status.alive and keeps_run(budget):
+        return why_misplaced(budget, grant)
+    if len(grant.cpus) != need.cpus:
+        return f"{need.cpus or 'no'} CPUs of its own are declared, it has {len(grant.cpus) or 'none'}"
+    if tuple(name for name, dummy in grant.containers) != tuple(one.name for one, dummy in need.containers if one.name):
+        return "its containers are declared otherwise"
+    if any(amount > dict(grant.requests).get(resource, 0) for resource, amount in need.requests):
+        return "more is declared"
+    wanted = memory_demand(budget.inputs, need)
+    if (
+        sorted((block.resource, block.size) for block in grant.blocks) != sorted(wanted.items())
+        and sums(grant.blocks) != wanted
+    ):
+        return "other amounts of memory are declared"
+    return why_misplaced(budget, grant)
+
+
+def keeps_run(budget: NodeBudget) -> bool:
+    """Whether a run keeps the CPUs that it has although none are given out any more (policy static → none)."""
+    cpu = budget.inputs.profile.cpu
+    return cpu is None or cpu.policy != STATIC
+
+
+def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
+    """Why its CPUs or nodes cannot be its own any more."""
+    lost = grant.cpus - budget.inputs.assignable
+    if lost:
+        online = budget.inputs.pools.online
+        what = "reserved or isolated" if lost <= online else "offline"
+        return f"CPUs {cpuset.format(lost)} are {what} now"
+    taken = grant.cpus - budget.free
+    if taken:
+        return f"CPUs {cpuset.format(taken)} belong to another grant"
+    cpu = budget.inputs.profile.cpu
+    split = grant.cpus and budget.inputs.topology.siblings_of(grant.cpus) - grant.cpus
+    if split and cpu is not None and cpu.options.full_pcpus_only:
+        return f"whole cores are asked for, and it lacks CPUs {cpuset.format(split)}"
+    if len(budget.shared_without(grant.cpus)) < budget.min_shared:
+        return "the shared pool would be too small"
+    return ""
+
+
+def remnant(
+    budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus
+) -> t.Optional[Grant]:
+    """What a grant that cannot be made whole keeps meanwhile: the CPUs that are still there and free.
+
+    A workload that is about to start has nothing to keep, and does not start.
+    """
+    if before is None or not need.cpus or need.workload.name in status.asked:
+        return None
+    left = before.cpus & budget.free
+    if len(budget.shared_without(left)) < budget.min_shared:
+        return None
+    return before._replace(cpus=left, containers=()) if left else None
+
+
+def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> Grant:
+    """Grant what a workload needs. Raises Refused."""
+    budget.check_totals(need, before)
+    name = need.workload.name
+    affinity, cpus, containers = place(budget, need, before)
+    blocks: tuple[Block, ...] = ()
+    wanted = memory_demand(budget.inputs, need)
+    if wanted:
+        held = {grant.workload: grant.blocks for grant in budget.grants.values() if grant.blocks}
+        try:
+            blocks = numa_memory.allocate(budget.inputs.memory, budget.blocks, wanted, affinity.nodes, holders=held)
+        except ValueError as error:
+            raise Refused("requests.memory", shown(need, MEMORY), str(error)) from None
+    mems = cpuset.EMPTY.union(*(block.nodes for block in blocks)) if blocks else None
+    hold = need.workload.hold
+    instance = status.asked.get(name, before.instance if before and hold == RUNNING else "")
+    since = before.since if before else status.now
+    grant = Grant(name, hold, instance, cpus, containers, mems, blocks, need.requests, need.limits, since)
+    budget.reserve(grant)
+    return grant
+
+
+def sums(blocks: t.Iterable[Block]) -> dict[str, int]:
+    """Bytes by resource."""
+    found: dict[str, int] = {}
+    for block in blocks:
+        found[block.resource] = found.get(block.resource, 0) + block.size
+    return found

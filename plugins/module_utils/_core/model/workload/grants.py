@@ -1,0 +1,167 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What has been granted to whom: the data of the checkpoint, and the slices that grants live in.
+
+A grant is keyed by its workload, and names the run of it that it was made for (``instance``) where it ends with that
+run: a restart finds its grant again, and the end of an earlier run cannot take away a later one's.
+"""
+
+from __future__ import annotations
+
+import types
+import typing as t
+
+from ..numa.numa_memory import Block
+from ..profile.profile_workloads import DECLARED, RUNNING, slice_name, workload_name
+from ..profile.schema_types import EXCLUSIVE_PREFIX, SHARED_PREFIX
+from ..values import cpuset
+from ..values.cpuset import CpuSet
+from ..values.records import NamedTuple
+from .resources import Amounts
+
+# At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
+ISOLATED = f"{EXCLUSIVE_PREFIX}isolated.slice"
+# What grants on NUMA nodes are judged by after a reboot: bytes by node and resource.
+Totals = t.Mapping[int, t.Mapping[str, int]]
+# Larger than any list of CPUs, nodes or grants that Corral writes.
+ITEMS_LIMIT = 1 << 16
+
+
+class Grant(NamedTuple):
+    """What one workload has.
+
+    ``cpus`` are its own, nothing else runs there; none: it runs on the shared pool. ``containers`` has the CPUs of each
+    container of a pod, all of them within ``cpus``. ``mems`` are the NUMA nodes that its memory is bound to (None: not
+    bound), ``blocks`` what it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
+    seconds since the epoch.
+    """
+
+    workload: str
+    hold: str = DECLARED
+    instance: str = ""
+    cpus: CpuSet = cpuset.EMPTY
+    containers: tuple[tuple[str, CpuSet], ...] = ()
+    mems: t.Optional[CpuSet] = None
+    blocks: tuple[Block, ...] = ()
+    requests: Amounts = ()
+    limits: Amounts = ()
+    since: int = 0
+
+    @property
+    def slice(self) -> str:
+        """Its slice: at the top with CPUs of its own, else within the shared pool's."""
+        return slice_of(self.workload, exclusive=bool(self.cpus))
+
+
+class Checkpoint(NamedTuple):
+    """All grants, and the memory of the NUMA nodes (bytes) at the time they were made."""
+
+    grants: tuple[Grant, ...] = ()
+    totals: Totals = types.MappingProxyType({})
+
+
+def slice_of(workload: str, *, exclusive: bool) -> str:
+    """The slice of a workload that has CPUs of its own, or none."""
+    return f"{EXCLUSIVE_PREFIX if exclusive else SHARED_PREFIX}{slice_name(workload)}.slice"
+
+
+def workload_of(unit: str) -> t.Optional[str]:
+    """The workload whose slice this is; None for any other unit."""
+    for prefix in (EXCLUSIVE_PREFIX, SHARED_PREFIX):
+        if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED:
+            return workload_name(unit[len(prefix) : -len(".slice")])
+    return None
+
+
+def is_workloads(unit: str) -> bool:
+    """Whether a slice is there for a workload."""
+    return workload_of(unit) is not None
+
+
+def is_exclusive(unit: str) -> bool:
+    """Whether a slice has exclusive CPUs."""
+    return unit == ISOLATED or (unit.startswith(EXCLUSIVE_PREFIX) and is_workloads(unit))
+
+
+def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
+    """All CPUs of grants."""
+    return cpuset.EMPTY.union(*(grant.cpus for grant in grants))
+
+
+def lasting(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
+    """The grants that are there after a reboot: those that end with a run are not."""
+    return tuple(grant for grant in grants if grant.hold == DECLARED)
+
+
+# The checkpoint's data
+
+
+def to_data(checkpoint: Checkpoint) -> dict[str, t.Any]:
+    """As plain JSON data."""
+    nodes = {str(node): dict(table) for node, table in checkpoint.totals.items()}
+    return {"grants": [grant_to_data(grant) for grant in checkpoint.grants], "nodes": nodes}
+
+
+def grant_to_data(grant: Grant) -> dict[str, t.Any]:
+    """One grant; CPUs and nodes in the kernel's form."""
+    return {
+        **grant._asdict(),
+        "cpus": cpuset.format(grant.cpus),
+        "containers": {name: cpuset.format(cpus) for name, cpus in grant.containers},
+        "mems": None if grant.mems is None else cpuset.format(grant.mems),
+        "blocks": [[cpuset.format(block.nodes), block.resource, block.size] for block in grant.blocks],
+        "requests": dict(grant.requests),
+        "limits": dict(grant.limits),
+    }
+
+
+def from_data(data: t.Any) -> Checkpoint:
+    """The checkpoint that to_data wrote. Raises ValueError on anything else, and where two grants hold one CPU."""
+    try:
+        rows, nodes = data["grants"], data["nodes"]
+        if len(rows) > ITEMS_LIMIT:
+            raise ValueError("too many grants")
+        grants = tuple(_grant(row) for row in rows)
+        totals = {int(node): {str(name): _whole(size) for name, size in held.items()} for node, held in nodes.items()}
+    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+        raise ValueError(f"not as Corral writes it ({error})") from None
+    _check(grants)
+    return Checkpoint(grants, totals)
+
+
+def _grant(row: t.Any) -> Grant:
+    texts = {name: row[name] for name in ("workload", "hold", "instance")}
+    if not all(isinstance(text, str) for text in texts.values()) or texts["hold"] not in (DECLARED, RUNNING):
+        raise ValueError("a grant without a workload")
+    return Grant(
+        **texts,
+        cpus=cpuset.parse(row["cpus"]),
+        containers=tuple((str(name), cpuset.parse(cpus)) for name, cpus in row["containers"].items()),
+        mems=None if row["mems"] is None else cpuset.parse(row["mems"]),
+        blocks=tuple(Block(cpuset.parse(nodes), str(name), _whole(size)) for nodes, name, size in row["blocks"]),
+        requests=tuple(sorted((str(name), _whole(amount)) for name, amount in row["requests"].items())),
+        limits=tuple(sorted((str(name), _whole(amount)) for name, amount in row["limits"].items())),
+        since=_whole(row["since"]),
+    )
+
+
+def _whole(value: t.Any) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < 0:
+        raise ValueError(f"{value!r} is no amount")
+    return value
+
+
+def _check(grants: t.Sequence[Grant]) -> None:
+    names: set[str] = set()
+    taken: dict[int, str] = {}
+    for grant in grants:
+        if grant.workload in names:
+            raise ValueError(f"two grants of {grant.workload}")
+        names.add(grant.workload)
+        for cpu in sorted(grant.cpus):
+            if cpu in taken:
+                raise ValueError(f"CPU {cpu} is granted to {taken[cpu]} and {grant.workload}")
+            taken[cpu] = grant.workload

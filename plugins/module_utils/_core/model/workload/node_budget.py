@@ -1,0 +1,159 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What grants are made of, and what is left of it: the node's budget.
+
+Allocatable = capacity − reserved, as the kubelet has it; the requests of all admitted workloads stay within that.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..cpu import cpu_options
+from ..cpu.pools import Pools
+from ..numa.affinity import Policy
+from ..numa.numa_memory import Block
+from ..profile.profile import Profile
+from ..topology.cpu_topology import CpuTopology
+from ..topology.topology import Topology
+from ..values import cpuset
+from ..values.cpuset import CpuSet
+from ..values.records import NamedTuple
+from .grants import Grant
+from .resource_requirements import ResourceRequirements
+from .resources import CPU, PIDS, Amounts, about, amount_text
+
+NO_POLICY = Policy("none")
+
+
+class AllocationInput(NamedTuple):
+    """What grants are made of: the compiled profile on this machine. ``memory`` has the bytes that may be granted by node
+    and resource, ``pids`` the tasks (None: not known).
+    Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively.
+    """
+
+    profile: Profile
+    topology: Topology
+    view: CpuTopology
+    pools: Pools
+    memory: t.Mapping[int, t.Mapping[str, int]]
+    pids: t.Optional[int] = None
+    kubelet: str = ""
+    not_kubelets: t.Optional[CpuSet] = None
+
+    @property
+    def policy(self) -> Policy:
+        """The topology manager's policy."""
+        return self.profile.topology or NO_POLICY
+
+    @property
+    def options(self) -> cpu_options.Options:
+        """The CPU manager's options."""
+        return self.profile.cpu.options if self.profile.cpu else cpu_options.DEFAULT
+
+    @property
+    def assignable(self) -> CpuSet:
+        """The CPUs that may be granted."""
+        cpus = self.pools.allocatable
+        return cpus if self.not_kubelets is None else cpus & self.not_kubelets
+
+
+class Refused(Exception):
+    """A workload cannot have what it asks for; the text says what is missing and the way out."""
+
+    def __init__(self, key: str, value: str, message: str) -> None:
+        super().__init__(message)
+        self.key = key
+        self.value = value
+
+
+class NodeBudget:
+    """What is granted so far, and what is left: of CPUs, and of all that is counted."""
+
+    def __init__(self, inputs: AllocationInput) -> None:
+        self.inputs = inputs
+        self.grants: dict[str, Grant] = {}
+        self.given: dict[str, int] = {}
+        self.free = inputs.assignable
+        self.shared = inputs.pools.allocatable
+
+    def reserve(self, grant: Grant) -> None:
+        """Count a grant in."""
+        self.grants[grant.workload] = grant
+        for resource, amount in counted(grant):
+            self.given[resource] = self.given.get(resource, 0) + amount
+        self.free -= grant.cpus
+        self.shared -= grant.cpus
+
+    @property
+    def blocks(self) -> list[Block]:
+        """All memory that is promised on NUMA nodes."""
+        return [block for grant in self.grants.values() for block in grant.blocks]
+
+    def check_totals(self, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
+        """The requests of all admitted workloads stay within what the node can give. Raises Refused.
+
+        A workload keeps what it had, even where the node has less than before.
+        """
+        capacity = allocatable(self.inputs.pools, self.inputs.memory)
+        had = dict(before.requests) if before else {}
+        for resource, asked in need.requests:
+            if asked > had.get(resource, 0):
+                self.check_total(f"requests.{resource}", resource, asked, capacity.get(resource))
+        pids = dict(need.limits).get(PIDS)
+        if pids is not None and pids > (dict(before.limits).get(PIDS, 0) if before else 0):
+            self.check_total("limits.pids", PIDS, pids, self.inputs.pids)
+
+    def check_total(self, key: str, resource: str, asked: int, total: t.Optional[int]) -> None:
+        if total is None:
+            return
+        left = total - self.given.get(resource, 0)
+        if asked <= left:
+            return
+        amounts = {name: dict(counted(grant)).get(resource, 0) for name, grant in self.grants.items()}
+        holders = {name: amount for name, amount in amounts.items() if amount}
+        raise Refused(
+            key, amount_text(resource, asked),
+            f"{about(resource, asked - left)} missing: this node can give {about(resource, total)} in all"
+            f"{', ' + holders_text(resource, holders) if holders else ''}: ask for less, reserve less, or release one of them",
+        )  # fmt: skip
+
+    @property
+    def min_shared(self) -> int:
+        """The CPUs that stay shared."""
+        cpu = self.inputs.profile.cpu
+        return cpu.min_shared if cpu else 1
+
+    def shared_without(self, cpus: CpuSet) -> CpuSet:
+        """Where shared workloads would run once ``cpus`` are gone as well."""
+        left = self.shared - cpus
+        return left if self.inputs.pools.strict else left | self.inputs.pools.reserved
+
+    def holders_note(self) -> str:
+        """The CPUs that each workload holds, and by NUMA node what is free."""
+        by_node = self.inputs.topology.node_cpus()
+        free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
+        holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]
+        return f" (free: {free}{'; ' + ', '.join(holders) if holders else ''})"
+
+
+def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> dict[str, int]:
+    """What may be granted, capacity − reserved, by resource; ``memory`` has the bytes by node and resource."""
+    found = {CPU: 1000 * len(pools.allocatable)}
+    for table in memory.values():
+        for resource, size in table.items():
+            found[resource] = found.get(resource, 0) + size
+    return found
+
+
+def counted(grant: Grant) -> Amounts:
+    """What of a grant the node's budget is charged with: its requests, and the tasks that it may have."""
+    return (*grant.requests, *((name, amount) for name, amount in grant.limits if name == PIDS))
+
+
+def holders_text(resource: str, holders: t.Mapping[str, int]) -> str:
+    """How much each one has: ``a has 4, b has 2``."""
+    return ", ".join(f"{name} has {amount_text(resource, amount)}" for name, amount in sorted(holders.items()))

@@ -1,0 +1,82 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a declared workload comes to: its class, how many CPUs it has for itself, and what the whole of it asks for."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile_workloads import APP, INIT, SIDECAR, Container, Workload
+from ..values.records import NamedTuple
+from . import qos
+from .resources import CPU, PIDS, Amounts
+
+STATIC = "static"
+
+
+class ResourceRequirements(NamedTuple):
+    """``cpus`` are those of its own (0: it shares), ``containers`` the same for each container of a pod, in the order in
+    which they start. ``requests`` and ``limits`` are of the whole, a pod's at its peak. ``note`` says why a Guaranteed
+    workload shares all the same.
+    """
+
+    workload: Workload
+    qos: str
+    cpus: int
+    containers: tuple[tuple[Container, int], ...]
+    requests: Amounts
+    limits: Amounts
+    note: str = ""
+
+
+def of(workload: Workload, cpu_policy: str, default_pids: t.Optional[int]) -> ResourceRequirements:
+    """What a workload needs under a CPU manager policy; ``default_pids`` limits its tasks where it does not."""
+    members = workload.containers or (Container("", APP, workload.requests, workload.limits),)
+    requests = amounts_of([(one.role, dict(one.requests)) for one in members])
+    limits = limits_of(members)
+    if default_pids is not None:
+        limits.setdefault(PIDS, default_pids)
+    found = qos.qos_class([(dict(one.requests), dict(one.limits)) for one in members])
+    need = ResourceRequirements(workload, found, 0, (), tuple(sorted(requests.items())), tuple(sorted(limits.items())))
+    if found != qos.GUARANTEED or cpu_policy != STATIC:
+        return need
+    own = [dict(one.requests).get(CPU, 0) for one in members]
+    if any(milli % 1000 for milli in own):
+        note = "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"
+        if workload.containers:
+            note = "a container of it asks for a part of a CPU: the whole pod runs on the shared pool"
+        return need._replace(note=note)
+    containers = tuple((one, milli // 1000) for one, milli in zip(members, own))
+    return need._replace(cpus=requests[CPU] // 1000, containers=containers)
+
+
+def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str, int]:
+    """What containers that start one after another need at the peak, by resource.
+
+    Apps and sidecars run together; an init container runs with the sidecars that started before it (kubelet 1.36,
+    resource helpers' PodRequests).
+    """
+    found: dict[str, int] = {}
+    for resource in sorted({resource for dummy, amounts in members for resource in amounts}):
+        sidecars = peak = apps = 0
+        for role, amounts in members:
+            amount = amounts.get(resource, 0)
+            if role == INIT:
+                peak = max(peak, sidecars + amount)
+            elif role == SIDECAR:
+                sidecars += amount
+            else:
+                apps += amount
+        found[resource] = max(peak, apps + sidecars)
+    return found
+
+
+def limits_of(members: t.Sequence[Container]) -> dict[str, int]:
+    """The limits of the whole: of what every container limits. One without a limit may take what there is."""
+    limited = [set(dict(one.limits)) for one in members]
+    common = set.intersection(*limited)
+    found = amounts_of([(one.role, dict(one.limits)) for one in members])
+    return {resource: amount for resource, amount in found.items() if resource in common}

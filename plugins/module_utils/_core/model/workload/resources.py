@@ -1,0 +1,36 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The resources that workloads are given, and amounts of them: CPUs in thousandths, memory and hugepages in bytes, tasks."""
+
+from __future__ import annotations
+
+from ..profile import schema_types
+
+CPU, MEMORY, PIDS, HUGEPAGES = "cpu", "memory", "pids", "hugepages-"
+
+Amounts = tuple[tuple[str, int], ...]
+
+
+def hugepages(size_kib: int) -> str:
+    """The resource of a page size: 2048 → ``hugepages-2Mi``."""
+    return f"{HUGEPAGES}{schema_types.page_text(size_kib)}"
+
+
+def page_bytes(resource: str) -> int:
+    """The bytes of a page of a hugepage resource: ``hugepages-2Mi`` → 2097152."""
+    return int(schema_types.PAGE_SIZE.read(resource[len(HUGEPAGES) :])) << 10
+
+
+def amount_text(resource: str, amount: int) -> str:
+    """An amount exactly, as a profile writes it: ``1500m``, ``2``, ``512Mi``."""
+    if resource == CPU:
+        return f"{amount}m" if amount % 1000 else str(amount // 1000)
+    return str(amount) if resource == PIDS else schema_types.size_text(amount)
+
+
+def about(resource: str, amount: int) -> str:
+    """An amount for a person: bytes rounded down."""
+    return amount_text(resource, amount) if resource in (CPU, PIDS) else schema_types.about_text(amount)

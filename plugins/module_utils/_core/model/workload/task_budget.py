@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""How the machine's tasks are divided: the reserve, and the limits of the slices at the top, which together keep out of it.
+
+Capacity is min(kernel.pid_max, kernel.threads-max), allocatable is capacity less the reserve, as the kubelet has it (1.36,
+nodestatus and container manager). Nothing is around a slice of a workload with CPUs of its own, so each counts by itself.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile import Cpu, Pids
+from ..profile.schema_types import CORRAL_SLICE
+from ..values.records import NamedTuple
+from .resources import PIDS
+
+if t.TYPE_CHECKING:  # A node without workloads does not pay for them.
+    from ..plan.context import Context
+
+PID_MAX = "kernel.pid_max"
+THREADS_MAX = "kernel.threads-max"
+LIMITS = (PID_MAX, THREADS_MAX)
+
+
+class Own(NamedTuple):
+    """``limit``: the tasks of a workload that may have CPUs of its own (None: not declared); ``slices``: of how many."""
+
+    limit: t.Optional[int]
+    slices: int
+
+
+def capacity(pids: Pids, live: t.Mapping[str, t.Optional[int]]) -> t.Optional[int]:
+    """The tasks that the machine may have once the profile is applied, ``live`` with what it does not declare."""
+    limits = [pids.pid_max or live[PID_MAX], pids.threads_max or live[THREADS_MAX]]
+    known = [limit for limit in limits if limit is not None]
+    return min(known) if known else None
+
+
+def coming(
+    pids: Pids, live: t.Mapping[str, t.Optional[int]], before: t.Mapping[str, str]
+) -> dict[str, t.Optional[int]]:
+    """``live`` with the limits that are declared no longer, which go back in this very plan (``before``, by key)."""
+    undeclared = {PID_MAX: pids.pid_max is None, THREADS_MAX: pids.threads_max is None}
+    back = {key: int(text) for key, text in before.items() if undeclared.get(key) and text.isdecimal()}
+    return {**live, **back}
+
+
+def homes(cpu: t.Optional[Cpu]) -> tuple[str, ...]:
+    """The slices at the top in which workloads share CPUs."""
+    return (CORRAL_SLICE, *(cpu.shared_slices if cpu else ()))
+
+
+def exclusive_limits(context: Context) -> tuple[Own, ...]:
+    """The limits of the workloads that may have CPUs of their own.
+
+    Those that do not run now count as well, so that a start changes no other slice's limit. Of a template there can be as
+    many instances as the CPUs suffice for.
+    """
+    if context.workloads is None:
+        return ()
+    assignable = len(context.pools.allocatable)
+    needs = [need for need in context.workloads.needs if need.cpus]
+    templates = {need.workload.template for need in needs if need.workload.is_template}
+    found = []
+    for need in needs:
+        if need.workload.is_template or need.workload.template not in templates:
+            count = max(assignable // need.cpus, 1) if need.workload.is_template else 1
+            found.append(Own(dict(need.limits).get(PIDS), count))
+    known = {need.workload.name for need in needs}
+    # Runs that keep their CPUs, though none are declared for them any more.
+    runs = (grant for grant in context.grants if grant.cpus and grant.workload not in known)
+    return (*found, *(Own(dict(grant.limits).get(PIDS), 1) for grant in runs))
+
+
+def asked(pids: Pids, own: t.Iterable[Own]) -> int:
+    """What the declared limits of slices come to and, where there is a reserve, those of exclusive workloads."""
+    slices = sum(row.tasks_max for row in pids.slices)
+    return slices + (sum((one.limit or 0) * one.slices for one in own) if pids.reserved is not None else 0)
+
+
+def sharers(pids: Pids, cpu: t.Optional[Cpu], own: t.Iterable[Own]) -> list[str]:
+    """Whose limits are not declared: shared slices, and "" for each exclusive one."""
+    declared = {row.slice for row in pids.slices}
+    shared = [unit for unit in homes(cpu) if unit not in declared]
+    return shared + [""] * sum(one.slices for one in own if one.limit is None)
+
+
+def share(pids: Pids, cpu: t.Optional[Cpu], allocatable: t.Optional[int], own: t.Sequence[Own]) -> t.Optional[int]:
+    """TasksMax of each slice without a declared limit: an equal part of what the declared ones leave of ``allocatable``.
+
+    None where nothing is reserved, the capacity cannot be told (``allocatable`` is None), or every slice has a limit.
+    """
+    count = len(sharers(pids, cpu, own))
+    if pids.reserved is None or allocatable is None or not count:
+        return None
+    return max((allocatable - asked(pids, own)) // count, 1)

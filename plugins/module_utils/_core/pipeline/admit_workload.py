@@ -1,0 +1,244 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Admission and release of workloads at run time: of the plan it does what grants need, and leaves drift to others.
+
+A start is no enforcement: it is served in audit mode and on a paused node as well. The caller holds the lock.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from ..host import state, workload_state
+from ..host.files import Host
+from ..model.plan import validate
+from ..model.plan.context import Context
+from ..model.plan.plan import CLAIM, CPUS, LIVE, RELEASE, START, Change, Outcome, Plan, Step
+from ..model.profile.profile import Profile
+from ..model.profile.profile_workloads import RUNNING, Workload
+from ..model.values.errors import CorralError, Problem, refusal
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import Grant
+from . import allocate_workloads, applying, declared_profile, overlap_check, planning
+from .allocate_workloads import BY_HAND, Asked
+
+# What grants need at once. Files that systemd reads are the rollout's: a reload at each start would cost seconds.
+PHASES = (CLAIM, CPUS, LIVE, RELEASE, START)
+
+
+class Undeclared(CorralError):
+    """No workload of this name is declared."""
+
+
+class Admission(NamedTuple):
+    """What came of it; ``grant`` is None after a release, or where there is nothing to hold."""
+
+    outcome: Outcome
+    grant: t.Optional[Grant]
+
+
+def start(host: Host, name: str, run: str) -> Admission:
+    """Grant a declared workload what it holds while it runs, before its first instruction. Raises CorralError."""
+    if not run:
+        run = f"{BY_HAND}:{int(host.now())}"
+    return execute(host, Asked(start={name: run}), name, look_again=False)
+
+
+def stop(host: Host, name: str, run: str) -> Admission:
+    """Take back what a run held; a later run's grant is not touched."""
+    if not run:
+        held = next((one for one in held_now(host) if one.workload == name), None)
+        run = held.instance if held else ""
+    return execute(host, Asked(stop={name: run}), "", look_again=False)
+
+
+def admit(host: Host, workload: Workload) -> Admission:
+    """Declare a workload on this node beside those of the profile, and grant it what it asks for. Raises CorralError."""
+    asked, name = admission(host, workload)
+    return execute(host, asked, name, with_files=True)
+
+
+def admission(host: Host, workload: Workload) -> tuple[Asked, str]:
+    """What admitting a workload asks for, and who must have a grant after it. Raises CorralError for what cannot be.
+
+    The same workload again asks for nothing while it has its grant, or gets one at each start of its unit.
+    """
+    before = allocate_workloads.admitted(host)
+    refuse_admission(workload, profile_of(host), before)
+    asked = Asked(admitted=tuple({**{one.name: one for one in before}, workload.name: workload}.values()))
+    if workload.hold != RUNNING:
+        return asked, workload.name
+    now = int(host.now())
+    held = any(one.workload == workload.name and allocate_workloads.runs(host, one, now) for one in held_now(host))
+    if workload in before and (held or workload.match == "unit"):
+        return asked, ""
+    return asked._replace(start={workload.name: f"{BY_HAND}:{now}"}), workload.name
+
+
+def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence[Workload]) -> None:
+    """Raise CorralError for a workload that asks for nothing, means several, or matches what another one matches."""
+    if workload.name in {one.name for one in declared.workloads}:
+        message = "is declared in the node's profile: change it there, or admit it under another name"
+        raise refusal(message, path="name", value=workload.name)
+    if declared.cpu is None:
+        raise refusal(f"needs pools of CPUs, and the profile {declared.name} has none: declare cpu.reserved in it")
+    if not workload.has_resources:
+        raise refusal("asks for nothing: write requests, limits or containers", path="requests")
+    path, pattern = f"match.{workload.match}", workload.pattern
+    if workload.match == "unit" and workload.is_glob:
+        raise refusal(
+            "may mean several units: admit each by its name, or declare it in the profile", path=path, value=pattern
+        )
+    for one in (*declared.workloads, *admitted):
+        is_other = one.name != workload.name and one.has_resources and one.match == workload.match
+        if is_other and fnmatch.fnmatchcase(pattern, one.pattern):
+            message = f"is what the workload {one.name} matches: release that one, or match something else"
+            raise refusal(message, path=path, value=pattern)
+
+
+def withdraw(host: Host, name: str) -> Admission:
+    """Take a workload that was admitted at run time back, with all that it holds. Raises CorralError."""
+    if name in {one.name for one in allocate_workloads.admitted(host)}:
+        return execute(host, withdrawal(host, name), "", with_files=True)
+    declared = next((one for one in profile_of(host).workloads if one.name == name), None)
+    if declared is None:
+        raise refusal("no such workload was admitted here: corral status lists them", path="name", value=name)
+    if declared.hold != RUNNING:
+        raise refusal(
+            "holds what it has as long as the profile declares it: change the profile", path="name", value=name
+        )
+    return stop(host, name, "")
+
+
+def withdrawal(host: Host, name: str) -> Asked:
+    """What taking an admitted workload back asks for."""
+    return Asked(admitted=tuple(one for one in allocate_workloads.admitted(host) if one.name != name))
+
+
+def what_if(host: Host, asked: Asked) -> Context:
+    """What would come of it, with nothing changed."""
+    return planning.compile_profile(host, profile_of(host), asked=asked)
+
+
+def planned(host: Host, asked: Asked, name: str, *, with_files: bool = False) -> Plan:
+    """What an admission or release comes to; ``name`` is who must have a grant after it. Raises CorralError."""
+    plan = to_be_applied(host, asked, name, with_files=with_files)
+    overlap_check.refuse_overlaps(host, plan)
+    return plan
+
+
+def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> Plan:
+    """What planned() gives, before it is replayed. Raises CorralError."""
+    context = what_if(host, asked)
+    refuse(context, name)
+    # What a release takes back may be other managers' as well.
+    starts = bool(asked.start) and not with_files
+    plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
+    problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
+    if problems:
+        raise CorralError(*problems)
+    return narrowed(plan, None if with_files else PHASES)
+
+
+def execute(host: Host, asked: Asked, name: str, *, with_files: bool = False, look_again: bool = True) -> Admission:
+    """Execute what an admission or release comes to. Raises CorralError.
+
+    Each step reads back what the kernel made of it. Without ``look_again`` the outcome does not say what is left to do:
+    a start waits for it, and the next tick looks at the node.
+    """
+    plan = to_be_applied(host, asked, name, with_files=with_files)
+    context = t.cast("Context", plan.context)
+
+    def again() -> Plan:
+        if not look_again:
+            return plan._replace(changes=())
+        left = planning.plan_profile(host, applying.refresh(host, context))
+        return narrowed(left, None if with_files else PHASES)
+
+    outcome = applying.apply(host, plan, again)
+    if outcome.error:
+        undone = f"{len(outcome.undone)} steps were undone" if outcome.undone else "nothing was changed"
+        raise refusal(f"refused, and {undone}: {outcome.error}", path=name)
+    return Admission(outcome, grant_of(context, name))
+
+
+def refuse(context: Context, name: str) -> None:
+    """Raise CorralError when the workload that asks gets nothing."""
+    found = context.workloads
+    if not name or (found is not None and grant_of(context, name) is not None):
+        return
+    if found is None or name not in {need.workload.name for need in found.needs}:
+        raise Undeclared(Problem(name, None, "the profile declares no such workload with resources"))
+    said = [
+        Problem(f"{one.workload}.{one.key}", one.value, one.message)
+        for one in found.allocated.refusals
+        if one.workload == name
+    ]
+    raise CorralError(*said)
+
+
+def granted(plan: Plan, name: str) -> t.Optional[Grant]:
+    """What a workload has once a plan is executed."""
+    return grant_of(plan.context, name) if plan.context is not None else None
+
+
+def grant_of(context: Context, name: str) -> t.Optional[Grant]:
+    """What a workload has once the plan is executed."""
+    return next((grant for grant in context.grants if grant.workload == name), None)
+
+
+def ending(host: Host, name: str) -> bool:
+    """Whether the run of another workload is over, or about to be, and what it had will be free in a moment."""
+    others = (one for one in held_now(host) if one.hold == RUNNING and one.workload != name)
+    by_units = (one for one in others if not one.instance.startswith(BY_HAND))
+    return any(not workload_state.populated(host, one.workload) for one in by_units)
+
+
+def held_now(host: Host) -> tuple[Grant, ...]:
+    """The grants of the checkpoint."""
+    from ..model.workload import grants
+
+    try:
+        return grants.from_data(state.checked(host, state.CHECKPOINT)).grants
+    except ValueError:
+        return tuple(workload_state.seen_grants(host))
+
+
+def profile_of(host: Host) -> Profile:
+    """The node's profile: the declared one, or the one applied last where that is broken. Raises CorralError."""
+    declared, broken = declared_profile.declared_or_last_good(host)
+    if declared is None:
+        raise broken or refusal("no profile is declared here: apply one first", path=state.DECLARED)
+    return declared
+
+
+def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
+    """The part of a plan that grants need: what CPUs and limits move, and no file that systemd would have to read."""
+    managers = ("cpu", planning.WORKLOADS)
+
+    def at_once(step: Step) -> bool:
+        return phases is None or (step.phase in phases and not step.reload)
+
+    def ours(changes: t.Iterable[Change]) -> tuple[Change, ...]:
+        found = []
+        for change in changes:
+            steps = tuple(filter(at_once, change.steps))
+            # A hand-over is never left half done: what else its item asks for, such as a file that goes, can wait.
+            moves = any(validate.moves_cpus(step) and step.phase == CPUS for step in steps)
+            if change.manager in managers and (moves or len(steps) == len(change.steps)):
+                found.append(change._replace(steps=steps))
+        return tuple(found)
+
+    kept = ours(plan.changes)
+    # What is brought back later is not forgotten now.
+    now = {step.key for change in kept for step in change.steps}
+    later = {step.key for change in plan.changes for step in change.steps} - now
+    return plan._replace(
+        changes=kept,
+        parts=tuple(part._replace(changes=ours(part.changes), remember=()) for part in plan.parts),
+        obsolete=plan.obsolete - later,
+    )

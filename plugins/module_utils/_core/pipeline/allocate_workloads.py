@@ -1,0 +1,294 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What the declared workloads come to on this node: the checkpoint and what runs meet the decisions of admission.py."""
+
+from __future__ import annotations
+
+import fnmatch
+import types
+import typing as t
+
+from ..host import hugepage_files, other_gc, state, sysctl, workload_state
+from ..host.files import Host
+from ..model.cpu import pools
+from ..model.cpu.pools import Pools
+from ..model.numa import numa_memory
+from ..model.plan.context import Workloads
+from ..model.profile import profile
+from ..model.profile.profile import Profile
+from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
+from ..model.topology import cpu_topology
+from ..model.topology.topology import Topology
+from ..model.values import cpuset
+from ..model.values.errors import CorralError
+from ..model.values.records import NamedTuple
+from ..model.workload import admission, grants, resource_requirements, task_budget
+from ..model.workload.admission import WorkloadStatus
+from ..model.workload.grants import Checkpoint, Grant
+from ..model.workload.node_budget import AllocationInput
+from ..model.workload.resource_requirements import ResourceRequirements
+from ..model.workload.resources import MEMORY
+
+# A workload that was admitted by hand has so long (s) to start in its slice before its grant ends.
+START_SECONDS = 120
+BY_HAND = "by-hand"
+
+
+class Asked(NamedTuple):
+    """What is asked for now: ``start`` has the run of each workload about to start, ``stop`` the run of each that ended.
+
+    ``admitted`` replaces the workloads that were admitted at run time (None: they stay as they are).
+    """
+
+    start: t.Mapping[str, str] = {}
+    stop: t.Mapping[str, str] = {}
+    admitted: t.Optional[tuple[Workload, ...]] = None
+
+
+NOTHING = Asked()
+
+
+def concerns(host: Host, declared: Profile) -> bool:
+    """Whether there is anything to allocate: workloads with resources, or grants of some that were there."""
+    return any(one.has_resources for one in declared.workloads) or state.written_before(host, state.CHECKPOINT)
+
+
+def allocate(
+    host: Host,
+    declared: Profile,
+    topology: Topology,
+    base: Pools,
+    asked: Asked = NOTHING,
+    *,
+    fresh: bool = False,
+    before: t.Mapping[str, str] = types.MappingProxyType({}),
+) -> tuple[Pools, Workloads]:
+    """The pools that the grants leave, and the grants. ``base`` are the pools without any; ``fresh`` is a profile whose
+    hugepages are yet to be made; ``before`` has the kernel values that Corral has changed, as they were (context.py).
+    """
+    extra, unreadable = admitted_or_damage(host) if asked.admitted is None else (asked.admitted, "")
+    found, notes = expanded(host, [*declared.workloads, *extra], asked.start)
+    listed = [
+        resource_requirements.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload)
+        for one in found
+    ]
+    checkpoint, damage = read_checkpoint(host, listed)
+    tables = memory_tables(host, declared, topology, fresh=fresh)
+    inputs = AllocationInput(
+        declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared, before)
+    )
+    if any(need.cpus for need in listed):
+        inputs = beside_kubelet(host, inputs)
+    status = look(host, checkpoint.grants, listed, asked)
+    promised = {one.workload: one.blocks for one in checkpoint.grants}
+    drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
+    status = status._replace(lost_memory=drift.broken, undeclared_stay=bool(unreadable))
+    held: list[Grant] = []
+    gone: list[Grant] = []
+    for one in checkpoint.grants:
+        ends = one.hold == RUNNING and asked.stop.get(one.workload) == one.instance
+        (gone if ends else held).append(one)
+    allocated = admission.allocate(inputs, listed, held, status)
+    allocated = allocated._replace(
+        events=(
+            *allocated.events,
+            *(admission.AllocationEvent(one.workload, one, None, "its run has ended") for one in gone),
+        )
+    )
+    now = pools.with_exclusive(base, grants.exclusive(allocated.grants))
+    lasting = pools.with_exclusive(base, grants.exclusive(grants.lasting(allocated.grants)))
+    shared = [f"workload {need.workload.name}: {need.note}" for need in listed if need.note]
+    return now, Workloads(
+        tuple(listed),
+        checkpoint,
+        allocated,
+        tables,
+        lasting,
+        status,
+        damage,
+        (*notes, *shared, *drift.notes, *([unreadable] if unreadable else [])),
+        asked.admitted,
+        inputs.pids,
+        drift.notes,
+    )
+
+
+def expanded(
+    host: Host, declared: t.Iterable[Workload], starting: t.Iterable[str] = ()
+) -> tuple[list[Workload], list[str]]:
+    """The workloads one by one: a pattern that means several units is a workload of each of them.
+
+    An instance of a template that is about to start for the first time is known by its name alone (``starting``).
+    """
+    found: list[Workload] = []
+    notes: list[str] = []
+    claims = [one for one in declared if one.has_resources]
+    known = workload_state.units_like(host, [one.pattern for one in claims if one.match == "unit" and one.is_glob])
+    for one in claims:
+        if one.match != "unit" or not one.is_glob:
+            found.append(one)
+            continue
+        names = (name[len(one.name) + 1 :] for name in starting if name.startswith(f"{one.name}:"))
+        new = [f"{name}.service" for name in names if fnmatch.fnmatchcase(f"{name}.service", one.pattern)]
+        units = sorted({*fnmatch.filter(known, one.pattern), *new})
+        template = one.pattern.replace("@*.", "@.") if one.pattern.count("*") == 1 and "?" not in one.pattern else ""
+        template = template if "@." in template and one.hold == RUNNING else ""
+        if not units:
+            notes.append(f"workload {one.name}: no unit matches {one.pattern}")
+        for unit in units:
+            name = unit[: -len(".service")]
+            # A dash in an instance's name would nest slices, which no specifier prevents (systemd.unit(5)).
+            plain = "" if "-" in name.partition("@")[2] else template
+            found.append(one._replace(name=f"{one.name}:{name}", pattern=unit, template=plain))
+        if template:
+            # What the template says of all instances is said where none is known yet.
+            found.append(
+                one._replace(name=f"{one.name}:{template[: -len('.service')]}", pattern=template, template=template)
+            )
+    return found, notes
+
+
+def admitted(host: Host) -> tuple[Workload, ...]:
+    """The workloads that were admitted at run time, beside those of the profile."""
+    return admitted_or_damage(host)[0]
+
+
+def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
+    """The workloads that were admitted at run time, and what was wrong with the file when they are of its second copy."""
+    if not state.written_before(host, state.ADMITTED):
+        return (), ""
+    try:
+        return admitted_in(host, state.ADMITTED), ""
+    except (CorralError, ValueError):
+        said = f"{state.ADMITTED} {'cannot be read as Corral wrote it' if host.exists(state.ADMITTED) else 'is gone'}"
+    try:
+        return admitted_in(host, f"{state.ADMITTED}.previous"), f"{said}: its second copy is used"
+    except (CorralError, ValueError):
+        return (), f"{said}: grants stay as they are; admit or release the workloads again"
+
+
+def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
+    """The workloads in a file of those admitted. Raises ValueError or CorralError for a file that Corral did not write."""
+    return profile.parse_workloads(state.checked_data(state.read_json(host, path)))
+
+
+def look(host: Host, held: t.Iterable[Grant], listed: t.Iterable[ResourceRequirements], asked: Asked) -> WorkloadStatus:
+    """Which workloads run, of those whose grants depend on it."""
+    now = int(host.now())
+    declared = {need.workload.name: need for need in listed}
+    alive = {one.workload for one in held if run_matters(one, declared.get(one.workload)) and runs(host, one, now)}
+    return WorkloadStatus(frozenset(alive), asked.start, now)
+
+
+def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
+    """Whether a grant depends on a run: it ends with it, or keeps CPUs for it that are no longer declared."""
+    if grant.hold == RUNNING:
+        return True
+    return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
+
+
+def runs(host: Host, grant: Grant, now: int) -> bool:
+    """Whether the run that a grant is for has not ended. One that was admitted by hand has a while to start."""
+    if workload_state.populated(host, grant.workload) or workload_state.run_of(host, grant.workload) is not None:
+        return True
+    return grant.instance.startswith(BY_HAND) and 0 <= now - int(grant.instance.rpartition(":")[2] or 0) < START_SECONDS
+
+
+def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:
+    """The bytes of memory and hugepages of each NUMA node that may be granted (kubelet: allocatable).
+
+    Pools that are about to be made count as declared, others as they are. One of the whole machine is spread evenly by the
+    kernel where it can, from the first node on (hugetlbpage.rst).
+    """
+    totals = {node.id: node.memory_kib << 10 for node in topology.numa.values() if node.memory_kib}
+    pages = {node.id: dict(node.hugepages) for node in topology.numa.values()}
+    for pool in declared.memory.hugepages:
+        if pool.node is not None and pool.node in pages:
+            there = hugepage_files.pool(host, pool.size_kib, pool.node)
+            pages[pool.node][pool.size_kib] = pool.pages if fresh or there is None else there
+        elif pool.node is None:
+            spread = {node: hugepage_files.pool(host, pool.size_kib, node) or 0 for node in totals}
+            if fresh and sum(spread.values()) != pool.pages:
+                even, odd = divmod(pool.pages, max(len(totals), 1))
+                spread = {node: even + (index < odd) for index, node in enumerate(sorted(totals))}
+            for node, count in spread.items():
+                pages[node][pool.size_kib] = count
+    reserved = {row.node: {MEMORY: row.size} for row in declared.memory.reserved}
+    return numa_memory.allocatable(totals, pages, reserved)
+
+
+def waits(host: Host, held: t.Iterable[Grant]) -> bool:
+    """Whether a grant is for a workload that was admitted by hand and is yet to start: it ends with the clock."""
+    return any(one.instance.startswith(BY_HAND) and not workload_state.populated(host, one.workload) for one in held)
+
+
+def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
+    """The tasks that workloads may be given: the machine's less the reserve."""
+    total = task_budget.capacity(declared.pids, sysctl.task_limits(host, declared.pids, before))
+    return None if total is None else max(total - (declared.pids.reserved or 0), 0)
+
+
+def beside_kubelet(host: Host, inputs: AllocationInput) -> AllocationInput:
+    """The machine with what a kubelet on it leaves to others: reserved CPUs that no pod may run on, and no more."""
+    service = other_gc.kubelet(host)
+    if service is None:
+        return inputs
+    from ..host import other_agents
+
+    config = other_agents.kubelet(host)
+    keeps_off = config is not None and config.policy == "static" and config.strict
+    return inputs._replace(kubelet=service, not_kubelets=config.reserved if config and keeps_off else cpuset.EMPTY)
+
+
+# The checkpoint
+
+
+def read_checkpoint(host: Host, listed: t.Sequence[ResourceRequirements]) -> tuple[Checkpoint, str]:
+    """The grants as they were written, and what was wrong with the file when they had to be found another way.
+
+    What cannot be read is not believed, nor is its second copy where the kernel shows otherwise: the slices tell
+    who runs where, and only workloads that do not run are taken from that earlier version.
+    """
+    if not state.written_before(host, state.CHECKPOINT):
+        found = rebuilt(host, listed, Checkpoint())
+        return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
+    held = state.read_json(host, state.CHECKPOINT)
+    try:
+        return grants.from_data(state.checked_data(held)), ""
+    except ValueError as error:
+        said = f"{error}, set aside" if host.exists(state.CHECKPOINT) else "is gone"
+    try:
+        earlier = grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))
+    except ValueError:
+        earlier = Checkpoint()
+    return rebuilt(host, listed, earlier), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
+
+
+def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Checkpoint) -> Checkpoint:
+    """The grants as the node shows them, completed by an earlier checkpoint."""
+    known = {one.workload: one for one in earlier.grants}
+    declared = {need.workload.name: need for need in listed}
+    found: dict[str, Grant] = {}
+    for one in workload_state.seen_grants(host):
+        need, before = declared.get(one.workload), known.get(one.workload)
+        if need is None and before is None:
+            continue  # A slice of that name that is not Corral's; processes in it are the cpu manager's to report.
+        hold = need.workload.hold if need else before.hold if before else DECLARED
+        same = before is not None and before.cpus == one.cpus
+        found[one.workload] = one._replace(
+            hold=hold,
+            instance=one.instance if hold == RUNNING else "",
+            blocks=before.blocks if before and same else (),
+            containers=before.containers if before and same else (),
+            requests=need.requests if need else (),
+            limits=need.limits if need else (),
+            since=before.since if before else int(host.now()),
+        )
+    taken = grants.exclusive(found.values())
+    for name, before in known.items():
+        if name not in found and not before.cpus & taken:
+            found[name] = before
+    return Checkpoint(tuple(found.values()), earlier.totals)

@@ -1,0 +1,310 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Applying a plan, all or nothing: keep the before-values, run the steps, undo them where one is refused, observe again."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..host import apply_step, cgroup, lock, state
+from ..host.apply_step import StepFailed
+from ..host.files import Host
+from ..host.state import Record
+from ..model.plan import undo
+from ..model.plan.context import Attempt, Context
+from ..model.plan.plan import RELEASE, START, VALUES, Outcome, Plan, Step, steps_in_order
+from ..model.profile import profile
+from ..model.profile.profile import Profile
+from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX
+from ..model.systemd import unit_property
+from ..model.values import cpuset
+from ..model.values.errors import CorralError, refusal
+from ..model.workload.grants import is_workloads
+from . import declared_profile, planning
+from .declared_profile import PROFILE
+
+if t.TYPE_CHECKING:
+    from ..host.thread_masks import Masks
+
+NEVER_RECORDED = ("daemon-reload", "restart")
+VALUE_KEYS = ("value:", "pool:")
+VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/{CORRAL_SLICE}/", f"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}")
+Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see section_tasks.py.
+
+
+def everything(plan: Plan) -> Plan:
+    """A plan as it is."""
+    return plan
+
+
+def declare(
+    host: Host,
+    declared: Profile,
+    origins: t.Optional[t.Mapping[str, str]] = None,
+    *,
+    narrow: Narrow = everything,
+    forgiving: bool = False,
+) -> Outcome:
+    """Make a profile this node's declared one and true; the caller holds the lock."""
+    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
+    context = context._replace(origins=origins or {})
+
+    def again() -> Plan:
+        return narrow(planning.plan_profile(host, refresh(host, context), declare=True))
+
+    outcome = apply(host, narrow(planning.plan_profile(host, context, declare=True)), again, forgiving=forgiving)
+    if not outcome.error:
+        state.remember_profile(host, profile.to_data(declared))
+        keep_compiled(host, context)
+    return outcome
+
+
+def refresh(host: Host, context: Context) -> Context:
+    """The context for the look after an apply: what the kernel gave, and what workloads were granted, is known now."""
+    if context.workloads is not None:
+        origins, timer, boot = context.origins, context.by_timer, context.at_boot
+        context = planning.compile_profile(host, context.profile, topology=context.topology)
+        context = context._replace(origins=origins, by_timer=timer, at_boot=boot)
+    return context._replace(now=host.now(), attempts=planning.load_attempts(host), fresh=False)
+
+
+def keep_compiled(host: Host, context: Context) -> None:
+    """Keep what the profile comes to on this node, for the diff of the next run; written only when it changed."""
+    from ..model.profile import effective_profile
+
+    text = effective_profile.text_of(context.profile, context.lasting_pools)
+    if host.read(state.COMPILED, follow=False) != text:
+        state.state_folder(host, state.STATE)
+        host.write_file(state.COMPILED, text, state.PRIVATE)
+
+
+def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything) -> Outcome:
+    """Bring back what was there before these managers' first change; the caller holds the lock.
+
+    Corral's own state goes with the last of it; what boot would bring back and others read goes with the profile.
+    """
+
+    def plan() -> Plan:
+        return narrow(planning.plan_removal(host, managers))
+
+    outcome = apply(host, plan(), plan, forgiving=True)
+    if not outcome.error and PROFILE in managers:
+        from ..managers import gc_timer
+
+        of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
+        for path in (state.APPLIED, state.COMPILED, *of_workloads, *state.PUBLISHED, *gc_timer.told(host)):
+            if host.exists(path):
+                host.remove(path)
+    # Before-values that were lost do not make a node one that nothing is declared on.
+    needed = (state.DECLARED, state.APPLIED, *state.WORKLOADS)
+    if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
+        state.forget(host)
+    return outcome
+
+
+def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bool = False) -> Outcome:
+    """Execute a plan, all or nothing, and look again.
+
+    Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
+    order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
+    """
+    steps = steps_in_order(plan.changes)
+    if not steps and not plan.obsolete:
+        return Outcome(plan, (), plan.changes)
+    state.preflight(host, steps)
+    from ..model.plan import validate  # A tick that changes nothing does not get here.
+    from . import overlap_check
+
+    problems = validate.problems(steps, plan.context.topology if plan.context else None)
+    problems += overlap_check.overlaps(host, plan, steps)
+    if problems:
+        raise CorralError(*problems)
+    try:
+        return carry_out(host, plan, steps, replan, forgiving)
+    finally:
+        host.close_bus()  # One connection to systemd serves the whole plan.
+
+
+def carry_out(
+    host: Host, plan: Plan, steps: t.Sequence[Step], replan: t.Callable[[], Plan], forgiving: bool
+) -> Outcome:
+    """Keep what is there before, run the steps, and look again."""
+    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    if cgroup.unified(host):
+        online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
+    kept, dummy = state.records(host)
+    new = new_records(host, plan, kept)
+    untouched = not host.names(state.STATE)
+    if new:
+        keep_records(host, [*kept, *new])
+    error, undone, leftovers = execute(host, plan, steps, online, forgiving)
+    if error:
+        if not leftovers and new:
+            forget_records(host, kept, untouched)
+        return Outcome(plan, (), replan().changes, error, undone, leftovers)
+    save_attempts(host, steps)
+    if plan.obsolete and not leftovers:
+        gone = [record.before for record in kept if record.before.key in plan.obsolete]
+        rest = [record for record in (*kept, *new) if record.before.key not in plan.obsolete]
+        heirs = undo.handed_down([record.before for record in rest], gone)
+        state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
+    applied = tuple(change for change in plan.changes if change.steps)
+    return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+
+
+def keep_records(host: Host, records: t.Sequence[Record]) -> None:
+    """Keep the before-values; without them nothing is begun."""
+    try:
+        state.save_records(host, records)
+    except OSError as error:
+        message = (
+            f"the before-values cannot be kept ({error.strerror}), so nothing was changed: make room, then try again"
+        )
+        raise refusal(message, path=state.BEFORE) from None
+
+
+def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> None:
+    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all."""
+    if untouched:
+        state.forget(host)
+    else:
+        state.save_records(host, kept)
+
+
+def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
+    """The before-values of everything that this plan touches for the first time."""
+    held = {record.before.key for record in kept}
+    known = set(held)
+    found = []
+    for change in (change for part in plan.parts for change in part.changes):
+        for step in (looked for written in change.steps for looked in (written, *taken_with(written))):
+            if is_volatile(step) or step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
+                continue
+            known.add(step.key)
+            found.append(Record(change.manager, change.subject, apply_step.look(host, step)))
+    # A kernel value that is right already is recorded now: a value that is set later is not the original.
+    for part in plan.parts:
+        for kind, target in (key.split(":", 1) for key in sorted(part.held - known) if key.startswith(VALUE_KEYS)):
+            if part.manager:
+                found.append(Record(part.manager, target, apply_step.look(host, Step(kind, target, None, VALUES))))
+        found += [Record(part.manager, s.target, apply_step.look(host, s)) for s in part.remember if s.key not in known]
+    return found
+
+
+def is_volatile(step: Step) -> bool:
+    """Whether there is nothing to bring back: Corral's own state, and what ends with a process or a control group."""
+    if step.target.startswith("/proc/"):
+        return not step.target.startswith("/proc/sys/")
+    if step.kind == "unit" and step.value == "stop":
+        return is_workloads(step.target)
+    return step.kind == "folder" or (step.kind != "partition" and step.target.startswith(VOLATILE))
+
+
+def taken_with(step: Step) -> tuple[Step, ...]:
+    """A drop-in takes the unit's live property as well: a value that is set later is not the original."""
+    found = unit_property.property_of(step.target) if step.kind == "file" else None
+    return (Step("property", found[0], f"{found[1]}=", RELEASE),) if found else ()
+
+
+def is_tampering(step: Step, held: t.Container[str]) -> bool:
+    """Whether the step removes a property that was set after Corral took the unit: it is not the original."""
+    folder, dummy, file = step.target.rpartition(".d/50-")
+    if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
+        return False
+    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in held
+
+
+def execute(
+    host: Host, plan: Plan, steps: t.Sequence[Step], online: str, forgiving: bool
+) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
+    """Run the steps. Returns the error, what was undone, and what could not be brought back."""
+    done: list[tuple[undo.Original, Step]] = []
+    leftovers: list[str] = []
+    masks: Masks = {}
+    for step in steps:
+        # The plan was validated as a whole: what comes after a refused step was not.
+        blocked = conflict_with(host, plan, step) if leftovers else ""
+        if blocked:
+            leftovers.append(blocked)
+            continue
+        before = apply_step.look(host, step)
+        done.append((before, step))
+        try:
+            apply_step.perform(host, step, masks)
+        except (StepFailed, OSError) as error:
+            if step.optional and not forgiving:
+                continue
+            said = sentence(step, error)
+            if forgiving:
+                leftovers.append(said)
+                continue
+            undone, left = undo_steps(host, plan, done, online, masks)
+            return said, undone, left
+    return "", (), tuple(leftovers)
+
+
+def undo_steps(
+    host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
+) -> tuple[tuple[str, ...], tuple[str, ...]]:
+    """Take back what was done, the last first. Returns what was taken back and what could not be."""
+    undone, leftovers, late = [], [], []
+    for before, step in reversed(done):
+        inverse = undo.inverse(before, step, online)
+        late += [back for back in inverse if back.phase == START]
+        failed = [
+            said for said in (attempt(host, plan, back, masks) for back in inverse if back.phase != START) if said
+        ]
+        leftovers += failed
+        if inverse and not failed:
+            undone.append(f"{step.kind} {step.target}")
+    if any(step.reload or step.value == "daemon-reload" for dummy, step in done):
+        late.insert(0, Step("unit", "", "daemon-reload", 0))
+    leftovers += [said for said in (attempt(host, plan, back, masks) for back in late) if said]
+    return tuple(undone), tuple(leftovers)
+
+
+def conflict_with(host: Host, plan: Plan, step: Step) -> str:
+    """Why a step must not follow one that was refused or undone, as the machine is now; "" when nothing is in its way."""
+    from . import overlap_check
+
+    found = overlap_check.overlaps(host, plan, [step])
+    said = found[0].message.partition(": ")[0] if found else ""
+    return f"{step.target}: left as it is, since {said}" if said else ""
+
+
+def attempt(host: Host, plan: Plan, step: Step, masks: Masks) -> str:
+    """Do a step of an undo; what it says when it fails, "" when it does not."""
+    blocked = conflict_with(host, plan, step)
+    if blocked:
+        return blocked
+    try:
+        apply_step.perform(host, step, masks)
+    except (StepFailed, OSError) as error:
+        return sentence(step, error)
+    return ""
+
+
+def sentence(step: Step, error: Exception) -> str:
+    """What was refused, by whom, on one line."""
+    if isinstance(error, OSError):
+        return f"{error.filename or step.target}: {error.strerror or error}"
+    return str(error)
+
+
+def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
+    """Remember what the kernel gave for the pools that were just asked for, and which partitions it refused."""
+    asked = [step for step in steps if step.kind == "pool"]
+    refused = [
+        step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+    ]
+    if asked or refused:
+        attempts = planning.load_attempts(host)
+        attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
+        for step in asked:
+            attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
+        lock.own_folder(host, state.RUN, 0o755)
+        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

@@ -1,0 +1,58 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Whether a plan would let others onto exclusive CPUs: the machine as it is, and the validator's replay on it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, state
+from ..host.files import Host
+from ..model.plan import validate
+from ..model.plan.plan import Plan, Step, steps_in_order
+from ..model.values.errors import CorralError, Problem
+from ..model.workload.grants import ISOLATED, is_exclusive
+
+
+def refuse_overlaps(host: Host, plan: Plan) -> None:
+    """Raise CorralError for a plan that would let others onto exclusive CPUs."""
+    problems = overlaps(host, plan, steps_in_order(plan.changes))
+    if problems:
+        raise CorralError(*problems)
+
+
+def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
+    """Each instant at which the steps would let others onto exclusive CPUs, by the kernel's rule.
+
+    Every plan comes through here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that is to keep its
+    CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more.
+    """
+    if not any(map(validate.moves_cpus, steps)):
+        return []
+    if not cgroup.unified(host):  # A plan that moves no CPUs loads neither replay.
+        from ..model.plan import replay_v1
+
+        return replay_v1.problems(steps, [one for part in plan.parts for one in part.directories])
+    from ..host import cgroup_tree
+    from ..model.plan import replay
+
+    tree = host.unrecorded(lambda: cgroup_tree.look(host))
+    exclusive = {path for path in tree.machine.cgroups if "/" not in path and is_exclusive(path)}
+    keeps = keep_cpus(plan, exclusive)
+    cpu = plan.context.profile.cpu if plan.context else None
+    kept_out = cpu is None or cpu.partitions != "off"
+    return replay.problems(steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out)
+
+
+def keep_cpus(plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
+    """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that are there."""
+    context = plan.context
+    if context is not None:
+        isolated = {ISOLATED} if context.pools.isolated else set()
+        return isolated | {grant.slice for grant in context.grants if grant.cpus}
+    ends = any(step.target == state.CHECKPOINT for change in plan.changes for step in change.steps)
+    removed = {change.subject for change in plan.changes if change.property == "state"}
+    return set() if ends else set(exclusive) - removed

@@ -1,0 +1,255 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Planning: a profile compiled for the node, and what its managers would change. Drift is the plan that was not executed."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import apply_step, cgroup, hugepage_files, mounts, state
+from ..host.discovery import sysfs
+from ..host.files import Host
+from ..host.state import Record
+from ..managers import cpu
+from ..model.cpu import partitions, pools
+from ..model.cpu.handover import NoSafeOrder
+from ..model.plan import undo
+from ..model.plan.context import Attempt, Context
+from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Part, Plan, Step
+from ..model.profile import fit
+from ..model.profile.profile import Profile
+from ..model.topology.topology import Topology
+from ..model.values import cpuset
+from ..model.values.errors import CorralError, Problem
+from ..model.workload.grants import is_workloads
+from . import declared_profile
+from .declared_profile import PROFILE
+
+if t.TYPE_CHECKING:
+    from types import ModuleType
+
+    from ..model.systemd.agent_units import Options
+    from .allocate_workloads import Asked
+
+# The managers by name, in the order in which they plan: see every_manager(). What a start waits for loads few of them.
+MANAGERS = ("cpu", "memory", "pids", "gc", "owners")
+WORKLOADS = "workloads"  # a node without workloads does not load their manager
+PROFILE_MANAGERS = (PROFILE, *MANAGERS, WORKLOADS)
+ALL_MANAGERS = (*PROFILE_MANAGERS, "agent")
+BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
+
+
+def every_manager() -> tuple[ModuleType, ...]:
+    """The managers of what a profile declares, in the order of MANAGERS."""
+    from ..managers import agent_conflicts, gc_timer, memory, pids
+
+    return cpu, memory, pids, gc_timer, agent_conflicts
+
+
+def compile_profile(
+    host: Host,
+    declared: Profile,
+    *,
+    fresh: bool = False,
+    topology: t.Optional[Topology] = None,
+    asked: t.Optional[Asked] = None,
+) -> Context:
+    """The profile on this machine, or on that ``topology`` of it; ``asked`` has the workloads that start or stop now.
+
+    Raises CorralError with every problem at once.
+    """
+    topology = sysfs.watched(host) if topology is None else topology
+    befores = [record.before for record in state.records(host)[0]]
+    pages = {hugepage_files.pool_of(one.target): one.value or "" for one in befores if one.kind == "pool"}
+    problems = fit.check_node(declared, topology, {pool: int(n) for pool, n in pages.items() if pool and n.isdecimal()})
+    if problems:
+        raise CorralError(*problems)
+    computed = pools.compute(declared, topology)
+    before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
+    context = Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
+    if not (asked or declared.workloads or any(state.written_before(host, path) for path in state.WORKLOADS)):
+        return context
+    from . import allocate_workloads
+
+    if not (asked or allocate_workloads.concerns(host, declared)):
+        return context
+    left, allocated = allocate_workloads.allocate(
+        host, declared, topology, computed, asked or allocate_workloads.NOTHING, fresh=fresh, before=before
+    )
+    return context._replace(pools=left, workloads=allocated)
+
+
+def plan_grants(host: Host, context: Context) -> Plan:
+    """The plan that makes the profile true, or as much of it as grants need: what the managers of CPUs and workloads plan.
+
+    Raises CorralError, as plan_profile() does. What another manager plans is left out where it has no say: on a node where
+    this profile is applied, and where nothing goes back to what it was before Corral.
+    """
+    if declared_profile.applied_already(host, context.profile):
+        plan = plan_profile(host, context, managers=(cpu,))
+        if not plan.obsolete:
+            return plan
+    return plan_profile(host, context)
+
+
+def plan_profile(
+    host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[ModuleType]] = None
+) -> Plan:
+    """The plan that makes the profile true, as far as ``managers`` (None: all of them) and that of workloads plan it.
+
+    ``declare`` also makes it the node's declared profile.
+
+    Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
+    a profile that is already applied is not refused but reported.
+    """
+    planning = every_manager() if managers is None else managers
+    try:
+        parts = [manager.plan(host, context) for manager in planning]
+        if context.workloads is not None:
+            from ..managers import workload_slices
+
+            parts.append(workload_slices.plan(host, context))
+    except NoSafeOrder as stuck:
+        problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
+        raise CorralError(Problem("cpu", None, problem)) from None
+    problems = [problem for part in parts for problem in part.problems]
+    if problems and not declared_profile.applied_already(host, context.profile):
+        raise CorralError(*problems)
+    if declare:
+        parts.append(declared_profile.declaration(host, context))
+    names = (PROFILE,) if declare else ()
+    plan = finish(host, context, parts, (*names, *(manager.NAME for manager in planning), WORKLOADS))
+    plan = plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
+    if managers is None:
+        from ..managers import gc_timer
+
+        plan = plan._replace(changes=plan.changes + gc_timer.stale(host, context))
+    if not declared_profile.applied_already(host, context.profile):
+        from . import overlap_check
+
+        overlap_check.refuse_overlaps(host, plan)
+    return plan
+
+
+def plan_agent(
+    host: Host,
+    options: Options,
+    program: t.Optional[t.Mapping[str, str]] = None,
+    *,
+    tag: t.Optional[str] = None,
+    trigger: str = "",
+) -> Plan:
+    """The plan that installs the agent, or keeps it installed (see managers/agent_install.py)."""
+    from ..managers import agent_install
+
+    part = agent_install.plan(host, options, program, tag=tag, trigger=trigger)
+    # Only who brings the program knows which of its files are no longer part of it.
+    plan = finish(host, None, [part], (agent_install.NAME,) if program is not None else ())
+    stale = agent_install.stale_metrics(host, options, "the metrics go elsewhere") if program is not None else ()
+    return plan._replace(changes=plan.changes + stale)
+
+
+def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
+    """The plan that brings back what was there before these managers' first change."""
+    from ..managers import agent_install
+
+    plan = finish(host, None, [], managers)
+    stale = agent_install.stale_metrics(host, None, "nothing updates the metrics any more")
+    if WORKLOADS in managers and host.exists(state.CHECKPOINT):
+        from ..managers import checkpoint, workload_slices
+
+        known = {change.subject for change in plan.changes}
+        stale += (checkpoint.given_up(host),)
+        stale += tuple(change for change in workload_slices.empty_slices(host) if change.subject not in known)
+    return plan._replace(changes=plan.changes + stale)
+
+
+def joined(first: Plan, second: Plan) -> Plan:
+    """Two plans as one."""
+    return Plan(
+        first.context or second.context,
+        first.changes + second.changes,
+        first.parts + second.parts,
+        first.obsolete | second.obsolete,
+        first.notes + second.notes,
+    )
+
+
+def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
+    """A plan of these parts, and of all that these managers once changed and no part owns any more."""
+    records, warning = state.records(host)
+    held = frozenset(key for part in parts for key in part.held)
+    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    if context is not None and context.profile.cpu is not None:
+        # A unit that goes back to no set of its own has what exclusive slices leave.
+        free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
+        online = cpuset.format(free) or online
+    dropped = [record for record in records if record.manager in managers and record.before.key not in held]
+    busy = [record for record in dropped if context is not None and is_busy(host, record.before)]
+    dropped = [record for record in dropped if record not in busy]
+    changes = [change for part in parts for change in part.changes]
+    changes += [restoring(record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
+    known = {step.key for change in changes for step in change.steps if step.kind == "unit"}
+    again = [one for one in reversed(dropped) if one.before.key not in known and not is_as_before(host, one.before)]
+    changes += [restoring(record, online) for record in again]
+    obsolete = frozenset(record.before.key for record in dropped).union(*(part.gone for part in parts))
+    notes = [note for part in parts for note in part.notes]
+    return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
+
+
+def is_busy(host: Host, before: undo.Original) -> bool:
+    """Whether a slice that was made cannot go yet: a stop would end what runs in it."""
+    is_slice = before.kind == "unit" and before.target.endswith(".slice")
+    return is_slice and not before.active and not is_workloads(before.target) and cgroup.populated(host, before.target)
+
+
+def is_as_before(host: Host, before: undo.Original) -> bool:
+    """Whether a kernel value, a mount or a property of a unit needs no bringing back."""
+    if before.kind == "cpuset":
+        return apply_step.look(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
+    if before.kind == "mount":
+        return before.active and mounts.at(host, before.name) is not None
+    if before.kind == "property":
+        step = Step("property", before.target, f"{before.name}=", RELEASE)
+        # The folders that would have to be made are missing now as they were then, too.
+        return apply_step.look(host, step) == before
+    if before.kind not in ("value", "pool", "partition"):
+        return False
+    # A pool can be gone with its NUMA node.
+    return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
+
+
+def restoring(record: Record, online: str) -> Change:
+    """The change that brings a before-value back."""
+    before = record.before
+    kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
+    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY)
+    was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
+    return Change(
+        record.manager,
+        before.name if before.kind == "mount" else before.target,
+        before.name if before.kind == "property" else kinds.get(before.kind, before.kind),
+        "set by Corral",
+        was if was else ("as it was" if before.value or before.link or before.active else "absent"),
+        "no longer declared: back to what was there before",
+        before.target,
+        tuple(undo.restore(before, online)),
+    )
+
+
+# Hugepages and partitions are asked for again at most every ten minutes
+
+
+def load_attempts(host: Host) -> dict[str, Attempt]:
+    """When which pool was last asked for, by its file."""
+    data = state.read_json(host, state.ATTEMPTS)
+    found = {}
+    for path, row in data.items() if isinstance(data, dict) else ():
+        try:
+            found[path] = Attempt(int(row[0]), int(row[1]), float(row[2]))
+        except (TypeError, ValueError, IndexError, KeyError):
+            continue
+    return found

@@ -1,0 +1,183 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""One part of a node at a time, through the one pipeline.
+
+The whole of what the parts declare is compiled, planned and validated. Of that plan a task takes what is its part's,
+and what its change asks of other managers; what had drifted there before is left to them.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import hugepage_files, mounts, state
+from ..host.files import Host
+from ..managers import agent_install, cpu, gc_timer, memory, pids
+from ..model.plan.plan import Change, Outcome, Plan
+from ..model.profile import profile_sections
+from ..model.profile.profile import Profile
+from ..model.profile.profile_sections import SectionPatch
+from ..model.systemd.unit_file import escaped_path
+from ..model.systemd.unit_property import ETC
+from ..model.values.errors import CorralError, refusal
+from ..model.values.records import NamedTuple
+from . import applying, declared_profile, planning
+
+# Their pools and mounts are there after a boot only when corral-boot.service brings them back.
+BOOT_NEEDS_AGENT = (profile_sections.HUGEPAGES, profile_sections.MOUNT)
+WHOLE_MANAGERS = {
+    profile_sections.CPUSET: cpu.NAME,
+    profile_sections.PIDS: pids.NAME,
+    profile_sections.GC: gc_timer.NAME,
+}
+
+
+class Scope(NamedTuple):
+    """What is a piece's own: a manager's files, units and kernel values; ``places`` None: all of them."""
+
+    manager: str
+    places: t.Optional[frozenset[str]]
+
+    def has(self, manager: str, place: str) -> bool:
+        """Whether something is the piece's own."""
+        return manager == self.manager and (self.places is None or place in self.places)
+
+
+class Asked(NamedTuple):
+    """A task: its piece and what is the piece's own, and the declared profile before and after it (None: none)."""
+
+    piece: SectionPatch
+    scope: Scope
+    held: t.Optional[Profile]
+    wanted: t.Optional[Profile]
+    own: str  # the piece's path in the profile
+
+
+def ask(host: Host, piece: SectionPatch) -> Asked:
+    """What a task comes to on this node. Raises CorralError by the module's options.
+
+    A profile that was declared as a whole is not changed by parts: they may only say what it says.
+    """
+    held = declared_profile.read_declared(host)
+    if held is None or held.name == profile_sections.NAME:
+        wanted, own = profile_sections.merged(held, piece)
+        return Asked(piece, scope_of(piece), held, wanted, own)
+    try:
+        wanted, own = profile_sections.merged(held, piece)
+    except CorralError:
+        wanted, own = None, ""
+    if wanted != held:
+        raise refusal(f"this node has the profile {held.name}: declare it there, or remove that profile first")
+    if not declared_profile.applied_already(host, held):
+        raise refusal(f"the profile {held.name} is declared and not applied yet: apply it first (corral.node.profile)")
+    return Asked(piece, scope_of(piece), held, wanted, own)
+
+
+def refuse_name(declared: Profile) -> None:
+    """A whole profile must not look like one that parts made up: the next part would extend it."""
+    if declared.name == profile_sections.NAME:
+        message = "is what single modules such as corral.node.cpuset call what they put together: write another name"
+        raise refusal(message, path="name", value=declared.name)
+
+
+def scope_of(piece: SectionPatch) -> Scope:
+    """What is a piece's own: one pool, one mount, or all of its manager's."""
+    if piece.module == profile_sections.HUGEPAGES:
+        size, node = profile_sections.pool_of(piece.options)
+        return Scope(memory.NAME, frozenset({f"{hugepage_files.folder(size, node)}/nr_hugepages"}))
+    if piece.module == profile_sections.MOUNT:
+        path = profile_sections.path_of(piece.options)
+        unit = f"{escaped_path(path)}.mount"
+        return Scope(memory.NAME, frozenset({path, unit, f"{ETC}/{unit}", mounts.TABLE}))
+    return Scope(WHOLE_MANAGERS[piece.module], None)
+
+
+def plan(host: Host, asked: Asked) -> Plan:
+    """A task's plan. Raises CorralError by the module's options."""
+    if asked.wanted is None:
+        return narrowing(host, asked)(planning.plan_removal(host, planning.PROFILE_MANAGERS))
+    fresh = not declared_profile.applied_already(host, asked.wanted)
+    try:
+        context = planning.compile_profile(host, asked.wanted, fresh=fresh)
+        context = context._replace(origins=profile_sections.origins_of(asked.wanted))
+        return narrowing(host, asked)(planning.plan_profile(host, context, declare=True))
+    except CorralError as error:
+        raise profile_sections.rewrite_paths(error, asked.piece.module, asked.own) from None
+
+
+def apply(host: Host, asked: Asked) -> Outcome:
+    """Execute a task's plan; the caller holds the lock. Raises CorralError by the module's options."""
+    narrow = narrowing(host, asked)
+    if asked.wanted is None:
+        return applying.remove(host, planning.PROFILE_MANAGERS, narrow=narrow)
+    try:
+        origins = profile_sections.origins_of(asked.wanted)
+        return applying.declare(host, asked.wanted, origins, narrow=narrow, forgiving=not asked.piece.present)
+    except CorralError as error:
+        raise profile_sections.rewrite_paths(error, asked.piece.module, asked.own) from None
+
+
+def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
+    """What makes of the node's plan the task's: without what differed before the task and is not the piece's own.
+
+    The last part takes all that Corral still holds for the profile with it.
+    """
+    before = plan_before(host, asked.held)
+    if before is None or (asked.wanted is None and asked.held is not None):
+        return applying.everything
+    known = {(change.item(), change.wanted) for change in before.changes}
+    declares = asked.wanted is None or asked.wanted != asked.held
+    others = {
+        record.before.key
+        for record in state.records(host)[0]
+        if (record.before.key in before.obsolete and not asked.scope.has(record.manager, record.before.target))
+        or (record.manager == declared_profile.PROFILE and not declares)
+    }
+
+    def ours(change: Change) -> bool:
+        if change.manager == declared_profile.PROFILE:
+            return declares
+        return asked.scope.has(change.manager, change.place) or (change.item(), change.wanted) not in known
+
+    def narrow(plan: Plan) -> Plan:
+        return plan._replace(
+            changes=tuple(filter(ours, plan.changes)),
+            parts=tuple(part._replace(changes=tuple(filter(ours, part.changes))) for part in plan.parts),
+            obsolete=plan.obsolete - others,
+        )
+
+    return narrow
+
+
+def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
+    """What differed before the task; None when the declared profile was never true, so that all of it is still to do."""
+    if held is None:
+        return planning.plan_removal(host, planning.PROFILE_MANAGERS[1:])
+    if not declared_profile.applied_already(host, held):
+        return None
+    try:
+        return planning.plan_profile(host, planning.compile_profile(host, held))
+    except CorralError:
+        return None  # It does not fit the node any more.
+
+
+def settled(host: Host, asked: Asked, planned: Plan) -> bool:
+    """Whether there is nothing to do, nor to finish that a death has left half done."""
+    if any(change.steps for change in planned.changes) or planned.obsolete:
+        return False
+    if asked.wanted is None:
+        return not host.exists(state.STATE) and not host.exists(state.RUN)
+    return declared_profile.applied_already(host, asked.wanted)
+
+
+def declared(outcome: Outcome) -> bool:
+    """Whether the task changed what the node declares."""
+    return any(change.manager == declared_profile.PROFILE for change in outcome.applied)
+
+
+def forgotten_at_boot(host: Host, piece: SectionPatch) -> bool:
+    """Whether what a piece declares is gone after the next boot: pools and mounts come back by the agent's unit."""
+    return piece.module in BOOT_NEEDS_AGENT and piece.present and agent_install.installed(host) is None

@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A look at the node in full: the tick's when something may have changed, and the boot's."""
+
+from __future__ import annotations
+
+import os
+import sys
+import typing as t
+
+from ..constants import DIFFERS, ERROR, IN_SYNC
+from ..host import recorded_inputs, state
+from ..host.files import Host
+from ..managers import agent_install
+from ..model.plan.context import Context
+from ..model.plan.plan import UNCHANGEABLE, Change, Outcome, Plan
+from ..model.profile import profile
+from ..model.profile.profile import Profile
+from ..model.values.errors import CorralError
+from ..model.values.records import NamedTuple
+from ..reports import change_text, status_file
+from . import applying, declared_profile, planning
+
+
+class Tick(NamedTuple):
+    """What a tick knows before it looks: the last status, the pause, and when it began (seconds of the boot)."""
+
+    previous: dict[str, t.Any]
+    at_boot: bool
+    began: float
+    paused: t.Optional[dict[str, t.Any]] = None
+    pause_error: t.Optional[str] = None
+
+
+def look(host: Host, *, at_boot: bool = False, began: float) -> int:
+    """One pass over the node; the caller holds the lock."""
+    compile_once(host)
+    previous = status_file.last_status(host)
+    host.told = {}
+    now = with_pause(host, Tick(previous, at_boot, began))
+    declared, broken = declared_profile.last_good(host) if at_boot else declared_profile.declared_or_last_good(host)
+    if declared is None:
+        return report_error(host, now, broken) if broken else IN_SYNC
+    return look_after(host, declared, broken, now)
+
+
+def with_pause(host: Host, now: Tick) -> Tick:
+    """The tick, and the pause if there is one; its file goes when its time is over. Logs its begin and its end."""
+    was = now.previous.get("paused")
+    if host.exists(state.PAUSE):
+        from ..host import pause_file
+
+        found = pause_file.tidy(host)
+        now = now._replace(paused=found.paused, pause_error=found.error)
+        was = was or found.ended
+        if found.paused and not (was and was.get("since") == found.paused["since"]):
+            notice(pause_file.sentence(found.paused))
+        if found.error and found.error != now.previous.get("pause_error"):
+            notice(found.error, priority=4)
+    if was and not now.paused:
+        notice(f"the pause by {was.get('by')} has ended: {was.get('reason') or 'no reason given'}")
+    return now
+
+
+def compile_once(host: Host) -> None:
+    """Compile the program for a Python that is new on this node.
+
+    The units run with -B: a Python that wrote compiled files whenever it likes would leave some behind a removal, which
+    holds the lock as we do.
+    """
+    compiled = __spec__.cached if __spec__ else None
+    if host.live and compiled and not host.exists(compiled):
+        from ..host import apply_step
+        from ..model.plan.plan import START, Step
+        from ..model.systemd.agent_units import FOLDER
+
+        try:
+            apply_step.perform(host, Step("compile", FOLDER, sys.executable, START))
+        except (apply_step.StepFailed, OSError) as error:
+            notice(str(error), priority=4)
+
+
+def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], now: Tick) -> int:
+    """One pass over the node with a profile that is right in itself."""
+    at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
+    fresh = at_boot or not declared_profile.applied_already(host, declared)
+    try:
+        context = planning.compile_profile(host, declared, fresh=fresh)
+        # The state of units that boot has yet to start is no drift.
+        trigger = os.environ.get("TRIGGER_UNIT", "")
+        plan = plan_node(host, context, with_agent=not at_boot, trigger=trigger)
+        if broken is not None:
+            plan = plan._replace(changes=(*plan.changes, broken_profile(broken)))
+        # At boot the last applied profile is brought back in audit mode too, and on a paused node: that is persistence,
+        # not enforcement.
+        if enforce or at_boot:
+
+            def again() -> Plan:
+                return plan_node(host, applying.refresh(host, context), with_agent=not at_boot)
+
+            outcome = applying.apply(host, plan, again)
+            if broken is not None:
+                outcome = outcome._replace(remaining=(*outcome.remaining, broken_profile(broken)))
+        else:
+            outcome = Outcome(plan, (), plan.changes)
+    except CorralError as error:
+        return report_error(host, now, error)
+    if not outcome.error and broken is None and enforce:
+        state.remember_profile(host, profile.to_data(declared))
+    told = status_file.status(host, context, outcome, now.previous, paused=now.paused)
+    log(outcome, now)
+    keep = not told["error"] and broken is None
+    host.unrecorded(lambda: publish(host, now, told, context, keep=keep))
+    # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
+    settled = told["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    if settled and context.workloads is not None:
+        from . import allocate_workloads
+
+        settled = not allocate_workloads.waits(host, context.grants)
+    if settled and not at_boot:
+        recorded_inputs.keep(host, state.PUBLISHED, told["time"])
+    return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def publish(host: Host, now: Tick, told: dict[str, t.Any], context: Context, *, keep: bool) -> None:
+    """Publish what was seen, and ``keep`` what the profile comes to, which is written when it changed."""
+    write_metrics(host, now, told)
+    status_file.publish(host, told, context)
+    if keep:
+        applying.keep_compiled(host, context)
+
+
+def write_metrics(host: Host, now: Tick, told: dict[str, t.Any]) -> None:
+    """Write the metrics where they are due. What is newly wrong with them is logged and told; it fails no tick."""
+    before = now.previous
+    told.update(pause_error=now.pause_error, metrics_error=before.get("metrics_error"))
+    # Counters alone are no reason to write: ticks that fail would write each time.
+    moving = {"time": 0, "totals": 0}
+    same = {**before, **moving} == {**told, **moving}
+    if same and before["time"] // recorded_inputs.METRICS_SECONDS == told["time"] // recorded_inputs.METRICS_SECONDS:
+        return
+    from ..host import metrics_file
+
+    said = metrics_file.publish(host, told, now.began)
+    if said and said != told["metrics_error"]:
+        notice(said, priority=4)
+    told["metrics_error"] = said
+
+
+def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
+    """The plan of the profile and, where the agent is installed, of its own units."""
+    plan = planning.plan_profile(host, context._replace(by_timer=bool(trigger), at_boot=not with_agent))
+    options = agent_install.installed(host) if with_agent else None
+    return plan if options is None else planning.joined(plan, planning.plan_agent(host, options, trigger=trigger))
+
+
+def broken_profile(error: CorralError) -> Change:
+    """A declared profile that is no profile, as a drift item."""
+    said = str(error).replace("\n", "; ")
+    reason = f"the profile applied last stays in force: {said}"
+    return Change(
+        "profile", state.DECLARED, "content", "no valid profile", "a profile", reason, state.DECLARED, (), UNCHANGEABLE
+    )
+
+
+def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
+    """Publish an error and log it when it is new."""
+    said = str(error).replace("\n", "; ")
+    nothing = Outcome(Plan(None, (), (), frozenset()), (), ())
+    told = status_file.status(host, None, nothing, now.previous, error=said, paused=now.paused)
+    write_metrics(host, now, told)
+    status_file.publish(host, told, None)
+    if now.previous.get("error") != said:
+        notice(f"not reconciled: {said}", priority=3)
+    return ERROR
+
+
+def log(outcome: Outcome, now: Tick) -> None:
+    """One journal line per change, and one per drift item that is new or gone."""
+    for change in outcome.applied:
+        notice(f"changed {change_text.line(change)[2:]}")
+    before = now.previous.get("items", [])
+    known = {(item["manager"], item["subject"], item["property"]) for item in before if item.get("logged", True)}
+    for change in outcome.remaining:
+        if change.item() not in known:
+            what = "drift under maintenance" if now.paused else "drift"
+            notice(f"{what} {change_text.line(change)}", priority=4)
+    if outcome.error and now.previous.get("error") != outcome.error:
+        notice(f"refused and undone: {outcome.error}", priority=3)
+        for leftover in outcome.leftovers:
+            notice(f"could not be undone: {leftover}", priority=3)
+
+
+def notice(text: str, priority: int = 5) -> None:
+    """One line for the journal (sd-daemon(3): the priority in angle brackets; 3 error, 4 warning, 5 notice)."""
+    sys.stderr.write(f"<{priority}>{text}\n")

@@ -1,0 +1,82 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The machine and its pools of CPUs, as a person reads them: tables, and a map with a letter for each thread."""
+
+from __future__ import annotations
+
+from ..model.cpu import pools
+from ..model.cpu.pools import Pools
+from ..model.topology.topology import Topology
+from ..model.values import cpuset
+from . import text_table
+
+CORES_PER_LINE = 16
+LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}
+COLOURS = {"R": "44", "S": "42", "I": "45", "E": "41", ".": "100"}
+
+
+def pool_lines(computed: Pools) -> list[str]:
+    """The pools as a table, whole machine first, then each NUMA node."""
+    names = pools.shown(computed)
+    table = [("", *names), ("all", *(cpuset.format(getattr(computed, name)) or "-" for name in names))]
+    for node, part in sorted(computed.per_numa.items()):
+        table.append((f"node {node}", *(cpuset.format(part[name]) or "-" for name in names)))
+    return text_table.aligned(table) + list(computed.notes)
+
+
+def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> list[str]:
+    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread."""
+
+    def letter(cpu: int) -> str:
+        for name in ("isolated", "exclusive", "reserved", "shared"):
+            if cpu in getattr(computed, name):
+                return LETTERS[name]
+        return LETTERS["offline"]
+
+    def block(core: frozenset[int]) -> str:
+        text = "".join(letter(cpu) for cpu in sorted(core))
+        if not colour:
+            return text
+        return "".join(f"\033[{COLOURS[char]};97m{char}\033[0m" for char in text)
+
+    nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
+    rows = []
+    for node, cpus in sorted(nodes.items()):
+        cores = [core & cpus for core in topology.cores if core & cpus]
+        for start in range(0, len(cores), CORES_PER_LINE):
+            part = cores[start : start + CORES_PER_LINE]
+            name = f"node {node}" if start == 0 else ""
+            held = frozenset(cpu for core in part for cpu in core)
+            rows.append(f"{name:<8} {' '.join(block(core) for core in part)}   CPUs {cpuset.format(held)}")
+        if not cores:
+            rows.append(f"node {node:<3} (no CPUs)")
+    offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""
+    legend = "   ".join(
+        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}" for name in pools.shown(computed)
+    )
+    return [*rows, legend + offline]
+
+
+def topology_lines(topology: Topology) -> list[str]:
+    """A machine on a few lines."""
+    per_core = "/".join(str(count) for count in sorted({len(core) for core in topology.cores})) or "?"
+    parts = f"sockets   {len(topology.sockets)}   cores {len(topology.cores)}   threads per core {per_core}"
+    rows = [
+        f"CPUs      {cpuset.format(topology.online)} online"
+        + (f", {cpuset.format(topology.offline_present)} offline" if topology.offline_present else "")
+        + (f", {cpuset.format(topology.isolated)} isolated by the kernel" if topology.isolated else ""),
+        f"{parts}   L3 caches {len(topology.l3)}",
+    ]
+    for node in topology.numa.values():
+        memory = "memory unknown" if node.memory_kib is None else f"{node.memory_kib // 1024} MiB"
+        pages = ", ".join(f"{count} x {size} KiB" for size, count in sorted(node.hugepages.items()))
+        rows.append(f"node {node.id:<4} CPUs {cpuset.format(node.cpus) or '-'}   {memory}   hugepages {pages or '-'}")
+    if topology.distances and topology.distance_nodes:
+        for node_id, row in zip(topology.distance_nodes, topology.distances):
+            rows.append(f"distance  from node {node_id}: {' '.join(map(str, row))}")
+    rows += [f"device    {address} node {pci.numa_node}" for address, pci in topology.pci.items() if pci.numa_node >= 0]
+    rows += [f"network   {name} at {address}" for name, address in topology.net.items() if address]
+    return rows + [f"note      {note}" for note in topology.notes]

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Why a node is to be as it is: each key of the profile with its origin, what their effect here, what asks for a change."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ..model.plan.context import Context
+from ..model.plan.plan import Change, change_to_dict
+from ..model.profile import compose, effective_profile, profile
+from ..model.profile.profile import Profile
+from ..model.profile.schema_reader import join
+from ..model.workload.grants import ISOLATED, workload_of
+from . import change_text, text_table
+
+UNKNOWN_ORIGIN = "-"
+_UNIT = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")
+_PIDS = {
+    "kernel.pid_max": "pids.pid_max",
+    "kernel.threads-max": "pids.threads_max",
+    "DefaultTasksMax": "pids.default_tasks_max",
+}
+
+
+def to_data(context: Context, changes: t.Sequence[Change]) -> dict[str, t.Any]:
+    """All of it as JSON data."""
+    declared = context.profile
+    keys = {
+        path: {"value": value, "origin": context.origins.get(path)}
+        for path, value in compose.leaves_of(profile.to_data(declared)).items()
+    }
+    return {
+        "keys": keys,
+        "compiled": effective_profile.compile_to_data(declared, context.lasting_pools),
+        "changes": [dict(change_to_dict(change), asked_by=asked_by(change, context)) for change in changes],
+    }
+
+
+def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
+    """All of it as a person reads it."""
+    found = to_data(context, changes)
+    keys = [(f"  {path}", shown(key["value"]), key["origin"] or UNKNOWN_ORIGIN) for path, key in found["keys"].items()]
+    here = [(f"  {path}", shown(value)) for path, value in flat(found["compiled"], "") if path not in ("name", "mode")]
+    rows = [
+        f"profile {context.profile.name}, each key with its origin:",
+        *text_table.aligned(keys),
+        "its effect on this node:",
+        *text_table.aligned(here or [("  nothing", "")]),
+        "changes:" if changes else "changes: none",
+    ]
+    for change in changes:
+        rows.append(f"  {change_text.line(change)}")
+        asked = asked_by(change, context)
+        if asked is not None:
+            rows.append(f"      asked for by {asked['key']} ({asked['origin'] or 'its origin is not known'})")
+    return rows
+
+
+def asked_by(change: Change, context: Context) -> t.Optional[dict[str, t.Any]]:
+    """The key, or the section, that a change follows from and its origin; None where no key of the profile asks."""
+    origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.profile)), "")
+    key = _key_of(change, context.profile)
+    if key is None or not any(leaf == key or leaf.startswith((f"{key}.", f"{key}[")) for leaf in origins):
+        return None
+    written = {leaf: origin for leaf, origin in origins.items() if origin != compose.DEFAULT}
+    return {"key": key, "origin": compose.origin_of(key, written) or compose.origin_of(key, origins) or None}
+
+
+def _key_of(change: Change, declared: Profile) -> t.Optional[str]:
+    """As near as a manager's items tell; what comes from several keys is their section's."""
+    match = _UNIT.search(change.subject)
+    unit = match.group(1) if match else ""
+    if change.manager == "cpu":
+        if declared.cpu is not None and unit in declared.cpu.reserved.slices:
+            return "cpu.reserved"
+        return "cpu.isolated" if unit == ISOLATED else "cpu"
+    if change.manager == "memory":
+        if change.property == "nr_hugepages":
+            return "memory.hugepages"
+        paths = [mount.path for mount in declared.memory.mounts]
+        return f"memory.mounts[{paths.index(change.subject)}]" if change.subject in paths else "memory.mounts"
+    if change.manager == "workloads":
+        names = [one.name for one in declared.workloads]
+        for part in (change.subject, *change.place.split("/"), *change.subject.split("/")):
+            name = (workload_of(part.removesuffix(".d")) or part).partition(":")[0]
+            if name in names:
+                return f"workloads[{names.index(name)}]"
+        return "workloads"
+    if change.manager == "pids":
+        return join("pids.slices", unit) if unit else _PIDS.get(change.subject, "pids")
+    return None
+
+
+def flat(data: t.Mapping[str, t.Any], path: str) -> t.Iterator[tuple[str, t.Any]]:
+    """The leaves of plain data by path."""
+    for name, value in data.items():
+        where = join(path, name)
+        if isinstance(value, dict) and value:
+            yield from flat(value, where)
+        else:
+            yield where, value
+
+
+def shown(value: t.Any) -> str:
+    """A value as the profile has it, on one line."""
+    text = value if isinstance(value, str) else json.dumps(value)
+    return change_text.shorten(text) or "none"

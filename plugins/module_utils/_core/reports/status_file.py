@@ -1,0 +1,184 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What is published in /run/corral: status.json, pools.json and pools.env."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..host import cgroup, hugepage_files, lock, state
+from ..host.files import Host
+from ..managers import cpu as cpu_manager
+from ..model.cpu import partitions, pools
+from ..model.plan.context import Context
+from ..model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Outcome, change_to_dict
+from ..model.profile.schema_types import page_text
+from ..pipeline.planning import ALL_MANAGERS
+
+# What is taken from the status that was published before.
+ITEM = {
+    **dict.fromkeys(("manager", "subject", "property", "verdict", "reason"), str),
+    **dict.fromkeys(("actual", "wanted"), (str, None)),
+    "since": int,
+}
+PAUSED = {"since": int, "until": int, "by": str, "reason": str}
+CHANGED = {"time": int, "changes": list}
+BUILT_UPON = {
+    "time": int,
+    "items": [ITEM],
+    "totals": {"changes": int, "errors": int},
+    "paused": (PAUSED, None),
+    "last_changed": (CHANGED, None),
+    "last_in_sync": (int, None),
+}
+LARGEST = 2**40  # of its numbers; what is larger is no time
+
+
+def last_status(host: Host) -> dict[str, t.Any]:
+    """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
+    told = state.read_json(host, state.STATUS)
+    return t.cast("dict[str, t.Any]", told) if built_as(told, BUILT_UPON) else {}
+
+
+def built_as(value: t.Any, shape: t.Any) -> bool:
+    """Whether JSON data has these keys with values of these shapes: types, [items], {keys}, (one, or another), None."""
+    if isinstance(shape, dict):
+        return isinstance(value, dict) and all(built_as(value.get(key), inner) for key, inner in shape.items())
+    if isinstance(shape, list):
+        return isinstance(value, list) and all(built_as(item, shape[0]) for item in value)
+    if isinstance(shape, tuple):
+        return any(built_as(value, one) for one in shape)
+    if shape is int:
+        return isinstance(value, int) and 0 <= value < LARGEST
+    return value is None if shape is None else isinstance(value, shape)
+
+
+def status(
+    host: Host,
+    context: t.Optional[Context],
+    outcome: Outcome,
+    previous: dict[str, t.Any],
+    *,
+    error: str = "",
+    paused: t.Optional[dict[str, t.Any]] = None,
+    logged: bool = True,
+) -> dict[str, t.Any]:
+    """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays.
+
+    ``logged``: the journal gets a line for each new item (a tick); else the items that it has not are marked so.
+
+    What has no context could not be looked at: there are no counts then, rather than counts of nothing.
+    """
+    before = previous.get("items", [])
+    known = {(item["manager"], item["subject"], item["property"]): item for item in before}
+    now = int(host.now())
+    said = error or outcome.error
+    items = [
+        dict(
+            change_to_dict(change),
+            since=known.get(change.item(), {}).get("since") or now,
+            maintenance=paused is not None,
+            logged=logged or known.get(change.item(), {}).get("logged", False),
+        )
+        for change in outcome.remaining
+    ]
+    totals = previous.get("totals", {})
+    last = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
+    return {
+        "name": context.profile.name if context else None,
+        "mode": context.profile.mode if context else None,
+        "time": now,
+        "in_sync": not items and not said,
+        "error": said or None,
+        "paused": paused,
+        "items": items,
+        "counts": counts(outcome.remaining) if context else None,
+        "totals": {
+            "changes": totals.get("changes", 0) + len(outcome.applied),
+            "errors": totals.get("errors", 0) + bool(said),
+        },
+        "last_changed": last if outcome.applied else previous.get("last_changed"),
+        # null while it is: it is now.
+        "last_in_sync": None
+        if not (items or said)
+        else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
+        "pools": pools.to_dict(context.pools) if context else None,
+        "hugepages": hugepage_rows(host, context) if context else None,
+        "exclusive": enforcement(host, context, outcome.remaining) if context else None,
+        **workload_status(context),
+    }
+
+
+def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[str]:
+    """What keeps all other processes off isolated and exclusive CPUs; None where there are none.
+
+    The kernel, else why not: what is left then is that the slices which the profile knows are kept off them.
+    """
+    cpu = context.profile.cpu
+    if cpu is None or not (context.pools.isolated or context.pools.exclusive):
+        return None
+    if not cgroup.unified(host):
+        return "not enforced by the kernel: cgroup v1 has no partitions"
+    if cpu.partitions == "off":
+        return "not enforced by the kernel: cpu.partitions is off"
+    lacking = {one.subject: one.reason for one in remaining if one.property == partitions.PROPERTY}
+    lacking.update(cpu_manager.refused_for_boot(host, context))
+    return "enforced by the kernel" + "".join(f", but not {unit}: {reason}" for unit, reason in lacking.items())
+
+
+def workload_status(context: t.Optional[Context]) -> dict[str, t.Any]:
+    """What workloads have, and how far the node is given out; null on a node without workloads."""
+    if context is None or context.workloads is None:
+        return {"workloads": None, "budget": None}
+    from . import workload_table
+
+    return {
+        "workloads": [workload_table.brief(row) for row in workload_table.rows(context.workloads)],
+        "budget": workload_table.budget(context),
+    }
+
+
+def counts(changes: t.Sequence[Change]) -> dict[str, dict[str, int]]:
+    """How many items each manager has of each verdict; zeros are said, too."""
+    found = {manager: dict.fromkeys((DRIFT, UNCHANGEABLE, UNKNOWN), 0) for manager in ALL_MANAGERS}
+    for change in changes:
+        found[change.manager][change.verdict] += 1
+    return found
+
+
+def hugepage_rows(host: Host, context: Context) -> list[dict[str, t.Any]]:
+    """The declared pools of hugepages: size, NUMA node (null: the machine's), pages wanted and pages there."""
+    return [
+        {
+            "size": page_text(row.size_kib),
+            "node": row.node,
+            "wanted": row.pages,
+            "actual": hugepage_files.pool(host, row.size_kib, row.node),
+        }
+        for row in context.profile.memory.hugepages
+    ]
+
+
+def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> bool:
+    """Write status.json, and the pools' files when they changed. Returns whether they did."""
+    lock.own_folder(host, state.RUN, 0o755)
+    host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
+    return False if context is None else publish_pools(host, context)
+
+
+def publish_pools(host: Host, context: Context) -> bool:
+    """Write the pools' files when they changed. Returns whether they did."""
+    lock.own_folder(host, state.RUN, 0o755)
+    shown, changed = pools.to_dict(context.pools), False
+    for path, text in (
+        (state.PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
+        (state.PUBLISHED[2], pools.to_env(context.pools)),
+    ):
+        if host.read(path) != text:
+            host.write_file(path, text)
+            changed = True
+    return changed

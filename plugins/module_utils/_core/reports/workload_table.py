@@ -1,0 +1,182 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What workloads have, and why: as a person or a program reads them."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.plan.context import Context, Workloads
+from ..model.profile.profile_workloads import RUNNING
+from ..model.values import cpuset
+from ..model.workload import qos
+from ..model.workload.grants import Grant
+from ..model.workload.node_budget import allocatable
+from ..model.workload.resource_requirements import ResourceRequirements
+from ..model.workload.resources import PIDS, Amounts, about, amount_text
+
+
+def rows(found: Workloads) -> list[dict[str, t.Any]]:
+    """Each workload with what it has, as JSON data; ``state`` is granted, refused, or waiting for its start."""
+    by_name = {grant.workload: grant for grant in found.allocated.grants}
+    refused = {one.workload: one.message for one in found.allocated.refusals}
+    listed = [
+        row(need.workload.name, need, by_name.get(need.workload.name), refused)
+        for need in found.needs
+        if not need.workload.is_template
+    ]
+    declared = {need.workload.name for need in found.needs}
+    return listed + [row(name, None, grant, refused) for name, grant in by_name.items() if name not in declared]
+
+
+def row(
+    name: str, need: t.Optional[ResourceRequirements], grant: t.Optional[Grant], refused: t.Mapping[str, str]
+) -> dict[str, t.Any]:
+    """One workload."""
+    waiting = "waiting" if need is None or need.workload.hold == RUNNING else "unknown"
+    return {
+        "name": name,
+        "state": "granted" if grant else "refused" if name in refused else waiting,
+        "reason": refused.get(name),
+        "match": {need.workload.match: need.workload.pattern} if need else None,
+        "qos": need.qos if need else None,
+        "hold": need.workload.hold if need else grant.hold if grant else None,
+        "run": grant.instance or None if grant else None,
+        "slice": grant.slice if grant else None,
+        "cpus": cpuset.format(grant.cpus) if grant else "",
+        "containers": {one: cpuset.format(cpus) for one, cpus in grant.containers} if grant else {},
+        "memory_nodes": cpuset.format(grant.mems) if grant and grant.mems is not None else None,
+        "memory": [[cpuset.format(block.nodes), block.resource, block.size] for block in grant.blocks] if grant else [],
+        "requests": texts(need.requests if need else grant.requests if grant else ()),
+        "limits": texts(need.limits if need else grant.limits if grant else ()),
+        "since": grant.since if grant else None,
+    }
+
+
+BRIEF = ("name", "state", "reason", "qos", "hold", "slice", "cpus", "memory_nodes", "since")
+
+
+def brief(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """One workload as status.json has it."""
+    return {key: one[key] for key in BRIEF}
+
+
+def texts(amounts: Amounts) -> dict[str, str]:
+    """Amounts as a profile writes them."""
+    return {resource: amount_text(resource, amount) for resource, amount in amounts}
+
+
+def lines(context: Context) -> list[str]:
+    """The table of ``corral status``, and how far the node is given out."""
+    found = context.workloads
+    if found is None or not (found.needs or found.allocated.grants):
+        return []
+    table = [("workload", "class", "hold", "CPUs", "memory on", "requests", "limits", "")]
+    for one in rows(found):
+        cpus = one["cpus"] or ("shared" if one["state"] == "granted" else "-")
+        asked, limited = (
+            ", ".join(f"{name} {text}" for name, text in one[key].items()) or "-" for key in ("requests", "limits")
+        )
+        said = "" if one["state"] == "granted" else one["state"] + (f": {one['reason']}" if one["reason"] else "")
+        table.append(
+            (one["name"], one["qos"] or "-", one["hold"] or "-", cpus, one["memory_nodes"] or "-", asked, limited, said)
+        )
+    from . import text_table  # status.json has no table
+
+    return [*text_table.aligned(table), *budget_lines(context)]
+
+
+def budget(context: Context) -> dict[str, dict[str, t.Optional[int]]]:
+    """By resource what the node can give (``allocatable``), what is requested of it, and the sum of the limits.
+
+    ``unlimited`` counts the workloads that may take what there is.
+    """
+    found = context.workloads
+    if found is None:
+        return {}
+    total = allocatable(context.pools, found.totals)
+    if found.pids is not None:
+        total[PIDS] = found.pids
+    result: dict[str, dict[str, t.Optional[int]]] = {}
+    for resource, most in total.items():
+        asked = [
+            dict(grant.limits if resource == PIDS else grant.requests).get(resource, 0)
+            for grant in found.allocated.grants
+        ]
+        limited = [dict(grant.limits).get(resource) for grant in found.allocated.grants]
+        result[resource] = {
+            "allocatable": most,
+            "requested": sum(asked),
+            "limits": sum(one for one in limited if one is not None),
+            "unlimited": sum(one is None for one in limited),
+        }
+    return result
+
+
+def budget_lines(context: Context) -> list[str]:
+    """The budget as a person reads it; limits may go beyond what there is, and it says by how much."""
+    found = []
+    for resource, one in budget(context).items():
+        total, asked, limited = (t.cast(int, one[key]) for key in ("allocatable", "requested", "limits"))
+        if not (asked or limited):
+            continue
+        over = f", {about(resource, limited - total)} over what there is" if limited > total else ""
+        sides = [about(resource, amount) for amount in (asked, total, limited)]
+        found.append(f"{resource}: {sides[0]} of {sides[1]} requested; limits {sides[2]}{over}")
+    return found
+
+
+def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> list[str]:
+    """Why a workload has what it has, or nothing, and what would help; ``enforced``: see report.enforcement."""
+    found = context.workloads
+    one = next((row for row in rows(found) if row["name"] == name), None) if found else None
+    if found is None or one is None:
+        return []
+    need = next((need for need in found.needs if need.workload.name == name), None)
+    said = [f"{name}: {one['state']}"]
+    if need is not None:
+        said.append(f"class: {need.qos}, {why_class(need)}")
+        said.append(f"CPUs: {why_cpus(context, need, has_own=bool(one['cpus']))}")
+    if one["state"] == "granted":
+        topology = context.profile.topology
+        by_node = {
+            node: cpuset.format(cpus & cpuset.parse(one["cpus"])) for node, cpus in context.topology.node_cpus().items()
+        }
+        places = ", ".join(f"{cpus} on NUMA node {node}" for node, cpus in by_node.items() if cpus)
+        said.append(f"has: {places or 'the shared pool ' + cpuset.format(context.pools.shared)}, in {one['slice']}")
+        said += [f"exclusive CPUs: {enforced}"] if enforced else []
+        if one["memory_nodes"] is not None:
+            said.append(f"memory: bound to NUMA node {one['memory_nodes']}")
+        if topology is not None and topology.name != "none":
+            said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
+        said += [f"container {inner}: {cpus or 'shared'}" for inner, cpus in one["containers"].items()]
+    elif one["reason"]:
+        said.append(f"refused: {one['reason']}")
+    elif one["state"] == "waiting":
+        said.append("it is granted what it asks for when it starts")
+    return said
+
+
+def why_class(need: ResourceRequirements) -> str:
+    """What makes the class."""
+    if need.qos == qos.GUARANTEED:
+        return "requests equal limits for CPU and memory"
+    return (
+        "no requests and no limits"
+        if need.qos == qos.BEST_EFFORT
+        else "requests below limits, or not for both CPU and memory"
+    )
+
+
+def why_cpus(context: Context, need: ResourceRequirements, *, has_own: bool) -> str:
+    """What decides whether it has CPUs of its own; a run that has some keeps them when none are declared any more."""
+    if need.cpus:
+        return f"{need.cpus} of its own"
+    if context.profile.cpu is None or context.profile.cpu.policy != "static":
+        why = "cpu.policy is none"
+    else:
+        why = need.note or f"as every {need.qos} workload"
+    return f"its own until it stops, then shared: {why}" if has_own else f"shared, {why}"

@@ -1,0 +1,142 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Writes as the kernel sees them: which calls, in which order, and what is left where one of them fails."""
+
+from __future__ import annotations
+
+import errno
+import os
+import typing as t
+from pathlib import Path
+
+import pytest
+from _core.host import state
+from _core.host.files import Host
+
+FLUSHED = ["write {0}", "mode {0}", "fsync {0}", "rename {0} {1}", "fsync {2}"]
+
+
+class Calls:
+    """The calls that change files, in their order, by the names that the files have at that moment."""
+
+    def __init__(self, root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.root = root
+        self.seen: list[str] = []
+        self.bytes_at_once = 1 << 30
+        self.fail = ""
+        for name in ("write", "fchmod", "fsync", "rename"):
+            monkeypatch.setattr(os, name, self.wrapped(name, getattr(os, name)))
+
+    def wrapped(self, name: str, real: t.Callable[..., t.Any]) -> t.Callable[..., t.Any]:
+        def call(*words: t.Any) -> t.Any:
+            if name == "rename":
+                shown = f"rename {self.name(words[0])} {self.name(words[1])}"
+            else:
+                shown = f"{'mode' if name == 'fchmod' else name} {self.name(os.readlink(f'/proc/self/fd/{words[0]}'))}"
+            if not (self.seen and self.seen[-1] == shown):
+                self.seen.append(shown)
+            if self.fail and shown.startswith(self.fail):
+                raise OSError(errno.EIO, "Input/output error")
+            if name == "write":
+                return real(words[0], words[1][: self.bytes_at_once])
+            return real(*words)
+
+        return call
+
+    def name(self, path: str) -> str:
+        return path[len(str(self.root)) :] or "/"
+
+
+@pytest.fixture
+def calls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Calls:
+    return Calls(tmp_path, monkeypatch)
+
+
+def flushed(path: str) -> list[str]:
+    """A file that is replaced so that a power cut leaves the old one or the new one, whole."""
+    folder, dummy, name = path.rpartition("/")
+    return [line.format(f"{folder}/.{name}.corral", path, folder or "/") for line in FLUSHED]
+
+
+def test_a_file_is_written_flushed_renamed_and_its_folder_flushed(tmp_path: Path, calls: Calls) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/file").write_text("old")
+    Host(str(tmp_path)).write_file("/etc/file", "new", 0o600)
+    assert calls.seen == flushed("/etc/file")
+    assert (tmp_path / "etc/file").read_text() == "new"
+
+
+def test_both_copies_of_a_state_file_are_flushed(tmp_path: Path, calls: Calls) -> None:
+    host = Host(str(tmp_path))
+    state.write_checked(host, "/var/lib/corral/x.json", 1)
+    calls.seen.clear()
+    state.write_checked(host, "/var/lib/corral/x.json", 2)
+    copies = [flushed(f"/var/lib/corral/x.json{end}") for end in ("", ".previous")]
+    assert calls.seen in ([*copies[0], *copies[1]], [*copies[1], *copies[0]])
+
+
+def test_a_write_that_takes_several_calls_is_whole(tmp_path: Path, calls: Calls) -> None:
+    calls.bytes_at_once = 3
+    Host(str(tmp_path)).write_file("/file", "0123456789é")
+    assert (tmp_path / "file").read_bytes() == "0123456789é".encode()
+    assert calls.seen == flushed("/file")
+
+
+@pytest.mark.parametrize("fail", ["write", "mode", "fsync /.file", "rename"])
+def test_a_call_that_fails_leaves_the_old_file_and_nothing_beside_it(fail: str, tmp_path: Path, calls: Calls) -> None:
+    (tmp_path / "file").write_text("old")
+    calls.fail = fail
+    with pytest.raises(OSError, match="Input/output error"):
+        Host(str(tmp_path)).write_file("/file", "new")
+    assert os.listdir(tmp_path) == ["file"]
+    assert (tmp_path / "file").read_text() == "old"
+
+
+def test_a_folder_that_cannot_be_flushed_is_an_error(tmp_path: Path, calls: Calls) -> None:
+    (tmp_path / "file").write_text("old")
+    calls.fail = "fsync /"
+    with pytest.raises(OSError, match="Input/output error"):
+        Host(str(tmp_path)).remove("/file")
+
+
+def test_a_value_is_one_write_and_follows_no_link(tmp_path: Path, calls: Calls) -> None:
+    host = Host(str(tmp_path))
+    (tmp_path / "value").write_text("")
+    host.write_value("/value", "0-3")
+    assert ((tmp_path / "value").read_text(), calls.seen, host.writes) == ("0-3", ["write /value"], ["/value"])
+    (tmp_path / "link").symlink_to("value")
+    with pytest.raises(OSError, match="symbolic links") as refused:
+        host.write_value("/link", "4")
+    assert refused.value.errno == errno.ELOOP
+    assert (tmp_path / "value").read_text() == "0-3"
+
+
+def test_a_value_that_is_not_there_is_an_error_and_makes_no_file(tmp_path: Path) -> None:
+    with pytest.raises(FileNotFoundError):
+        Host(str(tmp_path)).write_value("/none", "1")
+    assert os.listdir(tmp_path) == []
+
+
+def test_the_kernels_refusal_of_a_value_is_an_error() -> None:
+    host = Host("/")
+    with pytest.raises(OSError, match="No space left") as refused:
+        host.write_value("/dev/full", "1")
+    assert (refused.value.errno, host.writes) == (errno.ENOSPC, ["/dev/full"])
+
+
+def test_space_is_that_of_the_file_system_which_holds_the_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    real = os.statvfs
+
+    def made_up(path: str) -> os.statvfs_result:
+        # f_bsize differs from f_frsize, the unit of the counts, and root may take more than others.
+        return os.statvfs_result((1 << 20, 4096, 1000, 300, 200, *real(path)[5:]))
+
+    monkeypatch.setattr(os, "statvfs", made_up)
+    (tmp_path / "var").mkdir()
+    assert Host(str(tmp_path)).space("/var") == (tmp_path.stat().st_dev, 1000 * 4096, 200 * 4096)
+
+
+def test_space_that_cannot_be_looked_at_is_none_with_a_reason(tmp_path: Path) -> None:
+    host = Host(str(tmp_path))
+    assert (host.space("/none"), host.errors) == (None, {"/none": errno.ENOENT})

@@ -1,0 +1,144 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What Podman answers as values, and what is no answer of Podman's."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from _core.model.gc_policy import podman_json
+from hypothesis import given
+from hypothesis import strategies as st
+from test_profile_anything import anything
+
+ID = "0123456789ab" * 5 + "0123"
+KEYS = st.sampled_from(
+    ["Id", "Names", "Digest", "RepoDigests", "Size", "ReadOnly", "State", "ExitedAt", "Created", "Image", "ImageID", "Pod",
+     "IsInfra", "Labels", "Name"]
+)  # fmt: skip
+row = st.dictionaries(KEYS, anything, max_size=6).map(lambda found: {"Id": ID, "Created": 5, **found})
+store = st.dictionaries(st.just("store"), st.dictionaries(st.sampled_from(["graphRoot", "graphDriverName"]), anything))
+moments = st.from_regex(
+    r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}(\.[0-9]{1,9})?(Z|[+-][0-9]{2}:[0-9]{2})", fullmatch=True
+)
+PARSERS: tuple[t.Callable[[t.Any], t.Any], ...] = (
+    podman_json.images,
+    podman_json.containers,
+    podman_json.pods,
+    podman_json.store,
+    podman_json.store_of_image,
+    podman_json.moment,
+)
+
+
+@given(anything | st.lists(row, max_size=3) | store | moments)
+def test_any_json_is_a_value_or_a_value_error(data: object) -> None:
+    for parse in PARSERS:
+        try:
+            found = parse(data)
+        except ValueError:
+            continue
+        if parse is podman_json.containers:
+            podman_json.last_uses(found, 5.0)
+        if parse is podman_json.store:
+            assert found[0].isprintable()
+
+
+@pytest.mark.parametrize(
+    ("value", "seconds"),
+    [
+        (1_700_000_000, 1_700_000_000),
+        ("2023-11-14T22:13:20Z", 1_700_000_000),
+        ("2023-11-14T22:13:20.418684904Z", 1_700_000_000),
+        ("2023-11-14T23:43:20.5+01:30", 1_700_000_000),
+        ("2023-11-14T17:13:20-05:00", 1_700_000_000),
+    ],
+)
+def test_moments(value: object, seconds: float) -> None:
+    assert podman_json.moment(value) == seconds
+
+
+def container(**fields: object) -> dict[str, object]:
+    return {
+        "Id": ID,
+        "Names": ["c"],
+        "Image": "localhost/a:1",
+        "ImageID": "a",
+        "State": "exited",
+        "Created": 100,
+        **fields,
+    }
+
+
+def test_a_running_one_uses_its_image_now_and_a_dead_one_when_it_ended() -> None:
+    zero = -62135596800
+    rows = [
+        container(ExitedAt=1_700_000_000),
+        container(ImageID="b", State="running", ExitedAt=zero),
+        container(ImageID="c", State="created", ExitedAt=zero),
+        container(ImageID="a", ExitedAt=1_600_000_000),
+        container(ImageID="d", State="running", ExitedAt=1_600_000_000),  # started anew
+    ]
+    assert podman_json.last_uses(podman_json.containers(rows), 9e9) == {
+        "a": 1_700_000_000,
+        "b": 9e9,
+        "c": 100,
+        "d": 9e9,
+    }
+
+
+def test_an_image_of_two_names_is_one_and_none_is_no_name() -> None:
+    rows = [{"Id": f"sha256:{ID}", "Names": ["a:1", "a:2"], "Size": 5}] * 2 + [
+        {"Id": ID[::-1], "Names": ["<none>:<none>"]}
+    ]
+    assert [(image.id, image.names, image.size) for image in podman_json.images(rows)] == [
+        (ID, ("a:1", "a:2"), 5),
+        (ID[::-1], (), 0),
+    ]
+
+
+@pytest.mark.parametrize("identity", [None, 5, "", "../../x", "--all", "A" * 64, "a" * 65, "a\n"])
+def test_what_has_no_id_is_no_answer(identity: object) -> None:
+    with pytest.raises(ValueError, match="an item without an id"):
+        podman_json.images([{"Id": identity}])
+
+
+@pytest.mark.parametrize(
+    ("driver", "upper", "place"),
+    [
+        ("overlay", "/var/lib/containers/storage/overlay/0f/diff", ("/var/lib/containers/storage", "overlay")),
+        ("overlay", "/srv/overlay/overlay/0f/diff", ("/srv/overlay", "overlay")),
+        ("overlay", "/srv/storage/overlay/0f", None),
+        ("overlay", "overlay/0f/diff", None),
+        ("overlay", "/srv\n/overlay/0f/diff", None),
+        ("overlay", None, None),
+        ("vfs", "/srv/overlay/0f/diff", None),
+    ],
+)
+def test_the_folder_of_an_image_says_where_the_storage_is(
+    driver: str, upper: object, place: tuple[str, str] | None
+) -> None:
+    assert podman_json.store_of_image({"GraphDriver": {"Name": driver, "Data": {"UpperDir": upper}}}) == place
+    assert podman_json.store_of_image({"GraphDriver": {"Name": driver, "Data": None}}) is None
+
+
+@pytest.mark.parametrize(
+    ("body", "said"),
+    [
+        ("", ""),
+        ('{"Deleted":["a"],"Untagged":null,"ExitCode":0,"Errors":null}', ""),
+        ('{"ExitCode":2,"Errors":["image used by 1"]}', "image used by 1"),
+        ('{"ExitCode":1,"Errors":[]}', "exit code 1"),
+        ('[{"Err":null,"Id":"a"}]', ""),
+        ('[{"Err":"cannot remove","Id":"a"}]', "cannot remove"),
+        ("half of", "its answer is no JSON"),
+    ],
+)
+def test_a_removal_that_was_answered_may_still_be_refused(body: str, said: str) -> None:
+    assert podman_json.refusal(body) == said
+
+
+def test_an_empty_storage() -> None:
+    assert (podman_json.images(None), podman_json.containers([]), podman_json.pods(None)) == ([], [], [])
