@@ -21,11 +21,11 @@ import shutil
 import subprocess
 import sys
 import typing as t
-from xml.etree import ElementTree
 
 import setup
 import venvs
-from tally import Tally
+from steps import ENOUGH, remember
+from tally import Tally, from_junit
 
 CACHE = venvs.CACHE / "ansible-test"
 
@@ -136,6 +136,8 @@ def sanity(arguments: t.Sequence[str] = (), venv: pathlib.Path = setup.VENV) -> 
             for line in lines:
                 if line.startswith(("Running ", "ERROR: ", "FATAL: ", "WARNING: ")):  # the rest is pip's progress
                     print(line, end="", flush=True)
+                if line.startswith(("ERROR: ", "FATAL: ")):
+                    remember(line.strip())
                 skipped.update(re.findall(r"^WARNING: (Skipping sanity test .*)", line))
                 ran += line.startswith("Running sanity test ")
                 failed += sum(map(int, re.findall(r"The (\d+) sanity test\(s\) listed below", line)))
@@ -162,12 +164,13 @@ def units(venv: pathlib.Path, python: pathlib.Path, *arguments: str) -> Tally:
         except subprocess.CalledProcessError:
             print("".join(told), flush=True)
             passed = False
-    total, skipped = 0, 0
-    for report in (tree / "tests" / "output" / "junit").glob("*.xml"):
-        for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 (pytest wrote it just now)
-            total, skipped = total + int(suite.get("tests", 0)), skipped + int(suite.get("skipped", 0))
-    print(f"Python {version}: {total - skipped} unit tests ran, {skipped} were skipped (why: {log})", flush=True)
-    return Tally(passed=1) if passed and total > skipped else Tally(failed=1)
+    tally, wrong = from_junit((tree / "tests" / "output" / "junit").glob("*.xml"))
+    ran = tally.passed + tally.failed
+    print(f"Python {version}: {ran} unit tests ran, {tally.skipped} were skipped (why: {log})", flush=True)
+    if passed and ran:
+        return Tally(passed=1)
+    remember(*(wrong or told[-ENOUGH:] or ["no test ran"]))
+    return Tally(failed=1)
 
 
 if __name__ == "__main__":

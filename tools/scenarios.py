@@ -26,7 +26,7 @@ import typing as t
 from concurrent import futures
 
 import setup
-from steps import Step, tool
+from steps import Step, remember, tool
 from tally import Tally
 
 FOLDER = setup.CHECKOUT / "molecule"
@@ -61,7 +61,6 @@ exec "$1" down "$2"
 
 stopping = threading.Event()
 measuring = threading.Lock()  # not beside another measurement
-failed: list[str] = []
 
 
 class Row(t.NamedTuple):
@@ -139,18 +138,14 @@ def tallied(name: str) -> Tally:
         print(f"    {name}: {playbook} {seconds:.0f} s", flush=True)
     if not passed:
         print(log_file(name).read_text(errors="replace"), flush=True)
-        failed.append(name)
+        remember(*left(name))
     return Tally(passed=1) if passed else Tally(failed=1)
 
 
-def left() -> list[str]:
-    """For each scenario that failed in this run, the files that are left of it."""
-    rows = []
-    for name in failed:
-        log = log_file(name)
-        rows += [f"{name} failed: log {log}, what its node said {evidence_file(name)}"]
-        rows += [f"    {line}" for line in excerpt(log.read_text(errors="replace"))]
-    return rows
+def left(name: str) -> list[str]:
+    """The files that are left of a scenario that failed, and where it did."""
+    log = log_file(name)
+    return [f"log {log}, what its node said {evidence_file(name)}", *excerpt(log.read_text(errors="replace"))]
 
 
 def excerpt(log: str) -> list[str]:

@@ -6,8 +6,10 @@
 
 from __future__ import annotations
 
+import collections
 import pathlib
 import subprocess
+import threading
 import typing as t
 
 import setup
@@ -17,6 +19,11 @@ DOCS = ("lint-collection-docs", "--plugin-docs", "--validate-collection-refs=all
 LINT = ("--offline", "--nocolor", "--profile", "production")
 
 
+ENOUGH, WIDTH = 16, 1100  # lines that a failed step leaves for the end of the run, and their length
+said: dict[int, list[str]] = collections.defaultdict(list)  # by each thread's step, since it began
+complaints: list[str] = []  # of the steps that failed
+
+
 class Step(t.NamedTuple):
     name: str
     run: t.Callable[[], Tally]
@@ -24,6 +31,21 @@ class Step(t.NamedTuple):
 
 def tool(name: str) -> str:
     return str(setup.VENV / "bin" / name)
+
+
+def remember(*lines: str) -> None:
+    """What a step that fails is to repeat at the end of the run: there it is looked for."""
+    said[threading.get_ident()] += lines
+
+
+def judged(step: Step) -> Tally:
+    """Run a step; what it said of a failure is kept for the end of the run."""
+    lines = said[threading.get_ident()] = []
+    tally = step.run()
+    if tally.failed:
+        more = [f"… and {len(lines) - ENOUGH} more lines"] if len(lines) > ENOUGH else []
+        complaints.extend([f"{step.name} failed:", *(f"    {line[:WIDTH]}" for line in lines[:ENOUGH] + more)])
+    return tally
 
 
 def linter(name: str, *command: str) -> Step:
@@ -48,6 +70,7 @@ def answer(
     if done.returncode == 0:
         return done.stdout
     print(done.stdout + done.stderr, flush=True)
+    remember(*(done.stdout + done.stderr).splitlines()[-ENOUGH:])
     return None
 
 
@@ -57,6 +80,7 @@ def one_test(passed: object, reason: str = "") -> Tally:
         return Tally(passed=1)
     if reason:
         print(f"ERROR: {reason}", flush=True)
+        remember(*reason.splitlines()[:ENOUGH])
     return Tally(failed=1)
 
 

@@ -5,7 +5,7 @@
 """Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `units`, `molecule`, or several of them.
 
 Everything is run to its end, three at once on two cores, then the seconds of everything, the slowest tasks of
-the scenarios, and the plain closing line `N passed, N failed`; exit 1 if one failed.
+the scenarios, what failed and why, and the plain closing line `N passed, N failed`; exit 1 if one failed.
 """
 
 from __future__ import annotations
@@ -19,14 +19,13 @@ import sys
 import time
 import typing as t
 from concurrent import futures
-from xml.etree import ElementTree
 
 import ansible_test
 import ecosystem
 import scenarios
 import setup
-from steps import DOCS, LINT, Step, linter, tool
-from tally import Tally
+from steps import DOCS, LINT, Step, complaints, judged, linter, remember, tool
+from tally import Tally, from_junit
 
 
 def unit_tests() -> Tally:
@@ -35,12 +34,8 @@ def unit_tests() -> Tally:
     report.unlink(missing_ok=True)
     command = [tool("pytest"), "--quiet", f"--junitxml={report}"]
     code = subprocess.run(command, cwd=setup.CHECKOUT, env=setup.environment(), check=False).returncode
-    tally = Tally()
-    if report.is_file():
-        for suite in ElementTree.parse(report).getroot().iter("testsuite"):  # noqa: S314 (pytest wrote it just now)
-            ran, skipped = int(suite.get("tests", 0)), int(suite.get("skipped", 0))
-            failed = int(suite.get("failures", 0)) + int(suite.get("errors", 0))
-            tally = tally.plus(Tally(ran - failed - skipped, failed, skipped))
+    tally, wrong = from_junit([report] if report.is_file() else [])
+    remember(*wrong)
     return tally if code == 0 or tally.failed else tally.plus(Tally(failed=1))
 
 
@@ -109,7 +104,7 @@ def main(arguments: list[str]) -> int:
     print(
         "\n" + "\n".join([*(line for line, dummy in ended), "", *table, f"\nin all {time.monotonic() - began:.0f} s"])
     )
-    print("\n".join(["", *scenarios.left(), total.line()]), flush=True)
+    print("\n".join(["", *complaints, total.line()]), flush=True)
     return 1 if total.failed or not total.passed else 0
 
 
@@ -117,7 +112,7 @@ def timed(step: Step) -> tuple[str, Tally]:
     """Run a step, and say when it begins and how it ended."""
     print(f"==> {step.name}", flush=True)
     begin = time.monotonic()
-    tally = step.run()
+    tally = judged(step)
     line = f"  {step.name:<26} {time.monotonic() - begin:6.1f} s  {tally.line()}"
     print(line, flush=True)
     return line, tally

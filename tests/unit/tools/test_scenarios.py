@@ -17,6 +17,7 @@ from pathlib import Path
 
 import pytest
 import scenarios
+import steps
 
 NAME = "drift"
 
@@ -103,12 +104,13 @@ def test_a_runner_that_is_killed_while_it_asks_a_node_leaves_no_node(ground: Gro
 
 
 def test_the_suite_repeats_at_its_end_where_a_scenario_failed(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(scenarios, "failed", [])
+    monkeypatch.setattr(steps, "complaints", [])
     long = "x" * 5000
     said = f"TASK [One]\nok: [n]\nTASK [Two]\nfatal: [n]: FAILED! => {long} AssertionError: seven\nPLAY RECAP\n"
     acts(ground, monkeypatch, f"cat <<'END'\n{said}END\nexit 2")
-    assert scenarios.tallied(NAME).failed
-    head, *rest = scenarios.left()
+    assert steps.judged(steps.Step("molecule drift", lambda: scenarios.tallied(NAME))).failed
+    name, head, *rest = steps.complaints
+    assert name == "molecule drift failed:"
     assert "molecule-drift.log" in head and "failed-drift.txt" in head
     assert rest[0] == "    TASK [Two]"
     assert rest[1].startswith("    fatal: [n]") and rest[1].endswith("AssertionError: seven") and len(rest[1]) < 1100
