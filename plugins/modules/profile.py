@@ -263,7 +263,9 @@ cpu_map:
   elements: str
   sample: ["node 0   RR SS   CPUs 0-3", "node 1   RR II   CPUs 4-7"]
 compiled:
-  description: The effective profile, which is the CPUs and amounts that the profile's intents give on this node. The node keeps it, and diff mode shows how it changed.
+  description:
+    - The effective profile, which is the CPUs and amounts that the profile's intents give on this node.
+    - The node keeps it, and diff mode shows how it changed.
   returned: when O(state=present)
   type: dict
   sample:
