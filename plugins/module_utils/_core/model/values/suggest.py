@@ -11,20 +11,8 @@ import typing as t
 
 # A hostile name may be megabytes long; no key of ours comes near this.
 LONGEST = 60
-
-
-def distance(left: str, right: str) -> int:
-    """Number of letters inserted, deleted, replaced or swapped with a neighbour (optimal string alignment)."""
-    before: list[int] = []
-    row = list(range(len(right) + 1))
-    for i, char in enumerate(left):
-        older, before, row = before, row, [i + 1]
-        for j, other in enumerate(right):
-            cost = min(before[j + 1] + 1, row[j] + 1, before[j] + (char != other))
-            if i and j and char == right[j - 1] and left[i - 1] == other:
-                cost = min(cost, older[j - 1] + 1)
-            row.append(cost)
-    return row[-1]
+# Of difflib's ratio, 1.0 for the same name: cpu and pids are different words (0.29), hihg is high (0.75).
+ALIKE = 0.7
 
 
 def nearest(word: str, known: t.Iterable[str]) -> str | None:
@@ -35,9 +23,10 @@ def nearest(word: str, known: t.Iterable[str]) -> str | None:
     plain = _plain(word)
     if not plain or len(plain) > LONGEST:
         return None
-    best = min(((distance(plain, _plain(name)), name) for name in known), default=None)
-    # A third of the letters may be wrong: cpu and pids are different words, reservd and reserved are not.
-    return best[1] if best is not None and best[0] <= max(1, len(plain) // 3) else None
+    import difflib  # only a mistake needs it
+
+    names = {_plain(name): name for name in sorted(known, reverse=True)}
+    return next((names[near] for near in difflib.get_close_matches(plain, names, n=1, cutoff=ALIKE)), None)
 
 
 def _plain(word: str) -> str:
