@@ -26,7 +26,10 @@ else:
             if not bases:
                 return super().__new__(cls, name, bases, members)
             fields = members.pop("__annotations__", {})
-            defaults = [members.pop(field) for field in fields if field in members]
+            optional = [field for field in fields if field in members]
+            if optional != list(fields)[len(fields) - len(optional) :]:
+                raise TypeError(f"{name}: a field without a default follows one of {optional}")
+            defaults = [members.pop(field) for field in optional]
             made = namedtuple(name, fields, defaults=defaults, module=members.pop("__module__"))
             for key, value in members.items():
                 if key != "__qualname__":

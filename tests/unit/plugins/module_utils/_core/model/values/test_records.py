@@ -50,6 +50,12 @@ def test_fields_defaults_and_methods(share: t.Any) -> None:
     assert share.__module__ == __name__
 
 
+@pytest.mark.parametrize("base", [records.NamedTuple, t.NamedTuple], ids=["core", "typing"])
+def test_a_field_without_a_default_does_not_follow_one_with_a_default(base: t.Any) -> None:
+    with pytest.raises(TypeError):
+        type(base)("Share", (base,), {"__annotations__": {"name": str, "count": int}, "__module__": "x", "name": ""})
+
+
 def test_what_is_wrong_is_refused(share: t.Any) -> None:
     with pytest.raises(TypeError):
         share()
