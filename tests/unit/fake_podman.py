@@ -69,7 +69,7 @@ COMMANDS = {
     r"GET /containers/json": "ps",
     r"GET /pods/json": "pod ps",
     r"GET /info": "info",
-    r"GET /events": "events",
+    r"GET /events": "events {since}",
     r"POST /images/(?P<id>\w+)/(?P<verb>tag|untag)": "{verb} {id} {repo}:{tag}",
     r"DELETE /images/remove": "rmi {images}",
     r"DELETE /containers/(?P<id>\w+)": "rm {volumes} {id}",
@@ -107,7 +107,7 @@ class Service:
 
     def reply(self, words: list[str], answer: Command) -> Reply:
         if answer.code in (124, 126, 127):  # 126: it ended meanwhile
-            raise ServiceError(answer.code, answer.err)
+            raise ServiceError(answer.code, answer.err.removesuffix(": not installed"))
         if answer.code == 0:
             return Reply(200, answer.out)
         said = answer.err.partition("Error: ")[2].strip() or answer.err
@@ -117,6 +117,12 @@ class Service:
 
     def close(self) -> None:
         self.running.remove(self)
+
+
+def is_since(event: t.Any, moment: int) -> bool:
+    """What has no time that can be read is always there."""
+    time = event.get("time") if isinstance(event, dict) else None
+    return not isinstance(time, int) or time >= moment
 
 
 class Disk:
@@ -223,7 +229,9 @@ class Storage:
             if " ".join(words[:length]) in self.trouble:
                 return self.trouble[" ".join(words[:length])]
         if words[0] == "events":
-            return Command(0, "".join(f"{json.dumps(row)}\n" for row in self.events), "")
+            return Command(
+                0, "".join(f"{json.dumps(row)}\n" for row in self.events if is_since(row, int(words[1]))), ""
+            )
         for name, do in (
             ("info", self._info),
             ("images", self._images),

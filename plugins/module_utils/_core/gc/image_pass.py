@@ -55,11 +55,12 @@ def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float,
     by_device: dict[int, list[Storage]] = {}
     errors: list[str] = []
     uses = dict(records.images)
+    complete = True
     for user in users:
         try:
             stop.check(user)
             podman = podmans.of(user)
-            recent = podman.recent_uses(max(records.looked - EVENTS_SLACK, now - EVENTS_SECONDS))
+            events = podman.recent_uses(max(records.looked - EVENTS_SLACK, now - EVENTS_SECONDS))
             storage = read_storage(podman)
             space = podmans.host.space(storage.root)
             if space is None or space[1] <= 0:
@@ -68,7 +69,9 @@ def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float,
                 )
         except PodmanError as error:
             errors.append(str(error))
+            complete = False
             continue
+        recent, complete = events or {}, complete and events is not None
         by_device.setdefault(space[0], []).append(storage._replace(space=space[1:]))
         used = last_uses(storage.containers, now)
         for image in storage.images:
@@ -79,7 +82,9 @@ def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float,
     known = {user: row for user, row in uses.items() if user in users}
     # Where nothing is remembered of any image, use begins to be looked at now.
     since = records.since if any(records.images.values()) else now
-    return Looked(by_device, tuple(errors), records._replace(images=known, since=since, looked=now))
+    # Events that were not read are asked for again.
+    until = now if complete else records.looked
+    return Looked(by_device, tuple(errors), records._replace(images=known, since=since, looked=until))
 
 
 def read_storage(podman: Podman) -> Storage:

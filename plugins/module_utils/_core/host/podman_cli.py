@@ -125,17 +125,17 @@ class Podman:
         """All pods."""
         return t.cast("list[ListedPod]", self.read("pod ps", podman_json.pods, "/pods/json"))
 
-    def recent_uses(self, since: float) -> dict[str, float]:
+    def recent_uses(self, since: float) -> t.Optional[dict[str, float]]:
         """When each image was used last by a container that began or ended since then, by the name it was started by.
 
-        That knows containers which are gone by now. Empty where Podman keeps no events, or none that can be read.
+        Events know containers which are gone by now. None where Podman keeps no events, or they cannot be read now.
         """
         filters = quoted('{"type":["container"],"event":["create","died"]}')
         try:
             reply = self.request("GET", f"/events?stream=false&since={int(since)}&filters={filters}")
         except ServiceError:
-            return {}
-        return podman_json.event_uses(reply.body) if reply.status < 300 else {}
+            return None
+        return podman_json.event_uses(reply.body) if reply.status < 300 else None
 
     def store(self, images: t.Sequence[ListedImage]) -> tuple[str, str]:
         """Where the storage of the images is, and the name of its driver. Raises PodmanError.
@@ -212,7 +212,7 @@ class Podman:
     def failed(self, name: str, error: ServiceError) -> str:
         """Why there is no answer, on one line."""
         if error.code == NOT_INSTALLED:
-            return "podman is not installed on this node"
+            return f"{error} is not installed on this node"
         if error.code == 124:
             return f"{self.named(name)}: no answer in time (does another Podman hold its storage?)"
         lines = [line.strip() for line in str(error).splitlines() if line.strip()]

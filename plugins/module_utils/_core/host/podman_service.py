@@ -26,6 +26,7 @@ from ..model.values.records import NamedTuple
 IDLE_SECONDS = 10
 END_SECONDS = 10.0
 FOLDER = "/run"
+NOT_INSTALLED = 127
 LARGEST = 64 << 20  # bytes of an answer; the list of 10,000 images has 10 MB
 # Becomes Podman, with its standard input as descriptor 3, the first that sd_listen_fds(3) looks at. LISTEN_PID is the
 # process's own number, which only that process knows where runuser starts it.
@@ -37,10 +38,10 @@ os.environ.update(LISTEN_FDS="1", LISTEN_PID=str(os.getpid()))
 try:
     os.execvp("podman", ["podman", "system", "service", "--time={IDLE_SECONDS}"])
 except FileNotFoundError:
-    os._exit(127)
+    os.write(2, b"podman")
+    os._exit({NOT_INSTALLED})
 """
 PYTHON = ("python3", "-I", "-S", "-c", SERVE)  # of the system: a user may not reach the one that runs this
-NOT_INSTALLED = 127
 
 
 class Reply(NamedTuple):
@@ -51,7 +52,8 @@ class Reply(NamedTuple):
 
 
 class ServiceError(Exception):
-    """No answer: ``code`` is that of a command that fails so (124: in time; 127: not installed), the text what was said."""
+    """No answer: ``code`` is that of a command that fails so (124: in time; 127: not installed), the text what was
+    said, or is not installed."""
 
     def __init__(self, code: int, said: str = "") -> None:
         super().__init__(said)
@@ -81,7 +83,9 @@ class Service:
         except OSError as error:
             os.close(self.said)
             os.close(self.inode)
-            raise ServiceError(NOT_INSTALLED if isinstance(error, FileNotFoundError) else 126, str(error)) from None
+            if isinstance(error, FileNotFoundError):
+                raise ServiceError(NOT_INSTALLED, [*prefix, *PYTHON][0]) from None
+            raise ServiceError(126, str(error)) from None
         finally:
             listener.close()  # Once Podman has ended a request is refused.
 
@@ -142,7 +146,9 @@ class Service:
         except subprocess.TimeoutExpired:
             pass
         said = os.pread(self.said, 1 << 16, 0).decode(errors="replace")
-        return ServiceError(NOT_INSTALLED if code == NOT_INSTALLED else 125, said or why)
+        if code == NOT_INSTALLED:  # SERVE's, or that of env, which runs it as another user
+            return ServiceError(NOT_INSTALLED, said if said == "podman" else PYTHON[0])
+        return ServiceError(125, said or why)
 
     def close(self) -> None:
         """End Podman, and wait until it did."""

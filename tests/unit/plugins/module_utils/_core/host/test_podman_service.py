@@ -105,11 +105,14 @@ def test_one_that_ends_says_why(start: t.Callable[..., Service]) -> None:
 
 
 def test_what_is_not_installed(start: t.Callable[..., Service]) -> None:
-    with pytest.raises(ServiceError) as raised:
+    with pytest.raises(ServiceError, match=r"^/nowhere/runuser$") as raised:
         start("/nowhere/runuser")
     assert raised.value.code == podman_service.NOT_INSTALLED
-    with pytest.raises(ServiceError) as raised:
+    with pytest.raises(ServiceError, match=r"^podman$") as raised:
         start("env", "-i", "PATH=/nowhere", sys.executable, "-c", AS_PODMAN).request("GET", "/", 20)
+    assert raised.value.code == podman_service.NOT_INSTALLED
+    with pytest.raises(ServiceError, match=r"^python3$") as raised:
+        start("env", "-i", "PATH=/nowhere", "env").request("GET", "/", 20)
     assert raised.value.code == podman_service.NOT_INSTALLED
 
 

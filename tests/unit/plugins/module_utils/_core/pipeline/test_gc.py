@@ -919,6 +919,24 @@ def test_a_container_that_came_and_went_is_a_use_by_podmans_events(fake: node.No
     assert (uses[first][1], uses[second][1]) == (int(fake.time) - 60, None)
 
 
+def test_events_that_could_not_be_read_are_read_by_a_later_pass(fake: node.Node) -> None:
+    storage = fake.podmans["root"]
+    image = storage.image("one:1")
+    declare(fake)
+    tick(fake)
+    fake.wait(600)
+    moment = int(fake.time) - 300
+    storage.events = [{"Actor": {"Attributes": {"image": "one:1", "name": "x"}}, "time": moment}]
+    storage.trouble["events"] = Command(125, "", "Error: the journal is being rotated\n")
+    for dummy in range(3):
+        tick(fake)
+        fake.wait(600)
+    assert state.checked(fake.host(), state.GC_RECORDS)["images"]["root"][image][1] is None
+    storage.trouble.clear()
+    tick(fake)
+    assert state.checked(fake.host(), state.GC_RECORDS)["images"]["root"][image][1] == moment
+
+
 def test_a_service_whose_commands_were_taken_away_prunes_nothing(fake: node.Node) -> None:
     fake.put("/usr/lib/systemd/system/p.timer", "[Timer]\n")
     fake.put("/usr/lib/systemd/system/p.service", "[Service]\nExecStart=podman system prune\n")
