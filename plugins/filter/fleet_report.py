@@ -4,7 +4,6 @@
 
 from __future__ import annotations
 
-import time
 import typing as t
 
 DOCUMENTATION = r"""
@@ -45,7 +44,9 @@ _value:
 """
 
 VERDICTS = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
-ITEM_KEYS = ("manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption")
+ITEM_KEYS = (
+    "manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption", "text",
+)  # fmt: skip
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -93,35 +94,14 @@ def message(result: t.Mapping[str, t.Any]) -> str:
 
 
 def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
-    """A host's block of the recap."""
+    """A host's block of the recap. What a change or a pause is called is the node's to say."""
     count = len(host["items"])
     head = f"{name}: {host['verdict'].replace('_', ' ')}"
     head += f", {count} item{'s'[: count != 1]}" if count else ""
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
-    lines += [f"  {paused_line(host['paused'])}"] if host["paused"] else []
+    lines += [f"  {host['paused']['text']}"] if host["paused"] else []
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
-    for item in host["items"]:
-        what = f"{item['manager']} {item['subject']} {item['property']}"
-        if item["verdict"] == "unknown":
-            lines.append(f"  ? {what}: unknown: {item['reason']}")
-        else:
-            mark = "!" if item["verdict"] == "unchangeable" else "~"
-            values = f"{shortened(item['actual'])} -> {shortened(item['wanted'])}"
-            place = f" [{item['place']}]" if item["place"] not in ("", None, item["subject"]) else ""
-            lines.append(f"  {mark} {what}: {values} ({item['reason']}){place}")
-    return lines
-
-
-def paused_line(paused: t.Mapping[str, t.Any]) -> str:
-    """Until when a host is under maintenance, by whom and what for."""
-    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(paused["until"]))
-    return f"paused until {until} by {paused['by']}: {paused['reason'] or 'no reason given'}"
-
-
-def shortened(value: t.Any, limit: int = 100) -> str:
-    """A value that fits on a line."""
-    text = "absent" if value is None else str(value)
-    return text if len(text) <= limit else f"{text[: limit - 1]}…"
+    return [*lines, *(f"  {item['text']}" for item in host["items"])]
 
 
 def fleet_report(

@@ -23,7 +23,7 @@ from ._core.host.files import Host
 from ._core.managers import agent_install
 from ._core.model.cpu import pools
 from ._core.model.plan.context import Context
-from ._core.model.plan.plan import Outcome, Plan, change_to_dict
+from ._core.model.plan.plan import Outcome, Plan
 from ._core.model.profile import compose, effective_profile, profile
 from ._core.model.profile.profile import Profile
 from ._core.model.status import pause
@@ -89,18 +89,17 @@ def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
     shown = outcome.plan.changes if module.check_mode else outcome.applied
     result: dict[str, t.Any] = {
         "changed": bool(outcome.applied) or (module.check_mode and any(change.steps for change in shown)),
-        "changes": [change_to_dict(change) for change in shown],
-        "drift": [change_to_dict(change) for change in outcome.remaining],
+        "changes": [change_text.with_text(change) for change in shown],
+        "drift": [change_text.with_text(change) for change in outcome.remaining],
         "in_sync": not outcome.remaining and not outcome.error,
         "report": change_text.lines(shown) if module.check_mode else change_text.outcome_lines(outcome),
     }
     if module._diff:
         result["diff"] = change_text.diff(shown)
-    for note in (*outcome.plan.notes, *(f"could not be brought back: {left}" for left in outcome.leftovers)):
+    for note in (*outcome.plan.notes, *change_text.leftovers(outcome)):
         module.warn(note)
     if outcome.error:
-        undone = f"{len(outcome.undone)} steps were undone in reverse order"
-        result.update(failed=True, msg=f"refused, and {undone}: {outcome.error}", undone=list(outcome.undone))
+        result.update(failed=True, msg=change_text.refused(outcome), undone=list(outcome.undone))
     elif not module.check_mode:
         stuck = [change for change in outcome.remaining if change.steps and change.property not in MAY_DIFFER]
         if stuck:

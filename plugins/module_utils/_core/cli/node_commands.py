@@ -18,7 +18,7 @@ from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..model.cpu import pools
-from ..model.plan.plan import Outcome, Plan, change_to_dict
+from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
 from ..model.profile.profile import Profile
 from ..model.status import pause
@@ -67,7 +67,7 @@ def do_plan(host: Host, asked: argparse.Namespace) -> int:
         )
         return DIFFERS if plan.changes else IN_SYNC
     command_output.show(
-        asked, [change_to_dict(change) for change in plan.changes], [*change_text.lines(plan.changes), *notes]
+        asked, [change_text.with_text(change) for change in plan.changes], [*change_text.lines(plan.changes), *notes]
     )
     for note in notes if asked.json else ():
         sys.stderr.write(f"corral: {note}\n")

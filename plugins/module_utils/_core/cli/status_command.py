@@ -15,6 +15,7 @@ import typing as t
 from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..host import pause_file, state
 from ..host.files import Host
+from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import declared_profile, planning
 from ..reports import change_text, cpu_map, status_file
@@ -66,7 +67,7 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
     for item in told.get("items", []):
         since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))
         mark = " (under maintenance)" if item.get("maintenance") else ""
-        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.item_line(item)}")
+        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change_from_dict(item))}")
     try:
         declared = declared_profile.read_declared(host)
         if declared is not None:

@@ -12,11 +12,11 @@ import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
 from ..host.files import Host
-from ..model.plan.plan import Change, change_to_dict
+from ..model.plan.plan import Change
 from ..model.profile import profile
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import locked_run, planning
-from ..reports import status_file
+from ..reports import change_text, status_file
 from . import command_output
 
 if t.TYPE_CHECKING:
@@ -107,7 +107,10 @@ def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.S
     from ..model.workload.grants import grant_to_data
     from .grant_service import shown
 
-    data = {"grant": grant_to_data(grant) if grant else None, "changed": [change_to_dict(change) for change in applied]}
+    data = {
+        "grant": grant_to_data(grant) if grant else None,
+        "changed": [change_text.with_text(change) for change in applied],
+    }
     command_output.show(asked, data, [shown(asked.name, grant)])
     return IN_SYNC
 

@@ -42,7 +42,7 @@ def look(host: Host) -> State:
         return State(error=f"{state.PAUSE}: not readable as Corral wrote it, so the node is not paused: pause it again")
     now = host.now()
     remaining = pause.left(found, now, boot_id(host), host.uptime())
-    data = pause.shown(found, now, remaining)
+    data = with_text(pause.shown(found, now, remaining))
     return State(paused=data) if remaining > 0 else State(ended=data)
 
 
@@ -75,7 +75,12 @@ def begin(host: Host, asked: Pause) -> dict[str, t.Any]:
 
 def as_shown(asked: Pause) -> dict[str, t.Any]:
     """A pause that begins now, as JSON data."""
-    return pause.shown(asked, asked.since, asked.seconds)
+    return with_text(pause.shown(asked, asked.since, asked.seconds))
+
+
+def with_text(data: dict[str, t.Any]) -> dict[str, t.Any]:
+    """A pause as JSON data, with its line."""
+    return {**data, "text": sentence(data)}
 
 
 def end(host: Host) -> None:

@@ -161,8 +161,9 @@ def execute(host: Host, asked: Asked, name: str, *, with_files: bool = False, lo
 
     outcome = applying.apply(host, plan, again)
     if outcome.error:
-        undone = f"{len(outcome.undone)} steps were undone" if outcome.undone else "nothing was changed"
-        raise refusal(f"refused, and {undone}: {outcome.error}", path=name)
+        from ..reports import change_text  # A start that is granted loads none of it.
+
+        raise refusal(change_text.refused(outcome), path=name)
     return Admission(outcome, grant_of(context, name))
 
 

@@ -181,7 +181,7 @@ def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
 def log(outcome: Outcome, now: Tick) -> None:
     """One journal line per change, and one per drift item that is new or gone."""
     for change in outcome.applied:
-        notice(f"changed {change_text.line(change)[2:]}")
+        notice(f"changed {change_text.described(change)}")
     before = now.previous.get("items", [])
     known = {(item["manager"], item["subject"], item["property"]) for item in before if item.get("logged", True)}
     for change in outcome.remaining:

@@ -3,30 +3,38 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Changes and outcomes as a person reads them: plans, drift, the diff of Ansible. Nothing else renders a change."""
+"""Changes and outcomes as a person reads them: plans, drift, the diff of Ansible. Nothing else renders a change.
+
+Who cannot call this gets the text with the data: modules return it as ``text`` of each change, for the fleet's report.
+"""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..model.plan.plan import UNKNOWN, Change, Outcome, change_to_dict
+from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, change_to_dict
+from .value_text import compared
+
+MARKS = {UNKNOWN: "?", UNCHANGEABLE: "!"}
 
 
 def line(change: Change) -> str:
+    """One change or drift item on one line, with a mark for its verdict."""
+    return f"{MARKS.get(change.verdict, '~')} {described(change)}"
+
+
+def described(change: Change) -> str:
     """One change or drift item on one line."""
-    mark = {"unknown": "?", "unchangeable": "!"}.get(change.verdict, "~")
-    actual = "absent" if change.actual is None else change.actual
-    wanted = "absent" if change.wanted is None else change.wanted
-    values = "" if change.verdict == UNKNOWN else f": {shorten(actual)} -> {shorten(wanted)}"
+    values = "" if change.verdict == UNKNOWN else f": {' -> '.join(compared(change.actual, change.wanted))}"
     extra = "" if change.when == "now" else f" [{change.when}]"
     extra += "" if change.disruption == "none" else f" [{change.disruption}]"
     place = f" [{change.place}]" if change.place and change.place not in change.subject else ""
-    return f"{mark} {change.manager} {change.subject} {change.property}{values} ({change.reason}){extra}{place}"
+    return f"{change.manager} {change.subject} {change.property}{values} ({change.reason}){extra}{place}"
 
 
-def shorten(text: str, limit: int = 100) -> str:
-    """A value that fits on a line."""
-    return text if len(text) <= limit else text[: limit - 1] + "…"
+def with_text(change: Change) -> dict[str, t.Any]:
+    """A change or drift item as JSON, with its line."""
+    return {**change_to_dict(change), "text": line(change)}
 
 
 def recap(changes: t.Sequence[Change], *, done: bool) -> str:
@@ -52,8 +60,8 @@ def lines(changes: t.Sequence[Change], *, done: bool = False) -> list[str]:
 def outcome_data(outcome: Outcome) -> dict[str, t.Any]:
     """An outcome as JSON."""
     return {
-        "changed": [change_to_dict(change) for change in outcome.applied],
-        "drift": [change_to_dict(change) for change in outcome.remaining],
+        "changed": [with_text(change) for change in outcome.applied],
+        "drift": [with_text(change) for change in outcome.remaining],
         "error": outcome.error or None,
         "undone": list(outcome.undone),
         "leftovers": list(outcome.leftovers),
@@ -67,7 +75,18 @@ def outcome_lines(outcome: Outcome) -> list[str]:
         shown += ["what still differs:", *lines(outcome.remaining)]
     if outcome.error:
         shown += [f"refused: {outcome.error}", f"undone: {len(outcome.undone)} steps, in reverse order"]
-    return shown + [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
+    return shown + leftovers(outcome)
+
+
+def leftovers(outcome: Outcome) -> list[str]:
+    """What a run could not bring back, a line each."""
+    return [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
+
+
+def refused(outcome: Outcome) -> str:
+    """Why a run failed in the middle, and what became of it."""
+    undone = f"{len(outcome.undone)} steps were undone in reverse order" if outcome.undone else "nothing was changed"
+    return f"refused, and {undone}: {outcome.error}"
 
 
 def diff(changes: t.Sequence[Change]) -> dict[str, str]:
@@ -87,16 +106,9 @@ def diff(changes: t.Sequence[Change]) -> dict[str, str]:
 
 def in_words(change: Change) -> str:
     """A change, short enough for a comment."""
-    wanted = "absent" if change.wanted is None else shorten(change.wanted, 80)
+    if change.verdict == UNKNOWN:
+        return f"{change.subject} {change.property}: unknown ({change.reason})"
+    actual, wanted = compared(change.actual, change.wanted, 80)
     if change.property == "content" and change.actual is None:
         return f"new file {change.subject}: {wanted}"
-    actual = "absent" if change.actual is None else shorten(change.actual, 80)
     return f"{change.subject} {change.property}: {actual} -> {wanted}"
-
-
-def item_line(item: t.Mapping[str, t.Any]) -> str:
-    """A drift item of status.json on one line."""
-    return (
-        f"{item['manager']} {item['subject']} {item['property']}: "
-        f"{item['actual']} -> {item['wanted']} ({item['reason']})"
-    )

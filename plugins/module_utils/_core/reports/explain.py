@@ -12,12 +12,12 @@ import re
 import typing as t
 
 from ..model.plan.context import Context
-from ..model.plan.plan import Change, change_to_dict
+from ..model.plan.plan import Change
 from ..model.profile import compose, effective_profile, profile
 from ..model.profile.profile import Profile
 from ..model.profile.schema_reader import join
 from ..model.workload.grants import ISOLATED, workload_of
-from . import change_text, text_table
+from . import change_text, text_table, value_text
 
 UNKNOWN_ORIGIN = "-"
 _UNIT = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")
@@ -38,7 +38,7 @@ def to_data(context: Context, changes: t.Sequence[Change]) -> dict[str, t.Any]:
     return {
         "keys": keys,
         "compiled": effective_profile.compile_to_data(declared, context.lasting_pools),
-        "changes": [dict(change_to_dict(change), asked_by=asked_by(change, context)) for change in changes],
+        "changes": [dict(change_text.with_text(change), asked_by=asked_by(change, context)) for change in changes],
     }
 
 
@@ -110,4 +110,4 @@ def flat(data: t.Mapping[str, t.Any], path: str) -> t.Iterator[tuple[str, t.Any]
 def shown(value: t.Any) -> str:
     """A value as the profile has it, on one line."""
     text = value if isinstance(value, str) else json.dumps(value)
-    return change_text.shorten(text) or "none"
+    return value_text.shorten(text) or "none"

@@ -21,7 +21,7 @@ from ..pipeline.planning import ALL_MANAGERS
 
 # What is taken from the status that was published before.
 ITEM = {
-    **dict.fromkeys(("manager", "subject", "property", "verdict", "reason"), str),
+    **dict.fromkeys(("manager", "subject", "property", "verdict", "reason", "place", "when", "disruption"), str),
     **dict.fromkeys(("actual", "wanted"), (str, None)),
     "since": int,
 }

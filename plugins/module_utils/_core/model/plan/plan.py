@@ -137,6 +137,11 @@ def change_to_dict(change: Change) -> dict[str, t.Any]:
     return data
 
 
+def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:
+    """A change or drift item from its JSON form, without steps. Raises TypeError where a field is missing."""
+    return Change(**{name: data[name] for name in Change._fields if name in data and name != "steps"})
+
+
 class Plan(NamedTuple):
     """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal)."""
 

@@ -57,12 +57,14 @@ def test_while_paused_a_tick_looks_and_changes_nothing(paused: node.Node, capsys
     assert (host.writes, host.commands, fake.fingerprint("run/corral")) == ([STATUS], [], before)
     told = status(fake)
     begin = int(fake.time)
-    assert told["paused"] == {"since": begin, "until": begin + 3600, "by": "alice", "uid": 1000, "reason": "a disk"}
+    text = "paused until 2023-11-14 23:13:20 UTC by alice: a disk"
+    asked = {"since": begin, "until": begin + 3600, "by": "alice", "uid": 1000, "reason": "a disk"}
+    assert told["paused"] == {**asked, "text": text}
     assert [(item["subject"], item["maintenance"]) for item in told["items"]] == [("kernel.pid_max", True)]
     assert (told["mode"], told["in_sync"]) == ("enforce", False)
     runs.tick(fake.host())
     lines = capsys.readouterr().err.splitlines()
-    assert lines[0] == "<5>paused until 2023-11-14 23:13:20 UTC by alice: a disk"
+    assert lines[0] == f"<5>{text}"
     assert lines[1].startswith("<4>drift under maintenance ~ pids kernel.pid_max value: 40000 -> 65536")
     assert len(lines) == 2, "each is said once"
 
@@ -166,6 +168,7 @@ def test_pausing_again_replaces(paused: node.Node, capsys: pytest.CaptureFixture
     with mock.patch.dict(os.environ, {"SUDO_USER": "", "SUDO_UID": ""}):
         assert runs.command(fake.host(), "pause", "--for", "90s", "--json") == 0
     told = json.loads(capsys.readouterr().out)
+    assert told.pop("text").endswith(": no reason given")
     assert told == {
         "since": int(fake.time),
         "until": int(fake.time) + 90,
