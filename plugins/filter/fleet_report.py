@@ -6,6 +6,14 @@ from __future__ import annotations
 
 import typing as t
 
+if t.TYPE_CHECKING:
+    from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import (
+        Fleet,
+        FleetHost,
+        FleetVerdict,
+        RenderedItem,
+    )
+
 DOCUMENTATION = r"""
 name: fleet_report
 short_description: Put the drift reports of many nodes into one
@@ -39,27 +47,32 @@ _value:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map)
       and C(compiled), and C(paused) while it is under maintenance.
-    - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads.
+    - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
+      of it; its fields are in C(docs/json.md) of the collection.
   type: dict
 """
 
-VERDICTS = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
+SCHEMA = 1  # as constants.SCHEMA of the core, which this file need not load
+VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
 ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption", "text",
 )  # fmt: skip
 
 
-def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
     """One host's verdict and items. What could not be looked at is never in sync.
 
     A result without drift is that of a module that could not do its work, unless its task was skipped.
     """
     results = (profile, agent)
-    found: list[dict[str, t.Any]] = [
-        {key: item.get(key) for key in ITEM_KEYS} for result in results for item in result.get("drift") or ()
+    found: list[RenderedItem] = [
+        t.cast("RenderedItem", {key: item.get(key) for key in ITEM_KEYS})
+        for result in results
+        for item in result.get("drift") or ()
     ]
     lost = [result for result in results if result.get("unreachable")]
     failed = [result for result in results if "drift" not in result and not result.get("skipped")]
+    verdict: FleetVerdict
     if lost:
         verdict = "unreachable"
     elif failed:
@@ -93,7 +106,7 @@ def message(result: t.Mapping[str, t.Any]) -> str:
     return "\n".join(lines)
 
 
-def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
+def host_lines(name: str, host: FleetHost) -> list[str]:
     """A host's block of the recap. What a change or a pause is called is the node's to say."""
     count = len(host["items"])
     head = f"{name}: {host['verdict'].replace('_', ' ')}"
@@ -106,7 +119,7 @@ def host_lines(name: str, host: t.Mapping[str, t.Any]) -> list[str]:
 
 def fleet_report(
     profiles: t.Mapping[str, t.Mapping[str, t.Any]], agents: t.Mapping[str, t.Mapping[str, t.Any]]
-) -> dict[str, t.Any]:
+) -> Fleet:
     """The fleet's report: hosts, summary and lines."""
     hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles)}
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
@@ -115,6 +128,7 @@ def fleet_report(
     paused = sum(host["paused"] is not None for host in hosts.values())
     counted += f" ({paused} paused)" if paused else ""
     return {
+        "schema": SCHEMA,
         "hosts": hosts,
         "summary": summary,
         "lines": [*lines, f"{len(hosts)} host{'s'[: len(hosts) != 1]}: {counted}"],

@@ -17,6 +17,7 @@ from ansible.module_utils.basic import AnsibleModule
 from . import _core_files  # before the core: it says where from the core is imported
 from ._core import main
 from ._core.cli import describe, preflight_notes
+from ._core.constants import SCHEMA
 from ._core.host import pause_file, snapshot, state
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
@@ -35,6 +36,9 @@ from ._core.reports import change_text, cpu_map, explain
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
+
+if t.TYPE_CHECKING:
+    from ._core.model.status.json_shapes import ModuleResult
 
 Answer = t.TypeVar("Answer")
 
@@ -87,13 +91,15 @@ def only_planned(plan: Plan) -> Outcome:
 def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
     """What every changing module returns."""
     shown = outcome.plan.changes if module.check_mode else outcome.applied
-    result: dict[str, t.Any] = {
+    told: ModuleResult = {
+        "schema": SCHEMA,
         "changed": bool(outcome.applied) or (module.check_mode and any(change.steps for change in shown)),
         "changes": [change_text.with_text(change) for change in shown],
         "drift": [change_text.with_text(change) for change in outcome.remaining],
         "in_sync": not outcome.remaining and not outcome.error,
         "report": change_text.lines(shown) if module.check_mode else change_text.outcome_lines(outcome),
     }
+    result: dict[str, t.Any] = {**told}
     if module._diff:
         result["diff"] = change_text.diff(shown)
     for note in (*outcome.plan.notes, *change_text.leftovers(outcome)):
@@ -150,7 +156,7 @@ def apply_profile(
     known = compose.declared_origins(plain, origins) if origins else declared_profile.read_origins(host, plain)
     paused, said = pause_file.in_force(host), result_of(module, outcome)
     if paused is not None:
-        said["report"].append(pause_file.sentence(paused))
+        said["report"].append(paused["text"])
     result = {
         **said,
         "notes": [*outcome.plan.notes, *notes],
@@ -252,7 +258,7 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if changed and not module.check_mode:
         locked(module, host, lambda: pause_file.end(host) if asked is None else pause_file.begin(host, asked))
         pause_file.tick_now(host)
-    said = [pause_file.sentence(one) if one else "not paused" for one in (before, after)]
+    said = [one["text"] if one else "not paused" for one in (before, after)]
     result: dict[str, t.Any] = {"changed": changed, "paused": after, "report": [said[1]]}
     if module._diff:
         result["diff"] = {"before": f"{said[0]}\n", "after": f"{said[1]}\n"}

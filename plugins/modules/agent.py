@@ -86,6 +86,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -102,6 +109,9 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: >-
+        ~ agent corral-reconcile.timer state: disabled, inactive -> enabled, active (the agent does not keep the node without it)
+        [/etc/systemd/system/timers.target.wants/corral-reconcile.timer]
 drift:
   description: What still differs after the run. In check mode all of it.
   returned: success

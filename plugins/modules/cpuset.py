@@ -137,6 +137,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -153,6 +160,7 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: "~ cpu system.slice AllowedCPUs: all (0-7) -> 0-1 (the pool's CPUs are not what runs) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
 drift:
   description: What of this part still differs after the run. In check mode all of it.
   returned: success

@@ -173,6 +173,13 @@ changed:
   returned: always
   type: bool
   sample: true
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -189,6 +196,9 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: >-
+        ~ gc corral-gc.timer state: disabled, inactive -> enabled, active (nothing is collected without it)
+        [/etc/systemd/system/timers.target.wants/corral-gc.timer]
 drift:
   description: What of this part still differs after the run, what passes could not do among it. In check mode all of it.
   returned: success

@@ -61,6 +61,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -77,6 +84,9 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: >-
+        ~ memory hugepages-2Mi node 0 nr_hugepages: 0 -> 512 (the pool has another size)
+        [/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages]
 drift:
   description: What of this part still differs after the run. In check mode all of it.
   returned: success

@@ -81,6 +81,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -97,6 +104,7 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: "~ memory /dev/hugepages-2Mi mounted: absent -> pagesize=2M,mode=770,size=536870912,gid=996 (it is not mounted)"
 drift:
   description: What of this part still differs after the run. In check mode all of it.
   returned: success

@@ -102,6 +102,11 @@ paused:
       type: str
       returned: always
       sample: exchanging a disk
+    text:
+      description: All of it on one line, as a person reads it.
+      type: str
+      returned: always
+      sample: "paused until 2026-11-21 11:00:00 UTC by alice: exchanging a disk"
 report:
   description: The same as a person reads it.
   returned: success

@@ -70,6 +70,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -86,6 +93,7 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: "~ pids kernel.pid_max value: 32768 -> 4194304 (the kernel's limit is another) [/proc/sys/kernel/pid_max]"
 drift:
   description: What of this part still differs after the run. In check mode all of it.
   returned: success

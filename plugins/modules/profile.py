@@ -130,6 +130,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be, and why.
   returned: success
@@ -186,6 +193,11 @@ changes:
       type: str
       returned: always
       sample: none
+    text:
+      description: All of it on one line, as a person reads it.
+      type: str
+      returned: always
+      sample: "~ cpu system.slice AllowedCPUs: 0-7 -> 0-1,4-5 (the pool's CPUs are not what runs) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
 drift:
   description: What still differs after the run. In check mode all of it.
   returned: success
@@ -256,6 +268,11 @@ paused:
       type: str
       returned: always
       sample: exchanging a disk
+    text:
+      description: All of it on one line, as a person reads it.
+      type: str
+      returned: always
+      sample: "paused until 2026-11-21 11:00:00 UTC by alice: exchanging a disk"
 cpu_map:
   description: A picture of the machine's pools.
   returned: when O(state=present)

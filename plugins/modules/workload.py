@@ -174,6 +174,13 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description:
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
+      changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 changes:
   description: What was changed, or in check mode what would be. The items are those of M(corral.node.profile).
   returned: success
@@ -190,6 +197,7 @@ changes:
       verdict: drift
       when: now
       disruption: none
+      text: "~ workloads dataplane grant: absent -> CPUs 2-3, memory of node 1 (granted) [/var/lib/corral/checkpoint.json]"
 drift:
   description:
     - What of CPUs and workloads still differs after the run, such as a service that has to be restarted to move. In check

@@ -71,7 +71,7 @@ def kept_out(group: str) -> None:
 
 def named() -> set[str]:
     """What ``corral drift`` names."""
-    return {item["subject"] for item in json.loads(run("corral", "drift", "--json", code=None))}
+    return {item["subject"] for item in json.loads(run("corral", "drift", "--json", code=None))["changes"]}
 
 
 @contextlib.contextmanager

@@ -81,7 +81,7 @@ def drift() -> tuple[int, list[dict[str, t.Any]]]:
     done = subprocess.run(
         ["corral", "drift", "--json"], capture_output=True, text=True, check=False, timeout=60 * PATIENCE
     )
-    return done.returncode, json.loads(done.stdout)
+    return done.returncode, json.loads(done.stdout)["changes"]
 
 
 def journal() -> list[str]:

@@ -219,7 +219,7 @@ def tampering() -> None:
     before = {path: read(path) for path in paths}
     for path, value in paths.items():
         write(path, value)
-    said = json.loads(run("corral", "drift", "--json", code=2))
+    said = json.loads(run("corral", "drift", "--json", code=2))["changes"]
     expect("what is named", sorted(item["place"] for item in said), sorted(paths))
     in_sync()
     expect("mended", {path: read(path) for path in paths}, before)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What all commands have in common: their exit codes, and how long each waits for the node's lock.
+"""What all commands have in common: their exit codes, the version of their JSON, how long each waits for the node's lock.
 
 A tick that finds nothing changed does not load this file.
 """
@@ -12,3 +12,4 @@ from __future__ import annotations
 
 IN_SYNC, ERROR, DIFFERS = 0, 1, 2
 LOCK_SECONDS = 120.0
+SCHEMA = 1  # of all that programs read: see model/status/json_shapes.py

@@ -12,6 +12,7 @@ import json
 import sys
 import typing as t
 
+from ..constants import SCHEMA
 from ..host import state
 from ..host.files import Host
 from ..model.profile import profile
@@ -21,10 +22,13 @@ from ..pipeline import declared_profile
 from . import profile_file
 
 
-def show(asked: argparse.Namespace, data: t.Any, lines: t.Iterable[str]) -> None:
-    """Print JSON or lines."""
+def show(
+    asked: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterable[str], *, schema: bool = True
+) -> None:
+    """Print JSON, with the version of its ``schema``, or lines. A profile has a version of its own."""
     if asked.json:
-        sys.stdout.write(json.dumps(data, indent=2, sort_keys=True) + "\n")
+        whole = {"schema": SCHEMA, **data} if schema else data
+        sys.stdout.write(json.dumps(whole, indent=2, sort_keys=True) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
 

@@ -29,6 +29,9 @@ from ..pipeline import applying, declared_profile, locked_run, planning, tick
 from ..reports import change_text, cpu_map
 from . import command_output, preflight_notes, status_command
 
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import RenderedPause
+
 
 def do_topology(host: Host, asked: argparse.Namespace) -> int:
     """corral topology"""
@@ -57,7 +60,7 @@ def do_plan(host: Host, asked: argparse.Namespace) -> int:
     """corral plan"""
     plan = planned(host, asked)
     paused = pause_file.in_force(host)
-    notes = [*plan.notes, *([pause_file.sentence(paused)] if paused else [])]
+    notes = [*plan.notes, *([paused["text"]] if paused else [])]
     if asked.explain and plan.context is not None:
         from ..reports import explain
 
@@ -66,9 +69,7 @@ def do_plan(host: Host, asked: argparse.Namespace) -> int:
             asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
         )
         return DIFFERS if plan.changes else IN_SYNC
-    command_output.show(
-        asked, [change_text.with_text(change) for change in plan.changes], [*change_text.lines(plan.changes), *notes]
-    )
+    command_output.show(asked, change_text.plan_data(plan.changes), [*change_text.lines(plan.changes), *notes])
     for note in notes if asked.json else ():
         sys.stderr.write(f"corral: {note}\n")
     return DIFFERS if plan.changes else IN_SYNC
@@ -88,12 +89,12 @@ def do_profile(host: Host, asked: argparse.Namespace) -> int:
     """corral profile"""
     if not asked.from_node:
         data = profile.to_data(command_output.the_profile(host, None))
-        command_output.show(asked, data, yaml_text.text(data).splitlines())
+        command_output.show(asked, data, yaml_text.text(data).splitlines(), schema=False)
         return IN_SYNC
     from . import describe
 
     found = describe.describe(host, asked.name)
-    command_output.show(asked, found.data, found.text.splitlines())
+    command_output.show(asked, found.data, found.text.splitlines(), schema=False)
     for note in found.notes if asked.json else ():
         sys.stderr.write(f"corral: {note}\n")
     return IN_SYNC
@@ -125,23 +126,22 @@ def do_pause(host: Host, asked: argparse.Namespace) -> int:
     seconds, reason = pause.duration(asked.duration), pause.reason(asked.reason)
     paused = locked_run.locked(host, lambda: pause_file.begin(host, pause_file.asked_for(host, seconds, reason)))
     pause_file.tick_now(host)
-    command_output.show(asked, paused, [pause_file.sentence(paused)])
+    command_output.show(asked, {"paused": paused}, [paused["text"]])
     return IN_SYNC
 
 
 def do_resume(host: Host, asked: argparse.Namespace) -> int:
     """corral resume"""
 
-    def work() -> t.Optional[dict[str, t.Any]]:
+    def work() -> t.Optional[RenderedPause]:
         paused = pause_file.in_force(host)
         pause_file.end(host)
         return paused
 
     paused = locked_run.locked(host, work)
     pause_file.tick_now(host)
-    command_output.show(
-        asked, paused, ["the node was not paused" if paused is None else f"ended: {pause_file.sentence(paused)}"]
-    )
+    said = "the node was not paused" if paused is None else f"ended: {paused['text']}"
+    command_output.show(asked, {"ended": paused}, [said])
     return IN_SYNC
 
 

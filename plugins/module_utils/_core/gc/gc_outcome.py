@@ -15,6 +15,9 @@ from ..model.profile.schema_types import about_text
 from ..model.values.errors import shown
 from ..model.values.records import NamedTuple
 
+if t.TYPE_CHECKING:
+    from ..model.values.vocabulary import Verdict
+
 NAME = "gc"
 
 
@@ -173,7 +176,7 @@ def containers_drift(part: Containers, dry: str) -> list[Change]:
 
 def change(
     subject: str, name: str, actual: t.Optional[str], wanted: t.Optional[str], reason: str, place: str,
-    verdict: str = DRIFT,
+    verdict: Verdict = DRIFT,
 ) -> Change:  # fmt: skip
     """A drift item of garbage collection: never one with steps, the pass itself does what is to be done."""
     return Change(NAME, subject, name, actual, wanted, reason, place, (), verdict)

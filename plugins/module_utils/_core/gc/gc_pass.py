@@ -27,6 +27,9 @@ from . import container_pass, gc_outcome, image_pass
 from .deadline import Stop
 from .gc_outcome import Result
 
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import Item
+
 LOCK = f"{state.RUN}/gc.lock"
 # The service's own limit is a little more than this and one command of Podman's.
 PASS_SECONDS = 300.0
@@ -221,7 +224,7 @@ def part_data(last: object, declared: Profile, name: str) -> t.Optional[dict[str
     return last if wanted and isinstance(last, dict) else None
 
 
-def as_data(items: t.Iterable[Change]) -> list[dict[str, t.Any]]:
+def as_data(items: t.Iterable[Change]) -> list[Item]:
     """Drift items as JSON."""
     return [change_to_dict(item) for item in items]
 

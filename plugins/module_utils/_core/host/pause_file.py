@@ -21,6 +21,10 @@ from ..model.values.records import NamedTuple
 from . import accounts, state, systemd
 from .files import Host
 
+if t.TYPE_CHECKING:
+    from ..model.status import json_shapes
+    from ..model.status.json_shapes import RenderedPause
+
 BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TICK_SECONDS = 200.0  # more than the unit's own limit
 
@@ -28,8 +32,8 @@ TICK_SECONDS = 200.0  # more than the unit's own limit
 class State(NamedTuple):
     """The pause in force and the one whose time is over (each as JSON data), and what is wrong with the file."""
 
-    paused: t.Optional[dict[str, t.Any]] = None
-    ended: t.Optional[dict[str, t.Any]] = None
+    paused: t.Optional[RenderedPause] = None
+    ended: t.Optional[RenderedPause] = None
     error: t.Optional[str] = None
 
 
@@ -46,7 +50,7 @@ def look(host: Host) -> State:
     return State(paused=data) if remaining > 0 else State(ended=data)
 
 
-def in_force(host: Host) -> t.Optional[dict[str, t.Any]]:
+def in_force(host: Host) -> t.Optional[RenderedPause]:
     """The pause in force, None when the node is not paused."""
     return look(host).paused
 
@@ -67,18 +71,18 @@ def asked_for(host: Host, seconds: int, reason: str) -> Pause:
     return Pause(*who(host), reason, int(host.now()), seconds, boot_id(host), host.uptime())
 
 
-def begin(host: Host, asked: Pause) -> dict[str, t.Any]:
+def begin(host: Host, asked: Pause) -> RenderedPause:
     """Pause the node, in place of any pause before; the caller holds the lock."""
     state.write_checked(host, state.PAUSE, asked._asdict(), spare=False)
     return as_shown(asked)
 
 
-def as_shown(asked: Pause) -> dict[str, t.Any]:
+def as_shown(asked: Pause) -> RenderedPause:
     """A pause that begins now, as JSON data."""
     return with_text(pause.shown(asked, asked.since, asked.seconds))
 
 
-def with_text(data: dict[str, t.Any]) -> dict[str, t.Any]:
+def with_text(data: json_shapes.Pause) -> RenderedPause:
     """A pause as JSON data, with its line."""
     return {**data, "text": sentence(data)}
 
@@ -101,7 +105,7 @@ def boot_id(host: Host) -> str:
     return (host.read(BOOT_ID) or "").strip()
 
 
-def sentence(paused: t.Mapping[str, t.Any]) -> str:
+def sentence(paused: json_shapes.Pause) -> str:
     """A pause on one line."""
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(paused["until"]))
     return f"paused until {until} by {paused['by']}: {paused['reason'] or 'no reason given'}"

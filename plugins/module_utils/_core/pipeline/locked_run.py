@@ -68,9 +68,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
         return outcome
     reported = outcome._replace(remaining=items, error="")  # A run that was undone failed; the node did not.
     told = status_file.status(host, context, reported, now.previous, paused=now.paused, logged=False)
-    if agent_install.installed(host) is None:  # Metrics that no tick renews would only be wrong.
-        told.update(pause_error=None, metrics_error=None)
-    else:
+    if agent_install.installed(host) is not None:  # Metrics that no tick renews would only be wrong.
         tick.write_metrics(host, now, told)
     status_file.publish(host, told, context)
     return outcome

@@ -24,6 +24,9 @@ from ..model.values.records import NamedTuple
 from ..reports import change_text, status_file
 from . import applying, declared_profile, planning
 
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import RenderedPause, Status
+
 
 class Tick(NamedTuple):
     """What a tick knows before it looks: the last status, the pause, and when it began (seconds of the boot)."""
@@ -31,7 +34,7 @@ class Tick(NamedTuple):
     previous: dict[str, t.Any]
     at_boot: bool
     began: float
-    paused: t.Optional[dict[str, t.Any]] = None
+    paused: t.Optional[RenderedPause] = None
     pause_error: t.Optional[str] = None
 
 
@@ -125,7 +128,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
-def publish(host: Host, now: Tick, told: dict[str, t.Any], context: Context, *, keep: bool) -> None:
+def publish(host: Host, now: Tick, told: Status, context: Context, *, keep: bool) -> None:
     """Publish what was seen, and ``keep`` what the profile comes to, which is written when it changed."""
     write_metrics(host, now, told)
     status_file.publish(host, told, context)
@@ -133,10 +136,10 @@ def publish(host: Host, now: Tick, told: dict[str, t.Any], context: Context, *, 
         applying.keep_compiled(host, context)
 
 
-def write_metrics(host: Host, now: Tick, told: dict[str, t.Any]) -> None:
+def write_metrics(host: Host, now: Tick, told: Status) -> None:
     """Write the metrics where they are due. What is newly wrong with them is logged and told; it fails no tick."""
     before = now.previous
-    told.update(pause_error=now.pause_error, metrics_error=before.get("metrics_error"))
+    told["pause_error"], told["metrics_error"] = now.pause_error, before.get("metrics_error")
     # Counters alone are no reason to write: ticks that fail would write each time.
     moving = {"time": 0, "totals": 0}
     same = {**before, **moving} == {**told, **moving}

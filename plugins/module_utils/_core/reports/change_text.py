@@ -12,8 +12,12 @@ from __future__ import annotations
 
 import typing as t
 
+from ..constants import SCHEMA
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, change_to_dict
 from .value_text import compared
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import Plan, RenderedItem, Run
 
 MARKS = {UNKNOWN: "?", UNCHANGEABLE: "!"}
 
@@ -32,7 +36,7 @@ def described(change: Change) -> str:
     return f"{change.manager} {change.subject} {change.property}{values} ({change.reason}){extra}{place}"
 
 
-def with_text(change: Change) -> dict[str, t.Any]:
+def with_text(change: Change) -> RenderedItem:
     """A change or drift item as JSON, with its line."""
     return {**change_to_dict(change), "text": line(change)}
 
@@ -57,9 +61,15 @@ def lines(changes: t.Sequence[Change], *, done: bool = False) -> list[str]:
     return [*(line(change) for change in changes), recap(changes, done=done)]
 
 
-def outcome_data(outcome: Outcome) -> dict[str, t.Any]:
+def plan_data(changes: t.Sequence[Change]) -> Plan:
+    """A plan or drift report as JSON."""
+    return {"schema": SCHEMA, "changes": [with_text(change) for change in changes]}
+
+
+def outcome_data(outcome: Outcome) -> Run:
     """An outcome as JSON."""
     return {
+        "schema": SCHEMA,
         "changed": [with_text(change) for change in outcome.applied],
         "drift": [with_text(change) for change in outcome.remaining],
         "error": outcome.error or None,

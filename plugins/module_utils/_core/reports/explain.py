@@ -11,6 +11,7 @@ import json
 import re
 import typing as t
 
+from ..constants import SCHEMA
 from ..model.plan.context import Context
 from ..model.plan.plan import Change
 from ..model.profile import compose, effective_profile, profile
@@ -18,6 +19,9 @@ from ..model.profile.profile import Profile
 from ..model.profile.schema_reader import join
 from ..model.workload.grants import ISOLATED, workload_of
 from . import change_text, text_table, value_text
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import AskedBy, ExplainedPlan, Key
 
 UNKNOWN_ORIGIN = "-"
 _UNIT = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")
@@ -28,17 +32,18 @@ _PIDS = {
 }
 
 
-def to_data(context: Context, changes: t.Sequence[Change]) -> dict[str, t.Any]:
+def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
     """All of it as JSON data."""
     declared = context.profile
-    keys = {
+    keys: dict[str, Key] = {
         path: {"value": value, "origin": context.origins.get(path)}
         for path, value in compose.leaves_of(profile.to_data(declared)).items()
     }
     return {
+        "schema": SCHEMA,
         "keys": keys,
         "compiled": effective_profile.compile_to_data(declared, context.lasting_pools),
-        "changes": [dict(change_text.with_text(change), asked_by=asked_by(change, context)) for change in changes],
+        "changes": [{**change_text.with_text(change), "asked_by": asked_by(change, context)} for change in changes],
     }
 
 
@@ -62,7 +67,7 @@ def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
     return rows
 
 
-def asked_by(change: Change, context: Context) -> t.Optional[dict[str, t.Any]]:
+def asked_by(change: Change, context: Context) -> t.Optional[AskedBy]:
     """The key, or the section, that a change follows from and its origin; None where no key of the profile asks."""
     origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.profile)), "")
     key = _key_of(change, context.profile)

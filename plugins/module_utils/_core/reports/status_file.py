@@ -10,14 +10,28 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..constants import SCHEMA
 from ..host import cgroup, hugepage_files, lock, state
 from ..host.files import Host
 from ..managers import cpu as cpu_manager
 from ..model.cpu import partitions, pools
 from ..model.plan.context import Context
-from ..model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Outcome, change_to_dict
+from ..model.plan.plan import Change, Outcome, change_to_dict
 from ..model.profile.schema_types import page_text
 from ..pipeline.planning import ALL_MANAGERS
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import (
+        Budget,
+        Hugepages,
+        LastChanged,
+        PublishedPools,
+        RenderedPause,
+        Status,
+        StatusItem,
+        Verdicts,
+        Workload,
+    )
 
 # What is taken from the status that was published before.
 ITEM = {
@@ -64,9 +78,9 @@ def status(
     previous: dict[str, t.Any],
     *,
     error: str = "",
-    paused: t.Optional[dict[str, t.Any]] = None,
+    paused: t.Optional[RenderedPause] = None,
     logged: bool = True,
-) -> dict[str, t.Any]:
+) -> Status:
     """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays.
 
     ``logged``: the journal gets a line for each new item (a tick); else the items that it has not are marked so.
@@ -77,24 +91,27 @@ def status(
     known = {(item["manager"], item["subject"], item["property"]): item for item in before}
     now = int(host.now())
     said = error or outcome.error
-    items = [
-        dict(
-            change_to_dict(change),
-            since=known.get(change.item(), {}).get("since") or now,
-            maintenance=paused is not None,
-            logged=logged or known.get(change.item(), {}).get("logged", False),
-        )
+    items: list[StatusItem] = [
+        {
+            **change_to_dict(change),
+            "since": known.get(change.item(), {}).get("since") or now,
+            "maintenance": paused is not None,
+            "logged": logged or known.get(change.item(), {}).get("logged", False),
+        }
         for change in outcome.remaining
     ]
     totals = previous.get("totals", {})
-    last = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
+    last: LastChanged = {"time": now, "changes": [change_to_dict(change) for change in outcome.applied]}
     return {
+        "schema": SCHEMA,
         "name": context.profile.name if context else None,
         "mode": context.profile.mode if context else None,
         "time": now,
         "in_sync": not items and not said,
         "error": said or None,
         "paused": paused,
+        "pause_error": None,
+        "metrics_error": None,
         "items": items,
         "counts": counts(outcome.remaining) if context else None,
         "totals": {
@@ -109,7 +126,8 @@ def status(
         "pools": pools.to_dict(context.pools) if context else None,
         "hugepages": hugepage_rows(host, context) if context else None,
         "exclusive": enforcement(host, context, outcome.remaining) if context else None,
-        **workload_status(context),
+        "workloads": workload_rows(context),
+        "budget": budget(context),
     }
 
 
@@ -130,27 +148,33 @@ def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> 
     return "enforced by the kernel" + "".join(f", but not {unit}: {reason}" for unit, reason in lacking.items())
 
 
-def workload_status(context: t.Optional[Context]) -> dict[str, t.Any]:
-    """What workloads have, and how far the node is given out; null on a node without workloads."""
+def workload_rows(context: t.Optional[Context]) -> t.Optional[list[Workload]]:
+    """What workloads have; None on a node without workloads."""
     if context is None or context.workloads is None:
-        return {"workloads": None, "budget": None}
+        return None
     from . import workload_table
 
-    return {
-        "workloads": [workload_table.brief(row) for row in workload_table.rows(context.workloads)],
-        "budget": workload_table.budget(context),
-    }
+    return [workload_table.brief(row) for row in workload_table.rows(context.workloads)]
 
 
-def counts(changes: t.Sequence[Change]) -> dict[str, dict[str, int]]:
+def budget(context: t.Optional[Context]) -> t.Optional[dict[str, Budget]]:
+    """How far the node is given out; None on a node without workloads."""
+    if context is None or context.workloads is None:
+        return None
+    from . import workload_table
+
+    return workload_table.budget(context)
+
+
+def counts(changes: t.Sequence[Change]) -> dict[str, Verdicts]:
     """How many items each manager has of each verdict; zeros are said, too."""
-    found = {manager: dict.fromkeys((DRIFT, UNCHANGEABLE, UNKNOWN), 0) for manager in ALL_MANAGERS}
+    found: dict[str, Verdicts] = {manager: {"drift": 0, "unchangeable": 0, "unknown": 0} for manager in ALL_MANAGERS}
     for change in changes:
         found[change.manager][change.verdict] += 1
     return found
 
 
-def hugepage_rows(host: Host, context: Context) -> list[dict[str, t.Any]]:
+def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
     """The declared pools of hugepages: size, NUMA node (null: the machine's), pages wanted and pages there."""
     return [
         {
@@ -163,7 +187,7 @@ def hugepage_rows(host: Host, context: Context) -> list[dict[str, t.Any]]:
     ]
 
 
-def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) -> bool:
+def publish(host: Host, told: Status, context: t.Optional[Context]) -> bool:
     """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
@@ -173,7 +197,8 @@ def publish(host: Host, told: dict[str, t.Any], context: t.Optional[Context]) ->
 def publish_pools(host: Host, context: Context) -> bool:
     """Write the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
-    shown, changed = pools.to_dict(context.pools), False
+    shown: PublishedPools = {"schema": SCHEMA, **pools.to_dict(context.pools)}
+    changed = False
     for path, text in (
         (state.PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
         (state.PUBLISHED[2], pools.to_env(context.pools)),

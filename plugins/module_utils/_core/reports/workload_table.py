@@ -18,6 +18,9 @@ from ..model.workload.node_budget import allocatable
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS, Amounts, about, amount_text
 
+if t.TYPE_CHECKING:
+    from ..model.status import json_shapes
+
 
 def rows(found: Workloads) -> list[dict[str, t.Any]]:
     """Each workload with what it has, as JSON data; ``state`` is granted, refused, or waiting for its start."""
@@ -56,12 +59,19 @@ def row(
     }
 
 
-BRIEF = ("name", "state", "reason", "qos", "hold", "slice", "cpus", "memory_nodes", "since")
-
-
-def brief(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+def brief(one: t.Mapping[str, t.Any]) -> json_shapes.Workload:
     """One workload as status.json has it."""
-    return {key: one[key] for key in BRIEF}
+    return {
+        "name": one["name"],
+        "state": one["state"],
+        "reason": one["reason"],
+        "qos": one["qos"],
+        "hold": one["hold"],
+        "slice": one["slice"],
+        "cpus": one["cpus"],
+        "memory_nodes": one["memory_nodes"],
+        "since": one["since"],
+    }
 
 
 def texts(amounts: Amounts) -> dict[str, str]:
@@ -89,7 +99,7 @@ def lines(context: Context) -> list[str]:
     return [*text_table.aligned(table), *budget_lines(context)]
 
 
-def budget(context: Context) -> dict[str, dict[str, t.Optional[int]]]:
+def budget(context: Context) -> dict[str, json_shapes.Budget]:
     """By resource what the node can give (``allocatable``), what is requested of it, and the sum of the limits.
 
     ``unlimited`` counts the workloads that may take what there is.
@@ -100,7 +110,7 @@ def budget(context: Context) -> dict[str, dict[str, t.Optional[int]]]:
     total = allocatable(context.pools, found.totals)
     if found.pids is not None:
         total[PIDS] = found.pids
-    result: dict[str, dict[str, t.Optional[int]]] = {}
+    result: dict[str, json_shapes.Budget] = {}
     for resource, most in total.items():
         asked = [
             dict(grant.limits if resource == PIDS else grant.requests).get(resource, 0)
@@ -120,7 +130,7 @@ def budget_lines(context: Context) -> list[str]:
     """The budget as a person reads it; limits may go beyond what there is, and it says by how much."""
     found = []
     for resource, one in budget(context).items():
-        total, asked, limited = (t.cast(int, one[key]) for key in ("allocatable", "requested", "limits"))
+        total, asked, limited = one["allocatable"], one["requested"], one["limits"]
         if not (asked or limited):
             continue
         over = f", {about(resource, limited - total)} over what there is" if limited > total else ""

@@ -11,6 +11,7 @@ import typing as t
 
 import jinja2
 import pytest
+from _core.constants import SCHEMA
 from shared_data import REPOSITORY
 
 PAGE = REPOSITORY / "playbooks" / "templates" / "fleet.html.j2"
@@ -49,7 +50,7 @@ IN_SYNC = {"drift": [], "name": "edge", "mode": "enforce", "pools": {"reserved":
 DRIFT = {**IN_SYNC, "drift": [item("unknown"), item("drift")]}
 STUCK = {**IN_SYNC, "drift": [item("unchangeable")]}
 UNKNOWN = {**IN_SYNC, "drift": [item("unknown")]}
-REFUSED = {"msg": "cpu: no", "problems": [{"path": "cpu", "value": None, "message": "no"}]}
+REFUSED = {"msg": "cpu: no", "problems": [{"path": "cpu", "value": None, "message": "no", "origin": ""}]}
 FAILED = {"msg": "no result", "module_stderr": "Traceback (most recent call last):\n  File x\nOSError: gone\n"}
 NO_PYTHON = {"msg": "no result", "module_stderr": "sh: python3: not found\nmore\n"}
 PAUSED = {
@@ -95,6 +96,7 @@ def test_a_host_has_the_verdict_of_what_it_answered(
     profile: dict[str, t.Any], agent: dict[str, t.Any], verdict: str, lines: list[str] | None
 ) -> None:
     report = fleet_report({"n": profile}, {"n": agent})
+    assert report["schema"] == SCHEMA
     assert report["hosts"]["n"]["verdict"] == verdict
     assert report["summary"][verdict] == 1
     assert sum(report["summary"].values()) == 1

@@ -22,6 +22,9 @@ from ..values.errors import CorralError, Problem
 from ..values.records import NamedTuple
 from . import allocation
 
+if t.TYPE_CHECKING:
+    from ..status import json_shapes
+
 POOLS = ("reserved", "shared", "isolated", "exclusive")
 
 # So many split cores, interfaces or devices are named in one message.
@@ -100,17 +103,25 @@ def shown(pools: Pools) -> tuple[str, ...]:
     return POOLS if pools.exclusive else POOLS[:-1]
 
 
-def to_dict(pools: Pools) -> dict[str, t.Any]:
+def to_dict(pools: Pools) -> json_shapes.Pools:
     """JSON data; CPU sets as lists in the kernel's form (``0-3,8``)."""
     return {
         "online": cpuset.format(pools.online),
-        **{name: cpuset.format(getattr(pools, name)) for name in POOLS},
+        **sets_to_dict({name: getattr(pools, name) for name in POOLS}),
         "workloads": cpuset.format(workload_cpus(pools)),
         "strict": pools.strict,
-        "numa": {
-            str(node): {name: cpuset.format(by[name]) for name in POOLS} for node, by in sorted(pools.per_numa.items())
-        },
+        "numa": {str(node): sets_to_dict(by) for node, by in sorted(pools.per_numa.items())},
         "notes": list(pools.notes),
+    }
+
+
+def sets_to_dict(by: t.Mapping[str, CpuSet]) -> json_shapes.PoolSets:
+    """The four pools as JSON data."""
+    return {
+        "reserved": cpuset.format(by["reserved"]),
+        "shared": cpuset.format(by["shared"]),
+        "isolated": cpuset.format(by["isolated"]),
+        "exclusive": cpuset.format(by["exclusive"]),
     }
 
 

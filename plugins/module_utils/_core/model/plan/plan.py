@@ -17,12 +17,16 @@ from ..values.errors import Problem
 from ..values.records import NamedTuple
 
 if t.TYPE_CHECKING:
+    from ..status.json_shapes import Item
+    from ..values.vocabulary import Disruption, Verdict, When
     from .context import Context
 
 # Verdicts of a change.
-DRIFT = "drift"  # reality differs; the steps mend it
-UNCHANGEABLE = "unchangeable"  # reality differs and Corral cannot mend it (the reason says why and the way out)
-UNKNOWN = "unknown"  # could not look; never counted as in sync
+DRIFT: Verdict = "drift"  # reality differs; the steps mend it
+UNCHANGEABLE: Verdict = (
+    "unchangeable"  # reality differs and Corral cannot mend it (the reason says why and the way out)
+)
+UNKNOWN: Verdict = "unknown"  # could not look; never counted as in sync
 
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
@@ -80,8 +84,7 @@ class Change(NamedTuple):
     """One atom of a plan.
 
     ``actual`` and ``wanted`` are what a person compares (text); ``place`` is where it can be seen (file, unit, cgroup
-    path). ``when`` is "now", "next start" or "next boot"; ``disruption`` is "none", "irq", "service restart" or
-    "reboot".
+    path). What ``verdict``, ``when`` and ``disruption`` may be is in vocabulary.py.
     """
 
     manager: str
@@ -92,9 +95,9 @@ class Change(NamedTuple):
     reason: str
     place: str
     steps: tuple[Step, ...] = ()
-    verdict: str = DRIFT
-    when: str = "now"
-    disruption: str = "none"
+    verdict: Verdict = DRIFT
+    when: When = "now"
+    disruption: Disruption = "none"
 
     def item(self) -> tuple[str, str, str]:
         """Which item this is, whatever its values: ``since`` is kept per item."""
@@ -130,11 +133,20 @@ def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
     return sorted(steps, key=lambda step: (step.phase, step.order))
 
 
-def change_to_dict(change: Change) -> dict[str, t.Any]:
+def change_to_dict(change: Change) -> Item:
     """The JSON form of a change or drift item: all fields but the steps."""
-    data = change._asdict()
-    del data["steps"]
-    return data
+    return {
+        "manager": change.manager,
+        "subject": change.subject,
+        "property": change.property,
+        "actual": change.actual,
+        "wanted": change.wanted,
+        "reason": change.reason,
+        "place": change.place,
+        "verdict": change.verdict,
+        "when": change.when,
+        "disruption": change.disruption,
+    }
 
 
 def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:

@@ -23,6 +23,9 @@ from .profile_gc import GC
 from .profile_workloads import Workload
 from .schema_reader import Reader, join
 
+if t.TYPE_CHECKING:
+    from ..values.vocabulary import Mode
+
 
 class Reserved(NamedTuple):
     """Housekeeping CPUs; exactly one of the first three is set. ``slices`` are confined to them."""
@@ -130,7 +133,7 @@ class Profile(NamedTuple):
 
     name: str
     version: int
-    mode: str
+    mode: Mode
     cpu: t.Optional[Cpu]
     memory: Memory
     pids: Pids

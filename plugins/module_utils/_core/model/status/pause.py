@@ -13,6 +13,9 @@ from ..values import duration as units
 from ..values.errors import refusal
 from ..values.records import NamedTuple
 
+if t.TYPE_CHECKING:
+    from . import json_shapes
+
 MOST_SECONDS = 30 * units.UNITS["d"]
 REASON_LIMIT = 200
 # So far may the wall clock be off before the end is shown by it rather than as it was asked for.
@@ -61,7 +64,7 @@ def left(pause: Pause, now: float, boot_id: str, uptime: float) -> float:
     return min(pause.since + pause.seconds - now, pause.seconds - uptime)
 
 
-def shown(pause: Pause, now: float, remaining: float) -> dict[str, t.Any]:
+def shown(pause: Pause, now: float, remaining: float) -> json_shapes.Pause:
     """A pause in force as JSON data; ``until`` by the clock as it goes now."""
     until = pause.since + pause.seconds
     if abs(now + remaining - until) > SHOWN_TOLERANCE:

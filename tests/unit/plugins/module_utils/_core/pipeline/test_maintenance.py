@@ -158,7 +158,7 @@ def test_resume_ends_it_at_once(paused: node.Node, capsys: pytest.CaptureFixture
     assert not is_paused(fake)
     assert fake.get(PID_MAX) == "65536\n"
     assert runs.command(fake.host(), "resume", "--json") == 0
-    assert json.loads(capsys.readouterr().out) is None
+    assert json.loads(capsys.readouterr().out) == {"schema": 1, "ended": None}
 
 
 def test_pausing_again_replaces(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
@@ -167,7 +167,7 @@ def test_pausing_again_replaces(paused: node.Node, capsys: pytest.CaptureFixture
     fake.wait(1800)
     with mock.patch.dict(os.environ, {"SUDO_USER": "", "SUDO_UID": ""}):
         assert runs.command(fake.host(), "pause", "--for", "90s", "--json") == 0
-    told = json.loads(capsys.readouterr().out)
+    told = json.loads(capsys.readouterr().out)["paused"]
     assert told.pop("text").endswith(": no reason given")
     assert told == {
         "since": int(fake.time),

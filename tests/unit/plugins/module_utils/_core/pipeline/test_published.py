@@ -100,7 +100,8 @@ def test_a_command_publishes_as_a_module_does(fake: node.Node) -> None:
     moved = fake.get(state.PUBLISHED[1])
     assert runs.command(fake.host(), "rollback") == 2
     assert fake.get(state.PUBLISHED[1]) != moved
-    assert json.loads(fake.get(state.STATUS))["pools"] == json.loads(fake.get(state.PUBLISHED[1]))
+    pools = json.loads(fake.get(state.STATUS))["pools"]
+    assert json.loads(fake.get(state.PUBLISHED[1])) == {"schema": 1, **pools}
 
 
 def test_a_run_that_was_undone_publishes_what_is(fake: node.Node) -> None:

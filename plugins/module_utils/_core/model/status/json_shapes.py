@@ -1,0 +1,259 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What programs read: the published files, the JSON of commands and modules, the fleet's report.
+
+Type checkers hold the code to these shapes, a test holds what is written and docs/json.md to them; nothing loads this
+file at run time. ``schema`` is constants.SCHEMA: it grows when a field goes or changes its meaning, and a new field
+leaves it as it is.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values.vocabulary import Disruption, Mode, Verdict, When
+
+
+class Item(t.TypedDict):
+    """A change, or an item of drift: a change that was not applied."""
+
+    manager: str
+    subject: str
+    property: str
+    actual: t.Optional[str]
+    wanted: t.Optional[str]
+    reason: str
+    place: str
+    verdict: Verdict
+    when: When
+    disruption: Disruption
+
+
+class RenderedItem(Item):
+    """An item with its line, as people read it."""
+
+    text: str
+
+
+class StatusItem(Item):
+    """An item as the status has it."""
+
+    since: int
+    maintenance: bool
+    logged: bool
+
+
+class Pause(t.TypedDict):
+    """A pause that is in force."""
+
+    since: int
+    until: int
+    by: str
+    uid: int
+    reason: str
+
+
+class RenderedPause(Pause):
+    """A pause with its line, as people read it."""
+
+    text: str
+
+
+class PoolSets(t.TypedDict):
+    """The pools as CPU lists."""
+
+    reserved: str
+    shared: str
+    isolated: str
+    exclusive: str
+
+
+class Pools(PoolSets):
+    """The pools of a node."""
+
+    online: str
+    workloads: str
+    strict: bool
+    numa: dict[str, PoolSets]
+    notes: list[str]
+
+
+class PublishedPools(Pools):
+    """/run/corral/pools.json, and what ``corral pools --json`` prints."""
+
+    schema: int
+
+
+class Hugepages(t.TypedDict):
+    """A declared pool of hugepages."""
+
+    size: str
+    node: t.Optional[int]
+    wanted: int
+    actual: t.Optional[int]
+
+
+class Workload(t.TypedDict):
+    """A workload in the status."""
+
+    name: str
+    state: t.Literal["granted", "refused", "waiting", "unknown"]
+    reason: t.Optional[str]
+    qos: t.Optional[str]
+    hold: t.Optional[str]
+    slice: t.Optional[str]
+    cpus: str
+    memory_nodes: t.Optional[str]
+    since: t.Optional[int]
+
+
+class Budget(t.TypedDict):
+    """How far a resource is given out."""
+
+    allocatable: int
+    requested: int
+    limits: int
+    unlimited: int
+
+
+class Verdicts(t.TypedDict):
+    """The items of one manager, counted."""
+
+    drift: int
+    unchangeable: int
+    unknown: int
+
+
+class Totals(t.TypedDict):
+    """What the agent has done since the node started."""
+
+    changes: int
+    errors: int
+
+
+class LastChanged(t.TypedDict):
+    """The last run that changed something."""
+
+    time: int
+    changes: list[Item]
+
+
+class Status(t.TypedDict):
+    """/run/corral/status.json."""
+
+    schema: int
+    name: t.Optional[str]
+    mode: t.Optional[Mode]
+    time: int
+    in_sync: bool
+    error: t.Optional[str]
+    paused: t.Optional[RenderedPause]
+    pause_error: t.Optional[str]
+    metrics_error: t.Optional[str]
+    items: list[StatusItem]
+    counts: t.Optional[dict[str, Verdicts]]
+    totals: Totals
+    last_changed: t.Optional[LastChanged]
+    last_in_sync: t.Optional[int]
+    pools: t.Optional[Pools]
+    hugepages: t.Optional[list[Hugepages]]
+    exclusive: t.Optional[str]
+    workloads: t.Optional[list[Workload]]
+    budget: t.Optional[dict[str, Budget]]
+
+
+class Plan(t.TypedDict):
+    """What ``corral plan --json`` and ``corral drift --json`` print."""
+
+    schema: int
+    changes: list[RenderedItem]
+
+
+class Key(t.TypedDict):
+    """A key of the profile."""
+
+    value: t.Any
+    origin: t.Optional[str]
+
+
+class AskedBy(t.TypedDict):
+    """The key of the profile that a change follows from."""
+
+    key: str
+    origin: t.Optional[str]
+
+
+class ExplainedItem(RenderedItem):
+    """A change, and what asks for it."""
+
+    asked_by: t.Optional[AskedBy]
+
+
+class ExplainedPlan(t.TypedDict):
+    """What they print with ``--explain``."""
+
+    schema: int
+    keys: dict[str, Key]
+    compiled: dict[str, t.Any]
+    changes: list[ExplainedItem]
+
+
+class Run(t.TypedDict):
+    """What ``corral reconcile --json`` and ``corral rollback --json`` print."""
+
+    schema: int
+    changed: list[RenderedItem]
+    drift: list[RenderedItem]
+    error: t.Optional[str]
+    undone: list[str]
+    leftovers: list[str]
+
+
+class ModuleResult(t.TypedDict):
+    """What each module that changes a node returns, beside what is its own."""
+
+    schema: int
+    changed: bool
+    changes: list[RenderedItem]
+    drift: list[RenderedItem]
+    in_sync: bool
+    report: list[str]
+
+
+class Problem(t.TypedDict):
+    """A reason for a refusal."""
+
+    path: str
+    value: t.Optional[str]
+    message: str
+    origin: str
+
+
+FleetVerdict = t.Literal["in_sync", "drift", "unknown", "refused", "failed", "unreachable"]
+
+
+class FleetHost(t.TypedDict):
+    """A host in the fleet's report."""
+
+    verdict: FleetVerdict
+    items: list[RenderedItem]
+    problems: list[Problem]
+    message: t.Optional[str]
+    name: t.Optional[str]
+    mode: t.Optional[Mode]
+    pools: t.Optional[Pools]
+    cpu_map: t.Optional[list[str]]
+    compiled: t.Optional[dict[str, t.Any]]
+    paused: t.Optional[RenderedPause]
+
+
+class Fleet(t.TypedDict):
+    """What the filter ``fleet_report`` gives; the file of the playbook ``drift`` has its ``time`` as well."""
+
+    schema: int
+    hosts: dict[str, FleetHost]
+    summary: dict[FleetVerdict, int]
+    lines: list[str]

@@ -1,0 +1,19 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The words of which a value is one: type checkers read them, and nothing loads this file at run time."""
+
+from __future__ import annotations
+
+import typing as t
+
+# What a look at one item came to. "drift": reality differs, and the steps correct it. "unchangeable": reality differs,
+# and Corral cannot correct it. "unknown": it could not be looked at.
+Verdict = t.Literal["drift", "unchangeable", "unknown"]
+# When a change takes effect, and what it disturbs.
+When = t.Literal["now", "next start", "next boot"]
+Disruption = t.Literal["none", "irq", "service restart", "reboot"]
+# Whether the agent corrects drift or only reports it.
+Mode = t.Literal["enforce", "audit"]

@@ -1,0 +1,134 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What programs read has exactly the documented shape, whatever a node's state is."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+import test_fleet_report
+import test_workload_module
+from _core.host import state
+from _core.model.status import json_shapes
+from shapes import misfits
+
+pytest.importorskip("ansible.module_utils.basic")
+PID_MAX = "/proc/sys/kernel/pid_max"
+WORKLOAD = {"name": "feed", "match": {"unit": "feed.service"}, "limits": {"cpu": 2, "memory": "64Mi"}}
+POOLS = {"reserved": {"count": 2}, "policy": "static"}
+
+
+def tampered(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    runs.declare(fake.host(), mode="audit")
+    fake.kernel_write(PID_MAX, "40000")
+
+
+def paused(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    runs.command(fake.host(), "pause", "--for", "1h", "--reason", "a disk")
+    fake.kernel_write(PID_MAX, "40000")
+
+
+def broken(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.put("/etc/corral/profile.json", "{")
+    fake.drop(state.APPLIED)
+
+
+def with_workloads(fake: node.Node) -> None:
+    fake.put("/etc/systemd/system/feed.service", "[Service]\nExecStart=/bin/true\n")
+    assert runs.declare(fake.host(), cpu=POOLS, workloads=[WORKLOAD]).error == ""
+
+
+STATES: dict[str, t.Callable[[node.Node], object]] = {
+    "converged": lambda fake: runs.converged(fake, with_agent=True),
+    "tampered": tampered,
+    "paused": paused,
+    "broken profile": broken,
+    "workloads": with_workloads,
+}
+
+
+@pytest.mark.parametrize("name", STATES)
+def test_the_published_files(name: str, fake: node.Node) -> None:
+    STATES[name](fake)
+    runs.tick(fake.host(), by_timer=False)
+    status = json.loads(fake.get(state.STATUS))
+    assert misfits(status, json_shapes.Status) == []
+    assert misfits(json.loads(fake.get(state.PUBLISHED[1])), json_shapes.PublishedPools) == []
+    seen = {key for key, value in status.items() if value}
+    expected = {
+        "converged": {"in_sync", "last_changed", "hugepages"},
+        "tampered": {"items"},
+        "paused": {"items", "paused"},
+        "broken profile": {"error"},
+        "workloads": {"workloads", "budget"},
+    }
+    assert expected[name] <= seen
+
+
+COMMANDS: dict[str, t.Any] = {
+    "plan": json_shapes.Plan,
+    "drift": json_shapes.Plan,
+    "drift --explain": json_shapes.ExplainedPlan,
+    "reconcile": json_shapes.Run,
+    "pools": json_shapes.PublishedPools,
+}
+
+
+@pytest.mark.parametrize("words", COMMANDS)
+def test_the_json_of_commands(words: str, fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    tampered(fake)
+    runs.command(fake.host(), *words.split(), "--json")
+    data = json.loads(capsys.readouterr().out)
+    assert misfits(data, COMMANDS[words]) == []
+    if "changes" in data:
+        assert [change["subject"] for change in data["changes"]] == ["kernel.pid_max"]
+
+
+def test_the_json_of_status_is_the_file_and_the_last_passes(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.converged(fake)
+    runs.command(fake.host(), "status", "--json")
+    told = json.loads(capsys.readouterr().out)
+    assert told.pop("gc") is None
+    assert told == json.loads(fake.get(state.STATUS))
+
+
+def result(fake: node.Node, *, check: bool) -> dict[str, t.Any]:
+    """What the module profile returns."""
+    module = test_workload_module.Module(check=check, profile=None, layers=None, during_pause="apply")
+    shell = test_workload_module.WORKLOAD._module
+    return t.cast("dict[str, t.Any]", shell.profile_task(module, fake.host()))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_result_of_a_module(check: bool, fake: node.Node) -> None:
+    tampered(fake)
+    found = result(fake, check=check)
+    common = {key: found[key] for key in t.get_type_hints(json_shapes.ModuleResult)}
+    assert misfits(common, json_shapes.ModuleResult) == []
+    assert found["changes"]
+    assert misfits(found["pools"], json_shapes.Pools) == []
+    assert misfits(found["paused"], t.Optional[json_shapes.RenderedPause]) == []
+
+
+def test_the_fleets_report_is_made_of_what_modules_return(fake: node.Node) -> None:
+    paused(fake)
+    found = result(fake, check=True)
+    hosts = {"a": found, "b": test_fleet_report.UNREACHABLE, "c": test_fleet_report.REFUSED}
+    agent = {"drift": []}
+    report = test_fleet_report.fleet_report(hosts, {"a": agent, "b": test_fleet_report.SKIPPED, "c": agent})
+    assert misfits(report, json_shapes.Fleet) == []
+    assert [found["drift"][0]["text"], found["paused"]["text"]] == [
+        report["lines"][2].strip(),
+        report["lines"][1].strip(),
+    ]
+    assert found["drift"][0]["text"] in found["report"]
