@@ -16,9 +16,10 @@ import random
 import typing as t
 
 import bench
-from _core.model.numa import affinity, topology_manager
-from _core.model.numa.affinity import Demand, Policy, decide
-from _core.model.numa.topology_manager import Distances
+from _core.model.numa import affinity, node_sets, topology_manager
+from _core.model.numa.affinity import decide
+from _core.model.numa.node_sets import Demand
+from _core.model.numa.topology_manager import Distances, Policy
 
 SIZES = (2, 4, 8, 16, 32, 64)
 SOCKET = 8  # nodes; those of another socket are farther away
@@ -91,7 +92,7 @@ def look(demands: t.Sequence[Demand]) -> int:
 def permutations(demands: t.Sequence[Demand]) -> int:
     """How many hints the kubelet would merge: the product of the sets of nodes that are enough, by resource."""
     product = 1
-    for provider in affinity.providers_of(RESTRICTED, demands):
+    for provider in node_sets.providers_of(RESTRICTED, demands):
         product *= max(1, len(affinity.hints_of(provider))) ** len(provider.demands)
     return product
 
@@ -108,7 +109,7 @@ def row(case: str, nodes: int, turns: int) -> tuple[object, ...]:
     count = "-"
     if nodes <= affinity.EXACT_NODES:
         count = f"{permutations(demands):,}"
-        providers = affinity.providers_of(RESTRICTED, demands)
+        providers = node_sets.providers_of(RESTRICTED, demands)
         hints = [affinity.hints_of(provider) for provider in providers for dummy in provider.demands]
         works["merge"] = functools.partial(topology_manager.merge, RESTRICTED.name, hints, range(nodes))
     times = bench.by_turns(works, turns)

@@ -19,9 +19,8 @@ import typing as t
 
 from ..values import cpuset
 from ..values.records import NamedTuple
-from ..workload.resources import MEMORY, hugepages
-from . import affinity
-from .affinity import Demand
+from ..workload.resources import MEMORY, hugepages, shown
+from .node_sets import Demand, narrowest
 
 MANAGER = "memory"  # what makes its demands one
 
@@ -122,7 +121,7 @@ def allocate(
     asked = [demand._replace(pinned=nodes or frozenset()) for demand in demands(tables, blocks, wanted, reusable)]
     if not asked:
         return ()
-    found = affinity.narrowest(asked, tables)
+    found = narrowest(asked, tables)
     if found is None:
         raise ValueError("; ".join(_missing(asked, tables, holders or {})))
     return tuple(Block(found, demand.resource, demand.amount) for demand in asked)
@@ -154,7 +153,7 @@ def _problem(
     short = max(0, block.size - sum(left[node].get(block.resource, 0) for node in block.nodes))
     debt = debts.get((block.nodes, block.resource), 0) + short
     if debt > (tolerance if block.resource == MEMORY else 0):
-        size, missing = (affinity.shown(block.resource, amount) for amount in (block.size, short))
+        size, missing = (shown(block.resource, amount) for amount in (block.size, short))
         return f"{block.resource}: {missing} of its {size} on {_named(block.nodes)} are missing"
     debts[block.nodes, block.resource] = debt
     _take(left, block)
@@ -170,7 +169,7 @@ def _changes(before: Tables, now: Tables) -> t.Iterator[str]:
             was, has = (table[node].get(resource, 0) for table in (before, now))
             if was != has:
                 sign = "+" if has > was else "-"
-                was_text, has_text, by = (affinity.shown(resource, amount) for amount in (was, has, abs(has - was)))
+                was_text, has_text, by = (shown(resource, amount) for amount in (was, has, abs(has - was)))
                 yield f"node {node}: {resource} was {was_text}, is {has_text} ({sign}{by})"
 
 
@@ -196,16 +195,18 @@ def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block
 
 
 def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.Iterator[str]:
+    from .affinity_reasons import shortage  # only a refusal needs it
+
     pinned = asked[0].pinned
     gone = pinned.difference(tables)
     if gone:
         yield f"there is no {_named(gone)}"
         return
-    short = [demand for demand in asked if affinity.shortage(demand, len(tables))]
+    short = [demand for demand in asked if shortage(demand, len(tables))]
     for demand in short:
-        yield affinity.shortage(demand, len(tables)) + _held(demand.resource, holders)
+        yield shortage(demand, len(tables)) + _held(demand.resource, holders)
     if not short:
-        amounts = " and ".join(f"{affinity.shown(one.resource, one.amount)} of {one.resource}" for one in asked)
+        amounts = " and ".join(f"{shown(one.resource, one.amount)} of {one.resource}" for one in asked)
         on = f" on {_named(pinned)}" if pinned else ""
         yield f"{amounts}{on} would have to share nodes that others use alone or as a group{_held('', holders)}"
 
@@ -213,7 +214,7 @@ def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.I
 def _held(resource: str, holders: Holders) -> str:
     """The workloads that hold a resource, and where."""
     held = [
-        f"{owner} {affinity.shown(block.resource, block.size)} on {_named(block.nodes)}"
+        f"{owner} {shown(block.resource, block.size)} on {_named(block.nodes)}"
         for owner, blocks in holders.items()
         for block in blocks
         if block.resource == resource or not resource

@@ -27,7 +27,25 @@ POD = "pod"
 
 DEFAULT_MAX_NODES = 8  # max-allowable-numa-nodes; the kubelet allows no lower value
 
+CAPACITY = "capacity"
+FREE = "free"
+
 Distances = t.Mapping[int, t.Mapping[int, int]]
+
+
+class Policy(NamedTuple):
+    """The topology manager's settings. ``scope`` and ``max_nodes`` are for the caller, who knows what is started.
+
+    ``preferred_by``: hints are preferred when no fewer nodes could ever satisfy them (capacity, as in the kubelet), or
+    when no fewer nodes have enough now (free). By capacity a half full machine has no preferred hints left for what
+    no longer fits on as few nodes, and restricted refuses it (kubernetes#84597).
+    """
+
+    name: str
+    scope: str = CONTAINER
+    prefer_closest: bool = False
+    max_nodes: int = DEFAULT_MAX_NODES
+    preferred_by: str = CAPACITY
 
 
 class Hint(NamedTuple):

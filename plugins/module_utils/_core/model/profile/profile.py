@@ -14,7 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import cpu_options
-from ..numa.affinity import Policy
+from ..numa.topology_manager import Policy
 from ..values import cpuset
 from ..values.errors import CorralError
 from ..values.records import NamedTuple

@@ -14,8 +14,8 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..cpu.pools import Pools
-from ..numa.affinity import Policy
 from ..numa.numa_memory import Block
+from ..numa.topology_manager import Policy
 from ..profile.profile import Profile
 from ..topology.cpu_topology import CpuTopology
 from ..topology.topology import Topology

@@ -11,7 +11,8 @@ import typing as t
 
 from ..cpu import allocation
 from ..numa import numa_memory, topology_manager
-from ..numa.affinity import Affinity, Demand, decide
+from ..numa.affinity import Affinity, decide
+from ..numa.node_sets import Demand
 from ..profile.profile_workloads import INIT
 from ..topology.topology import Topology
 from ..values import cpuset

@@ -9,9 +9,11 @@ import itertools
 import typing as t
 
 import pytest
-from _core.model.numa import affinity, topology_manager
-from _core.model.numa.affinity import Affinity, Demand, Policy, decide, narrowest
-from _core.model.numa.topology_manager import Distances, Hint, distances_of, mask_of, merge
+from _core.model.numa import affinity, node_sets, topology_manager
+from _core.model.numa.affinity import Affinity, decide
+from _core.model.numa.node_sets import Demand, narrowest
+from _core.model.numa.topology_manager import Distances, Hint, Policy, distances_of, mask_of, merge
+from _core.model.workload import resources
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -117,7 +119,7 @@ policies = st.builds(
     Policy,
     st.sampled_from(PLACING),
     prefer_closest=st.booleans(),
-    preferred_by=st.sampled_from((affinity.CAPACITY, affinity.FREE)),
+    preferred_by=st.sampled_from((topology_manager.CAPACITY, topology_manager.FREE)),
 )
 
 
@@ -133,7 +135,7 @@ def test_up_to_eight_nodes_it_is_what_the_kubelet_gives(policy: Policy, case: Ca
 
 def searched(policy: Policy, case: Case) -> Hint:
     distances = case.distances if policy.prefer_closest else None
-    return affinity.searched(policy, affinity.providers_of(policy, case.demands), case.nodes, distances)
+    return affinity.searched(policy, node_sets.providers_of(policy, case.demands), case.nodes, distances)
 
 
 @settings(max_examples=examples(400))
@@ -151,7 +153,7 @@ def test_the_search_comes_to_the_kubelets_verdict(policy: Policy, case: Case) ->
 def satisfying(case: Case) -> list[Nodes]:
     """Every set of nodes that satisfies all demands."""
     asking = [demand for demand in case.demands if demand.amount]
-    return [some for some in sets_of(case.nodes)[1:] if affinity.satisfies(asking, some)]
+    return [some for some in sets_of(case.nodes)[1:] if node_sets.satisfies(asking, some)]
 
 
 @settings(max_examples=examples(400))
@@ -200,7 +202,7 @@ def test_a_search_that_gives_up_still_finds_nodes_that_are_enough(case: Case, st
     """No narrower ones, maybe; and none are said to be preferred that are not."""
     asking = [demand for demand in case.demands if demand.amount]
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(affinity, "STEPS", steps)
+        patch.setattr(node_sets, "STEPS", steps)
         found = narrowest(asking, case.nodes)
         verdict = searched(Policy("restricted"), case)
     possible = satisfying(case)
@@ -219,8 +221,8 @@ def test_a_search_that_gives_up_knows_the_groups_and_asks_for_no_more_than_it_ta
     nodes = range(5)
     has = {0: 0, 1: 4, 2: 4, 3: 4, 4: 4}
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(affinity, "STEPS", 0)
-        (provider,) = affinity.providers_of(Policy("restricted"), [Demand("cpu", 4, has, has)])
+        patch.setattr(node_sets, "STEPS", 0)
+        (provider,) = node_sets.providers_of(Policy("restricted"), [Demand("cpu", 4, has, has)])
         assert provider.size == 1
         grouped = Demand("memory", 10, has, has, groups=(frozenset([2, 3, 4]),))
         assert narrowest([grouped], nodes) == frozenset({2, 3, 4})
@@ -243,7 +245,7 @@ def test_uneven_sockets() -> None:
     nodes = range(10)
     sockets = {node: node // 9 for node in nodes}
     demand = Demand("cpu", 24, dict.fromkeys(nodes, 4), {**dict.fromkeys(range(8), 3), 9: 4}, socket_of=sockets)
-    (provider,) = affinity.providers_of(RESTRICTED, [demand])
+    (provider,) = node_sets.providers_of(RESTRICTED, [demand])
     assert (provider.size, provider.sockets) == (6, 2)
     found = decide(RESTRICTED, [demand], nodes)
     assert found.preferred
@@ -322,7 +324,7 @@ def test_a_hard_case_on_many_nodes_ends() -> None:
     ]
     found = decide(Policy("best-effort"), demands, MANY)
     assert found.nodes is not None
-    assert affinity.satisfies(demands, found.nodes)
+    assert node_sets.satisfies(demands, found.nodes)
     assert not found.preferred
     assert len(found.nodes) < 40
 
@@ -347,7 +349,7 @@ def test_a_half_full_machine_is_refused_by_capacity_and_not_by_what_is_free() ->
     found = decide(RESTRICTED, [demand], range(2))
     text = "cpu: 6 asked, no NUMA node has more than 4 free (node 0: 4, node 1: 2)"
     assert found == Affinity(frozenset([0, 1]), False, False, (text,))
-    by_free = RESTRICTED._replace(preferred_by=affinity.FREE)
+    by_free = RESTRICTED._replace(preferred_by=topology_manager.FREE)
     assert decide(by_free, [demand], range(2)) == Affinity(frozenset([0, 1]), True, True)
     assert decide(by_free._replace(name="single-numa-node"), [demand], range(2)).reasons == (
         "cpu needs 2 NUMA nodes; single-numa-node allows 1",
@@ -414,4 +416,4 @@ def test_the_policy_none_has_no_preference() -> None:
     ],
 )
 def test_amounts_for_a_person(resource: str, amount: int, text: str) -> None:
-    assert affinity.shown(resource, amount) == text
+    assert resources.shown(resource, amount) == text

@@ -10,9 +10,10 @@ import itertools
 import typing as t
 
 import pytest
-from _core.model.numa import affinity, numa_memory
-from _core.model.numa.affinity import Policy, decide
+from _core.model.numa import node_sets, numa_memory
+from _core.model.numa.affinity import decide
 from _core.model.numa.numa_memory import Block, allocatable, allocate, demands, drift, free
+from _core.model.numa.topology_manager import Policy
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -304,4 +305,4 @@ def test_a_decision_and_an_allocation_know_the_same_rule() -> None:
     ]
     assert asked[0].capacity == {0: 8, 1: 8, 2: 8}
     assert asked[0].free == {0: 0, 1: 7, 2: 7}
-    assert affinity.narrowest(asked, tables) == frozenset({2})
+    assert node_sets.narrowest(asked, tables) == frozenset({2})

@@ -1,0 +1,260 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Sets of NUMA nodes that have what is asked of them, and the narrowest of these.
+
+Who asks is a provider, as the kubelet's topology manager has it: the demands of one manager.
+"""
+
+from __future__ import annotations
+
+import itertools
+import typing as t
+from bisect import insort
+
+from ..values.records import NamedTuple
+from . import topology_manager as manager
+from .topology_manager import FREE, Distances, Hint, Policy
+
+# How many choices a search makes before it is content with a set that may not be the narrowest. Nodes that are alike
+# cost nothing; only unlike nodes of which hardly any set is enough come near it.
+STEPS = 20_000
+
+Nodes = frozenset[int]
+NO_NODES: Nodes = frozenset()
+
+
+class Demand(NamedTuple):
+    """An amount of one resource, and what each NUMA node has of it; the keys of ``capacity`` are its nodes.
+
+    ``free`` includes what the workload may reuse; ``pinned`` nodes must be in the set (those of reusable CPUs).
+    Demands with the same ``together`` are one manager's: its sets of nodes satisfy all of them.
+
+    ``single`` and ``groups`` are the memory manager's: nodes with assignments of their own, and sets of nodes that
+    share some. A node is never both. ``socket_of`` is for align-by-socket: the socket of each of its nodes.
+    """
+
+    resource: str
+    amount: int
+    capacity: t.Mapping[int, int]
+    free: t.Mapping[int, int]
+    pinned: Nodes = NO_NODES
+    single: Nodes = NO_NODES
+    groups: tuple[Nodes, ...] = ()
+    socket_of: t.Mapping[int, int] | None = None
+    together: str = ""
+
+
+class Provider(NamedTuple):
+    """The demands of one manager, the nodes that it knows, and how many of them it needs (minAffinitySize).
+
+    With align-by-socket, ``sockets`` is the number of sockets that a preferred set spans; 0 without.
+    """
+
+    demands: tuple[Demand, ...]
+    nodes: tuple[int, ...]
+    size: int
+    sockets: int
+
+    @property
+    def name(self) -> str:
+        """Its resources, for a person."""
+        return " and ".join(demand.resource for demand in self.demands)
+
+    def prefers(self, nodes: t.Collection[int]) -> bool:
+        """Whether a set of nodes that satisfies it is preferred."""
+        return len(nodes) == self.size or (self.sockets > 0 and len(self.spanned(nodes)) == self.sockets)
+
+    def spanned(self, nodes: t.Iterable[int]) -> set[int]:
+        """The sockets of nodes."""
+        socket_of = self.demands[0].socket_of or {}
+        return {socket_of[node] for node in nodes}
+
+
+def providers_of(policy: Policy, demands: t.Iterable[Demand]) -> list[Provider]:
+    """The managers that have a say. A manager that is asked for nothing has no preference."""
+    managers: dict[str, list[Demand]] = {}
+    for demand in demands:
+        if demand.amount > 0:
+            managers.setdefault(demand.together or f"\0{len(managers)}", []).append(demand)
+    return [provider_of(policy, tuple(members)) for members in managers.values()]
+
+
+def provider_of(policy: Policy, demands: tuple[Demand, ...]) -> Provider:
+    nodes = tuple(sorted({node for demand in demands for node in demand.capacity}))
+    by_free = policy.preferred_by == FREE
+    wants = [(demand.amount, demand.free if by_free else demand.capacity) for demand in demands]
+    size = fewest(wants, nodes)
+    socket_of = demands[0].socket_of
+    if not socket_of:
+        return Provider(demands, nodes, size, 0)
+    nodes_per_socket = max(1, len(nodes) // len(set(socket_of.values())))
+    return Provider(demands, nodes, size, -(-size // nodes_per_socket))
+
+
+def satisfies(demands: t.Iterable[Demand], nodes: Nodes) -> bool:
+    """Whether the nodes have enough of everything and may be used together."""
+    return all(
+        sum(demand.free.get(node, 0) for node in nodes) >= demand.amount
+        and demand.pinned <= nodes
+        and may_share(demand, nodes)
+        for demand in demands
+    )
+
+
+def may_share(demand: Demand, nodes: Nodes) -> bool:
+    """The memory manager's rule: a node in a group is used with exactly this group, one used alone is used alone."""
+    if len(nodes) == 1:
+        return not any(nodes <= group for group in demand.groups)
+    return nodes.isdisjoint(demand.single) and all(nodes == group or nodes.isdisjoint(group) for group in demand.groups)
+
+
+def narrowest(demands: t.Sequence[Demand], nodes: t.Iterable[int], distances: Distances | None = None) -> Nodes | None:
+    """The fewest nodes that satisfy all demands, the nearest or else the lowest of them; None if there are none."""
+    sets = Sets(demands, sorted(nodes), distances)
+    for size in range(1, len(sets.nodes) + 1):
+        found = sets.of_size(size)
+        if found is not None:
+            return found
+        if sets.gave_up:
+            return sets.without_search()
+    return None
+
+
+def best(sets: t.Iterable[Nodes], distances: Distances | None) -> Nodes | None:
+    """The narrowest, then the nearest, then the lowest."""
+    hints = [Hint(manager.mask_of(nodes), True) for nodes in sets]
+    found = manager.narrowest(hints, 0, distances)
+    return None if found is None or found.nodes is None else manager.nodes_of(found.nodes)
+
+
+class Sets:
+    """Sets of nodes that satisfy demands: single nodes, groups that exist, and new ones of nodes that are in no use."""
+
+    def __init__(self, demands: t.Sequence[Demand], nodes: t.Sequence[int], distances: Distances | None) -> None:
+        self.demands = demands
+        self.nodes = nodes
+        self.distances = distances
+        self.gave_up = False
+        self.pinned = NO_NODES.union(*(demand.pinned for demand in demands))
+        self.groups = {group for demand in demands for group in demand.groups if group.issubset(nodes)}
+        used = NO_NODES.union(*(demand.single.union(*demand.groups) for demand in demands))
+        self.unused = [node for node in nodes if node not in used]
+        self._lowest: Search | None = None
+
+    def of_size(self, size: int) -> Nodes | None:
+        """The best set of so many nodes."""
+        if size == 1:
+            known = [frozenset([node]) for node in self.nodes]
+        else:
+            known = [group for group in self.groups if len(group) == size]
+        found = [nodes for nodes in known if satisfies(self.demands, nodes)]
+        if size > 1:
+            found += self._new(size)
+        return best(found, self.distances)
+
+    def without_search(self) -> Nodes | None:
+        """A set of which no node can be left out, though a narrower one may exist; for when a search gave up."""
+        found = [group for group in self.groups if satisfies(self.demands, group)]
+        nodes = frozenset(self.unused)
+        if satisfies(self.demands, nodes):
+            for node in sorted(self.unused, key=lambda node: (self._worth(node), -node)):
+                if satisfies(self.demands, nodes - {node}):
+                    nodes -= {node}
+            found.append(nodes)
+        return best(found, self.distances)
+
+    def _worth(self, node: int) -> float:
+        return sum(demand.free.get(node, 0) / demand.amount for demand in self.demands)
+
+    def _new(self, size: int) -> list[Nodes]:
+        """New groups: the lowest one, or the nearest around each node."""
+        if not self.pinned.issubset(self.unused):
+            return []
+        self._lowest = self._lowest or self._search(self.unused, STEPS)
+        lowest = self._lowest.find(size)
+        self.gave_up = self._lowest.gave_up
+        if lowest is None or self.distances is None:
+            return [] if lowest is None else [lowest]
+        steps = STEPS // len(self.unused)
+        near = (self._search(self._around(node), steps).find(size) for node in self.unused)
+        return [lowest, *(nodes for nodes in near if nodes is not None)]
+
+    def _around(self, seed: int) -> list[int]:
+        distance = (self.distances or {})[seed]
+        return sorted(self.unused, key=lambda node: (node != seed, distance[node], node))
+
+    def _search(self, order: t.Sequence[int], steps: int) -> Search:
+        return Search(order, [(demand.amount, demand.free) for demand in self.demands], self.pinned, steps)
+
+
+def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence[int]) -> int:
+    """How many nodes it takes to have enough; all of them when even these have not.
+
+    Where the search gives up it is too few rather than too many: never is a set called preferred that is not.
+    """
+    search = Search(nodes, wants, NO_NODES, STEPS)
+    for size in range(1, len(nodes)):
+        if search.find(size) is not None or search.gave_up:
+            return size
+    return len(nodes)
+
+
+class Search:
+    """Sets with enough of everything, ``pinned`` nodes included; of one size, that whose last node comes first."""
+
+    def __init__(
+        self, order: t.Sequence[int], wants: t.Sequence[tuple[int, t.Mapping[int, int]]], pinned: Nodes, steps: int
+    ) -> None:
+        self.pinned = pinned
+        self.order = [node for node in order if node not in pinned]
+        self.values = [[values.get(node, 0) for node in self.order] for dummy, values in wants]
+        self.missing = tuple(max(0, amount - sum(values.get(node, 0) for node in pinned)) for amount, values in wants)
+        self._first = [list(itertools.accumulate(values, initial=0)) for values in self.values]
+        self._most = [most(values) for values in self.values]
+        self._hopeless: set[tuple[int, int, tuple[int, ...]]] = set()
+        self._steps = steps
+
+    @property
+    def gave_up(self) -> bool:
+        """Whether what was not found may exist."""
+        return self._steps <= 0
+
+    def find(self, size: int) -> Nodes | None:
+        """The first set of so many nodes."""
+        found = self._pick(len(self.order), size - len(self.pinned), self.missing)
+        return None if found is None else self.pinned.union(found)
+
+    def _pick(self, end: int, count: int, missing: tuple[int, ...]) -> list[int] | None:
+        """``count`` of the nodes before ``end`` that have what is missing."""
+        if not 0 <= count <= end or self.gave_up:
+            return None
+        if all(first[count] >= amount for first, amount in zip(self._first, missing)):
+            return self.order[:count]
+        # No choice has more of a resource than this; for a single resource it tells exactly what can be had.
+        if any(most[end][count] < amount for most, amount in zip(self._most, missing)):
+            return None
+        state = (end, count, missing)
+        if state in self._hopeless:
+            return None
+        self._steps -= 1
+        found = self._pick(end - 1, count, missing)
+        if found is None:
+            left = tuple(max(0, amount - values[end - 1]) for values, amount in zip(self.values, missing))
+            found = self._pick(end - 1, count - 1, left)
+            found = None if found is None else [*found, self.order[end - 1]]
+        if found is None:
+            self._hopeless.add(state)
+        return found
+
+
+def most(values: t.Iterable[int]) -> list[list[int]]:
+    """By how many values there are from the start, and how many of them are taken: the largest sum."""
+    largest: list[int] = []  # negative, so that insort puts the largest first
+    sums = [[0]]
+    for value in values:
+        insort(largest, -value)
+        sums.append([-total for total in itertools.accumulate(largest, initial=0)])
+    return sums
