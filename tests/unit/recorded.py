@@ -1,16 +1,21 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Recorded machines as hosts, straight out of their archives: unpacking thousands of tiny files costs far more."""
+"""Recorded machines as hosts, straight out of their archives: unpacking thousands of tiny files costs far more.
+
+Beside them the project's own ones, which described.py makes of small texts. Those are in each checkout.
+"""
 
 from __future__ import annotations
 
 import functools
+import json
 import posixpath
 import tarfile
 import typing as t
 from pathlib import Path
 
+import described
 import pytest
 from _core.host.discovery.sysfs import discover
 from _core.host.files import Host
@@ -21,13 +26,27 @@ SUFFIX = ".tar.gz"
 
 
 def name_of(archive: Path) -> str:
-    return archive.name[: -len(SUFFIX)]
+    return archive.stem if archive.suffix == ".yml" else archive.name[: -len(SUFFIX)]
 
 
-def machines() -> list[t.Any]:
+def archives() -> list[t.Any]:
     """The archives as pytest parameters; one skipped parameter with the reason when there are none."""
     found = sorted(TOPOLOGIES.glob(f"*{SUFFIX}"))
     return [pytest.param(path, id=name_of(path)) for path in found] or [absent(TOPOLOGIES, "CORRAL_TOPOLOGIES")]
+
+
+def machines() -> list[t.Any]:
+    """All machines, the project's own and recorded ones, as pytest parameters."""
+    own = sorted(described.FOLDER.glob("*.yml"))
+    return [*(pytest.param(path, id=name_of(path)) for path in own), *archives()]
+
+
+def expected(archive: Path) -> dict[str, t.Any]:
+    """What discovery must find."""
+    if archive.suffix == ".yml":
+        return described.facts(archive)
+    text = (TOPOLOGIES / "expected" / f"{name_of(archive)}.json").read_text(encoding="utf-8")
+    return t.cast("dict[str, t.Any]", json.loads(text))
 
 
 @functools.cache
@@ -36,13 +55,18 @@ def topology_of(archive: Path) -> Topology:
 
 
 class Archive(Host):
-    """A recorded machine, read from its archive into memory. It cannot be written."""
+    """A machine in memory, read from its archive or made of its text. It cannot be written."""
 
     def __init__(self, archive: Path) -> None:
         super().__init__("/nonexistent", record=True)
         self._files: dict[str, bytes] = {}
         self._links: dict[str, str] = {}
         self._folders: dict[str, set[str]] = {"/": set()}
+        if archive.suffix == ".yml":
+            for path, text in described.files(archive).items():
+                self._files[path] = text.encode()
+                self._list(path, is_folder=False)
+            return
         with tarfile.open(archive) as tar:
             for member in tar:
                 path = "/" + posixpath.normpath(member.name).partition("/")[2]

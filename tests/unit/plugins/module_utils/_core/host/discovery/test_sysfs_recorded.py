@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""Discovery on recorded machines against what hwloc, lscpu and the kernel's masks agree on."""
+"""Discovery on recorded machines against what hwloc, lscpu and the kernel's masks agree on, and on described ones."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from _core.host.discovery.sysfs import discover
 from _core.host.files import Host
 from _core.model.cpu import allocation
 from _core.model.topology.topology import from_dict, to_dict
-from recorded import Archive, Overlay, machines, name_of
+from recorded import Archive, Overlay, expected, machines, name_of
 from shared_data import TOPOLOGIES
 
 NUMBER = re.compile("[0-9]+")
@@ -27,18 +27,18 @@ CGROUP = {"hwloc_cgroup_allowed_cpus", "hwloc_cgroup_allowed_nodes"}
 
 @pytest.mark.parametrize("archive", machines())
 def test_recorded_machine(archive: Path) -> None:
-    expected = json.loads((TOPOLOGIES / "expected" / f"{name_of(archive)}.json").read_text(encoding="utf-8"))
+    wanted = expected(archive)
     host = Archive(archive)
 
     topology = discover(host)
     found = to_dict(topology)
 
-    facts = expected.keys() - ABOUT - CGROUP - set(expected.get("contested", ()))
-    assert {fact: found[fact] for fact in facts} == {fact: expected[fact] for fact in facts}
+    facts = wanted.keys() - ABOUT - CGROUP - set(wanted.get("contested", ()))
+    assert {fact: found[fact] for fact in facts} == {fact: wanted[fact] for fact in facts}
     assert from_dict(json.loads(json.dumps(found))) == topology
     assert host.writes == [] and host.commands == []
-    if "hwloc_cpukinds" in expected and topology.kinds:
-        assert sorted(sorted(cpus) for _kind, cpus in topology.kinds) == sorted(expected["hwloc_cpukinds"])
+    if "hwloc_cpukinds" in wanted and topology.kinds:
+        assert sorted(sorted(cpus) for _kind, cpus in topology.kinds) == sorted(wanted["hwloc_cpukinds"])
 
     # A recorded machine can be allocated from, whatever its ids look like.
     view = allocation.of(topology)

@@ -1,26 +1,21 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""One profile on every recorded machine: pools, or a reason that a person understands."""
+"""One profile on every recorded and described machine: pools, or a reason that a person understands."""
 
 from __future__ import annotations
 
-import functools
-import os
-import tarfile
-import tempfile
 import typing as t
 from pathlib import Path
 
+import described
 import pytest
 import yaml
-from _core.host.discovery.sysfs import discover
-from _core.host.files import Host
 from _core.model.cpu import pools
 from _core.model.profile import fit, profile
-from _core.model.topology.topology import Topology
 from _core.model.values.errors import CorralError
-from shared_data import REPOSITORY, TOPOLOGIES, absent
+from recorded import machines, topology_of
+from shared_data import REPOSITORY, TOPOLOGIES
 from test_pools import check, sets
 
 EXAMPLES = sorted(set((REPOSITORY / "examples").glob("*.yml")) - {REPOSITORY / "examples" / "prometheus-rules.yml"})
@@ -35,28 +30,6 @@ INTENTS: dict[str, dict[str, t.Any]] = {
     "huge": {"reserved": {"count": 64}, "isolated": {"cores": 64}},
     "near": {"reserved": {"count": 1}, "isolated": {"cores": 1, "near": "ens1f0"}},
 }
-
-
-@functools.cache
-def topology_of(archive: Path) -> Topology:
-    # Thousands of small files, read once: in memory that is tenths of a second, on some disks half a minute.
-    memory = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None
-    with tempfile.TemporaryDirectory(dir=memory) as folder:
-        with tarfile.open(archive) as tar:
-            if hasattr(tarfile, "tar_filter"):
-                tar.extractall(folder, filter="tar")
-            else:
-                tar.extractall(folder)
-        return discover(Host(f"{folder}/{name_of(archive)}"))
-
-
-def name_of(archive: Path) -> str:
-    return archive.name[: -len(".tar.gz")]
-
-
-def machines() -> list[t.Any]:
-    found = sorted(TOPOLOGIES.glob("*.tar.gz"))
-    return [pytest.param(path, id=name_of(path)) for path in found] or [absent(TOPOLOGIES, "CORRAL_TOPOLOGIES")]
 
 
 @pytest.mark.parametrize("archive", machines())
@@ -95,6 +68,52 @@ def test_an_example_fits_or_is_refused(archive: Path, example: Path) -> None:
     fit.notes(read, topology_of(archive))
 
 
+EACH: dict[str, t.Any] = {"cores_per_numa": 1}
+DESCRIBED: list[tuple[str, dict[str, t.Any], list[str] | str]] = [
+    # As the scenarios rollout and endure read it from the kernel of the lab's nodes.
+    ("lab-two-nodes", {"reserved": EACH, "isolated": {"cores": 1, "numa": 1}, "whole_cores": True},
+     ["0-1,4-5", "2-3", "6-7"]),
+    ("lab-four-nodes", {"reserved": EACH, "isolated": {"cores": 1, "near": "0000:41:00.0"}, "whole_cores": True},
+     ["0-1,4-5,8-9,12-13", "2-3,10-11,14-15", "6-7"]),
+    # What is offline is in no pool; a core that has lost a thread is a core.
+    ("sparse-guest", {"reserved": EACH}, ["0-1,8,20-21", "2-3,10-11", ""]),
+    ("sparse-guest", {"reserved": {"cpus": "0,9"}},
+     ("cpu.reserved.cpus: 0,9: this node has CPUs 0-3,8,10-11,20-21 (and 9, which is offline); "
+      "name CPUs among those, or use cores_per_numa")),
+    ("sparse-guest", {"reserved": {"count": 1}, "isolated": {"cores": 1, "numa": 1}},
+     "cpu.isolated.numa: 1: the NUMA nodes with CPUs are 0,2,5: name one of them"),
+    ("memory-nodes", {"reserved": EACH, "isolated": {"cores": 1, "near": "0030:01:00.0"}},
+     ["0-1,12-13", "4-5,8-9,20-21", "16-17"]),
+    ("memory-nodes", {"reserved": EACH, "isolated": {"cores": 1, "numa": 252}},
+     "cpu.isolated.numa: 252: NUMA node 252 has no CPUs; name another, such as numa: 0, the nearest that has"),
+    ("many-nodes", {"reserved": EACH, "isolated": {"cores": 2, "near": "0000:c1:00.0"}},
+     ["0,8,16,24,32,40,48,56,64,72,80,88,96,104,112,120",
+      "1-7,9-15,17-23,25-31,33-39,43-47,49-55,57-63,65-71,73-79,81-87,89-95,97-103,107-111,113-119,121-127", "41-42,105-106"]),
+    ("hybrid", {"reserved": EACH, "isolated": {"cores": 2}}, ["0-1", "5-11", "2-4"]),
+    ("big-little", {"reserved": {"count": 1}, "isolated": {"cores": 1}}, ["0", "2-5", "1"]),
+    ("arm-clusters", {"reserved": EACH, "isolated": {"cores": 2, "numa": 3}}, ["0,8,16,24", "1-7,9-15,17-23,27-31", "25-26"]),
+    ("mainframe", {"reserved": {"cores_per_numa": 2}, "isolated": {"cores": 1, "numa": 0}}, ["0-3", "6-13", "4-5"]),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("name", "cpu", "expected"), DESCRIBED, ids=[f"{name}-{number}" for number, (name, *_rest) in enumerate(DESCRIBED)]
+)
+def test_described_machines(name: str, cpu: dict[str, t.Any], expected: list[str] | str) -> None:
+    compiles_to(described.FOLDER / f"{name}.yml", cpu, expected)
+
+
+def compiles_to(archive: Path, cpu: dict[str, t.Any], expected: list[str] | str) -> None:
+    """These pools, reserved, shared and isolated; or a refusal in these words."""
+    read = profile.parse({"name": "x", "cpu": cpu})
+    if isinstance(expected, list):
+        assert sets(pools.compute(read, topology_of(archive))) == expected
+        return
+    with pytest.raises(CorralError) as refused:
+        pools.compute(read, topology_of(archive))
+    assert str(refused.value) == expected
+
+
 KNOWN: list[tuple[str, dict[str, t.Any], list[str] | str]] = [
     # The kernel isolates 4-7,60-63; two of its six NUMA nodes have no CPUs.
     ("nri-server", {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 1, "numa": 1}, "whole_cores": True},
@@ -125,13 +144,7 @@ def test_known_machines(name: str, cpu: dict[str, t.Any], expected: list[str] | 
     archive = TOPOLOGIES / f"{name}.tar.gz"
     if not archive.is_file():
         pytest.skip(f"no {archive}; point CORRAL_TOPOLOGIES at the recorded machines")
-    read = profile.parse({"name": "x", "cpu": cpu})
-    if isinstance(expected, list):
-        assert sets(pools.compute(read, topology_of(archive))) == expected
-        return
-    with pytest.raises(CorralError) as refused:
-        pools.compute(read, topology_of(archive))
-    assert str(refused.value) == expected
+    compiles_to(archive, cpu, expected)
 
 
 @pytest.mark.parametrize("archive", machines())
