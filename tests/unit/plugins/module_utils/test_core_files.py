@@ -15,12 +15,23 @@ import typing as t
 import zipfile
 
 import pytest
+from _core.model.systemd.agent_units import FOLDER
 
 UTILS = pathlib.Path(__file__).parents[4] / "plugins" / "module_utils"
 PACKAGE = "ansible_collections/corral/node/plugins/module_utils"
 LEAF = next((UTILS / "_core" / "model").rglob("cpuset.py")).relative_to(UTILS / "_core")
 MODULE = ".".join(LEAF.with_suffix("").parts)
 ENTRY = min((UTILS / "_core").glob("*.py")).stem
+INSTALLED = f'INSTALLED = "{FOLDER}/_core"'
+# argv: the payload, a file of module_utils; where the core's files came from that it has imported
+IMPORTS = f"""
+import importlib, sys
+sys.path.insert(0, sys.argv[1])
+package = "{PACKAGE.replace("/", ".")}."
+importlib.import_module(package + sys.argv[2])
+core = [one for name, one in sys.modules.items() if name.startswith(package + "_core.") and not hasattr(one, "__path__")]
+print(len(core) > 10, {{one.__file__.split("/_core/")[0] for one in core}})
+"""
 # argv: the payload, the node's folder, a module, another one, what to do between the two
 ASK = f"""
 import importlib, shutil, sys
@@ -40,10 +51,14 @@ print(leaf.parse("0-1"))
 def made_payload(tmp_path: pathlib.Path) -> pathlib.Path:
     """A zip file as Ansible sends it: what a module imports, a package in each folder."""
     made = tmp_path / "payload.zip"
-    files = [UTILS / "_core_files.py", *(UTILS / "_core").rglob("*.py")]
+    files = [*UTILS.glob("*.py"), *(UTILS / "_core").rglob("*.py")]
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:
-            archive.write(path, f"{PACKAGE}/{path.relative_to(UTILS)}")
+            text = path.read_text(encoding="utf-8")
+            if path.name == "_core_files.py":  # where the agent's folder is on this machine
+                assert text.count(INSTALLED) == 1
+                text = text.replace(INSTALLED, f'INSTALLED = "{tmp_path}/libexec/_core"')
+            archive.writestr(f"{PACKAGE}/{path.relative_to(UTILS)}", text)
         folders = {parent for path in files for parent in path.relative_to(UTILS).parents}
         above = ["/".join(PACKAGE.split("/")[:depth]) for depth in range(1, len(PACKAGE.split("/")))]
         for folder in (*above, *(f"{PACKAGE}/{folder}" for folder in sorted(map(str, folders)))):
@@ -132,3 +147,16 @@ def test_old_files_beside_new_folders_are_never_found(payload: pathlib.Path, nod
 
 def test_a_node_without_the_agent_has_none(payload: pathlib.Path, tmp_path: pathlib.Path) -> None:
     assert asked(payload, tmp_path / "nothing")[:2] == ["False", "False"]
+
+
+@pytest.mark.parametrize("installed", [True, False])
+@pytest.mark.parametrize("name", sorted(path.stem for path in UTILS.glob("*.py") if path.stem != "_core_files"))
+def test_what_modules_import_takes_its_core_from_the_node(
+    name: str, installed: bool, payload: pathlib.Path, node: pathlib.Path
+) -> None:
+    pytest.importorskip("ansible.module_utils.basic")
+    if not installed:
+        shutil.rmtree(node)
+    words = [sys.executable, "-I", "-c", IMPORTS, str(payload), name]
+    said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
+    assert said == f"True {{'{node.parent if installed else payload / PACKAGE}'}}"

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 import sys
@@ -46,6 +47,27 @@ while True:
         one.close()
     if not held:
         sys.exit(0)
+"""
+
+# In Podman's place where it is started as Podman is: what it was given is its answer.
+TOLD = """#!{python} -IS
+import json, os, socket, sys
+open_files = sorted(int(name) for name in os.listdir("/proc/self/fd") if os.path.exists(f"/proc/self/fd/{{name}}"))
+told = {{
+    "words": sys.argv[1:],
+    "environment": {{name: os.environ.get(name) for name in ("LISTEN_FDS", "LISTEN_PID", "LC_ALL")}},
+    "process": os.getpid(),
+    "input": os.readlink("/proc/self/fd/0"),
+    "files": open_files,
+    "leader": os.getsid(0) == os.getpid(),
+}}
+listener = socket.socket(fileno=3)
+for last in (False, True):  # the first connection is the one that stays open
+    connection = listener.accept()[0]
+    if last:
+        connection.recv(65536)
+        connection.sendall(b"HTTP/1.0 200 OK\\r\\n\\r\\n" + json.dumps(told).encode())
+        connection.close()
 """
 
 
@@ -114,6 +136,24 @@ def test_what_is_not_installed(start: t.Callable[..., Service]) -> None:
     with pytest.raises(ServiceError, match=r"^python3$") as raised:
         start("env", "-i", "PATH=/nowhere", "env").request("GET", "/", 20)
     assert raised.value.code == podman_service.NOT_INSTALLED
+
+
+def test_podman_gets_the_socket_as_from_systemd(start: t.Callable[..., Service], tmp_path: Path) -> None:
+    (tmp_path / "podman").write_text(TOLD.format(python=sys.executable))
+    (tmp_path / "podman").chmod(0o755)
+    (tmp_path / "python3").symlink_to(sys.executable)
+    service = start("env", f"PATH={tmp_path}")
+    status, body = service.request("GET", "/", 20)
+    told = json.loads(body)
+    pid = told.pop("process")
+    assert (status, pid) == (200, service.process.pid)
+    assert told == {
+        "words": ["system", "service", f"--time={podman_service.IDLE_SECONDS}"],
+        "environment": {"LISTEN_FDS": "1", "LISTEN_PID": str(pid), "LC_ALL": "C"},
+        "input": os.devnull,
+        "files": [0, 1, 2, 3],
+        "leader": True,
+    }
 
 
 def test_it_ends_when_it_is_closed_and_when_its_last_connection_goes(start: t.Callable[..., Service]) -> None:
