@@ -237,10 +237,14 @@ def test_drift_without_root_is_unknown_and_not_in_sync(rolled: node.Node) -> Non
     assert found == {"mounts": "unknown"}
 
 
-def test_a_profile_that_no_longer_fits_the_machine_is_an_error(rolled: node.Node) -> None:
+def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_again(rolled: node.Node) -> None:
+    memory = rolled.get("/sys/devices/system/node/node1/meminfo")
     rolled.put("/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       1024 kB\n")
     with pytest.raises(CorralError):
         runs.plan(rolled.host())
     host = rolled.host()
     assert runs.tick(host) == 1
     assert set(host.writes) == {"/run/corral/status.json"}
+    assert "memory" in json.loads(rolled.get("/run/corral/status.json"))["error"]
+    rolled.put("/sys/devices/system/node/node1/meminfo", memory)
+    assert runs.tick(rolled.host()) == 0
