@@ -4,9 +4,11 @@
 
 """Runs on a node with examples/edge.yml in mode enforce: tampers, looks, and lets one tick mend.
 
-For each tampering the report must hold exactly one item, with what is, what was wanted and where: so what one tick
-mended is mended when the next look finds one item again, and the last one none. The journal has one line more each
-time. The lock keeps the timer's own ticks out while we look.
+For each tampering the report must hold exactly one item, with what is, what was wanted and where, and the journal has
+one line more. Whether it was tampered with and mended says the place itself: the kernel's file, the mount, the unit. The
+lock keeps the timer's own ticks out while we look.
+
+With the argument audit, in that mode: ticks report it all, and each place stays as it was left.
 """
 
 from __future__ import annotations
@@ -18,11 +20,13 @@ import subprocess
 import sys
 import typing as t
 
-from on_node import PATIENCE
+from on_node import PATIENCE, SERVICE, expect, run, status, wait
 
 POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 DROPIN = "/etc/systemd/system/user.slice.d/10-corral-cpu.conf"
 CGROUP = "/sys/fs/cgroup"
+TIMER = "corral-reconcile.timer"
+ISOLATED = "corral_isolated.slice"
 
 
 class Tampering(t.NamedTuple):
@@ -74,6 +78,42 @@ LEGACY = (
               "corral.slice", "TasksMax", "100", "4096", f"{CGROUP}/pids/corral.slice/pids.max"),
 )
 # fmt: on
+# Those that can stand beside each other; the last one leaves no ticks but ours.
+AUDITED = tuple(TAMPERINGS[number] for number in (0, 3, 4, 5, 7, 9))
+
+
+def held(place: str) -> str:
+    """What is at a place: a file's text, a mount, where a link leads and whether its unit runs; "" for nothing."""
+    if place.endswith("/cgroup.procs"):
+        return " ".join(sorted(masks(place.split("/")[-2])))
+    if os.path.islink(place) or place.endswith(f".wants/{TIMER}"):
+        link = os.readlink(place) if os.path.islink(place) else ""
+        return f"{link} {run('systemctl', 'is-active', TIMER, code=None).strip()}"
+    if os.path.isdir(place):
+        with open("/proc/mounts", encoding="ascii") as file:
+            return "".join(line for line in file if line.split()[1] == place)
+    try:
+        with open(place, encoding="utf-8") as file:
+            return file.read()
+    except FileNotFoundError:
+        return ""
+
+
+def masks(unit: str) -> set[str]:
+    """The CPU lists on which a slice's processes may run, by where systemd started them (cgroup v1)."""
+    found = set()
+    for folder, dummy, dummy_names in os.walk(f"{CGROUP}/systemd/{unit}"):
+        with open(f"{folder}/cgroup.procs", encoding="ascii") as file:
+            pids = file.read().split()
+        for pid in pids:
+            with open(f"/proc/{pid}/status", encoding="utf-8") as file:
+                found |= {line.split()[1] for line in file if line.startswith("Cpus_allowed_list")}
+    return found
+
+
+def shown(item: dict[str, t.Any]) -> tuple[str, ...]:
+    """A drift item as a tampering has it."""
+    return tuple(str(item[key]) for key in Tampering._fields[1:])
 
 
 def drift() -> tuple[int, list[dict[str, t.Any]]]:
@@ -95,13 +135,19 @@ def journal() -> list[str]:
 
 def tamper(one: Tampering, told: list[str]) -> list[str]:
     """Tamper, look, mend; what was not as it must be. ``told`` grows by what the journal has."""
+    before = held(one.place)
     with open("/run/corral/lock", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
-        subprocess.run(["sh", "-c", one.command], check=True, capture_output=True, timeout=60 * PATIENCE)
+        run("sh", "-c", one.command)
         code, items = drift()
-    found = [tuple(str(item[key]) for key in ("subject", "property", "actual", "wanted", "place")) for item in items]
+        tampered = held(one.place)
+    found = [shown(item) for item in items]
     wrong = [] if (code, found) == (2, [tuple(one[1:])]) else [f"{one.command}: exit {code}, items {found}"]
-    subprocess.run(["systemctl", "start", "corral-reconcile.service"], check=False, timeout=120 * PATIENCE)
+    if tampered == before:
+        wrong.append(f"{one.command}: {one.place} is still {before!r}: nothing was tampered with")
+    run("systemctl", "start", SERVICE, code=None)
+    if held(one.place) != before:
+        wrong.append(f"{one.command}: {one.place} was {before!r}, is {held(one.place)!r} after a tick")
     lines = journal()[len(told) :]
     told += lines
     if len(lines) != 1 or not lines[0].startswith("changed ") or f" {one.subject} {one.property}: " not in lines[0]:
@@ -109,8 +155,43 @@ def tamper(one: Tampering, told: list[str]) -> list[str]:
     return wrong
 
 
-def main() -> int:
-    tamperings = TAMPERINGS if os.path.exists(f"{CGROUP}/cgroup.controllers") else LEGACY
+def occupy() -> None:
+    """One process of the isolated slice is where it must be (cgroup v1): another one is then told from it."""
+    run("systemd-run", "--quiet", f"--slice={ISOLATED}", "sleep", "6000")
+
+    def placed() -> bool:
+        run("systemctl", "start", SERVICE, code=None)  # It may join a tick that had looked already.
+        return masks(ISOLATED) == {"6-7"}
+
+    wait("the process is on isolated CPUs", placed)
+
+
+def audit() -> int:
+    """Tamper in mode audit; what the next ticks do to it."""
+    before = {one.place: held(one.place) for one in AUDITED}
+    for one in AUDITED:
+        run("sh", "-c", one.command)
+    tampered = {one.place: held(one.place) for one in AUDITED}
+    expect("places that are as before", [place for place in before if before[place] == tampered[place]], [])
+    told = len(journal())
+    for dummy in range(2):  # The first may join a tick that had looked already.
+        run("systemctl", "start", SERVICE, code=None)
+    said = status()
+    expect("the mode, and whether it is paused", (said["mode"], said.get("paused")), ("audit", None))
+    expect("items", sorted(shown(item) for item in said["items"]), sorted(tuple(one[1:]) for one in AUDITED))
+    expect("places after two ticks", {one.place: held(one.place) for one in AUDITED}, tampered)
+    expect("changes in the journal", [line for line in journal()[told:] if line.startswith("changed ")], [])
+    print(f"{len(AUDITED)} tamperings in mode audit: each is one item, and stays")
+    return 0
+
+
+def main(words: list[str]) -> int:
+    if words == ["audit"]:
+        return audit()
+    tamperings = TAMPERINGS
+    if not os.path.exists(f"{CGROUP}/cgroup.controllers"):
+        tamperings = LEGACY
+        occupy()
     told = journal()
     wrong = [line for one in tamperings for line in tamper(one, told)]
     if (left := drift()) != (0, []):
@@ -120,4 +201,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    sys.exit(main())
+    sys.exit(main(sys.argv[1:]))
