@@ -216,6 +216,15 @@ def test_processes_where_nobody_placed_them_are_drift(rolled: node.Node) -> None
     assert (item.subject, item.property, item.actual) == ("mine.slice", "placement", "runs on 0-2,4-6 (PID 0 ?)")
 
 
+def test_a_slice_that_does_not_run_starts_off_the_cpus_that_are_still_to_be_given_up(rolled: node.Node) -> None:
+    """What it is to have at the end is the isolated slice's until that has moved."""
+    rolled.systemctl("stop", "machine.slice")
+    cpu = {"reserved": {"cores_per_numa": 1}, "isolated": {"cpus": "1,5"}, "whole_cores": True}
+    outcome = runs.declare(rolled.host(), cpu=cpu)
+    assert (outcome.error, outcome.remaining, rolled.overlaps) == ("", (), [])
+    assert (rolled.cpus("machine.slice"), rolled.cpus(node.ISOLATED)) == ({3, 7}, {1, 5})
+
+
 def test_two_changes_at_once_are_two_items(rolled: node.Node) -> None:
     rolled.kernel_write(node.pool_file(0), "1")
     rolled.systemd.empty_too = True

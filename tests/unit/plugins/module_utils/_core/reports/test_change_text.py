@@ -1,0 +1,62 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Each rendering of a plan or an outcome has each item, once."""
+
+from __future__ import annotations
+
+import json
+
+from _core.model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
+from _core.reports import change_text
+
+
+def item(subject: str, verdict: str = DRIFT) -> Change:
+    return Change("cpu", subject, "AllowedCPUs", "0-3", None, "set by hand", f"/place/of/{subject}", (), verdict)
+
+
+ITEMS = (item("first"), item("second", UNKNOWN), item("third", UNCHANGEABLE))
+LINES = [
+    "~ cpu first AllowedCPUs: 0-3 -> absent (set by hand) [/place/of/first]",
+    "? cpu second AllowedCPUs (set by hand) [/place/of/second]",
+    "! cpu third AllowedCPUs: 0-3 -> absent (set by hand) [/place/of/third]",
+]
+PLAN = Plan(None, (), (), frozenset())
+
+
+def test_a_report_has_each_item_and_their_counts() -> None:
+    assert change_text.lines(ITEMS) == [*LINES, "2 differ (cpu); 1 of them Corral cannot mend; 1 unknown"]
+    assert change_text.lines(ITEMS[:1]) == [LINES[0], "1 differs (cpu)"]
+    assert change_text.lines(ITEMS[1:2]) == [LINES[1], "1 unknown"]
+    assert change_text.lines(()) == ["in sync: nothing differs"]
+
+
+def test_an_outcome_has_what_was_done_and_what_is_left() -> None:
+    outcome = Outcome(PLAN, ITEMS[:1], ITEMS[1:], "no room", ("file /a",), ("file /b",))
+    assert change_text.outcome_lines(outcome) == [
+        LINES[0],
+        "1 changed (cpu)",
+        "what still differs:",
+        *LINES[1:],
+        "1 differs (cpu); 1 of them Corral cannot mend; 1 unknown",
+        "refused: no room",
+        "undone: 1 steps, in reverse order",
+        "could not be brought back: file /b",
+    ]
+    assert change_text.outcome_lines(Outcome(PLAN, (), ())) == ["in sync: nothing differs"]
+
+
+def test_data_have_each_item_whole() -> None:
+    data = json.loads(json.dumps(change_text.outcome_data(Outcome(PLAN, ITEMS[:2], ITEMS))))
+    assert [row["subject"] for row in data["changed"]] == ["first", "second"]
+    assert [row["subject"] for row in data["drift"]] == ["first", "second", "third"]
+    assert data["drift"][2] == {
+        "manager": "cpu", "subject": "third", "property": "AllowedCPUs", "actual": "0-3", "wanted": None,
+        "reason": "set by hand", "place": "/place/of/third", "verdict": "unchangeable", "when": "now", "disruption": "none",
+    }  # fmt: skip
+
+
+def test_a_diff_has_each_side_of_what_is_known() -> None:
+    shown = change_text.diff(ITEMS)
+    assert shown["before"] == "cpu first AllowedCPUs: 0-3\ncpu third AllowedCPUs: 0-3\n"
+    assert shown["after"] == "cpu first AllowedCPUs: absent\ncpu third AllowedCPUs: absent\n"
