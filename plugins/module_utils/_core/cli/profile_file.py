@@ -13,7 +13,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..model.profile.profile import DuplicateKey, unique
+from ..model.profile.schema_reader import DuplicateKey, unique
 from ..model.values.errors import refusal
 
 

@@ -14,7 +14,7 @@ from ..host import state
 from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import DECLARE, Change, Part, Step
-from ..model.profile import profile
+from ..model.profile import profile, schema_reader
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem
 
@@ -66,8 +66,8 @@ def read_declared(host: Host) -> t.Optional[Profile]:
     if text is None:
         return None
     try:
-        data = json.loads(text, object_pairs_hook=profile.unique)
-    except profile.DuplicateKey as error:
+        data = json.loads(text, object_pairs_hook=schema_reader.unique)
+    except schema_reader.DuplicateKey as error:
         raise CorralError(Problem(state.DECLARED, None, str(error))) from None
     except (ValueError, RecursionError) as error:
         raise CorralError(Problem(state.DECLARED, None, f"no JSON ({error}): apply the profile again")) from None

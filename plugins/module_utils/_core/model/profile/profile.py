@@ -18,10 +18,10 @@ from ..numa.topology_manager import Policy
 from ..values import cpuset
 from ..values.errors import CorralError
 from ..values.records import NamedTuple
-from . import profile_gc, profile_workloads, schema, schema_types
+from . import profile_checks, profile_gc, profile_workloads, schema, schema_types
 from .profile_gc import GC
 from .profile_workloads import Workload
-from .schema_reader import Reader, join
+from .schema_reader import Reader
 
 if t.TYPE_CHECKING:
     from ..values.vocabulary import Mode
@@ -142,23 +142,6 @@ class Profile(NamedTuple):
     topology: t.Optional[Policy] = None
 
 
-class DuplicateKey(ValueError):
-    """A key that stands twice in one mapping of a file. JSON and YAML loaders would let the last one win."""
-
-    def __init__(self, name: str, line: int = 0) -> None:
-        where = f"line {line}: " if line else ""
-        super().__init__(f"{where}the key {name} stands twice in one mapping: leave one out")
-
-
-def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
-    """A JSON object whose keys differ (an object_pairs_hook). Raises DuplicateKey."""
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        names = [name for name, dummy in pairs]
-        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
-    return found
-
-
 def parse(data: object) -> Profile:
     """The profile that ``data`` (from YAML or JSON) declares; a key that is empty (null) counts as left out.
 
@@ -175,14 +158,7 @@ def parse(data: object) -> Profile:
         raise CorralError(*reader.problems)
     reader = Reader()
     values = reader.section(data, "", schema.TREE)
-    given = data if isinstance(data, dict) else {}
-    _check_cpu(reader, values.get("cpu"), _mapping(given, "cpu"))
-    _check_hugepages(reader, values.get("memory", {}).get("hugepages", []))
-    _check_mounts(reader, values.get("memory", {}).get("mounts", []))
-    _check_pids(reader, values.get("pids", {}), values.get("cpu") or {})
-    profile_gc.check(reader, values, given)
-    profile_workloads.check(reader, values, given.get("workloads"))
-    _check_alignment(reader, values)
+    profile_checks.check(reader, values, data if isinstance(data, dict) else {})
     if reader.problems:
         raise CorralError(*reader.problems)
     return _build(values)
@@ -222,174 +198,6 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
 
 def _newer(version: object) -> bool:
     return isinstance(version, int) and not isinstance(version, bool) and version > schema.FORMAT
-
-
-def _mapping(data: dict[str, t.Any], name: str) -> dict[str, t.Any]:
-    value = data.get(name)
-    return value if isinstance(value, dict) else {}
-
-
-def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.Any]) -> None:
-    if not cpu:
-        return
-    if isinstance(given.get("reserved"), dict):
-        reader.one_of("cpu.reserved", given["reserved"], ("cpus", "count", "cores_per_numa"))
-    isolated = given.get("isolated")
-    if isinstance(isolated, dict):
-        reader.one_of("cpu.isolated", isolated, ("cpus", "cores"))
-        where = [name for name in ("numa", "near") if isolated.get(name) is not None]
-        if len(where) == 2:
-            reader.refuse("cpu.isolated", None, "declares numa and near together: write one of them")
-        elif where and isolated.get("cpus") is not None:
-            reader.refuse(
-                f"cpu.isolated.{where[0]}",
-                isolated[where[0]],
-                "literal cpus have their place already: leave it out, or write cores",
-            )
-    _check_overlap(reader, cpu)
-    for first, second in cpu_options.forbidden(_options(cpu)):
-        reader.refuse(f"cpu.options.{second}", True, f"cannot stand beside {first} (the kubelet's rule): leave one out")
-    shared = cpu.get("shared", {}).get("slices", [])
-    for index, name in enumerate(shared):
-        if name in cpu.get("reserved", {}).get("slices", []):
-            reader.refuse(
-                f"cpu.shared.slices[{index}]", name, "is in cpu.reserved.slices as well: leave it out of one of them"
-            )
-
-
-def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
-    """What the managers of CPUs, memory and topology say of each other."""
-    cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
-    if policy == "single-numa-node" and _options(cpu).align_by_socket:
-        path = "cpu.options.align-by-socket"
-        reader.refuse(path, True, "cannot stand beside topology.policy single-numa-node: leave one of them out")
-    if any(row.get("requests") or row.get("limits") or row.get("containers") for row in values.get("workloads", ())):
-        if not cpu and "cpu" not in {problem.path for problem in reader.problems}:
-            message = "workloads with requests or limits need the pools of CPUs: declare cpu.reserved"
-            reader.refuse("cpu", None, message)
-
-
-def _options(cpu: dict[str, t.Any]) -> cpu_options.Options:
-    """The options of the CPU manager, of a section that may lack any."""
-    given = cpu.get("options", {})
-    return cpu_options.Options(**{field: given[name] for name, field in cpu_options.NAMES.items() if name in given})
-
-
-def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
-    """Literal sets that overlap do so on every node."""
-    reserved = cpu.get("reserved", {}).get("cpus") or frozenset()
-    isolated = cpu.get("isolated", {}).get("cpus") or frozenset()
-    if reserved & isolated:
-        both = cpuset.format(reserved & isolated)
-        reader.refuse(
-            "cpu.isolated.cpus",
-            cpuset.format(isolated),
-            f"CPUs {both} are in cpu.reserved.cpus as well: name each CPU in one of them",
-        )
-
-
-def _check_hugepages(reader: Reader, pools: list[dict[str, t.Any]]) -> None:
-    seen: dict[tuple[int, int | None], int] = {}
-    for index, pool in enumerate(pools):
-        if "size" not in pool:
-            continue
-        path, size, node = f"memory.hugepages[{index}]", pool["size"], pool.get("node")
-        text = schema_types.page_text(size)
-        if (size, node) in seen:
-            where = f"NUMA node {node}" if node is not None else "the whole machine"
-            reader.refuse(
-                path, text, f"is declared for {where} in memory.hugepages[{seen[size, node]}] already: write one count"
-            )
-        seen.setdefault((size, node), index)
-        if node is not None and (size, None) in seen:
-            reader.refuse(
-                path,
-                text,
-                f"is declared for the whole machine in memory.hugepages[{seen[size, None]}]: write node in both, or in none",
-            )
-        elif node is None and any(other == size and at is not None for other, at in seen):
-            reader.refuse(path, text, "is declared for single NUMA nodes before: write node here too, or nowhere")
-
-
-def _check_mounts(reader: Reader, mounts: list[dict[str, t.Any]]) -> None:
-    paths: dict[str, int] = {}
-    for index, mount in enumerate(mounts):
-        at = f"memory.mounts[{index}]"
-        for name in ("size", "min_size"):
-            if name in mount and "pagesize" in mount and mount[name] % (mount["pagesize"] << 10):
-                page = schema_types.page_text(mount["pagesize"])
-                reader.refuse(
-                    join(at, name),
-                    schema_types.size_text(mount[name]),
-                    f"is not a whole number of pages: write a multiple of {page}",
-                )
-        if "size" in mount and "min_size" in mount and mount["min_size"] > mount["size"]:
-            size = schema_types.size_text(mount["size"])
-            reader.refuse(
-                join(at, "min_size"),
-                schema_types.size_text(mount["min_size"]),
-                f"is more than the mount's size: write at most {size}",
-            )
-        for number, name in (("uid", "user"), ("gid", "group")):
-            if number in mount and name in mount:
-                reader.refuse(
-                    join(at, number), mount[number], f"stands beside {name}: {mount[name]}: leave one of them out"
-                )
-        if "path" in mount:
-            _check_path(reader, join(at, "path"), mount["path"], paths)
-            paths.setdefault(mount["path"], index)
-
-
-def _check_path(reader: Reader, at: str, path: str, before: dict[str, int]) -> None:
-    for other, index in before.items():
-        if path == other:
-            reader.refuse(at, path, f"is the path of memory.mounts[{index}] already: give each mount its own")
-        elif path.startswith(other + "/") or other.startswith(path + "/"):
-            reader.refuse(
-                at,
-                path,
-                f"and the path of memory.mounts[{index}] ({other}) lie within each other: mount them side by side",
-            )
-
-
-def _check_pids(reader: Reader, pids: dict[str, t.Any], cpu: dict[str, t.Any]) -> None:
-    """The budget: the housekeeping's share and the limits of the other slices fit into the capacity together."""
-    housekeeping = cpu.get("reserved", {}).get("slices") or schema.HOUSEKEEPING_SLICES
-    shared = cpu.get("shared", {}).get("slices") or schema.SHARED_SLICES
-    known = [*housekeeping, *shared, schema_types.CORRAL_SLICE]
-    limits: dict[str, int] = pids.get("slices", {})
-    for name, limit in limits.items():
-        at = join("pids.slices", name)
-        if name == "init.scope":
-            reader.refuse(at, limit, "a limit on PID 1's own scope can stop the whole node: leave it out")
-        elif name not in known:
-            reader.refuse(
-                at,
-                limit,
-                f"is not a slice of this profile's pools: name one of {', '.join(known)}, or add it to cpu.shared.slices",
-            )
-    bounds = [(pids[name], name) for name in ("pid_max", "threads_max") if name in pids]
-    if not bounds:
-        return
-    capacity, by = min(bounds)
-    kept = max(pids.get("reserved", 0), sum(limit for name, limit in limits.items() if name in housekeeping))
-    granted = sum(limit for name, limit in limits.items() if name not in housekeeping)
-    if kept >= capacity:
-        what = "pids.reserved" if kept == pids.get("reserved", 0) else "pids.slices"
-        reader.refuse(
-            what, kept, f"leaves nothing of pids.{by} ({capacity}): keep less for housekeeping, or raise pids.{by}"
-        )
-    elif kept + granted > capacity:
-        reader.refuse(
-            "pids.slices", granted,
-            f"with {kept} kept for housekeeping that is {kept + granted - capacity} more than pids.{by} ({capacity}): "
-            f"lower the slices' limits to {capacity - kept} in all, or raise pids.{by}",
-        )  # fmt: skip
-    default = pids.get("default_tasks_max", 0)
-    if default >= capacity:
-        reader.refuse(
-            "pids.default_tasks_max", default, f"one unit could take all of pids.{by}: write less than {capacity}"
-        )
 
 
 def _build(values: dict[str, t.Any]) -> Profile:
@@ -452,7 +260,7 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
         shared_slices=tuple(cpu.get("shared", {}).get("slices", schema.SHARED_SLICES)),
         whole_cores=cpu["whole_cores"],
         policy=cpu["policy"],
-        options=_options(cpu),
+        options=profile_checks.options_of(cpu),
         min_shared=cpu.get("shared", {}).get("min_cpus", 1),
         partitions=cpu["partitions"],
         unmanaged=cpu["unmanaged"],

@@ -195,3 +195,20 @@ def _example(key: schema.Key) -> str:
     above = f"{key.path}[]." if key.many == schema.LIST else f"{key.path}."
     names = [other.name for other in schema.KEYS if other.path.startswith(above) and not other.later]
     return f"write {'items with' if key.many == schema.LIST else 'one of its keys,'} {', '.join(names)}"
+
+
+class DuplicateKey(ValueError):
+    """A key that stands twice in one mapping of a file. JSON and YAML loaders would let the last one win."""
+
+    def __init__(self, name: str, line: int = 0) -> None:
+        where = f"line {line}: " if line else ""
+        super().__init__(f"{where}the key {name} stands twice in one mapping: leave one out")
+
+
+def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:
+    """A JSON object whose keys differ (an object_pairs_hook). Raises DuplicateKey."""
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        names = [name for name, dummy in pairs]
+        raise DuplicateKey(next(name for name in names if names.count(name) > 1))
+    return found
