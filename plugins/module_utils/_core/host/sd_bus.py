@@ -15,12 +15,10 @@ from __future__ import annotations
 import ctypes
 import errno
 import os
-import re
 import time
 import typing as t
 
-from ..model.values import cpuset
-from ..model.values.records import NamedTuple
+from ..model.systemd.bus_values import MANAGER_PATH, Property, covers, object_path, typed
 
 LIBRARY = "libsystemd.so.0"
 # Where systemd listens, and whether a message broker is in between. The first is for root alone, is there before the
@@ -28,7 +26,6 @@ LIBRARY = "libsystemd.so.0"
 ADDRESSES = (("unix:path=/run/systemd/private", False), ("unix:path=/run/dbus/system_bus_socket", True))
 CONNECT_SECONDS = 30.0  # PID 1 does not answer during a daemon-reload.
 NAME = b"org.freedesktop.systemd1"
-MANAGER_PATH = b"/org/freedesktop/systemd1"
 MANAGER = b"org.freedesktop.systemd1.Manager"
 PROPERTIES = b"org.freedesktop.DBus.Properties"
 # systemctl(1), EXIT STATUS; 124 as host/command.py has it.
@@ -36,16 +33,6 @@ FAILED, TIMED_OUT = 1, 124
 CODES = {b"org.freedesktop.systemd1.NoSuchUnit": 5}
 METHODS = {"start": b"StartUnit", "stop": b"StopUnit", "restart": b"RestartUnit", "daemon-reload": b"Reload"}
 LOST = (errno.ENOTCONN, errno.ECONNRESET, errno.EPIPE, errno.ESHUTDOWN, errno.EINTR)
-
-UNLIMITED = 2**64 - 1
-MAX_CPU = 8191  # NR_CPUS_RANGE_END on x86-64: systemctl refuses larger ones.
-LISTS = ("AllowedCPUs", "AllowedMemoryNodes")
-LIMITS = ("MemoryMax", "MemorySwapMax", "TasksMax")
-DECIMAL = re.compile(r"[0-9]{1,19}", re.ASCII)
-LIST = re.compile(r"[0-9]{1,4}(-[0-9]{1,4})?(,[0-9]{1,4}(-[0-9]{1,4})?)*", re.ASCII)
-PERCENT = re.compile(r"([0-9]{1,9})(?:\.([0-9]{1,2}))?%", re.ASCII)
-# What systemd.unit(5) allows in a name; systemctl would escape any other character.
-UNIT = re.compile(r"[A-Za-z0-9:_.@\\-]+\.(slice|service|scope|mount|timer|path|socket|target)", re.ASCII)
 
 
 class Refused(Exception):
@@ -62,77 +49,6 @@ class Unavailable(Exception):
 
 class NotCovered(Exception):
     """What is left to systemctl; nothing was done."""
-
-
-# What systemctl makes of "NAME=VALUE" (systemd, src/shared/bus-unit-util.c)
-
-Value = t.Union[int, bytes]
-
-
-class Property(NamedTuple):
-    """A property as D-Bus has it: its name there, the type of its value ("t": uint64, "ay": bytes), and the value."""
-
-    name: str
-    kind: str
-    value: Value
-
-
-def typed(assignment: str) -> t.Optional[Property]:
-    """What ``systemctl set-property`` sends for an assignment; None for what is left to systemctl."""
-    name, equals, value = assignment.partition("=")
-    if not equals:
-        return None
-    if name in LISTS and (not value or LIST.fullmatch(value)):
-        return cpu_list(name, value)
-    if name in LIMITS and (value in ("", "infinity") or DECIMAL.fullmatch(value)):
-        return Property(name, "t", int(value) if value.isdecimal() else UNLIMITED)
-    if name == "CPUWeight" and not value:
-        return Property(name, "t", UNLIMITED)
-    if name == "CPUWeight" and DECIMAL.fullmatch(value) and 1 <= int(value) <= 10000:
-        return Property(name, "t", int(value))
-    if name == "CPUQuota":
-        return quota(value)
-    return None
-
-
-def cpu_list(name: str, value: str) -> t.Optional[Property]:
-    """A CPU list as a bitmap: CPU n is bit n % 8 of byte n / 8. No byte at all resets the property."""
-    try:
-        members = cpuset.parse(value)
-    except ValueError:
-        return None
-    if max(members, default=0) > MAX_CPU:
-        return None
-    bits = bytearray(max(members) // 8 + 1 if members else 0)
-    for member in members:
-        bits[member // 8] |= 1 << member % 8
-    return Property(name, "ay", bytes(bits))
-
-
-def quota(value: str) -> t.Optional[Property]:
-    """CPUQuota= in microseconds of CPU time per second: 20% are 200000."""
-    found = PERCENT.fullmatch(value)
-    hundredths = int(found[1]) * 100 + int((found[2] or "").ljust(2, "0")) if found else 0
-    if value and not hundredths:
-        return None
-    return Property("CPUQuotaPerSecUSec", "t", hundredths * 100 if value else UNLIMITED)
-
-
-def object_path(unit: str) -> bytes:
-    """The object of a unit, loaded or not: what is no letter and no digit becomes ``_`` and its code."""
-    escaped = "".join(
-        chr(byte) if chr(byte).isalnum() and byte < 128 and (index or not chr(byte).isdigit()) else f"_{byte:02x}"
-        for index, byte in enumerate(unit.encode())
-    )
-    return MANAGER_PATH + b"/unit/" + escaped.encode()
-
-
-def covers(unit: str) -> bool:
-    """Whether a unit's name reaches systemd as it is; systemctl completes and escapes others."""
-    return len(unit) < 256 and UNIT.fullmatch(unit) is not None
-
-
-# The connection
 
 
 class Error(ctypes.Structure):
