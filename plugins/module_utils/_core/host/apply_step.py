@@ -20,7 +20,7 @@ from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
 from ..model.systemd.unit_property import control_file
 from ..model.workload.grants import is_workloads
-from . import cgroup, cgroup_v1_cpuset, mounts, systemd
+from . import cgroup, mounts, systemd
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -217,6 +217,8 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
 
 def set_cpuset(host: Host, step: Step) -> None:
     """Give a directory of v1's cpuset hierarchy its CPUs and processes, or take it away."""
+    from . import cgroup_v1_cpuset  # Most nodes have v2, and each start waits for what is loaded.
+
     if not cgroup_v1_cpuset.mounted(host):
         return  # Kept from before a boot with v2.
     try:
@@ -233,6 +235,8 @@ def set_cpuset(host: Host, step: Step) -> None:
 
 def read_back(host: Host, step: Step) -> None:
     """See that a directory has its CPUs in force, and that its unit runs on no others."""
+    from . import cgroup_v1_cpuset
+
     wanted = cgroup.cpu_list(step.value)
     got = cgroup_v1_cpuset.cpus(host, step.target).effective
     if got != wanted:

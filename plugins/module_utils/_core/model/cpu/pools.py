@@ -14,7 +14,6 @@ from __future__ import annotations
 import typing as t
 
 from ..profile.profile import Cpu, Isolated, Profile
-from ..topology import numa_names
 from ..topology.topology import Topology
 from ..values import cpuset
 from ..values.cpuset import CpuSet
@@ -279,6 +278,8 @@ def _by_node(topology: Topology, cores: t.Iterable[CpuSet]) -> dict[int, list[Cp
 def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]], found: _Found) -> int | None:
     """The NUMA node of the isolated cores, -1 for any; None when it was refused."""
     if intent.near is not None:
+        from ..topology import numa_names  # most profiles name no place
+
         try:
             return numa_names.node_near(intent.near, topology)
         except ValueError as exc:
@@ -287,6 +288,8 @@ def _place(intent: Isolated, topology: Topology, by_node: dict[int, list[CpuSet]
     if intent.numa is None:
         return -1
     if intent.numa not in by_node:
+        from ..topology import numa_names
+
         found.refuse("cpu.isolated.numa", intent.numa, numa_names.no_such_node(intent.numa, topology))
         return None
     return intent.numa
