@@ -29,9 +29,10 @@ from .declared_profile import PROFILE
 
 if t.TYPE_CHECKING:
     from ..host.thread_masks import Masks
+    from ..model.values.vocabulary import StepKind
 
 NEVER_RECORDED = ("daemon-reload", "restart")
-VALUE_KEYS = ("value:", "pool:")
+VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
 VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/{CORRAL_SLICE}/", f"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}")
 Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see section_tasks.py.
 
@@ -188,8 +189,9 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
             found.append(Record(change.manager, change.subject, apply_step.look(host, step)))
     # A kernel value that is right already is recorded now: a value that is set later is not the original.
     for part in plan.parts:
-        for kind, target in (key.split(":", 1) for key in sorted(part.held - known) if key.startswith(VALUE_KEYS)):
-            if part.manager:
+        keys = sorted(part.held - known) if part.manager else []
+        for kind in VALUE_KINDS:
+            for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
                 found.append(Record(part.manager, target, apply_step.look(host, Step(kind, target, None, VALUES))))
         found += [Record(part.manager, s.target, apply_step.look(host, s)) for s in part.remember if s.key not in known]
     return found

@@ -18,7 +18,7 @@ from ..values.records import NamedTuple
 
 if t.TYPE_CHECKING:
     from ..status.json_shapes import Item
-    from ..values.vocabulary import Disruption, Verdict, When
+    from ..values.vocabulary import Disruption, StepKind, Verdict, When
     from .context import Context
 
 # Verdicts of a change.
@@ -63,7 +63,7 @@ class Step(NamedTuple):
     ``optional`` step needs what the kernel may not have (pages): its failure is drift, seen by the next look.
     """
 
-    kind: str
+    kind: StepKind
     target: str
     value: t.Optional[str]
     phase: int

@@ -21,6 +21,9 @@ from ..values.records import NamedTuple
 from ..workload.grants import is_workloads
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 
+if t.TYPE_CHECKING:
+    from ..values.vocabulary import StepKind
+
 SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 
 
@@ -32,7 +35,7 @@ class Original(NamedTuple):
     whether the unit, its control group or the mount was there; ``made`` the folders that were missing.
     """
 
-    kind: str
+    kind: StepKind
     target: str
     name: str = ""
     value: t.Optional[str] = None

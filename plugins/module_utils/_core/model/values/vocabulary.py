@@ -15,5 +15,20 @@ Verdict = t.Literal["drift", "unchangeable", "unknown"]
 # When a change takes effect, and what it disturbs.
 When = t.Literal["now", "next start", "next boot"]
 Disruption = t.Literal["none", "irq", "service restart", "reboot"]
+# What one step writes to: see Step in model/plan/plan.py. "folder" is one that is removed where it is empty.
+StepKind = t.Literal[
+    "file",
+    "link",
+    "folder",
+    "value",
+    "pool",
+    "partition",
+    "cpuset",
+    "property",
+    "controller",
+    "unit",
+    "mount",
+    "compile",
+]
 # Whether the agent corrects drift or only reports it.
 Mode = t.Literal["enforce", "audit"]
