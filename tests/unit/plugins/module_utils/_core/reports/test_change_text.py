@@ -53,6 +53,7 @@ def test_data_have_each_item_whole() -> None:
     assert data["drift"][2] == {
         "manager": "cpu", "subject": "third", "property": "AllowedCPUs", "actual": "0-3", "wanted": None,
         "reason": "set by hand", "place": "/place/of/third", "verdict": "unchangeable", "when": "now", "disruption": "none",
+        "text": LINES[2],
     }  # fmt: skip
 
 
