@@ -14,6 +14,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
+import re
 import stat
 import subprocess
 import sys
@@ -42,10 +43,13 @@ RESTLESS = (
     "/etc/resolv.conf",
 )
 STATUS = ("/run/corral/status.json", "/run/corral/inputs", "/var/lib/prometheus/node-exporter/corral.prom")
-SLICES = ("", "/init.scope", "/system.slice", "/user.slice", "/machine.slice", "/corral.slice",
-          "/corral.slice", "/corral_isolated.slice")  # fmt: skip
+CGROUP = "/sys/fs/cgroup"
 HIERARCHIES = ("", "/cpuset", "/pids")  # of v2, and of v1's controllers
-CGROUP_FILES = ("cpuset.cpus", "cpuset.cpus.effective", "cpuset.effective_cpus", "cpuset.mems", "pids.max")
+# Whatever of these a control group has: limits and what the kernel makes of them, not what it counts.
+LIMIT = re.compile(
+    r"cgroup\.subtree_control|pids\.max|cpu\.(max|weight|idle)|memory\.(min|low|high|max|swap\.max|oom\.group)"
+    r"|cpuset\.(cpus|mems|effective_cpus|effective_mems)(\.effective|\.exclusive|\.partition)?|hugetlb\.\w+\.(rsvd\.)?max"
+)
 
 
 def files(times: bool, status: bool) -> dict[str, str]:
@@ -77,10 +81,22 @@ def shown(path: str, times: bool) -> str:
         return f"error {error.errno}"
 
 
+def control_groups() -> list[str]:
+    """The root, the slices and scopes directly below it, and the slices in Corral's own."""
+    roots = [f"{CGROUP}{tree}" for tree in HIERARCHIES if os.path.isdir(f"{CGROUP}{tree}")]
+    found = [f"{root}/{name}" for root in roots for name in os.listdir(root) if name.endswith((".slice", ".scope"))]
+    ours = [path for path in found if path.endswith("/corral.slice")]
+    return [
+        *roots,
+        *found,
+        *(f"{path}/{name}" for path in ours for name in os.listdir(path) if name.endswith(".slice")),
+    ]
+
+
 def values() -> dict[str, str]:
     """Kernel values that Corral could change."""
-    paths = [f"/sys/fs/cgroup{tree}{unit}/{name}" for tree in HIERARCHIES for unit in SLICES for name in CGROUP_FILES]
-    paths += ["/sys/fs/cgroup/cgroup.subtree_control", "/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"]
+    paths = [f"{group}/{name}" for group in control_groups() for name in os.listdir(group) if LIMIT.fullmatch(name)]
+    paths += ["/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max"]
     for node in sorted(os.listdir("/sys/devices/system/node")):
         pools = f"/sys/devices/system/node/{node}/hugepages"
         if os.path.isdir(pools):
@@ -96,12 +112,18 @@ def values() -> dict[str, str]:
 
 
 def units() -> dict[str, str]:
-    """Active units, without those that come and go by themselves. Which are enabled, their links in /etc and /run say."""
+    """Active units, without those that come and go by themselves, and the limit of tasks of those that declare none.
+
+    Which are enabled, their links in /etc and /run say.
+    """
     command = ["systemctl", "list-units", "--type=slice,mount,timer,path", "--state=active"]
     command += ["--no-legend", "--plain", "--no-pager"]
     out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     names = [line.split()[0] for line in out.splitlines() if line.strip()]
-    return {f"active {name}": "yes" for name in names if not name.startswith(("session-", "user-", "run-"))}
+    found = {f"active {name}": "yes" for name in names if not name.startswith(("session-", "user-", "run-"))}
+    show = ["systemctl", "show", "--property=DefaultTasksMax"]
+    limit = subprocess.run(show, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    return {**found, "systemd": limit}
 
 
 def masks() -> str:
