@@ -80,28 +80,33 @@ def bounds(machine: Machine) -> dict[str, Bounds]:
     partition without a CPU, and lets them run on all CPUs that are online, other partitions' included.
     """
     taken, doubted = given_out(machine)
-    left = machine.online - taken[ROOT]
-    found = {ROOT: Bounds(left - doubted[ROOT] - machine.lost, left)}
+    found = {ROOT: bounds_of(machine, ROOT, Bounds(), taken[ROOT], doubted[ROOT])}
     for path in sorted(machine.cgroups, key=depth):
-        one, whole = machine.cgroups[path], whole_of(machine, parent(path))
-        if one.valid:
-            left = (one.cpus & whole) - taken[path]
-            found[path] = Bounds(left - doubted[path] - machine.lost, left)
-            continue
-        least, most = found[parent(path)]
-        if one.cpus & least:
-            least, most = one.cpus & least, one.cpus & most
-        elif one.cpus & most:
-            least = NONE  # What it asks for, or all that the control group around it has.
-        if one.kept.most:
-            least, most = least & one.kept.least, most | one.kept.most & whole
-        if one.partition != MEMBER:
-            least = NONE  # 6.12 leaves one none whose CPUs are offline, also once it says that it is invalid.
-        if one.valid is None:
-            own = one.cpus & whole
-            most |= machine.online if machine.way == WINS and not own else own
-        found[path] = Bounds(least, most)
+        found[path] = bounds_of(machine, path, found[parent(path)], taken[path], doubted[path])
     return found
+
+
+def bounds_of(
+    machine: Machine, path: str, around: Bounds, taken: t.AbstractSet[int], doubted: t.AbstractSet[int]
+) -> Bounds:
+    """The CPUs of one control group, by those of the one ``around`` it and what partitions in it took (see ``given_out``)."""
+    one, whole = (machine.cgroups[path], whole_of(machine, parent(path))) if path else (None, machine.online)
+    if one is None or one.valid:
+        left = (whole if one is None else one.cpus & whole) - taken
+        return Bounds(left - doubted - machine.lost, left)
+    least, most = around
+    if one.cpus & least:
+        least, most = one.cpus & least, one.cpus & most
+    elif one.cpus & most:
+        least = NONE  # What it asks for, or all that the control group around it has.
+    if one.kept.most:
+        least, most = least & one.kept.least, most | one.kept.most & whole
+    if one.partition != MEMBER:
+        least = NONE  # 6.12 leaves one none whose CPUs are offline, also once it says that it is invalid.
+    if one.valid is None:
+        own = one.cpus & whole
+        most |= machine.online if machine.way == WINS and not own else own
+    return Bounds(least, most)
 
 
 def given_out(machine: Machine) -> tuple[dict[str, CpuSet], dict[str, CpuSet]]:

@@ -5,21 +5,24 @@
 # This module is private to the collection corral.node.
 """The validator's replay: what the kernel lets every control group of the machine have after each step of a plan.
 
-It takes the finished steps and the kernel's rule (kernel_cpusets.py), and nothing of how the plan came about.
+It takes the finished steps and the kernel's rule (kernel_cpusets.py), and nothing of how the plan came about. After each
+step it looks at what that changed (moving_cpusets.py), which is what a look at the whole machine would say.
 """
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ..systemd.unit_group import group_of
 from ..values import cpuset
 from ..values.errors import Problem
-from . import kernel_cpusets as oracle
 from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
+from .moving_cpusets import MovingMachine
 from .plan import RELEASE, Step
 
 MOST = 8  # problems of one plan that are named
+Pair = tuple[str, str]  # a control group with CPUs of its own, and another one
 
 
 def problems(
@@ -40,36 +43,20 @@ def problems(
     Others that may have such CPUs before may go on to, but not ask for them by a step, unless they are sure to have them.
     """
     found: list[Problem] = []
-    told: set[tuple[str, str]] = set()
-    before = shared(machine, own, populated)
-    asked = {path: one.cpus for path, one in machine.cgroups.items()}
-    loose = {path for path in own if path in machine.cgroups and machine.cgroups[path].valid is not True}
-    loose |= set() if partitions else set(own)
+    told: set[Pair] = set()
+    moving = MovingMachine(machine)
+    watch = Watch(moving, populated, own, partitions=partitions)
     for step in steps:
-        after = done(machine, step)
-        if after is machine:
-            continue
-        machine = after
-        new = {}
-        mended = {path for path in loose if partitions and path in machine.cgroups and machine.cgroups[path].valid}
-        loose -= mended
-        before = {key: cpus for key, cpus in before.items() if key[0] not in mended}
-        for (path, other), (dummy, cpus) in shared(machine, own, populated).items():
-            asks = machine.cgroups[other].cpus if other in machine.cgroups else NONE
-            if path in loose and not machine.cgroups[path].valid:
-                # Not in force before: a control group without a cpuset has those CPUs already.
-                cpus &= asks
-            least, most = before.get((path, other), Bounds())
-            new[path, other] = cpus - (most - (asks - asked.get(other, NONE)) | least)
-        new = {key: cpus for key, cpus in new.items() if cpus}
+        do(moving, step)
+        shared = watch.look()
         # Who asks for the same CPUs is why the others get them.
-        askers = {key: cpus & machine.cgroups[key[1]].cpus for key, cpus in new.items() if key[1] in machine.cgroups}
-        askers = {key: cpus for key, cpus in askers.items() if cpus} or new
-        found += [problem(*key, cpus, step, of_corral=key[1] in own) for key, cpus in askers.items() if key not in told]
-        told.update(askers)
+        askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
+        askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
+        new = sorted(askers.keys() - told)
+        found += [problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in new]
+        told.update(new)
         if len(found) >= MOST:
             return found[:MOST]
-        before = {key: cpus for key, cpus in before.items() if key[0] in machine.cgroups}
     return found
 
 
@@ -84,52 +71,122 @@ def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool)
     return Problem("cpu", f"CPUs {cpuset.format(cpus)}", text)
 
 
-def shared(machine: Machine, own: t.Collection[str], populated: t.Collection[str]) -> dict[tuple[str, str], Bounds]:
-    """Which CPUs of each control group of ``own`` that is in use another one has as well, or would have; it may have none."""
-    bounds = oracle.bounds(machine)
-    owners: dict[int, list[str]] = {}
-    for path in own:
-        one = machine.cgroups.get(path)
-        if one is not None and (path in populated or one.partition != MEMBER):
-            for cpu in bounds[path].most & one.cpus:
-                owners.setdefault(cpu, []).append(path)
-    taken = frozenset(owners)
-    found: dict[tuple[str, str], Bounds] = {}
-    for other, (least, most) in bounds.items():
-        for cpu in most & taken:
-            for path in owners[cpu]:
-                if not f"{other}/".startswith(f"{path}/"):
-                    sure, possible = found.get((path, other), Bounds())
-                    found[path, other] = Bounds(sure | least & {cpu}, possible | {cpu})
-    return found
+def asked_by(machine: MovingMachine, path: str) -> CpuSet:
+    """The CPUs that a control group asks for."""
+    return machine.cgroups[path].cpus if path else NONE
 
 
-def done(machine: Machine, step: Step) -> Machine:
-    """The machine after a step; the same one where it moves no CPUs."""
+class Watch:
+    """Which others got CPUs of the control groups ``own`` since the beginning.
+
+    After a step only the pairs of an owner and another one are looked at that concern CPUs which it moved.
+    """
+
+    def __init__(
+        self, machine: MovingMachine, populated: t.Collection[str], own: t.Collection[str], *, partitions: bool
+    ) -> None:
+        self.machine, self.populated, self.own, self.partitions = machine, populated, own, partitions
+        self.first = dict(machine.bounds)
+        self.asked = {path: one.cpus for path, one in machine.cgroups.items()}
+        self.loose = {path for path in own if path in machine.cgroups and not machine.cgroups[path].valid}
+        self.loose |= set() if partitions else set(own)
+        self.mended: set[str] = set()
+        self.shared: dict[Pair, CpuSet] = {}
+        # By CPU: who has it for itself, and whoever has it or may have it.
+        self.owners: dict[int, set[str]] = collections.defaultdict(set)
+        self.others: dict[int, set[str]] = collections.defaultdict(set)
+        self.owned: dict[str, CpuSet] = {}
+        self.has: dict[str, CpuSet] = {}
+        for path in machine.bounds:
+            self.note(path)
+        self.owned_first = dict(self.owned)
+
+    def note(self, path: str) -> None:
+        """Keep what a control group has now."""
+        has = self.machine.bounds[path].most
+        enter(self.others, path, self.has.get(path, NONE), has)
+        self.has[path] = has
+        if path in self.own:
+            one = self.machine.cgroups[path]
+            owned = has & one.cpus if path in self.populated or one.partition != MEMBER else NONE
+            enter(self.owners, path, self.owned.get(path, NONE), owned)
+            self.owned[path] = owned
+
+    def look(self) -> dict[Pair, CpuSet]:
+        """The CPUs of each owner that another one has, and had not in the beginning."""
+        moved, self.machine.moved = self.machine.moved, {}
+        for path in moved:
+            self.note(path)
+            if path in self.loose and self.partitions and self.machine.cgroups[path].valid:
+                self.loose.discard(path)
+                self.mended.add(path)
+        pairs = set(self.shared) if moved else set()
+        for path, cpus in moved.items():
+            for cpu in cpus:
+                pairs.update((owner, path) for owner in self.owners.get(cpu, ()))
+                if path in self.own:
+                    pairs.update((path, other) for other in self.others.get(cpu, ()))
+        for pair in pairs:
+            cpus = self.let_in(*pair)
+            if cpus:
+                self.shared[pair] = cpus
+            else:
+                self.shared.pop(pair, None)
+        return self.shared
+
+    def let_in(self, path: str, other: str) -> CpuSet:
+        """The CPUs of ``path`` that another control group has by the steps so far."""
+        cpus = self.owned[path] & self.has[other]
+        if not cpus or f"{other}/".startswith(f"{path}/"):
+            return NONE
+        asks = asked_by(self.machine, other)
+        if path in self.loose and not self.machine.cgroups[path].valid:
+            # Not in force before: a control group without a cpuset has those CPUs already.
+            cpus &= asks
+        if path in self.mended:
+            return cpus
+        least, most = self.first.get(other, Bounds())
+        before = self.owned_first.get(path, NONE)
+        return cpus - (most & before - (asks - self.asked.get(other, NONE)) | least & before)
+
+
+def enter(found: dict[int, set[str]], path: str, before: CpuSet, now: CpuSet) -> None:
+    """Put a control group under the CPUs that it has now."""
+    for cpu in before - now:
+        found[cpu].discard(path)
+    for cpu in now - before:
+        found[cpu].add(path)
+
+
+def do(machine: MovingMachine, step: Step) -> None:
+    """A step, as far as it moves CPUs."""
     if step.kind == "partition":
         path = step.target[len("/sys/fs/cgroup/") :].rpartition("/")[0]
-        if path not in machine.cgroups:
-            return machine
-        if step.value != MEMBER and machine.cgroups[path].partition != MEMBER and not machine.cgroups[path].valid:
-            machine = oracle.set_partition(machine, path, MEMBER)
-        return oracle.set_partition(machine, path, step.value or MEMBER)
+        one = machine.cgroups.get(path)
+        if one is None:
+            return
+        if step.value != MEMBER and one.partition != MEMBER and not one.valid:
+            machine.set_partition(path, MEMBER)
+        machine.set_partition(path, step.value or MEMBER)
+        return
     if step.kind == "unit" and step.target.endswith(".slice") and step.value == "start":
-        return made(machine, group_of(step.target))
-    name, equals, value = (step.value or "").partition("=")
-    if step.kind != "property" or name != "AllowedCPUs" or not equals:
-        return machine
+        make(machine, group_of(step.target))
+        return
+    name, dummy, value = (step.value or "").partition("=")
+    # Unsetting it leaves what the kernel has.
+    if step.kind != "property" or name != "AllowedCPUs" or not value:
+        return
     path = group_of(step.target)
     if step.phase == RELEASE and path not in machine.cgroups:
-        return machine  # What was set is taken back where it still is.
-    # Unsetting it leaves what the kernel has.
-    return oracle.set_cpus(made(machine, path), path, cpuset.parse(value)) if value else machine
+        return  # What was set is taken back where it still is.
+    make(machine, path)
+    machine.set_cpus(path, cpuset.parse(value))
 
 
-def made(machine: Machine, path: str) -> Machine:
-    """The machine with a control group, and those around it."""
+def make(machine: MovingMachine, path: str) -> None:
+    """A control group, and those around it, where they are not there."""
     parts = path.split("/")
     for depth in range(1, len(parts) + 1):
         inner = "/".join(parts[:depth])
         if inner not in machine.cgroups:
-            machine = oracle.make(machine, inner)
-    return machine
+            machine.make(inner)

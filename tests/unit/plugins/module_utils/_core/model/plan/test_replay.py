@@ -5,11 +5,10 @@
 
 from __future__ import annotations
 
-import typing as t
-
 import pytest
 from _core.model.plan import replay
 from _core.model.plan.kernel_cpusets import INVALIDATES, MEMBER, PARTITION, WINS, Cgroup, Machine
+from _core.model.plan.moving_cpusets import MovingMachine
 from _core.model.plan.plan import CPUS, Step
 from _core.model.values import cpuset
 
@@ -144,5 +143,7 @@ def test_steps_of_other_kinds_move_nothing() -> None:
         Step("unit", "a.service", "start", 80), Step("property", "corral_a.slice", "CPUWeight=1", 40),
         Step("file", "/etc/x", "AllowedCPUs=2-3", 60), Step("property", "corral_a.slice", "AllowedCPUs=", 50),
     ]  # fmt: skip
-    before: t.Any = machine()
-    assert all(replay.done(before, step) is before for step in others)
+    moving = MovingMachine(machine())
+    for step in others:
+        replay.do(moving, step)
+    assert (moving.machine, moving.moved) == (machine(), {})

@@ -1,0 +1,158 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A machine that operations change one after another, by the kernel's rule (kernel_cpusets.py).
+
+An operation is done on the control groups that it can concern, and only those are looked at again that it changed: a plan
+of hundreds of steps on hundreds of control groups is replayed in the time that its steps take.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from . import kernel_cpusets as oracle
+from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, Cgroup, CpuSet, Machine, parent
+
+
+class MovingMachine:
+    """A machine in motion: ``bounds`` always has what ``kernel_cpusets.bounds`` finds.
+
+    ``moved`` has the control groups that changed since it was cleared, each with the CPUs which that was about.
+    """
+
+    def __init__(self, machine: Machine) -> None:
+        self.machine = machine._replace(cgroups=dict(machine.cgroups))
+        self.cgroups = t.cast("dict[str, Cgroup]", self.machine.cgroups)
+        self.moved: dict[str, CpuSet] = {}
+        self.bounds = oracle.bounds(machine)
+        taken, doubted = oracle.given_out(machine)
+        self._taken = {path: set(cpus) for path, cpus in taken.items()}
+        self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
+        self._settled = False  # What was seen may be what no operation leaves: the first one looks at everything.
+        # The control groups directly in another; those of them that ask for a CPU, or that depend on all that it has.
+        self._inner: dict[str, set[str]] = collections.defaultdict(set)
+        self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
+        self._following: dict[str, set[str]] = collections.defaultdict(set)
+        for path, one in self.cgroups.items():
+            self._enter(path, one)
+            self._follow(path)
+
+    # Operations
+
+    def make(self, path: str) -> None:
+        """A new control group, which asks for nothing."""
+        self._done(oracle.make(self.machine._replace(cgroups={}), path))
+
+    def set_cpus(self, path: str, cpus: CpuSet) -> None:
+        """Write cpuset.cpus."""
+        part = self._concerned(path, cpus)
+        self._settle(part, oracle.set_cpus(part, path, cpus))
+
+    def set_partition(self, path: str, partition: str) -> None:
+        """Write cpuset.cpus.partition."""
+        part = self._concerned(path)
+        self._settle(part, oracle.set_partition(part, path, partition))
+
+    def _settle(self, before: Machine, after: Machine) -> None:
+        """Take over what an operation changed, which left the control groups settled (kernel_cpusets.settled)."""
+        if after is not before:
+            self._settled = True
+            self._done(after)
+
+    def _concerned(self, path: str, cpus: CpuSet = NONE) -> Machine:
+        """The part of the machine on which an operation is what it is on all of it.
+
+        That is the control group, its siblings that ask for the same CPUs, all in these, and all around it.
+        """
+        if not self._settled:
+            return self.machine._replace(cgroups=dict(self.cgroups))
+        around = parent(path)
+        near = {path}.union(*(self._asking[around, cpu] for cpu in self.cgroups[path].cpus | cpus))
+        names = [inner for name in near for inner in self._within(name)]
+        while around:
+            names.append(around)
+            around = parent(around)
+        return self.machine._replace(cgroups={name: self.cgroups[name] for name in names})
+
+    def _within(self, path: str) -> list[str]:
+        """A control group and all in it."""
+        found = [path]
+        for name in found:
+            found += self._inner.get(name, ())
+        return found
+
+    # What comes of them
+
+    def _done(self, part: Machine) -> None:
+        """Take over what an operation changed."""
+        changed = {path: one for path, one in part.cgroups.items() if self.cgroups.get(path) != one}
+        lost = self.machine.lost ^ part.lost
+        self.machine = self.machine._replace(lost=part.lost)
+        doubtful: set[str] = set()
+        for path, one in changed.items():
+            before = self.cgroups.get(path, Cgroup())
+            self._leave(path, before)
+            self.cgroups[path] = one
+            self._enter(path, one)
+            self._add_moved(path, before.cpus | one.cpus)
+            if before.partition != MEMBER or one.partition != MEMBER:
+                self._give_out(parent(path), before.cpus | one.cpus)
+                doubtful.add(parent(path))
+            doubtful.update(self._within(path))
+        if lost:
+            doubtful.update((ROOT, *self._partitions_with(lost)))
+        for path in sorted(doubtful, key=lambda name: (oracle.depth(name), name)):
+            self._look_again(path)
+
+    def _enter(self, path: str, one: Cgroup) -> None:
+        around = parent(path)
+        self._inner[around].add(path)
+        for cpu in one.cpus | one.kept.most:
+            self._asking[around, cpu].add(path)
+
+    def _leave(self, path: str, one: Cgroup) -> None:
+        for cpu in one.cpus | one.kept.most:
+            self._asking[parent(path), cpu].discard(path)
+
+    def _give_out(self, around: str, cpus: CpuSet) -> None:
+        """Which of these CPUs partitions directly in a control group take, or may take."""
+        taken, doubted = self._taken[around], self._doubted[around]
+        taken -= cpus
+        doubted -= cpus
+        for cpu in cpus:
+            for one in (self.cgroups[path] for path in self._asking[around, cpu]):
+                if one.partition != MEMBER and cpu in one.cpus:
+                    (taken if one.valid else doubted).add(cpu)
+
+    def _partitions_with(self, cpus: CpuSet, around: str = ROOT) -> list[str]:
+        """The partitions that are sure and have any of these CPUs."""
+        near = {path for cpu in cpus for path in self._asking[around, cpu]}
+        found = [path for path in near if self.cgroups[path].valid]
+        return found + [inner for path in found for inner in self._partitions_with(cpus, path)]
+
+    def _look_again(self, path: str) -> None:
+        """Find out what a control group has now, and those in it that depend on that."""
+        before = self.bounds.get(path, Bounds())
+        taken, doubted = self._taken.setdefault(path, set()), self._doubted.setdefault(path, set())
+        found = oracle.bounds_of(self.machine, path, self.bounds[parent(path)], taken, doubted)
+        self.bounds[path] = found
+        self._follow(path)
+        cpus = (before.least ^ found.least) | (before.most ^ found.most)
+        if cpus:
+            self._add_moved(path, cpus)
+            for inner in self._following[path].union(*(self._asking[path, cpu] for cpu in cpus)):
+                self._look_again(inner)
+
+    def _follow(self, path: str) -> None:
+        """Note whether a control group depends on all that the one around it has, not only on the CPUs that it asks for."""
+        one, around = self.cgroups.get(path), parent(path)
+        if one is not None:
+            follows = not one.valid and not one.cpus & self.bounds[around].least
+            (self._following[around].add if follows else self._following[around].discard)(path)
+
+    def _add_moved(self, path: str, cpus: CpuSet) -> None:
+        self.moved[path] = self.moved.get(path, NONE) | cpus
