@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..model.plan import kernel_cpusets as oracle
 from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
 from ..model.values.records import NamedTuple
@@ -30,9 +32,8 @@ def look(host: Host) -> Tree:
     found: dict[str, Cgroup] = {}
     effective: dict[str, CpuSet] = {}
     populated: set[str] = set()
-    pending = host.folders(cgroup.ROOT)
-    while pending:
-        path = pending.pop(0)
+    pending = [*host.folders(cgroup.ROOT)]
+    for path in pending:  # It grows meanwhile.
         directory = f"{cgroup.ROOT}/{path}"
         asked = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
         text = (host.read(f"{directory}/cpuset.cpus.partition") or MEMBER).split()
@@ -43,18 +44,39 @@ def look(host: Host) -> Tree:
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
-    valid = {path: one.cpus for path, one in found.items() if one.valid}
-    given: dict[str, CpuSet] = {}
-    for path, cpus in valid.items():
-        given[parent(path)] = given.get(parent(path), NONE) | cpus
+    given = given_out(found)
     # No partition has these, and the root has not either: the kernel keeps them from all control groups.
     lost = online - rest - given.get(ROOT, NONE)
-    for path, cpus in valid.items():
-        others = (other for name, other in effective.items() if not f"{name}/".startswith(f"{path}/"))
-        shared = "/" not in path and cpus & rest.union(*others)
-        own = cpus & online
-        if shared or not own or effective[path] != own - given.get(path, NONE):
-            # The kernel says so, and others run there all the same, or it has not what it asks for.
-            found[path] = found[path]._replace(valid=None)
+    for path in doubtful(found, effective, rest, online):
+        found[path] = found[path]._replace(valid=None)
     way = oracle.way_of(host.read("/proc/sys/kernel/osrelease") or "")
     return Tree(Machine(found, online, way, lost), frozenset(populated))
+
+
+def doubtful(
+    found: t.Mapping[str, Cgroup], effective: t.Mapping[str, CpuSet], rest: CpuSet, online: CpuSet
+) -> list[str]:
+    """The partitions of which the kernel says that they are valid, and others run there, or they have not what they ask for."""
+    given = given_out(found)
+    users: dict[int, set[str]] = {cpu: {ROOT} for cpu in rest}
+    for path, cpus in effective.items():
+        top = path.partition("/")[0]
+        for cpu in cpus:
+            users.setdefault(cpu, set()).add(top)
+    return [
+        path
+        for path, one in found.items()
+        if one.valid
+        if ("/" not in path and any(user != path for cpu in one.cpus for user in users.get(cpu, ())))
+        or not one.cpus & online
+        or effective[path] != (one.cpus & online) - given.get(path, NONE)
+    ]
+
+
+def given_out(found: t.Mapping[str, Cgroup]) -> dict[str, CpuSet]:
+    """The CPUs that the partitions directly in a control group took, as the kernel says."""
+    given: dict[str, set[int]] = {}
+    for path, one in found.items():
+        if one.valid:
+            given.setdefault(parent(path), set()).update(one.cpus)
+    return {path: frozenset(cpus) for path, cpus in given.items()}

@@ -10,8 +10,10 @@ from pathlib import Path
 import pytest
 from _core.host import cgroup_tree
 from _core.host.files import Host
-from _core.model.plan.kernel_cpusets import INVALIDATES, WINS, Cgroup
+from _core.model.plan.kernel_cpusets import INVALIDATES, MEMBER, PARTITION, WINS, Cgroup
 from _core.model.values import cpuset
+from hypothesis import given
+from hypothesis import strategies as st
 
 OWN = "corral_a.slice"
 INNER = "machine.slice/x.scope"
@@ -114,3 +116,25 @@ def test_cpus_that_neither_a_partition_nor_the_root_has_are_lost(
 )
 def test_kernels_from_7_on_let_the_partition_win(release: str, way: str, tmp_path: Path) -> None:
     assert tree(tmp_path, release=release).machine.way == way
+
+
+SETS = st.frozensets(st.integers(0, 5), max_size=3)
+PLACES = st.sampled_from(["a", "b", "c", "a/x", "a/y", "b/x", "a/x/z"])
+STATES = st.tuples(SETS, SETS, st.booleans())
+
+
+@given(st.dictionaries(PLACES, STATES), SETS, SETS)
+def test_each_partition_is_compared_with_every_other_control_group(
+    states: dict[str, tuple[frozenset[int], frozenset[int], bool]], rest: frozenset[int], online: frozenset[int]
+) -> None:
+    found = {path: Cgroup(asks, PARTITION if valid else MEMBER, valid) for path, (asks, dummy, valid) in states.items()}
+    effective = {path: has for path, (dummy, has, dummy_valid) in states.items()}
+    wanted = []
+    for path, one in found.items():
+        others = [has for name, has in effective.items() if not f"{name}/".startswith(f"{path}/")]
+        inner = [two.cpus for name, two in found.items() if two.valid and name.rpartition("/")[0] == path]
+        own = one.cpus & online
+        shared = "/" not in path and one.cpus & rest.union(*others)
+        if one.valid and (shared or not own or effective[path] != own.difference(*inner)):
+            wanted.append(path)
+    assert cgroup_tree.doubtful(found, effective, rest, online) == wanted
