@@ -200,8 +200,9 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
     if not value or not cgroup.exists(host, step.target):
         return
-    if step.target.endswith(".slice") and not shows(host, step.target, name, value):
-        # Its control group is there without the slice: then systemd keeps the value, and the kernel does not have it.
+    if step.target.endswith(".slice") and not (shows(host, step.target, name, value) and asks(host, step)):
+        # Its control group is there without the slice: then systemd keeps the value, and the kernel does not have it,
+        # or has it only as long as the control group around it has the same CPUs.
         host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
     while not shows(host, step.target, name, value):
@@ -252,6 +253,12 @@ def shows(host: Host, unit: str, name: str, value: str) -> bool:
         return cgroup.cpus(host, unit).effective == cgroup.cpu_list(value)
     got = live_value(host, unit, name)
     return got is not None and unit_limits.meaning(name, got) == unit_limits.kernel(name, value)
+
+
+def asks(host: Host, step: Step) -> bool:
+    """Whether a control group itself asks the kernel for the CPUs of a step, which others have by the one around them."""
+    name, dummy, value = (step.value or "").partition("=")
+    return name != "AllowedCPUs" or cgroup.cpus(host, step.target).requested == cgroup.cpu_list(value)
 
 
 def seen(host: Host, unit: str, name: str) -> str:
