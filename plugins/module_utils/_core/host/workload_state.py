@@ -36,6 +36,12 @@ def populated(host: Host, workload: str) -> bool:
     return any(cgroup.populated(host, slice_of(workload, exclusive=exclusive)) for exclusive in (True, False))
 
 
+def shares(host: Host, workload: str) -> bool:
+    """Whether a workload runs on the shared pool alone: in its slice there, and not in that for CPUs of its own."""
+    own, shared = (slice_of(workload, exclusive=exclusive) for exclusive in (True, False))
+    return cgroup.populated(host, shared) and not cgroup.populated(host, own)
+
+
 def slices(host: Host) -> list[str]:
     """The slices of workloads that are there, those with CPUs of their own first."""
     return [unit for outer in ("", CORRAL_SLICE) for unit in cgroup.slices_in(host, outer) if workload_of(unit)]

@@ -43,7 +43,8 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     settings = files.settings(unit, "Slice")
     before = [item.value for item in settings if item.file != own and item.value]
     usual = before[-1] if before else systemd.usual_slice(unit)
-    places = dict.fromkeys((wanted, usual, grants.slice_of(need.workload.name, exclusive=not need.cpus)))
+    slices = [grants.slice_of(need.workload.name, exclusive=exclusive) for exclusive in (True, False)]
+    places = dict.fromkeys((wanted, usual, *slices))
     runs_in = next((place for place in places if cgroup.populated_at(host, f"{cgroup.path_of(place)}/{unit}")), None)
     quotas = files.settings(unit, "CPUQuota") if need.cpus else []
     there = workload_state.there(host, files, unit)

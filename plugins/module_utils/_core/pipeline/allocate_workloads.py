@@ -179,8 +179,13 @@ def look(host: Host, held: t.Iterable[Grant], listed: t.Iterable[ResourceRequire
     """Which workloads run, of those whose grants depend on it."""
     now = int(host.now())
     declared = {need.workload.name: need for need in listed}
-    alive = {one.workload for one in held if run_matters(one, declared.get(one.workload)) and runs(host, one, now)}
-    return WorkloadStatus(frozenset(alive), asked.start, now)
+    held = [one for one in held if run_matters(one, declared.get(one.workload))]
+    alive = frozenset(one.workload for one in held if runs(host, one, now))
+    keeping = [
+        one.workload for one in held if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
+    ]
+    sharing = frozenset(name for name in keeping if name in alive and workload_state.shares(host, name))
+    return WorkloadStatus(alive, asked.start, now, sharing=sharing)
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:

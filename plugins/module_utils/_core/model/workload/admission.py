@@ -27,7 +27,8 @@ from .resources import MEMORY
 
 class WorkloadStatus(NamedTuple):
     """What is seen of workloads. ``alive`` are those whose run has not ended; ``asked`` has those that are about to start
-    with a hold of their own, and which run that is.
+    with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared whose
+    processes all run on the shared pool.
     """
 
     alive: frozenset[str] = frozenset()
@@ -35,6 +36,7 @@ class WorkloadStatus(NamedTuple):
     now: int = 0
     lost_memory: t.Mapping[str, str] = {}
     undeclared_stay: bool = False
+    sharing: frozenset[str] = frozenset()
 
 
 class Refusal(NamedTuple):
@@ -77,7 +79,9 @@ def allocate(
             events.append(AllocationEvent(grant.workload, grant, None, ended))
             continue
         need = by_name.get(grant.workload)
-        whole = completed(budget, grant, need)
+        # A run that began anew on the shared pool (Restart=) keeps what it has but CPUs, on which nothing of it runs.
+        gives_up = grant.workload in status.sharing
+        whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
         why = why_broken(budget, whole, need, status) or status.lost_memory.get(grant.workload, "")
         if why:
             broken[grant.workload] = (grant, why)
@@ -85,7 +89,8 @@ def allocate(
         kept = renewed(whole, need, status)
         budget.reserve(kept)
         if kept != grant:
-            events.append(AllocationEvent(grant.workload, grant, kept, "its declaration changed"))
+            reason = "it runs on the shared pool now" if gives_up else "its declaration changed"
+            events.append(AllocationEvent(grant.workload, grant, kept, reason))
     events += [
         AllocationEvent(name, before, None, why) for name, (before, why) in broken.items() if name not in by_name
     ]

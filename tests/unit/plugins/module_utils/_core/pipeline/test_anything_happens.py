@@ -93,6 +93,25 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
     return lines + [f"{causes[cause]:6} x {cause}" for cause in (*stuck, *most)]
 
 
+@pytest.mark.parametrize(
+    ("seed", "steps"),
+    [
+        (
+            "64",
+            40,
+        ),  # After the policy became none Restart= starts an instance on the shared pool: its CPUs are given back.
+        (
+            "72",
+            60,
+        ),  # machine.slice has a control group and does not run: it is started, not asked for CPUs at each tick.
+    ],
+)
+def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        walk = Ground(Path(name)).walk(seed, range(steps))
+    assert (walk.counts["steps"], walk.wrong) == (steps, []), "\n".join(walk.steps)
+
+
 def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
     quick: None, request: pytest.FixtureRequest
 ) -> None:

@@ -40,6 +40,7 @@ class Node:
         self.held: tuple[Grant, ...] = ()
         self.alive: set[str] = set()
         self.lost: dict[str, str] = {}
+        self.sharing: set[str] = set()
         self.pids: int | None = None
         self.change(**sections)
 
@@ -72,7 +73,7 @@ class Node:
     def allocate(self, **asked: str) -> AllocationResult:
         policy = self.machine.profile.cpu.policy if self.machine.profile.cpu else "none"
         listed = [resource_requirements.of(one, policy, None) for one in self.workloads.values()]
-        status = WorkloadStatus(frozenset(self.alive), asked, 7, self.lost)
+        status = WorkloadStatus(frozenset(self.alive), asked, 7, self.lost, sharing=frozenset(self.sharing))
         found = admission.allocate(self.machine, listed, self.held, status)
         self.held = found.grants
         return found
@@ -343,6 +344,17 @@ def test_without_the_static_policy_cpus_go_back_as_runs_end() -> None:
     node.alive.clear()
     node.allocate()
     assert node.cpus("runs") == ""
+
+
+def test_a_run_that_began_anew_on_the_shared_pool_gives_its_cpus_back_and_holds_the_rest() -> None:
+    node = Node()
+    node.guaranteed("runs", 4)
+    node.alive = {"runs"}
+    node.change(cpu={"policy": "none"})
+    node.sharing = {"runs"}
+    found = node.allocate()
+    assert [(grant.workload, grant.cpus) for grant in found.grants] == [("runs", frozenset())]
+    assert told(found) == ["it runs on the shared pool now"]
 
 
 def test_memory_that_is_gone_after_a_reboot_breaks_its_grant_alone() -> None:
