@@ -3,10 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 """A random walk on a fake node: what people, systemd, the kernel and Corral do to it, in any order.
 
-After each single change of a control group the guard (guard.py) tells whether an exclusive slice shares a CPU. What shares
-CPUs with no fault of Corral's is left out: what a hand does in that moment, a process of a control group that itself asks
-for the CPUs, an invalid partition as long as such a control group keeps it from being one, what runs on after a removal,
-and unmanaged control groups where the profile has partitions off (see Walk.excused).
+What is looked at, and what is excused, is in walk_judge.py.
 
 Each step has random numbers of its own, so that one can be left out and the others stay as they are.
 """
@@ -26,19 +23,15 @@ import node
 import runs
 import services
 import trees
+import walk_profiles
 from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying
-from fake_cpusets import BOOKWORM, FORKY, MEMBER, TRIXIE, Release, within
+from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from fake_systemd import CGROUP
-from guard import Row, granted, told
+from walk_judge import GREEDY, UNMANAGED, Cpus, Data, Judge
 
-Data = dict[str, t.Any]
-Cpus = frozenset[int]
-
-CHECKPOINT = "/var/lib/corral/checkpoint.json"
-START_SECONDS = 120  # what is admitted by hand has so long to start
 RELEASES: tuple[Release, ...] = (BOOKWORM, TRIXIE, FORKY)
 MACHINES = {
     "2 nodes, SMT": node.MACHINE,
@@ -48,15 +41,13 @@ MACHINES = {
 }
 UNITS = ("alpha.service", "beta.service", "gamma.service")
 INSTANCES = ("batch@a.service", "batch@b.service", "batch@c.service")
-UNMANAGED = ("rogue.service", "mine.slice/x.service", "lxc", "lxc/web.example", "corral_rogue.slice/x.service")
-GREEDY = ("greedy.slice", "hungry")
 SLICES = ("machine.slice", "more.slice")
 # What a step has done to it, and how often.
 FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
-class Walk:
-    """A node, its profile, and what was seen on the way. ``wrong`` is what must be empty."""
+class Walk(Judge):
+    """A node, its profile, and what was done on the way."""
 
     def __init__(self, seed: str, templates: t.Callable[[trees.Machine], Path]) -> None:
         self.seed = seed
@@ -67,18 +58,12 @@ class Walk:
         template = templates(machine)
         root = template.with_name("node")
         shutil.rmtree(root, ignore_errors=True)
-        self.fake = node.Node(root, template, reload_applies=release == BOOKWORM, release=release, machine=machine)
-        self.fake.systemd.watch = self.watch
+        fake = node.Node(root, template, reload_applies=release == BOOKWORM, release=release, machine=machine)
+        super().__init__(fake)
         self.cpus = sorted(self.fake.systemd.possible)
-        self.counts: collections.Counter[str] = collections.Counter()
         self.causes: collections.Counter[str] = collections.Counter()
         self.steps = [f"a machine with {self.machine}, kernel {release[0]}.{release[1]}"]
-        self.wrong: list[str] = []
-        self.standing: frozenset[Row] = frozenset()
-        self.spoilt: set[str] = set()  # partitions that others' requests made invalid
-        self.fallen: dict[str, Cpus] = {}  # slices of which no CPU is online, and the CPUs that they run on with others
-        self.given_up: set[str] = set()  # slices whose grants ended by a removal, under what runs in them
-        self.data = self.first_profile()
+        self.data = walk_profiles.first_profile(self.dice)
         self.rolled_out = self.data
         services.add(self.fake, *UNITS, "batch@.service")
         for unit in INSTANCES:
@@ -86,109 +71,6 @@ class Walk:
         self.fake.set_online(*self.dice.choice([(), (), (self.cpus[-1],)]))
         assert not runs.install(self.fake.host()).error
         self.steps.append(self.declare(f"the first profile, {self.data['cpu']}", self.data, ("",)))
-
-    # What is looked at
-
-    def watch(self) -> None:
-        """After each change of a control group."""
-        self.counts["looks"] += 1
-        systemd = self.fake.systemd
-        now = systemd.overlaps()
-        asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
-        tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
-        if asking:
-            asked = Cpus().union(*(systemd.cgroups[path].requested or () for path in asking))
-            self.spoilt.update(
-                path for path, group in tops.items() if group.problem or (group.requested or Cpus()) & asked
-            )
-        self.spoilt = {path for path in self.spoilt if path in tops and not tops[path].valid}
-        if not self.fake.hands:
-            found = told(row for row in now - self.standing if not self.excused(row, asking))
-            self.wrong += [*found, self.shown()] if found else []
-        self.standing = now
-        effective = systemd.kernel.effective()
-        for path in [path for path, one in tops.items() if not effective[path] & (one.requested or Cpus())]:
-            self.fallen[path] = self.fallen.get(path, Cpus()) | effective[path]
-
-    def excused(self, row: Row, asking: t.Sequence[str]) -> bool:
-        """Whether who shares a CPU does so by what a person asked for, or by what no kernel prevents."""
-        path, place, cpu = row
-        if cpu in self.fallen.get(place, ()):
-            # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
-            return True
-        if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
-            return True
-        if place in self.given_up and place not in {slice_of(name) for name in self.held()}:
-            return True
-        is_member = self.fake.systemd.cgroups[place].partition == MEMBER
-        if is_member and not self.fake.has(CHECKPOINT):
-            return True  # It went with the last grant, and whatever still runs there shares.
-        # Without partitions nothing keeps out what is not managed.
-        by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
-        return by_others and is_member
-
-    def shown(self) -> str:
-        """The control groups at the top now, for a person: what they have, what they asked for, what they are."""
-        kernel = self.fake.systemd.kernel
-        effective = kernel.effective()
-        return "at that moment " + "; ".join(
-            f"{path} {cpuset.format(effective[path])} of {cpuset.format(group.requested or ())}"
-            f"{'' if group.partition == MEMBER else ' ' + kernel.shown(path)}"
-            for path, group in self.fake.systemd.cgroups.items()
-            if path and "/" not in path
-        )
-
-    def give_up(self) -> None:
-        """What runs on CPUs of its own is to lose them."""
-        self.given_up = {path for path in self.fake.systemd.cgroups if path.startswith("corral_") and "/" not in path}
-
-    def held(self) -> dict[str, Cpus]:
-        """The exclusive grants of the checkpoint."""
-        if not self.fake.has(CHECKPOINT):
-            return {}
-        return granted(self.fake.get(CHECKPOINT).encode()) or {}
-
-    def in_force(self) -> dict[str, Cpus]:
-        """The CPUs of each exclusive slice with a process in it, by the kernel's rule."""
-        systemd = self.fake.systemd
-        effective = systemd.kernel.effective()
-        places = {run.place for run in self.fake.runs.values() if run.place.startswith("corral_")}
-        return {place: effective[place] for place in places if place in systemd.cgroups}
-
-    def at_rest(self) -> None:
-        """After a tick that finds nothing to do."""
-        self.counts["in sync"] += 1
-        cpu = self.rolled_out.get("cpu")
-        if cpu is None:
-            return
-        if cpu["partitions"] == "auto" and not self.asking():
-            self.wrong += [f"at rest: {line}" for line in self.fake.exposed()]
-        held = self.held()
-        effective = self.fake.systemd.kernel.effective()
-        for name, cpus in held.items():
-            for other in held:
-                if other > name and cpus & held[other]:
-                    self.wrong.append(f"at rest: {name} and {other} both hold {cpuset.format(cpus & held[other])}")
-            unit = unit_of(name)
-            run = self.fake.runs.get(unit)
-            if run is None:
-                continue
-            if not run.place.startswith("corral_"):
-                self.wrong.append(f"at rest: {unit} runs in {run.place}, and holds {sorted(cpus)}")
-            elif effective[run.place] != cpus & self.fake.systemd.online:
-                self.wrong.append(f"at rest: {unit} runs on {sorted(effective[run.place])}, and holds {sorted(cpus)}")
-        rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
-        for row in rows:
-            unit = unit_of(row["workload"])
-            word, dummy, since = row["instance"].rpartition(":")
-            waits = word == "by-hand" and self.fake.time - int(since) <= START_SECONDS
-            holds = any(holder in self.fake.holders for holder in services.required(self.fake, unit))
-            if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
-                self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
-
-    def asking(self) -> bool:
-        """Whether a control group asks for CPUs of its own choice."""
-        return any(path.partition("/")[0] in GREEDY for path in self.fake.systemd.cgroups)
 
     # One step
 
@@ -269,65 +151,6 @@ class Walk:
 
     # Corral's own
 
-    def first_profile(self) -> Data:
-        cpu: Data = {
-            "reserved": {"count": self.dice.choice([1, 2])},
-            "policy": "static",
-            "partitions": self.dice.choice(["auto", "auto", "auto", "off"]),
-            "unmanaged": self.dice.choice(["report", "confine"]),
-            "options": {
-                "full-pcpus-only": self.dice.random() < 0.3,
-                "strict-cpu-reservation": self.dice.random() < 0.5,
-            },
-            "shared": {"min_cpus": self.dice.choice([1, 2])},
-        }
-        policy = self.dice.choice(["none", "best-effort", "single-numa-node"])
-        return {"name": "walk", "cpu": cpu, "topology": {"policy": policy}, "workloads": [self.workload("batch")]}
-
-    def workload(self, name: str) -> Data:
-        unit = f"{name}@*.service" if name == "batch" else f"{name}.service"
-        cpu = self.dice.choice([1, 1, 2, 2, 2, 3, 4, "500m"])
-        hold = "running" if name == "batch" or self.dice.random() < 0.4 else "declared"
-        return {"name": name, "match": {"unit": unit}, "hold": hold, "limits": {"cpu": cpu, "memory": "16Mi"}}
-
-    def changed_profile(self) -> tuple[str, Data]:
-        """The profile with one thing in it changed."""
-        data: Data = json.loads(json.dumps(self.data))
-        cpu, dice = data["cpu"], self.dice
-        rows = {row["name"]: row for row in data["workloads"]}
-        what = dice.choice(
-            ["in", "in", "in", "out", "policy", "partitions", "isolated", "reserved", "unmanaged", "mode"]
-        )
-        if what == "in":
-            name = dice.choice(["alpha", "beta", "gamma", "batch"])
-            rows[name] = self.workload(name)
-            what = f"{name} is declared with {rows[name]['limits']['cpu']} CPUs, hold {rows[name]['hold']}"
-        elif what == "out" and rows:
-            name = dice.choice(sorted(rows))
-            del rows[name]
-            what = f"{name} is not declared"
-        elif what == "policy":
-            cpu["policy"] = "none" if cpu["policy"] == "static" and dice.random() < 0.7 else "static"
-            what = f"policy {cpu['policy']}"
-        elif what == "partitions":
-            cpu["partitions"] = "off" if cpu["partitions"] == "auto" and dice.random() < 0.6 else "auto"
-            what = f"partitions {cpu['partitions']}"
-        elif what == "isolated":
-            if cpu.pop("isolated", None) is None:
-                cpu["isolated"] = {"cores": 1, "load_balance": dice.random() < 0.6}
-            what = f"isolated {cpu.get('isolated')}"
-        elif what == "reserved":
-            cpu["reserved"] = {"count": dice.choice([1, 2, 3])}
-            what = f"reserved {cpu['reserved']}"
-        elif what == "unmanaged":
-            cpu["unmanaged"] = dice.choice(["report", "confine"])
-            what = f"unmanaged {cpu['unmanaged']}"
-        elif what == "mode":
-            data["mode"] = "audit" if data.get("mode", "enforce") == "enforce" and dice.random() < 0.5 else "enforce"
-            what = f"mode {data['mode']}"
-        data["workloads"] = list(rows.values())
-        return what, data
-
     def declare(self, what: str, data: Data, faults: t.Sequence[str] = FAULTS) -> str:
         def work(host: node.NodeHost) -> str:
             outcome = applying.declare(host, profile.parse(data))
@@ -338,7 +161,7 @@ class Walk:
         return self.with_fault(f"roll out ({what})", work, faults)
 
     def roll_out(self) -> str:
-        what, data = self.changed_profile()
+        what, data = walk_profiles.changed_profile(self.dice, self.data)
         text = self.declare(what, data)
         if "refused:" not in text:
             self.data = data
@@ -501,17 +324,6 @@ class Walk:
         if path in self.fake.systemd.cgroups:
             self.fake.withdraw(path)
         return f"{path} goes"
-
-
-def slice_of(workload: str) -> str:
-    """The slice of an exclusive grant (systemd-escape(1))."""
-    return f"corral_{workload.replace('-', chr(92) + 'x2d').replace('@', chr(92) + 'x40')}.slice"
-
-
-def unit_of(workload: str) -> str:
-    """The unit that a workload of the walk is."""
-    name, dummy, instance = workload.removesuffix("-here").partition(":")
-    return f"{instance or name}.service"
 
 
 WEIGHTED: dict[t.Callable[[Walk], str], int] = {

@@ -1,0 +1,157 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What a random walk (walk.py) looks at: each change of a control group, and a node at rest.
+
+After each single change of a control group the guard (guard.py) tells whether an exclusive slice shares a CPU. What shares
+CPUs with no fault of Corral's is left out: what a hand does in that moment, a process of a control group that itself asks
+for the CPUs, an invalid partition as long as such a control group keeps it from being one, what runs on after a removal,
+and unmanaged control groups where the profile has partitions off (see Judge.excused).
+"""
+
+from __future__ import annotations
+
+import collections
+import json
+import typing as t
+
+import services
+from _core.model.values import cpuset
+from fake_cpusets import MEMBER, within
+from guard import Row, granted, told
+from node import Node
+
+Data = dict[str, t.Any]
+Cpus = frozenset[int]
+
+CHECKPOINT = "/var/lib/corral/checkpoint.json"
+START_SECONDS = 120  # what is admitted by hand has so long to start
+UNMANAGED = ("rogue.service", "mine.slice/x.service", "lxc", "lxc/web.example", "corral_rogue.slice/x.service")
+GREEDY = ("greedy.slice", "hungry")
+
+
+class Judge:
+    """Looks at a node. ``wrong`` is what must be empty; ``rolled_out`` is the profile of the node."""
+
+    def __init__(self, fake: Node) -> None:
+        self.fake = fake
+        self.counts: collections.Counter[str] = collections.Counter()
+        self.wrong: list[str] = []
+        self.rolled_out: Data = {}
+        self.standing: frozenset[Row] = frozenset()
+        self.spoilt: set[str] = set()  # partitions that others' requests made invalid
+        self.fallen: dict[str, Cpus] = {}  # slices of which no CPU is online, and the CPUs that they run on with others
+        self.given_up: set[str] = set()  # slices whose grants ended by a removal, under what runs in them
+        fake.systemd.watch = self.watch
+
+    def watch(self) -> None:
+        """After each change of a control group."""
+        self.counts["looks"] += 1
+        systemd = self.fake.systemd
+        now = systemd.overlaps()
+        asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
+        tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
+        if asking:
+            asked = Cpus().union(*(systemd.cgroups[path].requested or () for path in asking))
+            self.spoilt.update(
+                path for path, group in tops.items() if group.problem or (group.requested or Cpus()) & asked
+            )
+        self.spoilt = {path for path in self.spoilt if path in tops and not tops[path].valid}
+        if not self.fake.hands:
+            found = told(row for row in now - self.standing if not self.excused(row, asking))
+            self.wrong += [*found, self.shown()] if found else []
+        self.standing = now
+        effective = systemd.kernel.effective()
+        for path in [path for path, one in tops.items() if not effective[path] & (one.requested or Cpus())]:
+            self.fallen[path] = self.fallen.get(path, Cpus()) | effective[path]
+
+    def excused(self, row: Row, asking: t.Sequence[str]) -> bool:
+        """Whether who shares a CPU does so by what a person asked for, or by what no kernel prevents."""
+        path, place, cpu = row
+        if cpu in self.fallen.get(place, ()):
+            # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
+            return True
+        if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
+            return True
+        if place in self.given_up and place not in {slice_of(name) for name in self.held()}:
+            return True
+        is_member = self.fake.systemd.cgroups[place].partition == MEMBER
+        if is_member and not self.fake.has(CHECKPOINT):
+            return True  # It went with the last grant, and whatever still runs there shares.
+        # Without partitions nothing keeps out what is not managed.
+        by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
+        return by_others and is_member
+
+    def shown(self) -> str:
+        """The control groups at the top now, for a person: what they have, what they asked for, what they are."""
+        kernel = self.fake.systemd.kernel
+        effective = kernel.effective()
+        return "at that moment " + "; ".join(
+            f"{path} {cpuset.format(effective[path])} of {cpuset.format(group.requested or ())}"
+            f"{'' if group.partition == MEMBER else ' ' + kernel.shown(path)}"
+            for path, group in self.fake.systemd.cgroups.items()
+            if path and "/" not in path
+        )
+
+    def give_up(self) -> None:
+        """What runs on CPUs of its own is to lose them."""
+        self.given_up = {path for path in self.fake.systemd.cgroups if path.startswith("corral_") and "/" not in path}
+
+    def held(self) -> dict[str, Cpus]:
+        """The exclusive grants of the checkpoint."""
+        if not self.fake.has(CHECKPOINT):
+            return {}
+        return granted(self.fake.get(CHECKPOINT).encode()) or {}
+
+    def in_force(self) -> dict[str, Cpus]:
+        """The CPUs of each exclusive slice with a process in it, by the kernel's rule."""
+        systemd = self.fake.systemd
+        effective = systemd.kernel.effective()
+        places = {run.place for run in self.fake.runs.values() if run.place.startswith("corral_")}
+        return {place: effective[place] for place in places if place in systemd.cgroups}
+
+    def at_rest(self) -> None:
+        """After a tick that finds nothing to do."""
+        self.counts["in sync"] += 1
+        cpu = self.rolled_out.get("cpu")
+        if cpu is None:
+            return
+        if cpu["partitions"] == "auto" and not self.asking():
+            self.wrong += [f"at rest: {line}" for line in self.fake.exposed()]
+        held = self.held()
+        effective = self.fake.systemd.kernel.effective()
+        for name, cpus in held.items():
+            for other in held:
+                if other > name and cpus & held[other]:
+                    self.wrong.append(f"at rest: {name} and {other} both hold {cpuset.format(cpus & held[other])}")
+            unit = unit_of(name)
+            run = self.fake.runs.get(unit)
+            if run is None:
+                continue
+            if not run.place.startswith("corral_"):
+                self.wrong.append(f"at rest: {unit} runs in {run.place}, and holds {sorted(cpus)}")
+            elif effective[run.place] != cpus & self.fake.systemd.online:
+                self.wrong.append(f"at rest: {unit} runs on {sorted(effective[run.place])}, and holds {sorted(cpus)}")
+        rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
+        for row in rows:
+            unit = unit_of(row["workload"])
+            word, dummy, since = row["instance"].rpartition(":")
+            waits = word == "by-hand" and self.fake.time - int(since) <= START_SECONDS
+            holds = any(holder in self.fake.holders for holder in services.required(self.fake, unit))
+            if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
+                self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
+
+    def asking(self) -> bool:
+        """Whether a control group asks for CPUs of its own choice."""
+        return any(path.partition("/")[0] in GREEDY for path in self.fake.systemd.cgroups)
+
+
+def slice_of(workload: str) -> str:
+    """The slice of an exclusive grant (systemd-escape(1))."""
+    return f"corral_{workload.replace('-', chr(92) + 'x2d').replace('@', chr(92) + 'x40')}.slice"
+
+
+def unit_of(workload: str) -> str:
+    """The unit that a workload of the walk is."""
+    name, dummy, instance = workload.removesuffix("-here").partition(":")
+    return f"{instance or name}.service"

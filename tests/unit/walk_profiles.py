@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The profiles of a random walk (walk.py): the first one, and the same with one thing changed."""
+
+from __future__ import annotations
+
+import json
+import random
+import typing as t
+
+Data = dict[str, t.Any]
+
+
+def first_profile(dice: random.Random) -> Data:
+    """The profile that a walk begins with."""
+    cpu: Data = {
+        "reserved": {"count": dice.choice([1, 2])},
+        "policy": "static",
+        "partitions": dice.choice(["auto", "auto", "auto", "off"]),
+        "unmanaged": dice.choice(["report", "confine"]),
+        "options": {
+            "full-pcpus-only": dice.random() < 0.3,
+            "strict-cpu-reservation": dice.random() < 0.5,
+        },
+        "shared": {"min_cpus": dice.choice([1, 2])},
+    }
+    policy = dice.choice(["none", "best-effort", "single-numa-node"])
+    return {"name": "walk", "cpu": cpu, "topology": {"policy": policy}, "workloads": [workload(dice, "batch")]}
+
+
+def workload(dice: random.Random, name: str) -> Data:
+    """A workload of this name."""
+    unit = f"{name}@*.service" if name == "batch" else f"{name}.service"
+    cpu = dice.choice([1, 1, 2, 2, 2, 3, 4, "500m"])
+    hold = "running" if name == "batch" or dice.random() < 0.4 else "declared"
+    return {"name": name, "match": {"unit": unit}, "hold": hold, "limits": {"cpu": cpu, "memory": "16Mi"}}
+
+
+def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
+    """What is changed, and the profile with that one thing in it changed."""
+    data: Data = json.loads(json.dumps(before))
+    cpu = data["cpu"]
+    rows = {row["name"]: row for row in data["workloads"]}
+    what = dice.choice(["in", "in", "in", "out", "policy", "partitions", "isolated", "reserved", "unmanaged", "mode"])
+    if what == "in":
+        name = dice.choice(["alpha", "beta", "gamma", "batch"])
+        rows[name] = workload(dice, name)
+        what = f"{name} is declared with {rows[name]['limits']['cpu']} CPUs, hold {rows[name]['hold']}"
+    elif what == "out" and rows:
+        name = dice.choice(sorted(rows))
+        del rows[name]
+        what = f"{name} is not declared"
+    elif what == "policy":
+        cpu["policy"] = "none" if cpu["policy"] == "static" and dice.random() < 0.7 else "static"
+        what = f"policy {cpu['policy']}"
+    elif what == "partitions":
+        cpu["partitions"] = "off" if cpu["partitions"] == "auto" and dice.random() < 0.6 else "auto"
+        what = f"partitions {cpu['partitions']}"
+    elif what == "isolated":
+        if cpu.pop("isolated", None) is None:
+            cpu["isolated"] = {"cores": 1, "load_balance": dice.random() < 0.6}
+        what = f"isolated {cpu.get('isolated')}"
+    elif what == "reserved":
+        cpu["reserved"] = {"count": dice.choice([1, 2, 3])}
+        what = f"reserved {cpu['reserved']}"
+    elif what == "unmanaged":
+        cpu["unmanaged"] = dice.choice(["report", "confine"])
+        what = f"unmanaged {cpu['unmanaged']}"
+    elif what == "mode":
+        data["mode"] = "audit" if data.get("mode", "enforce") == "enforce" and dice.random() < 0.5 else "enforce"
+        what = f"mode {data['mode']}"
+    data["workloads"] = list(rows.values())
+    return what, data
