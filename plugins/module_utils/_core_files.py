@@ -28,7 +28,7 @@ from importlib import machinery, resources
 from importlib.abc import InspectLoader
 
 CORE = f"{__name__.rpartition('.')[0]}._core"
-INSTALLED = "/usr/libexec/corral/_core"  # model/systemd/agent_units.py has it as well: importing that imports the core
+LAUNCHER = "/usr/libexec/corral/corral"  # model/systemd/agent_units.py has it as well: importing that imports the core
 HEADER = struct.Struct("<4sIII")  # of a compiled file: magic number, flags, the source's time and size (PEP 552)
 
 
@@ -51,15 +51,18 @@ def program(main: types.ModuleType) -> dict[str, str]:
     return found
 
 
-def use_installed(folder: str = INSTALLED) -> bool:
-    """Let Python load from ``folder`` what is compiled there of the payload's files; False where this is no payload."""
+def use_installed(launcher: str = LAUNCHER) -> bool:
+    """Let Python load what is compiled of the payload's files in the release that runs; False where this is no payload.
+
+    All comes from that one release: a run of the agent's module changes which one ``launcher`` is a link to.
+    """
     archive = getattr(importlib.import_module(CORE).__loader__, "archive", None)
     if archive is None:
         return False
     inside = CORE.replace(".", "/") + "/"
     with zipfile.ZipFile(archive) as payload:
         files = {one.filename[len(inside) :]: one for one in payload.infolist() if one.filename.startswith(inside)}
-    sys.meta_path.insert(0, Installed(folder, files))
+    sys.meta_path.insert(0, Installed(f"{os.path.dirname(os.path.realpath(launcher))}/_core", files))
     return True
 
 

@@ -21,7 +21,8 @@ import sys
 import time
 import typing as t
 
-sys.path.insert(0, "/usr/libexec/corral")
+PROGRAM = os.path.dirname(os.path.realpath("/usr/libexec/corral/corral"))
+sys.path.insert(0, PROGRAM)
 sys.dont_write_bytecode = True
 
 SHARED = "/sys/fs/cgroup/corral.slice/cpuset.cpus.effective"
@@ -29,7 +30,7 @@ RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 NAME = "lane"
 LANE, PLAIN, PYTHON = f"{NAME}.service", "plain.service", "plain-python.service"
 EMPTY = ["/usr/bin/python3", "-I", "-c"]
-LOAD = "import sys; sys.path.insert(0, '/usr/libexec/corral'); sys.dont_write_bytecode = True; import _core.cli.grant_service, _core.host.sd_bus"
+LOAD = f"import sys; sys.path.insert(0, '{PROGRAM}'); sys.dont_write_bytecode = True; import _core.cli.grant_service, _core.host.sd_bus"
 UNIT = "[Service]\nType=exec\nExecStart=/usr/bin/sleep infinity\n"
 LIMIT = 60.0  # s
 

@@ -18,7 +18,7 @@ import sys
 import time
 import typing as t
 
-sys.path.insert(0, "/usr/libexec/corral")
+sys.path.insert(0, os.path.dirname(os.path.realpath("/usr/libexec/corral/corral")))
 sys.dont_write_bytecode = True
 
 ROOT = "/sys/fs/cgroup"

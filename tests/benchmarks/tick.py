@@ -29,7 +29,7 @@ from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
 COUNT = HERE.parent / "lab" / "count_tick.py"
-AGENT = "/usr/libexec/corral"
+LAUNCHER = "/usr/libexec/corral/corral"
 KEPT, STATUS = "run/corral/inputs", "run/corral/status.json"
 OPTIONS = ("-I", "-S", "-B")  # as the unit has it
 EMPTY = (("python3 -I -S -c pass", ("-I", "-S")), ("python3 -I -c pass", ("-I",)))
@@ -181,8 +181,8 @@ def main() -> int:
     )
     print(f"Linux {platform.release()}, {version}, load average {load}, {asked.turns} turns:\n")
     if not asked.fake:
-        command = [asked.python, *OPTIONS, f"{AGENT}/corral", "reconcile", "--tick"]
-        return measure(asked.python, AGENT, "/", asked.turns, command)
+        command = [asked.python, *OPTIONS, LAUNCHER, "reconcile", "--tick"]
+        return measure(asked.python, os.path.dirname(os.path.realpath(LAUNCHER)), "/", asked.turns, command)
     import tick_node
 
     worst = 0

@@ -23,6 +23,7 @@ import sys
 import time
 import typing as t
 
+PROGRAM = os.path.dirname(os.path.realpath("/usr/libexec/corral/corral"))  # the release that runs
 TIMER, SERVICE = "corral-reconcile.timer", "corral-reconcile.service"
 RUN, STATUS, KEPT = "/run/corral", "status.json", "inputs"
 METRICS = "/var/lib/prometheus/node-exporter"
@@ -69,7 +70,7 @@ def counted(root: str, files: list[str]) -> bool:
     return right and len(host.writes) <= len(kept) + 1
 
 
-def main(program: str = "/usr/libexec/corral", root: str = "/") -> int:
+def main(program: str = PROGRAM, root: str = "/") -> int:
     if root != "/":
         return count(program, root)
     subprocess.run(["systemctl", "stop", TIMER], check=True)

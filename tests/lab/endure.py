@@ -69,7 +69,7 @@ def cpus_offline_and_online() -> None:
 
 def python_upgraded() -> None:
     """The compiled files of a new Python are not there: the next tick makes them, once."""
-    folder = "/usr/libexec/corral"
+    folder = os.path.dirname(os.path.realpath("/usr/libexec/corral/corral"))
 
     def compiled() -> dict[str, int]:
         found = glob.glob(f"{folder}/**/*.{sys.implementation.cache_tag}.pyc", recursive=True)

@@ -34,7 +34,7 @@ WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 def one_tick(last: int) -> int:
     """A tick that is killed before its act number ``last``; 0 lets it live. Tells how many acts there were."""
-    sys.path.insert(0, "/usr/libexec/corral")
+    sys.path.insert(0, os.path.dirname(os.path.realpath("/usr/libexec/corral/corral")))
     sys.dont_write_bytecode = True
     from _core.host.files import Host
     from _core.main import tick

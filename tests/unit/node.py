@@ -91,7 +91,12 @@ class NodeHost(Host):
         self._act("write_value", path, lambda: self.node.kernel_write(path, text))
 
     def write_link(self, path: str, text: str) -> None:
-        self._act("write_link", path, lambda: super(NodeHost, self).write_link(path, text))
+        def torn() -> None:
+            folder, dummy, name = self.at(path).rpartition("/")
+            os.makedirs(folder, exist_ok=True)
+            os.symlink(text, f"{folder}/.{name}.corral")
+
+        self._act("write_link", path, lambda: super(NodeHost, self).write_link(path, text), torn)
 
     def remove(self, path: str) -> None:
         self._act("remove", path, lambda: super(NodeHost, self).remove(path))

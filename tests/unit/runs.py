@@ -24,7 +24,8 @@ from _core.pipeline import applying, declared_profile, locked_run, planning, sec
 from _core.pipeline import tick as full_tick
 
 OPTIONS = Options(10, "/usr/bin/python3")
-# The real program has some forty files; how many does not matter here.
+# The real program has some hundred files; how many does not matter here.
+OLDER = {"_core/main.py": "main = -1\n"}
 PROGRAM = {"_core/main.py": "main = 0\n", "_core/model/values/errors.py": "errors = ()\n"}
 NEWER = {"_core/main.py": "main = 1\n", "_core/reports/explain.py": "report = ()\n"}
 PARSER = functools.cache(commands.parser)  # It takes as long as all that many a command does.

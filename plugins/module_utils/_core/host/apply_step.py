@@ -37,7 +37,7 @@ class StepFailed(Exception):
 def look(host: Host, step: Step) -> Original:
     """What is there before the step: enough to bring it back (see undo.py)."""
     before = Original(step.kind, step.target)
-    if step.kind == "file":
+    if step.kind in ("file", "link"):
         text = None if host.link(step.target) is not None else host.read_bytes(step.target)
         shown = None if text is None else text.decode("utf-8", "surrogateescape")
         return before._replace(
@@ -46,8 +46,10 @@ def look(host: Host, step: Step) -> Original:
             mode=host.mode(step.target) or step.mode,
             made=missing_folders(host, step.target),
         )
-    if step.kind == "link":
-        return before._replace(link=host.link(step.target), made=missing_folders(host, step.target))
+    if step.kind == "compile":
+        # Of a program that is new: this one record stands for all of its files.
+        missing = [name for name in step.where.splitlines() if not host.exists(f"{step.target}/{name}")]
+        return before._replace(name="\n".join(missing), made=missing_folders(host, step.target))
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
     if step.kind == "partition":

@@ -333,14 +333,22 @@ class Host:
         sync_folder(folder)
 
     def write_link(self, path: str, text: str) -> None:
-        """Make a symbolic link, replacing a link that points elsewhere."""
+        """Make a symbolic link as write_file() makes a file: a link or a file that is there is replaced as a whole."""
         self.writes.append(path)
         target = self.at(path)
         folder = os.path.dirname(target)
         make_folders(folder)
-        if os.path.islink(target):
-            os.unlink(target)
-        os.symlink(text, target)
+        temporary = f"{folder}/.{os.path.basename(target)}.corral"
+        try:
+            os.unlink(temporary)
+        except FileNotFoundError:
+            pass
+        os.symlink(text, temporary)
+        try:
+            os.rename(temporary, target)
+        except OSError:
+            os.unlink(temporary)
+            raise
         sync_folder(folder)
 
     def remove(self, path: str) -> None:

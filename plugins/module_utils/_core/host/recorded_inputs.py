@@ -189,8 +189,8 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
 
 
 def conditions() -> list[str]:
-    """What a look depends on beside files: this Python, and which unit started it."""
-    return [sys.version, os.environ.get("TRIGGER_UNIT", "")]
+    """What a look depends on beside files: this Python, which release's program it is, and which unit started it."""
+    return [sys.version, __file__, os.environ.get("TRIGGER_UNIT", "")]
 
 
 def program() -> list[tuple[str, int, int]]:

@@ -9,31 +9,38 @@ from __future__ import annotations
 
 import json
 import typing as t
-import zlib
 
 from ..host import state, systemd
 from ..host.files import Host
-from ..model.plan.plan import FILES, RELOAD, START, Change, Part, Step
-from ..model.systemd import agent_units
-from ..model.systemd.agent_units import FOLDER, Options
+from ..model.plan import undo
+from ..model.plan.plan import FILES, START, Change, Part, Step
+from ..model.systemd import agent_program, agent_units
+from ..model.systemd.agent_program import Program
+from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, Options
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import refusal
 from ..model.values.records import NamedTuple
 
 NAME = "agent"
+FIRST = -10  # of the files: units find their program
 # The hardened unit has temporary folders of its own and no homes; the kernel's trees hold no files of ours.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
 
 class Observation(NamedTuple):
-    """What is seen of the installation: texts by path (None: absent), links by path, active units, stale files."""
+    """What is seen of the installation: texts by path (None: absent), links by path, active units.
+
+    ``runs`` names the release whose program runs, None where none does; ``compiled`` says whether the wanted one is.
+    ``programs`` are the records of all that are there.
+    """
 
     texts: dict[str, t.Optional[str]]
     links: dict[str, t.Optional[str]]
     active: frozenset[str]
-    stale: tuple[str, ...]
-    compiled: bool
+    runs: t.Optional[str] = None
+    compiled: bool = True
+    programs: tuple[undo.Original, ...] = ()
 
 
 def installed(host: Host) -> t.Optional[Options]:
@@ -79,53 +86,60 @@ def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple
 def plan(
     host: Host,
     options: Options,
-    program: t.Optional[t.Mapping[str, str]] = None,
+    core: t.Optional[t.Mapping[str, str]] = None,
     *,
     tag: t.Optional[str] = None,
     trigger: str = "",
 ) -> Part:
-    """The changes that install the agent. ``program`` maps the core's files (below FOLDER) to their texts.
+    """The changes that install the agent. ``core`` maps the core's files to their texts. Raises CorralError.
 
-    Without ``program`` (on the node itself) the program is taken as it is and only the units are looked at. ``tag`` is
+    Without ``core`` (on the node itself) the program is taken as it is and only the units are looked at. ``tag`` is
     the Python's cache tag ("cpython-311"), by which its compiled files are named. ``trigger`` is the unit that started
     this run ($TRIGGER_UNIT, systemd.exec(5)): when it is the timer, the timer runs, and systemd is not asked.
     """
-    wanted = wanted_files(options, program)
-    return decide(options, program, wanted, observe(host, wanted, program, tag, trigger))
-
-
-def wanted_files(options: Options, program: t.Optional[t.Mapping[str, str]]) -> dict[str, tuple[str, int]]:
-    """Text and mode of each file, by path: units first, then the program."""
-    files = {f"{ETC}/{unit}": (text, 0o644) for unit, text in agent_units.units(options).items()}
-    if program is not None:
-        files.update({f"{FOLDER}/{name}": (text, 0o644) for name, text in program.items()})
-        files[agent_units.LAUNCHER] = (agent_units.launcher(options), 0o755)
-        files[state.AGENT] = (json.dumps(options._asdict(), sort_keys=True) + "\n", 0o644)
-    return files
+    units = {f"{ETC}/{unit}": text for unit, text in agent_units.units(options).items()}
+    links = wanted_links()
+    if core is None:
+        return decide(units, links, None, options, observe(host, units, links, trigger))
+    if host.exists(COMMAND) and host.link(COMMAND) is None:
+        raise refusal("Corral did not make this file, and its own command goes there: move it away", path=COMMAND)
+    program = agent_program.program(core, options.python)
+    units[state.AGENT] = json.dumps(options._asdict(), sort_keys=True) + "\n"
+    links[COMMAND] = LAUNCHER
+    seen = observe(host, [*units, *paths_of(program)], [*links, LAUNCHER], trigger)
+    return decide(units, links, program, options, with_program(host, seen, program, tag))
 
 
 def wanted_links() -> dict[str, str]:
-    """The links that enable the units, and the command in the path."""
+    """The links that enable the units."""
     return {f"{ETC}/{target}.wants/{unit}": f"../{unit}" for unit, target in agent_units.WANTED_BY.items()}
 
 
-def observe(
-    host: Host,
-    wanted: t.Mapping[str, tuple[str, int]],
-    program: t.Optional[t.Mapping[str, str]],
-    tag: t.Optional[str],
-    trigger: str,
-) -> Observation:
+def paths_of(program: Program) -> dict[str, str]:
+    """Where the files of a program lie on the node, and their texts."""
+    return {f"{program.folder}/{name}": text for name, text in program.files.items()}
+
+
+def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> Observation:
     """Read the installation; no command in a tick that the timer started."""
-    present = unwanted_files(host, wanted) if program is not None else []
-    sources = [path for path in wanted if path.startswith(f"{FOLDER}/_core/")]
     return Observation(
-        {path: host.read(path) for path in wanted},
-        {path: host.link(path) for path in (*wanted_links(), agent_units.COMMAND)},
+        {path: host.read(path) for path in files},
+        {path: host.link(path) for path in links},
         running_units(host, trigger),
-        tuple(present),
-        tag is None or all(host.exists(compiled_path(path, tag)) for path in sources),
     )
+
+
+def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
+    """The observation, with what runs, and with what is known of all programs that are there."""
+    link = seen.links[LAUNCHER]
+    runs = None if link is None else agent_program.release_at(f"{FOLDER}/{link}") or None
+    if link is None and host.exists(LAUNCHER):
+        runs = agent_program.NO_RELEASE
+    sources = [path for path in paths_of(program) if path.endswith(".py")]
+    compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
+    mine = [record.before for record in state.records(host)[0] if record.manager == NAME]
+    programs = [one for one in mine if f"{one.target}/".startswith(f"{FOLDER}/") and one.target != LAUNCHER]
+    return seen._replace(runs=runs, compiled=compiled, programs=tuple(programs))
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
@@ -141,66 +155,31 @@ def compiled_path(path: str, tag: str) -> str:
     return f"{folder}/__pycache__/{name[: -len('.py')]}.{tag}.pyc"
 
 
-def unwanted_files(host: Host, wanted: t.Collection[str]) -> list[str]:
-    """The files that an older program left: those that Corral made, and those that hide a folder of this one.
-
-    A file that was there before Corral stays; where an older program had replaced it, it comes back by its record.
-    """
-    kept, dummy = state.records(host)
-    originals = {record.before.target: record.before for record in kept if record.before.kind == "file"}
-    folders = {path.rpartition("/")[0] for path in wanted}
-
-    def is_ours(path: str) -> bool:
-        original = originals.get(path)
-        if original is None:
-            return path[: -len(".py")] in folders
-        return original.value is None and original.link is None
-
-    return [path for path in program_files(host) if path not in wanted and is_ours(path)]
-
-
-def program_files(host: Host, folder: str = FOLDER) -> list[str]:
-    """The Python files of an installed program."""
-    found = []
-    for name in host.names(folder):
-        path = f"{folder}/{name}"
-        if host.is_dir(path):
-            found += program_files(host, path) if name != "__pycache__" else []
-        elif name.endswith(".py"):
-            found.append(path)
-    return found
-
-
-def digest(files: t.Iterable[tuple[str, t.Optional[str]]]) -> t.Optional[str]:
-    """A short name for a set of files; None when one of them is absent."""
-    total = 0
-    for path, text in sorted(files, key=lambda item: item[0]):
-        if text is None:
-            return None
-        total = zlib.crc32(f"{path}\0{text}\0".encode("utf-8", "surrogateescape"), total)
-    return f"{total:08x}"
-
-
 def decide(
+    files: t.Mapping[str, str],
+    links: t.Mapping[str, str],
+    program: t.Optional[Program],
     options: Options,
-    program: t.Optional[t.Mapping[str, str]],
-    wanted: t.Mapping[str, tuple[str, int]],
     seen: Observation,
 ) -> Part:
     """The changes that bring the installation to what is wanted."""
-    units = [f"{ETC}/{unit}" for unit in agent_units.units(options)]
-    changes = [program_change(options, wanted, seen)] if program is not None else []
-    for path in units:
-        change = file_change(NAME, path, seen.texts[path], wanted[path][0], reason="the agent's unit")
+    changes: list[t.Optional[Change]] = []
+    outdated = [] if program is None else outdated_programs(program, seen)
+    if program is not None:
+        changes += [program_change(program, outdated, options, seen), command_change(seen)]
+    for path, text in files.items():
+        reason = "how the agent is installed" if path == state.AGENT else "the agent's unit"
+        change = file_change(NAME, path, seen.texts[path], text, reason=reason, reload=path != state.AGENT)
         if change is not None and path.endswith(f"/{agent_units.TIMER}") and agent_units.TIMER in seen.active:
             # A running timer is not armed again by a reload.
             change = change._replace(steps=(*change.steps, Step("unit", agent_units.TIMER, "restart", START, 10)))
         changes.append(change)
     changes += [state_change(unit, seen) for unit in agent_units.WANTED_BY]
-    held = {f"file:{path}" for path in wanted} | {f"link:{path}" for path in (*wanted_links(), agent_units.COMMAND)}
-    held |= {f"unit:{unit}" for unit in agent_units.STARTED} | {f"compile:{FOLDER}"}
-    gone = frozenset(f"file:{path}" for path in seen.stale)
-    return Part(whole(tuple(filter(None, changes)), seen), frozenset(held) | gone, gone=gone)
+    held = {f"file:{path}" for path in files} | {f"link:{path}" for path in (*links, LAUNCHER)} | {f"file:{LAUNCHER}"}
+    held |= {f"unit:{unit}" for unit in agent_units.STARTED} | {one.key for one in seen.programs}
+    if program is not None:
+        held.add(f"compile:{program.folder}")
+    return Part(whole(tuple(filter(None, changes)), seen), frozenset(held), gone=frozenset(one.key for one in outdated))
 
 
 def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
@@ -211,23 +190,53 @@ def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
     return (changes[0]._replace(reason="not installed", steps=steps),)
 
 
-def program_change(options: Options, wanted: t.Mapping[str, tuple[str, int]], seen: Observation) -> t.Optional[Change]:
-    """The change of the program as a whole: one item, however many files differ."""
-    program = {path: item for path, item in wanted.items() if not path.startswith(f"{ETC}/")}
-    differing = [path for path, item in program.items() if seen.texts[path] != item[0]]
-    command = seen.links[agent_units.COMMAND] != agent_units.LAUNCHER
-    if not differing and not seen.stale and not command and seen.compiled:
+def runs_already(program: Program, seen: Observation) -> bool:
+    """Whether the link leads to the launcher of this program."""
+    return seen.links[LAUNCHER] == program.link
+
+
+def outdated_programs(program: Program, seen: Observation) -> list[undo.Original]:
+    """The records of programs that go now, the last first.
+
+    The one that runs stays until the next upgrade: a tick that began with it may load more of it after this run.
+    """
+    if seen.runs is None or runs_already(program, seen):
+        return []
+    kept = (seen.runs, program.name)
+    return [one for one in reversed(seen.programs) if agent_program.release_at(one.target) not in kept]
+
+
+def program_change(
+    program: Program, outdated: t.Sequence[undo.Original], options: Options, seen: Observation
+) -> t.Optional[Change]:
+    """The change of the program as a whole. Its steps may end at any of them: the link, which is the last, counts."""
+    texts = paths_of(program)
+    differing = [path for path, text in texts.items() if seen.texts[path] != text]
+    runs = runs_already(program, seen)
+    if runs and not differing and seen.compiled:
         return None
-    steps = [Step("file", path, program[path][0], FILES, mode=program[path][1]) for path in differing]
-    steps += [Step("file", path, None, FILES) for path in seen.stale]
-    if command:
-        steps.append(Step("link", agent_units.COMMAND, agent_units.LAUNCHER, FILES))
-    steps.append(Step("compile", FOLDER, options.python, RELOAD, 1))
-    actual = digest((path, seen.texts[path]) for path in program)
-    target = digest((path, item[0]) for path, item in program.items())
-    what = f"{len(differing)} files differ" if actual or not differing else "not installed as a whole"
-    reason = what if differing or seen.stale or command else "not compiled for this Python"
-    return Change(NAME, FOLDER, "program", actual, target, reason, FOLDER, tuple(steps))
+    actual, reason = seen.runs, f"{len(texts)} files"
+    if actual == agent_program.NO_RELEASE:
+        actual = "without a release's name"
+    elif runs and differing:
+        actual, reason = f"{actual}, {len(differing)} of {len(texts)} files differ", "changed by hand, or damaged"
+    elif runs:
+        actual, reason = f"{actual}, not compiled", "another Python"
+    steps = [step for one in outdated for step in undo.in_order(undo.restore(one, ""))]
+    steps += [Step("file", path, texts[path], FILES, mode=program.mode(path)) for path in differing]
+    steps.append(Step("compile", program.folder, options.python, FILES, where="\n".join(program.files)))
+    if not runs:
+        steps.append(Step("link", LAUNCHER, program.link, FILES))
+    in_order = tuple(step._replace(phase=FILES, order=FIRST) for step in steps)
+    return Change(NAME, FOLDER, "program", actual, program.name, reason, FOLDER, in_order)
+
+
+def command_change(seen: Observation) -> t.Optional[Change]:
+    """The change of the command in the path."""
+    if seen.links[COMMAND] == LAUNCHER:
+        return None
+    step = Step("link", COMMAND, LAUNCHER, FILES)
+    return Change(NAME, COMMAND, "link", seen.links[COMMAND], LAUNCHER, "the agent's command", COMMAND, (step,))
 
 
 def state_change(unit: str, seen: Observation) -> t.Optional[Change]:

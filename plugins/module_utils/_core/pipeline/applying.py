@@ -21,6 +21,7 @@ from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX
 from ..model.systemd import unit_property
+from ..model.systemd.agent_units import RELEASES
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, refusal
 from ..model.workload.grants import is_workloads
@@ -198,7 +199,12 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
 
 
 def is_volatile(step: Step) -> bool:
-    """Whether there is nothing to bring back: Corral's own state, and what ends with a process or a control group."""
+    """Whether there is nothing to bring back: Corral's own state, and what ends with a process or a control group.
+
+    The files of a program are in the one record of its folder.
+    """
+    if step.kind == "file" and step.target.startswith(f"{RELEASES}/"):
+        return True
     if step.target.startswith("/proc/"):
         return not step.target.startswith("/proc/sys/")
     if step.kind == "unit" and step.value == "stop":

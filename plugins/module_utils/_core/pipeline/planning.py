@@ -137,7 +137,7 @@ def plan_profile(
 def plan_agent(
     host: Host,
     options: Options,
-    program: t.Optional[t.Mapping[str, str]] = None,
+    core: t.Optional[t.Mapping[str, str]] = None,
     *,
     tag: t.Optional[str] = None,
     trigger: str = "",
@@ -145,10 +145,10 @@ def plan_agent(
     """The plan that installs the agent, or keeps it installed (see managers/agent_install.py)."""
     from ..managers import agent_install
 
-    part = agent_install.plan(host, options, program, tag=tag, trigger=trigger)
-    # Only who brings the program knows which of its files are no longer part of it.
-    plan = finish(host, None, [part], (agent_install.NAME,) if program is not None else ())
-    stale = agent_install.stale_metrics(host, options, "the metrics go elsewhere") if program is not None else ()
+    part = agent_install.plan(host, options, core, tag=tag, trigger=trigger)
+    # Only who brings the program knows what is no longer part of it.
+    plan = finish(host, None, [part], (agent_install.NAME,) if core is not None else ())
+    stale = agent_install.stale_metrics(host, options, "the metrics go elsewhere") if core is not None else ()
     return plan._replace(changes=plan.changes + stale)
 
 
@@ -226,7 +226,7 @@ def restoring(record: Record, online: str) -> Change:
     """The change that brings a before-value back."""
     before = record.before
     kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
-    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY)
+    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")
     was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
     return Change(
         record.manager,

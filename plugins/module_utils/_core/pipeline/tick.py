@@ -78,10 +78,9 @@ def compile_once(host: Host) -> None:
     if host.live and compiled and not host.exists(compiled):
         from ..host import apply_step
         from ..model.plan.plan import START, Step
-        from ..model.systemd.agent_units import FOLDER
 
         try:
-            apply_step.perform(host, Step("compile", FOLDER, sys.executable, START))
+            apply_step.perform(host, Step("compile", compiled.rpartition("/_core/")[0], sys.executable, START))
         except (apply_step.StepFailed, OSError) as error:
             notice(str(error), priority=4)
 

@@ -15,14 +15,14 @@ import typing as t
 import zipfile
 
 import pytest
-from _core.model.systemd.agent_units import FOLDER
+from _core.model.systemd.agent_units import LAUNCHER
 
 UTILS = pathlib.Path(__file__).parents[4] / "plugins" / "module_utils"
 PACKAGE = "ansible_collections/corral/node/plugins/module_utils"
 LEAF = next((UTILS / "_core" / "model").rglob("cpuset.py")).relative_to(UTILS / "_core")
 MODULE = ".".join(LEAF.with_suffix("").parts)
 ENTRY = min((UTILS / "_core").glob("*.py")).stem
-INSTALLED = f'INSTALLED = "{FOLDER}/_core"'
+LAUNCHED = f'LAUNCHER = "{LAUNCHER}"'
 # argv: the payload, a file of module_utils; where the core's files came from that it has imported
 IMPORTS = f"""
 import importlib, sys
@@ -32,17 +32,18 @@ importlib.import_module(package + sys.argv[2])
 core = [one for name, one in sys.modules.items() if name.startswith(package + "_core.") and not hasattr(one, "__path__")]
 print(len(core) > 10, {{one.__file__.split("/_core/")[0] for one in core}})
 """
-# argv: the payload, the node's folder, a module, another one, what to do between the two
+# argv: the payload, the node's launcher, a module, another one, what to do between the two
 ASK = f"""
-import importlib, shutil, sys
+import importlib, os, shutil, sys
 sys.path.insert(0, sys.argv[1])
 package = "{PACKAGE.replace("/", ".")}"
 files = importlib.import_module(package + "._core_files")
 assert files.use_installed(sys.argv[2])
+installed = os.path.dirname(os.path.realpath(sys.argv[2]))
 entry = importlib.import_module(package + "._core." + sys.argv[3])
 exec(sys.argv[5])
 leaf = importlib.import_module(package + "._core." + sys.argv[4])
-print(entry.__file__.startswith(sys.argv[2]), leaf.__file__.startswith(sys.argv[2]), len(files.program(entry)))
+print(entry.__file__.startswith(installed), leaf.__file__.startswith(installed), len(files.program(entry)))
 print(leaf.parse("0-1"))
 """
 
@@ -55,9 +56,9 @@ def made_payload(tmp_path: pathlib.Path) -> pathlib.Path:
     with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
         for path in files:
             text = path.read_text(encoding="utf-8")
-            if path.name == "_core_files.py":  # where the agent's folder is on this machine
-                assert text.count(INSTALLED) == 1
-                text = text.replace(INSTALLED, f'INSTALLED = "{tmp_path}/libexec/_core"')
+            if path.name == "_core_files.py":  # where the agent's launcher is on this machine
+                assert text.count(LAUNCHED) == 1
+                text = text.replace(LAUNCHED, f'LAUNCHER = "{tmp_path}/corral"')
             archive.writestr(f"{PACKAGE}/{path.relative_to(UTILS)}", text)
         folders = {parent for path in files for parent in path.relative_to(UTILS).parents}
         above = ["/".join(PACKAGE.split("/")[:depth]) for depth in range(1, len(PACKAGE.split("/")))]
@@ -68,18 +69,19 @@ def made_payload(tmp_path: pathlib.Path) -> pathlib.Path:
 
 @pytest.fixture(name="node")
 def made_node(tmp_path: pathlib.Path) -> pathlib.Path:
-    """The core as the agent installs it: compiled."""
-    folder = tmp_path / "libexec" / "_core"
+    """The core as the agent installs it: compiled, and a link to the launcher beside it."""
+    folder = tmp_path / "libexec" / "releases" / "one" / "_core"
     shutil.copytree(UTILS / "_core", folder, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-I", "-m", "compileall", "-q", str(folder)], check=True)
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    (tmp_path / "corral").symlink_to("libexec/releases/one/corral")
     return folder
 
 
-def asked(payload: pathlib.Path, node: pathlib.Path, between: str = "") -> list[str]:
+def asked(payload: pathlib.Path, between: str = "", launcher: str = "corral") -> list[str]:
     """Whether the first and the second module came from the node, how many files the payload has; the second works."""
-    words = [sys.executable, "-I", "-c", ASK, str(payload), str(node), ENTRY, MODULE, between]
+    words = [sys.executable, "-I", "-c", ASK, str(payload), str(payload.parent / launcher), ENTRY, MODULE, between]
     said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.splitlines()
     assert said[1:] == ["frozenset({0, 1})"]
     return said[0].split()
@@ -116,7 +118,7 @@ DIFFERENT: dict[str, t.Callable[[pathlib.Path], object]] = {
 
 def test_the_same_file_is_loaded_as_the_node_has_compiled_it(payload: pathlib.Path, node: pathlib.Path) -> None:
     before = {path: path.stat().st_mtime_ns for path in node.rglob("*")}
-    *loaded, count = asked(payload, node)
+    *loaded, count = asked(payload)
     assert loaded == ["True", "True"]
     assert int(count) == len(
         list((UTILS / "_core").rglob("*.py"))
@@ -127,26 +129,33 @@ def test_the_same_file_is_loaded_as_the_node_has_compiled_it(payload: pathlib.Pa
 @pytest.mark.parametrize("what", DIFFERENT)
 def test_what_differs_on_the_node_comes_from_the_payload(what: str, payload: pathlib.Path, node: pathlib.Path) -> None:
     DIFFERENT[what](node / LEAF)
-    assert asked(payload, node)[:2] == ["True", "False"]
+    assert asked(payload)[:2] == ["True", "False"]
 
 
 def test_what_another_run_takes_away_or_replaces_meanwhile_comes_from_the_payload(
     payload: pathlib.Path, node: pathlib.Path
 ) -> None:
-    replace = f"file = open(sys.argv[2] + '/{LEAF}', 'a'); file.write('parse = None'); file.close()"
-    assert asked(payload, node, replace)[:2] == ["True", "False"]
-    assert asked(payload, node, "shutil.rmtree(sys.argv[2])")[:2] == ["True", "False"]
+    replace = f"file = open('{node / LEAF}', 'a'); file.write('parse = None'); file.close()"
+    assert asked(payload, replace)[:2] == ["True", "False"]
+    assert asked(payload, "shutil.rmtree(installed)")[:2] == ["True", "False"]
 
 
-def test_old_files_beside_new_folders_are_never_found(payload: pathlib.Path, node: pathlib.Path) -> None:
-    """An upgrade that was killed has both: model.py of the older release, and the folder model."""
-    for folder in (node / LEAF).parents[0], (node / LEAF).parents[1]:
-        folder.with_suffix(".py").write_text("raise SystemExit('the older release')\n")
-    assert asked(payload, node)[:2] == ["True", "True"]
+def test_a_run_that_changes_which_release_runs_goes_on_with_the_one_it_began_with(
+    payload: pathlib.Path, node: pathlib.Path
+) -> None:
+    upgrade = "os.unlink(sys.argv[2]); os.symlink('libexec/releases/two/corral', sys.argv[2])"
+    assert asked(payload, upgrade)[:2] == ["True", "True"]
+    assert asked(payload)[:2] == ["False", "False"]
 
 
-def test_a_node_without_the_agent_has_none(payload: pathlib.Path, tmp_path: pathlib.Path) -> None:
-    assert asked(payload, tmp_path / "nothing")[:2] == ["False", "False"]
+def test_a_program_from_before_there_were_releases_is_loaded_as_well(payload: pathlib.Path, node: pathlib.Path) -> None:
+    launcher = node.parent / "corral"
+    launcher.write_text("")
+    assert asked(payload, launcher=str(launcher))[:2] == ["True", "True"]
+
+
+def test_a_node_without_the_agent_has_none(payload: pathlib.Path) -> None:
+    assert asked(payload, launcher="nothing/corral")[:2] == ["False", "False"]
 
 
 @pytest.mark.parametrize("installed", [True, False])

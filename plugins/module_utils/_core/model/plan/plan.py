@@ -58,7 +58,8 @@ class Step(NamedTuple):
       controller ``target`` a cgroup.subtree_control, ``value`` "+NAME" or "-NAME": a controller that groups below are to have
       unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
       mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
-      compile   ``target`` folder of Python files
+      compile   ``target`` folder of a program, ``value`` the Python that compiles it ("": what was compiled goes),
+                ``where`` the paths of its files, one a line
     ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
     ``optional`` step needs what the kernel may not have (pages): its failure is drift, seen by the next look.
     """

@@ -30,9 +30,10 @@ SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 class Original(NamedTuple):
     """The state of one target before Corral's first write to it.
 
-    ``kind`` and ``target`` are the step's; ``name`` is a property's name, a mount's path or the unit whose processes a
-    cpuset holds; ``value`` a text (file) or kernel value; ``link`` a link's text; ``runtime`` the text of systemd's own file for a live property; ``active``
-    whether the unit, its control group or the mount was there; ``made`` the folders that were missing.
+    ``kind`` and ``target`` are the step's; ``name`` is a property's name, a mount's path, the unit whose processes a
+    cpuset holds or the files of a program, one a line; ``value`` a text (file) or kernel value; ``link`` a link's text;
+    ``runtime`` the text of systemd's own file for a live property; ``active`` whether the unit, its control group or the
+    mount was there; ``made`` the folders that were missing.
     """
 
     kind: StepKind
@@ -50,7 +51,9 @@ class Original(NamedTuple):
         """The path for which ``made`` names the folders, "" for what needs none."""
         if self.kind == "property":
             return control_file(self.target, self.name, runtime=True)
-        return {"file": self.target, "link": self.target, "mount": f"{self.name}/."}.get(self.kind, "")
+        if self.kind in ("file", "link", "compile"):
+            return self.target
+        return f"{self.name}/." if self.kind == "mount" else ""
 
     @property
     def key(self) -> str:
@@ -75,7 +78,7 @@ def restore(before: Original, online: str) -> list[Step]:
         if before.link is not None:
             steps = [Step("link", target, before.link, FILES, reload=reload)]
         else:
-            steps = [Step(before.kind, target, before.value, FILES, mode=before.mode, reload=reload)]
+            steps = [Step("file", target, before.value, FILES, mode=before.mode, reload=reload)]
         return steps + folders(before)
     if before.kind in ("value", "pool"):
         return [Step(before.kind, target, before.value or "0", VALUES)]
@@ -98,8 +101,20 @@ def restore(before: Original, online: str) -> list[Step]:
         # Others may have come to rely on it: the kernel refuses then, and it stays.
         return [Step("controller", target, f"-{before.name}", RELEASE, 99, optional=True)]
     if before.kind == "compile":
-        return [Step("compile", target, "", STOP, 95)]
+        return [Step("compile", target, "", STOP, 95), *program(before)]
     return []
+
+
+def program(before: Original) -> list[Step]:
+    """Remove the files of a program that was not there, and its folders, as far as nothing else is in them."""
+    paths = [f"{before.target}/{name}" for name in before.name.splitlines()]
+    inside = {
+        path[:end] for path in paths for end, char in enumerate(path) if char == "/" and end >= len(before.target)
+    }
+    return [
+        *(Step("file", path, None, FILES) for path in paths),
+        *folders(before._replace(made=(*before.made, *sorted(inside)))),
+    ]
 
 
 def folders(before: Original, phase: int = FILES) -> list[Step]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The agent's units and launcher, as text."""
+"""The agent's units, as text."""
 
 from __future__ import annotations
 
@@ -11,7 +11,8 @@ from ..values.records import NamedTuple
 from .unit_file import HEADER
 
 FOLDER = "/usr/libexec/corral"
-LAUNCHER = f"{FOLDER}/corral"
+RELEASES = f"{FOLDER}/releases"
+LAUNCHER = f"{FOLDER}/corral"  # see agent_program.py
 COMMAND = "/usr/local/bin/corral"
 TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"
@@ -49,16 +50,6 @@ def metrics_file(folder: str) -> str:
 def gc_metrics_file(folder: str) -> str:
     """The file of garbage collection's metrics, which has another writer; "" where they are switched off."""
     return f"{folder}/{GC_METRICS_NAME}" if folder else ""
-
-
-def launcher(options: Options) -> str:
-    """The command, for users and units alike."""
-    return (
-        f"#!{options.python} -I\n"
-        f'"""Corral\'s command line; installed by the module corral.node.agent."""\n\n'
-        f"import sys\n\nsys.dont_write_bytecode = True  # a removal must find what it compiled, and no more\n"
-        f"sys.path.insert(0, {FOLDER!r})\n\nfrom _core import main\n\nraise SystemExit(main.main(sys.argv[1:]))\n"
-    )
 
 
 def units(options: Options) -> dict[str, str]:

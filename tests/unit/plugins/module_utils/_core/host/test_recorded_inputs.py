@@ -219,6 +219,10 @@ def test_another_start_python_or_program_is_seen(tmp_path: Path) -> None:
         assert not same(tmp_path)
     with mock.patch.object(sys, "version", "another"):
         assert not same(tmp_path)
+    with mock.patch.object(
+        recorded_inputs, "__file__", "/usr/libexec/corral/releases/another/_core/host/recorded_inputs.py"
+    ):
+        assert not same(tmp_path)
     assert same(tmp_path)
     module = mock.Mock(__file__=str(tmp_path / "module.py"))
     (tmp_path / "module.py").touch()

@@ -42,6 +42,12 @@ def small(fake: node.Node) -> None:
     assert not runs.declare(fake.host(), memory=None, pids=None).error
 
 
+def upgraded(fake: node.Node) -> None:
+    """A node that has the release before as well, which goes with the next upgrade."""
+    assert not runs.install(fake.host(), runs.OLDER).error
+    runs.converged(fake, with_agent=True)
+
+
 def one_part(fake: node.Node) -> None:
     """A node that has a part of a profile, with the agent."""
     assert not runs.install(fake.host()).error
@@ -58,7 +64,7 @@ CASES = {
     ),
     "install": Case(lambda fake: None, runs.install, True),
     "update": Case(
-        lambda fake: runs.converged(fake, with_agent=True),
+        upgraded,
         lambda host: runs.install(host, runs.NEWER, runs.OPTIONS._replace(interval=30)),
         True,
     ),

@@ -109,41 +109,6 @@ def test_removal_restores_a_fresh_node(fake: node.Node) -> None:
     assert node.different(before, fake.fingerprint()) == []
 
 
-OLDER = (
-    {"_core/main.py": "main = 0\n"},
-    {"_core/agent.py": "agent = 0\n"},
-    {"_core/main.py": "main = 0\n", "_core/agent.py": "agent = 0\n", "_core/gone/one.py": "one = 1\n"},
-    {"_core/main.py": "main = 0\n", "_core/model.py": "hides = 'the folder model'\n"},
-)
-
-
-@pytest.mark.parametrize("older", OLDER, ids=" ".join)
-def test_an_upgrade_from_a_program_with_other_files_converges_at_once(older: dict[str, str], fake: node.Node) -> None:
-    before = fake.fingerprint()
-    runs.install(fake.host(), older)
-    outcome = runs.install(fake.host())
-    assert (outcome.error, outcome.remaining) == ("", ())
-    present = {str(path.relative_to(fake.root)) for path in (fake.root / "usr/libexec/corral").rglob("*.py")}
-    assert present == {f"usr/libexec/corral/{name}" for name in runs.PROGRAM}
-    again = runs.install(fake.host())
-    assert (again.applied, again.remaining) == ((), ())
-    outcome = runs.remove(fake.host())
-    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
-    assert node.different(before, fake.fingerprint()) == []
-
-
-@pytest.mark.parametrize("name", ["mine.py", "_core/agent.py"])
-def test_a_file_that_was_there_before_the_agent_is_there_after_it(name: str, fake: node.Node) -> None:
-    fake.put(f"/usr/libexec/corral/{name}", "mine = 1\n")
-    before = fake.fingerprint()
-    for program in (runs.PROGRAM, OLDER[1], runs.PROGRAM):
-        outcome = runs.install(fake.host(), program)
-        assert (outcome.error, outcome.remaining) == ("", ())
-    outcome = runs.remove(fake.host())
-    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
-    assert node.different(before, fake.fingerprint()) == []
-
-
 def lived_in(fake: node.Node) -> None:
     """A node whose owner has set things before."""
     fake.put("/etc/sysctl.d/90-corral.conf", "# mine\nkernel.pid_max = 100000\n")

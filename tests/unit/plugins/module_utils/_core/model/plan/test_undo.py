@@ -34,7 +34,17 @@ def test_a_before_value_survives_the_disk(before: Original) -> None:
 def test_a_restore_writes_to_what_it_was_taken_from(before: Original) -> None:
     control = undo.control_file(before.target, before.name, runtime=True)
     for step in undo.restore(before, "0-7"):
-        assert step.target in (before.target, control, *before.made)
+        of_program = before.kind == "compile" and step.target.startswith(f"{before.target}/")
+        assert step.target in (before.target, control, *before.made) or of_program
+
+
+def test_a_program_that_was_not_there_goes_with_all_its_folders_and_what_was_compiled() -> None:
+    before = Original("compile", "/a/p", name="x.py\nin/y.py", made=("/a",))
+    steps = undo.in_order(undo.restore(before, "0-7"))
+    assert [(step.kind, step.target, step.value) for step in steps] == [
+        ("compile", "/a/p", ""), ("file", "/a/p/x.py", None), ("file", "/a/p/in/y.py", None),
+        ("folder", "/a/p/in", None), ("folder", "/a/p", None), ("folder", "/a", None),
+    ]  # fmt: skip
 
 
 def test_a_file_that_was_not_there_goes_with_its_folders_innermost_first() -> None:
@@ -47,8 +57,8 @@ def test_a_file_that_was_not_there_goes_with_its_folders_innermost_first() -> No
 def test_a_link_comes_back_as_a_link_and_a_file_with_its_mode() -> None:
     (link,) = undo.restore(Original("file", "/etc/x", link="../y"), "0")
     assert (link.kind, link.value) == ("link", "../y")
-    (file,) = undo.restore(Original("file", "/etc/systemd/x", value="text", mode=0o600), "0")
-    assert (file.value, file.mode, file.reload) == ("text", 0o600, True)
+    (file,) = undo.restore(Original("link", "/etc/systemd/x", value="text", mode=0o600), "0")
+    assert (file.kind, file.value, file.mode, file.reload) == ("file", "text", 0o600, True)
 
 
 def test_cleared_cpus_are_all_cpus_first() -> None:
