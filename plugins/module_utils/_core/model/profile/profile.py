@@ -142,6 +142,25 @@ class Profile(NamedTuple):
     topology: t.Optional[Policy] = None
 
 
+class Section(NamedTuple):
+    """A section that lies in a file of its own.
+
+    ``check`` refuses what contradicts itself in the values that were read, given the profile as written; ``build`` makes
+    the field of Profile of them (of None: where the profile has no such section), and ``to_data`` plain data of that.
+    """
+
+    check: t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
+    build: t.Callable[[t.Any], t.Any]
+    to_data: t.Callable[[t.Any], t.Any]
+
+
+# By their keys, which are fields of Profile as well.
+SECTIONS = {
+    "gc": Section(profile_gc.check, profile_gc.build, profile_gc.to_data),
+    "workloads": Section(profile_workloads.check, profile_workloads.build, profile_workloads.to_data),
+}
+
+
 def parse(data: object) -> Profile:
     """The profile that ``data`` (from YAML or JSON) declares; a key that is empty (null) counts as left out.
 
@@ -158,7 +177,8 @@ def parse(data: object) -> Profile:
         raise CorralError(*reader.problems)
     reader = Reader()
     values = reader.section(data, "", schema.TREE)
-    profile_checks.check(reader, values, data if isinstance(data, dict) else {})
+    given = data if isinstance(data, dict) else {}
+    profile_checks.check(reader, values, given, [section.check for section in SECTIONS.values()])
     if reader.problems:
         raise CorralError(*reader.problems)
     return _build(values)
@@ -168,7 +188,7 @@ def parse_workloads(rows: object) -> tuple[Workload, ...]:
     """The workloads that ``rows`` declare, as a profile's section does. Raises CorralError with all problems."""
     reader = Reader()
     values = reader.section({"workloads": rows}, "", {"workloads": schema.TREE["workloads"]})
-    profile_workloads.check(reader, values, rows)
+    profile_workloads.check(reader, values, {"workloads": rows})
     if reader.problems:
         raise CorralError(*reader.problems)
     return profile_workloads.build(values.get("workloads", ()))
@@ -189,10 +209,9 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
         data["pids"] = pids
     if profile.topology is not None:
         data["topology"] = _topology_data(profile.topology)
-    if profile.gc is not None:
-        data["gc"] = profile_gc.to_data(profile.gc)
-    if profile.workloads:
-        data["workloads"] = profile_workloads.to_data(profile.workloads)
+    for name, section in SECTIONS.items():
+        if getattr(profile, name):
+            data[name] = section.to_data(getattr(profile, name))
     return data
 
 
@@ -236,9 +255,8 @@ def _build(values: dict[str, t.Any]) -> Profile:
             tuple(sorted(SliceTasks(name, limit) for name, limit in pids.get("slices", {}).items())),
             pids.get("per_workload"),
         ),
-        gc=profile_gc.build(values.get("gc")),
-        workloads=profile_workloads.build(values.get("workloads", ())),
         topology=_build_topology(values.get("topology")),
+        **{name: section.build(values.get(name)) for name, section in SECTIONS.items()},
     )
 
 

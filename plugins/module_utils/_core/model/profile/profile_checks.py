@@ -14,18 +14,24 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..values import cpuset
-from . import profile_gc, profile_workloads, schema, schema_types
+from . import schema, schema_types
 from .schema_reader import Reader, join
 
 
-def check(reader: Reader, values: dict[str, t.Any], given: dict[str, t.Any]) -> None:
-    """Refuse what cannot stand together; ``given`` is the data as it was written, without defaults."""
+Check = t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
+
+
+def check(reader: Reader, values: dict[str, t.Any], given: dict[str, t.Any], sections: t.Iterable[Check]) -> None:
+    """Refuse what cannot stand together; ``given`` is the data as it was written, without defaults.
+
+    ``sections`` are the checks of sections that lie in files of their own.
+    """
     _check_cpu(reader, values.get("cpu"), _mapping(given, "cpu"))
     _check_hugepages(reader, values.get("memory", {}).get("hugepages", []))
     _check_mounts(reader, values.get("memory", {}).get("mounts", []))
     _check_pids(reader, values.get("pids", {}), values.get("cpu") or {})
-    profile_gc.check(reader, values, given)
-    profile_workloads.check(reader, values, given.get("workloads"))
+    for section in sections:
+        section(reader, values, given)
     _check_alignment(reader, values)
 
 

@@ -76,8 +76,9 @@ class Workload(NamedTuple):
         return "*" in self.pattern or "?" in self.pattern
 
 
-def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Any) -> None:
-    """Refuse what contradicts itself. ``given`` is the section as written."""
+def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
+    """Refuse what contradicts itself. ``given`` is the profile as written."""
+    rows = given.get("workloads")
     seen: dict[str, int] = {}
     patterns: dict[tuple[str, str], int] = {}
     for index, workload in enumerate(values.get("workloads", [])):
@@ -87,7 +88,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Any) -> None:
             reader.refuse(join(at, "name"), name, f"is the name of workloads[{seen[name]}] already: give each its own")
         elif name is not None:
             seen[name] = index
-        as_written = given[index] if isinstance(given, (list, tuple)) and index < len(given) else None
+        as_written = rows[index] if isinstance(rows, (list, tuple)) and index < len(rows) else None
         match = as_written.get("match") if isinstance(as_written, dict) else None
         if isinstance(match, dict):
             reader.one_of(join(at, "match"), match, MATCHES)
@@ -169,10 +170,10 @@ def amount_problem(resource: str, amount: Quantity) -> str:
     return ""
 
 
-def build(rows: t.Iterable[t.Mapping[str, t.Any]]) -> tuple[Workload, ...]:
+def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Workload, ...]:
     """The workloads, once everything was found right."""
     workloads = []
-    for row in rows:
+    for row in rows or ():
         kind = next(kind for kind in MATCHES if kind in row["match"])
         containers = tuple(Container(one["name"], one["role"], *_claim(one)) for one in row.get("containers", ()))
         workloads.append(Workload(row["name"], kind, row["match"][kind], row["hold"], *_claim(row), containers))

@@ -6,7 +6,7 @@
 """The keys of a profile, all of them, in one table: the parser and docs/profile.md both read it.
 
 A key of a manager that does not exist yet is in the table from the first day, marked ``later``, and refused by name.
-To add a key: one entry here, one field in profile.py; the reference page is written by ``tools/profile_reference.py``.
+To add a key: one entry here, and its section (profile.py); the reference page is written by ``tools/profile_reference.py``.
 """
 
 from __future__ import annotations
