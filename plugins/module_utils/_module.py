@@ -21,7 +21,7 @@ from ._core.constants import SCHEMA
 from ._core.host import pause_file, snapshot, state
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
-from ._core.managers import agent_install
+from ._core.managers import agent_install, declaration, registry
 from ._core.model.cpu import pools
 from ._core.model.plan.context import Context
 from ._core.model.plan.plan import Outcome, Plan
@@ -120,7 +120,7 @@ def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
 def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module profile."""
     if module.params["state"] == "absent":
-        return removal(module, host, planning.PROFILE_MANAGERS)
+        return removal(module, host, registry.of_profile())
     whole, layers = module.params["profile"], module.params["layers"]
     if layers is None:
         declared = profile.parse(whole) if whole is not None else node_profile(host)
@@ -128,7 +128,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
             section_tasks.refuse_name(declared)
         plain = profile.to_data(declared)
         # The very profile that the node has declared: who declared which of its keys stays known.
-        same = whole is None or declared_profile.read_origins(host, plain)
+        same = whole is None or declaration.read_origins(host, plain)
         return apply_profile(module, host, declared, {} if same else dict.fromkeys(compose.leaves_of(whole), "profile"))
     composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
     try:
@@ -153,7 +153,7 @@ def apply_profile(
     else:
         outcome = unless_paused(module, host, lambda: applying.declare(host, declared, origins))
     plain = profile.to_data(declared)
-    known = compose.declared_origins(plain, origins) if origins else declared_profile.read_origins(host, plain)
+    known = compose.declared_origins(plain, origins) if origins else declaration.read_origins(host, plain)
     paused, said = pause_file.in_force(host), result_of(module, outcome)
     if paused is not None:
         said["report"].append(paused["text"])

@@ -25,6 +25,7 @@ import trees
 from _core.host import snapshot
 from _core.host.discovery import sysfs
 from _core.host.files import Host
+from _core.managers import registry
 from _core.model.cpu import pools
 from _core.model.plan import validate
 from _core.model.plan.context import Context
@@ -116,7 +117,8 @@ def plan_of(host: Host, context: Context) -> None:
     """What differs from the profile, in the order of its steps, looked over by the validator."""
     plan = planning.plan_profile(host, context, declare=True)
     steps = steps_in_order(plan.changes)
-    problems = [*validate.problems(steps, context.topology), *overlap_check.overlaps(host, plan, steps)]
+    problems = validate.problems(plan.changes, context.topology, registry.writes(plan.changes))
+    problems += overlap_check.overlaps(host, plan, steps)
     if problems:
         raise CorralError(*problems)
 

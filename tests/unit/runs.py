@@ -15,7 +15,7 @@ import node
 from _core import main
 from _core.cli import commands, grant_service
 from _core.host.files import Host
-from _core.managers import agent_install
+from _core.managers import registry
 from _core.model.plan.plan import Change, Outcome, Plan
 from _core.model.profile import compose, profile
 from _core.model.profile.profile_sections import SectionPatch
@@ -29,7 +29,6 @@ OLDER = {"_core/main.py": "main = -1\n"}
 PROGRAM = {"_core/main.py": "main = 0\n", "_core/model/values/errors.py": "errors = ()\n"}
 NEWER = {"_core/main.py": "main = 1\n", "_core/reports/explain.py": "report = ()\n"}
 PARSER = functools.cache(commands.parser)  # It takes as long as all that many a command does.
-ALL_MANAGERS = (*planning.PROFILE_MANAGERS, agent_install.NAME)
 
 
 def declare(host: Host, origin: str = "", **sections: t.Any) -> Outcome:
@@ -49,9 +48,9 @@ def install(host: Host, program: dict[str, str] | None = None, options: Options 
     return locked_run.published(host, applying.apply(host, plan(), plan))
 
 
-def remove(host: Host, managers: t.Sequence[str] = ALL_MANAGERS) -> Outcome:
+def remove(host: Host, managers: t.Sequence[str] | None = None) -> Outcome:
     """Bring back what was there (both modules, state absent)."""
-    return locked_run.published(host, applying.remove(host, managers))
+    return locked_run.published(host, applying.remove(host, registry.names() if managers is None else managers))
 
 
 def part(host: Host, module: str, state: str = "present", **options: t.Any) -> Outcome:

@@ -14,6 +14,7 @@ from pathlib import Path
 
 import pytest
 import yaml
+from _core.managers import registry
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CORE = CHECKOUT / "plugins" / "module_utils" / "_core"
@@ -23,7 +24,13 @@ SOURCES = sorted(CORE.rglob("*.py"))
 LAYERS = ("constants", "model", "host", "managers", "reports", "cli", "main")
 BESIDE_REPORTS = {"pipeline": "reports", "gc": "reports"}
 # Files that are a part of another one's manager.
-MANAGER_OF = {"cpu_v1": "cpu", "checkpoint": "workload_slices", "workload_placement": "workload_slices"}
+MANAGER_OF = {
+    "cpu_v1": "cpu",
+    "cpu_described": "cpu",
+    "memory_described": "memory",
+    "checkpoint": "workload_slices",
+    "workload_placement": "workload_slices",
+}
 # From the distribution, where it is installed: for reports and a person's YAML; the tick does without.
 OPTIONAL = {"psutil", "yaml"}
 # What reads or changes a machine has no place in the model.
@@ -76,7 +83,18 @@ def test_core_imports_run_downward(source: Path) -> None:
         below = layer_of(other)
         assert LAYERS.index(below) <= LAYERS.index(layer), f"{layer} must not import {below}: {other.stem}"
         of_another = MANAGER_OF.get(other.stem, other.stem) != MANAGER_OF.get(source.stem, source.stem)
+        of_another = of_another and other.stem != "manager" and source.stem != "registry"
         assert not (layer == below == "managers" and of_another), f"a manager never imports another: {other.stem}"
+
+
+def test_each_manager_is_registered_and_in_ansibles_payload() -> None:
+    """Ansible sends what is imported somewhere, in functions and for type hints as well: importlib's names it does not know."""
+    apart = {"manager", "registry", *MANAGER_OF}
+    files = {source.stem for source in SOURCES if layer_of(source) == "managers"} - apart
+    assert {*registry.FILES.values(), *registry.APART.values()} == files
+    seen = {other.stem for other in imported(CORE / "managers" / "registry.py") if layer_of(other) == "managers"}
+    assert seen - apart == files
+    assert tuple(manager.name for manager in registry.every()) == registry.names()
 
 
 def test_core_has_no_import_cycle() -> None:

@@ -17,6 +17,7 @@ from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
+from ..managers import declaration
 from ..model.cpu import pools
 from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
@@ -79,7 +80,7 @@ def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str
     """Where each key comes from: the file, or as the node keeps it."""
     data = profile.to_data(declared)
     if path is None:
-        return declared_profile.read_origins(host, data)
+        return declaration.read_origins(host, data)
     return compose.declared_origins(
         data, compose.compose([compose.Layer(path, command_output.read_file(path))]).origins
     )

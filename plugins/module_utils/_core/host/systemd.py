@@ -10,7 +10,10 @@ from __future__ import annotations
 import sys
 import typing as t
 
+from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd.unit_property import ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
+from ..model.workload.grants import ISOLATED
+from .cgroup import cpu_list, top_level
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -178,6 +181,30 @@ def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
         if equals and key.strip() == name:
             found.append(Setting(file, value.strip()))
     return found
+
+
+def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
+    """The CPUs that systemd makes of all assignments: they add up, an empty one resets; None for garbage."""
+    total: frozenset[int] = frozenset()
+    for item in settings:
+        # systemd takes blanks and commas as separators (systemd.resource-control(5)).
+        part = cpu_list(",".join(item.value.replace(",", " ").split()))
+        if part is None:
+            return None
+        total = total | part if item.value else frozenset()
+    return total
+
+
+def top_level_units(host: Host) -> list[str]:
+    """The top-level slices and scopes that run or have files, and Corral's own."""
+    found = dict.fromkeys(top_level(host))
+    for base in LOAD_PATH:
+        for name in host.names(base):
+            unit = name[: -len(".d")] if name.endswith(".d") else name
+            if unit == "init.scope" or (unit.endswith(".slice") and "-" not in unit and unit != ".slice"):
+                found[unit] = None
+    found.update(dict.fromkeys((CORRAL_SLICE, ISOLATED)))
+    return list(found)
 
 
 def complaint(err: str, out: str = "") -> str:

@@ -11,6 +11,7 @@ from ..host import cgroup
 from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import Part
+from .manager import Manager
 
 NAME = "owners"
 SERVICES = ("tuned.service", "kubelet.service")
@@ -25,3 +26,6 @@ def plan(host: Host, context: Context) -> Part:
 
     tuned, kubelet, size = other_agents.tuned(host), other_agents.kubelet(host), hugepage_files.default_kib(host)
     return Part(tuple(conflicts.changes(context.profile, context.pools, tuned, kubelet, size)), frozenset())
+
+
+MANAGER = Manager(NAME, plan)

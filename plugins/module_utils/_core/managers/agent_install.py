@@ -8,24 +8,41 @@
 from __future__ import annotations
 
 import json
+import re
 import typing as t
 
 from ..host import state, systemd
 from ..host.files import Host
 from ..model.plan import undo
+from ..model.plan.places import Place
 from ..model.plan.plan import FILES, START, Change, Part, Step
 from ..model.systemd import agent_program, agent_units
 from ..model.systemd.agent_program import Program
-from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, Options
+from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES, Options
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import refusal
 from ..model.values.records import NamedTuple
+from .manager import Manager
 
 NAME = "agent"
 FIRST = -10  # of the files: units find their program
 # The hardened unit has temporary folders of its own and no homes; the kernel's trees hold no files of ours.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
+
+_UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, agent_units.SERVICE)))
+WRITES = (
+    Place("file", rf"{ETC}/({_UNITS})"),
+    Place("file", rf"{ETC}/[^/]+\.wants/({_UNITS})"),
+    Place("unit", "|".join(map(re.escape, agent_units.STARTED)), "start|stop|restart"),
+    Place("file", rf"{RELEASES}/.+", volatile=True),  # the record of a release stands for all of its files
+    Place("file", rf"{FOLDER}/.+"),
+    Place("compile", rf"{FOLDER}(/releases/[^/]+)?"),
+    Place("file", COMMAND),
+    Place("file", re.escape(state.AGENT)),
+    Place("file", agent_units.metrics_place(agent_units.METRICS_NAME), None, volatile=True),
+    Place("file", agent_units.metrics_place(agent_units.GC_METRICS_NAME), None, volatile=True),
+)
 
 
 class Observation(NamedTuple):
@@ -255,3 +272,11 @@ def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
     return Change(
         NAME, unit, "state", actual, wanted, "the agent does not keep the node without it", path, tuple(steps)
     )
+
+
+def on_removal(host: Host, dummy_removed: t.Container[str]) -> tuple[Change, ...]:
+    """The metrics go with the agent, and with the profile."""
+    return stale_metrics(host, None, "nothing updates the metrics any more")
+
+
+MANAGER = Manager(NAME, writes=WRITES, on_removal=on_removal)

@@ -20,19 +20,36 @@ from ..model.cpu import handover, partitions, slices
 from ..model.cpu.partitions import MEMBER
 from ..model.cpu.slices import Unmanaged, described
 from ..model.plan.context import Context
+from ..model.plan.places import Place, dropins
 from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
-from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.profile.profile import Profile
+from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
-from ..model.systemd.unit_file import file_change, section_of, unit_text
+from ..model.systemd.unit_file import file_change, section_of, unit_in, unit_text
 from ..model.systemd.unit_property import Setting, control_file, dropin
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
 from ..model.workload import grants
-from ..model.workload.grants import is_exclusive
+from ..model.workload.grants import ISOLATED, is_exclusive
+from .manager import Manager
+
+if t.TYPE_CHECKING:
+    from ..model.profile.node_as_profile import ProfileFragment
+    from ..model.topology.topology import Topology
 
 NAME = slices.MANAGER
 TARGET = "slices.target"
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
+WRITES = (
+    dropins(NAME),
+    Place("property", r"[^/]+\.(slice|scope|service)", "AllowedCPUs=.*"),
+    Place("unit", rf"({EXCLUSIVE_PREFIX}(?!isolated\.)|{SHARED_PREFIX})[^/]+\.slice", "stop", volatile=True),
+    Place("unit", r"[^/]+\.slice", "start|stop"),
+    Place(
+        "partition", rf"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}[^/]+\.slice/cpuset\.cpus\.partition", "member|root|isolated"
+    ),
+    Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
+)
 
 
 class UnitState(NamedTuple):
@@ -271,7 +288,7 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, movin
 def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
     """The file that asks for other CPUs, as far as files tell."""
     by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
-    if by_hand is not None and merged(state.settings) != cpus:
+    if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
     return "the pool's CPUs are not what runs"
 
@@ -292,7 +309,9 @@ def kept_by_others(unit: str, cpus: frozenset[int], seen: Observation) -> bool:
     state = seen.units[unit]
     if described(unit):
         return False
-    return unit_property.kept_by_others(state.dropin, state.settings, lambda others: merged(others) == cpus)
+    return unit_property.kept_by_others(
+        state.dropin, state.settings, lambda others: systemd.merged_cpus(others) == cpus
+    )
 
 
 def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
@@ -322,21 +341,9 @@ def override_change(
         state.settings,
         cpuset.format(cpus),
         values=assigned(cpus),
-        meaning=lambda coming: cpuset.format(merged(coming) or ()),
+        meaning=lambda coming: cpuset.format(systemd.merged_cpus(coming) or ()),
         differs_now=state.exists and state.cpus.requested != now,
     )
-
-
-def merged(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
-    """The CPUs that systemd makes of all assignments: they add up, an empty one resets; None for garbage."""
-    total: frozenset[int] = frozenset()
-    for item in settings:
-        # systemd takes blanks and commas as separators (systemd.resource-control(5)).
-        part = cgroup.cpu_list(",".join(item.value.replace(",", " ").split()))
-        if part is None:
-            return None
-        total = total | part if item.value else frozenset()
-    return total
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
@@ -433,3 +440,24 @@ def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
     held |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
     held |= {f"property:{one.name}:AllowedCPUs" for one in seen.unmanaged if wanted.confine}
     return frozenset(held)
+
+
+# What it says of itself
+
+
+def key_of(change: Change, declared: Profile) -> str:
+    """The key that a change follows from; what comes from several keys is the section's."""
+    unit = unit_in(change.subject)
+    if declared.cpu is not None and unit in declared.cpu.reserved.slices:
+        return "cpu.reserved"
+    return "cpu.isolated" if unit == ISOLATED else "cpu"
+
+
+def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
+    """The pools of CPUs as the slices have them."""
+    from . import cpu_described  # No plan needs it.
+
+    return cpu_described.describe(host, topology)
+
+
+MANAGER = Manager(NAME, plan, WRITES, live="AllowedCPUs", key_of=key_of, describe=describe)

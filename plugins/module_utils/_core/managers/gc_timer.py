@@ -10,12 +10,14 @@ What is removed, and when, is decided in a unit of its own (see gc/gc_pass.py): 
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..host import accounts, other_gc, state, systemd
 from ..host.files import Host
 from ..model.gc_policy.gc_records import mapping
 from ..model.plan.context import Context
+from ..model.plan.places import Place
 from ..model.plan.plan import DRIFT, FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile.profile_gc import DECLARED, GC
 from ..model.systemd import agent_units, gc_units
@@ -24,12 +26,23 @@ from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
+from .manager import Manager
 
 NAME = "gc"
 LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
 # A pass may take this long, and the tick must not mistake that for a timer that stands still.
 LONGEST_PASS = 600
 MAY_BE_NONE = ("actual", "wanted")
+
+TOLD = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
+WRITES = (
+    Place("file", rf"{ETC}/({re.escape(TIMER)}|{re.escape(SERVICE)})"),
+    Place("link", re.escape(LINK)),
+    Place("unit", re.escape(TIMER), "start|stop|restart"),
+    # What passes tell they write themselves.
+    Place("file", "|".join(map(re.escape, TOLD)), None, volatile=True),
+    Place("file", agent_units.metrics_place(agent_units.GC_METRICS_NAME), None, volatile=True),
+)
 
 
 class Observation(NamedTuple):
@@ -47,9 +60,9 @@ class Observation(NamedTuple):
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The gc manager's part of the plan; a profile without ``gc`` has none."""
+    """The gc manager's part of the plan; of a profile without ``gc`` it is what earlier passes told of themselves."""
     gc = context.profile.gc
-    return Part((), frozenset()) if gc is None else decide(context, gc, observe(host, context, gc))
+    return Part(stale(host), frozenset()) if gc is None else decide(context, gc, observe(host, context, gc))
 
 
 def observe(host: Host, context: Context, gc: GC) -> Observation:
@@ -168,13 +181,11 @@ def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
     return tuple(found)
 
 
-def stale(host: Host, context: Context) -> tuple[Change, ...]:
+def stale(host: Host) -> tuple[Change, ...]:
     """The removal of the files about passes that are not made any more.
 
     What was remembered of images goes as well: from now on their use is not observed.
     """
-    if context.profile.gc is not None:
-        return ()
     reason = "nothing is collected any more"
     return tuple(
         Change(NAME, path, "content", "the last pass", None, reason, path, (Step("file", path, None, FILES),))
@@ -186,5 +197,7 @@ def stale(host: Host, context: Context) -> tuple[Change, ...]:
 def told(host: Host) -> tuple[str, ...]:
     """The files in which passes tell of themselves, to the next one, the tick and exporters."""
     metrics = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
-    own = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
-    return (*own, metrics) if metrics else own
+    return (*TOLD, metrics) if metrics else TOLD
+
+
+MANAGER = Manager(NAME, plan, WRITES, told=told)

@@ -15,19 +15,32 @@ import typing as t
 from ..host import accounts, hugepage_files, mounts, systemd
 from ..host.files import Host
 from ..model.plan.context import Attempt, Context
+from ..model.plan.places import Place
 from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
-from ..model.profile.profile import Hugepages, Mount
+from ..model.profile.profile import Hugepages, Mount, Profile
 from ..model.profile.schema_types import page_text
 from ..model.systemd.unit_file import HEADER, escaped_path, file_change, unit_text
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import Problem
 from ..model.values.mount_options import bytes_of, number
 from ..model.values.records import NamedTuple
+from .manager import Manager
+
+if t.TYPE_CHECKING:
+    from ..model.profile.node_as_profile import ProfileFragment
+    from ..model.profile.profile_sections import SectionPatch
+    from ..model.topology.topology import Topology
 
 NAME = "memory"
 RETRY_SECONDS = 600.0
 # Units here are gone after a reboot; those of generators (fstab's) are made again at each boot.
 VANISHING = ("/run/systemd/system", "/run/systemd/transient")
+
+WRITES = (
+    Place("pool", r"/sys/(devices/system/node/node\d+|kernel/mm)/hugepages/hugepages-\d+kB/nr_hugepages"),
+    Place("file", rf"{ETC}/[^/]+\.mount"),
+    Place("mount", r"[^/]+\.mount", "start|stop|restart"),
+)
 
 
 class MountState(NamedTuple):
@@ -310,3 +323,36 @@ def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:
     """The kernel counts whole pages and drops the rest."""
     page = pagesize_kib * 1024
     return None if size is None else size // page * page
+
+
+# What it says of itself
+
+
+def key_of(change: Change, declared: Profile) -> str:
+    """The key that a change follows from."""
+    if change.property == "nr_hugepages":
+        return "memory.hugepages"
+    paths = [mount.path for mount in declared.memory.mounts]
+    return f"memory.mounts[{paths.index(change.subject)}]" if change.subject in paths else "memory.mounts"
+
+
+def places_of(patch: SectionPatch) -> frozenset[str]:
+    """The places of one pool or one mount."""
+    from ..model.profile import profile_sections  # Part modules have it, ticks do not.
+
+    if patch.module == profile_sections.HUGEPAGES:
+        size, node = profile_sections.pool_of(patch.options)
+        return frozenset({f"{hugepage_files.folder(size, node)}/nr_hugepages"})
+    path = profile_sections.path_of(patch.options)
+    unit = f"{escaped_path(path)}.mount"
+    return frozenset({path, unit, f"{ETC}/{unit}", mounts.TABLE})
+
+
+def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
+    """The pools that are not empty, and the hugetlbfs mounts."""
+    from . import memory_described  # No plan needs it.
+
+    return memory_described.describe(host, topology)
+
+
+MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, describe=describe, places_of=places_of)

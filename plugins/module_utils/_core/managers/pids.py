@@ -7,24 +7,43 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..host import cgroup, sysctl, systemd
 from ..host.files import Host
 from ..model.plan.context import Context
+from ..model.plan.places import Place, dropins
 from ..model.plan.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
-from ..model.profile.profile import Cpu, Pids
+from ..model.profile.profile import Cpu, Pids, Profile
+from ..model.profile.schema_reader import join
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_property
-from ..model.systemd.unit_file import HEADER, file_change, section_of, unit_text
+from ..model.systemd.unit_file import HEADER, file_change, section_of, unit_in, unit_text
 from ..model.systemd.unit_property import Setting, control_file, dropin
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from ..model.workload import task_budget
+from ..model.workload.grants import is_exclusive
 from ..model.workload.task_budget import PID_MAX, THREADS_MAX, Own
+from .manager import Manager
+
+if t.TYPE_CHECKING:
+    from ..model.profile.node_as_profile import ProfileFragment
+    from ..model.topology.topology import Topology
+    from ..model.workload.limits_as_profile import Limit
 
 NAME = "pids"
 MANAGER_CONF = "/etc/systemd/system.conf.d/10-corral.conf"
+WRITES = (
+    Place("value", r"/proc/sys/kernel/(pid_max|threads-max)"),
+    Place("file", re.escape(sysctl.OURS)),
+    Place("file", re.escape(MANAGER_CONF)),
+    dropins(NAME),
+    Place("property", r"[^/]+\.(slice|scope)", "TasksMax=.*"),
+)
+DISTRIBUTION = "/usr/lib/sysctl.d"  # what the node has without an administrator
+KEYS = {PID_MAX: "pids.pid_max", THREADS_MAX: "pids.threads_max", "DefaultTasksMax": "pids.default_tasks_max"}
 
 
 class SliceState(NamedTuple):
@@ -259,3 +278,68 @@ def default_override(wanted: int, seen: Observation, text: str) -> t.Optional[Ch
         return None
     reason = f"{last.file} sorts after {MANAGER_CONF}: remove the line, or declare {last.value} in the profile"
     return Change(NAME, "DefaultTasksMax", "value", last.value, str(wanted), reason, last.file, (), UNCHANGEABLE)
+
+
+# What it says of itself
+
+
+def key_of(change: Change, dummy_declared: Profile) -> str:
+    """The key that a change follows from; the files that hold several limits are the section's."""
+    unit = unit_in(change.subject)
+    return join("pids.slices", unit) if unit else KEYS.get(change.subject, "pids")
+
+
+def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
+    """The limits that were set: of the machine, and of top-level slices."""
+    from ..model.profile.node_as_profile import ProfileFragment  # No plan needs it.
+
+    limits = {name: limit.chosen for name, limit in machine_limits(host, topology).items()}
+    defaults = systemd.system_settings(host, "DefaultTasksMax")
+    limits["default_tasks_max"] = number(defaults[-1].value) if defaults else None
+    found = [
+        ProfileFragment(("pids", name), limit, f"pids.{name}") for name, limit in limits.items() if limit is not None
+    ]
+    for unit in systemd.top_level_units(host):
+        # A scope has systemd's default where none was set; a slice has none.
+        limit = tasks_max(host, unit) if unit.endswith(".slice") and not is_exclusive(unit) else None
+        if limit is not None:
+            found.append(ProfileFragment(("pids", "slices", unit), limit, f"TasksMax of {unit}"))
+    return found
+
+
+def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
+    """The kernel's limits by their keys of a profile, each with what it is where nothing sets it."""
+    from ..model.workload import limits_as_profile
+
+    keys = (PID_MAX, THREADS_MAX)
+    elsewhere = [folder for folder in sysctl.FOLDERS if folder != DISTRIBUTION]
+    given = {key: number(entry.value) for key, entry in sysctl.lasting_entries(host, keys, (DISTRIBUTION,)).items()}
+    said = {
+        key: number(entry.value)
+        for key, entry in sysctl.entries(host, keys, sysctl.files_in_order(host, elsewhere)).items()
+    }
+    possible = cgroup.cpu_list(host.read("/sys/devices/system/cpu/possible")) or topology.online
+    usual = {
+        PID_MAX: limits_as_profile.usual_pid_max(len(possible), given.get(PID_MAX)),
+        THREADS_MAX: limits_as_profile.usual_threads_max(topology.machine_memory_kib, given.get(THREADS_MAX)),
+    }
+    return {
+        KEYS[key].rpartition(".")[2]: limits_as_profile.Limit(sysctl.live(host, key), said.get(key), spans)
+        for key, spans in usual.items()
+    }
+
+
+def tasks_max(host: Host, unit: str) -> t.Optional[int]:
+    """A slice's limit as it runs, or as its files will have it when it starts; None without one."""
+    if cgroup.exists(host, unit):
+        return number(cgroup.pids_max(host, unit) or "")
+    tasks = unit_property.lasting(systemd.unit_settings(host, unit, "TasksMax"))
+    return number(tasks[-1].value) if tasks else None
+
+
+def number(text: str) -> t.Optional[int]:
+    """A limit as a number; None for what is none, such as "max"."""
+    return int(text) if text.isdecimal() else None
+
+
+MANAGER = Manager(NAME, plan, WRITES, live="TasksMax", key_of=key_of, describe=describe)

@@ -10,15 +10,18 @@ Which CPUs a slice has is the cpu manager's; grants were decided before (allocat
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..host import cgroup, hugepage_files, oom_score, state, systemd, workload_state
 from ..host.files import Host
 from ..model.plan.context import Context
+from ..model.plan.places import Place, dropins
 from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, RELEASE, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile import profile_workloads
+from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
-from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_limits, workload_units
 from ..model.systemd.agent_units import LAUNCHER
 from ..model.systemd.unit_file import file_change
@@ -33,7 +36,30 @@ from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS
 from . import checkpoint, workload_placement
+from .manager import Manager
 from .workload_placement import UnitState
+
+_SLICE = rf"({EXCLUSIVE_PREFIX}|{SHARED_PREFIX})[^/]+\.slice"
+_LIMITS = "|".join(name for name in unit_limits.FILES if name != "AllowedCPUs")
+_CONTROL = r"cgroup\.subtree_control"
+WRITES = (
+    Place("file", rf"{re.escape(state.CHECKPOINT)}(\.previous|\.damaged)?", volatile=True),
+    Place("file", rf"{re.escape(state.ADMITTED)}(\.previous)?", volatile=True),
+    dropins(NAME),
+    Place("file", re.escape(workload_units.GRANT_UNIT)),
+    Place("unit", _SLICE, "stop", volatile=True),
+    Place("unit", _SLICE, "start"),
+    Place("property", _SLICE, f"({_LIMITS})=.*"),
+    Place("property", r"[^/]+\.(service|scope|slice|socket|timer)", "CPUQuota="),
+    Place("controller", f"{cgroup.ROOT}/{_CONTROL}", r"[+-]hugetlb"),
+    Place("controller", rf"{cgroup.ROOT}/{re.escape(CORRAL_SLICE)}/{_CONTROL}", r"[+-]hugetlb", volatile=True),
+    Place(
+        "value",
+        rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/{SHARED_PREFIX}|{EXCLUSIVE_PREFIX})[^/]+\.slice/hugetlb\.[0-9]+[KMGT]B\.max",
+        volatile=True,
+    ),
+    Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
+)
 
 
 class State(NamedTuple):
@@ -353,3 +379,26 @@ def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.
             NAME, need.workload.name, "oom_score_adj", actual, str(score), "processes have another score", place, steps
         )
     ]
+
+
+# What it says of itself
+
+
+def key_of(change: Change, declared: Profile) -> str:
+    """The workload that a change is about, as near as its subject and place tell."""
+    names = [one.name for one in declared.workloads]
+    for part in (change.subject, *change.place.split("/"), *change.subject.split("/")):
+        name = (grants.workload_of(part.removesuffix(".d")) or part).partition(":")[0]
+        if name in names:
+            return f"workloads[{names.index(name)}]"
+    return "workloads"
+
+
+def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
+    """All grants end, and the slices that hold no process stop."""
+    if NAME not in removed or not host.exists(state.CHECKPOINT):
+        return ()
+    return (checkpoint.given_up(host), *empty_slices(host))
+
+
+MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

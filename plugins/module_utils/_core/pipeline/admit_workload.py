@@ -219,7 +219,6 @@ def profile_of(host: Host) -> Profile:
 
 def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
     """The part of a plan that grants need: what CPUs and limits move, and no file that systemd would have to read."""
-    managers = ("cpu", planning.WORKLOADS)
 
     def at_once(step: Step) -> bool:
         return phases is None or (step.phase in phases and not step.reload)
@@ -230,7 +229,7 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
             steps = tuple(filter(at_once, change.steps))
             # A hand-over is never left half done: what else its item asks for, such as a file that goes, can wait.
             moves = any(validate.moves_cpus(step) and step.phase == CPUS for step in steps)
-            if change.manager in managers and (moves or len(steps) == len(change.steps)):
+            if change.manager in planning.GRANTS and (moves or len(steps) == len(change.steps)):
                 found.append(change._replace(steps=steps))
         return tuple(found)
 

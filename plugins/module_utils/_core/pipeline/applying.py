@@ -14,27 +14,26 @@ from ..host import apply_step, cgroup, lock, state
 from ..host.apply_step import StepFailed
 from ..host.files import Host
 from ..host.state import Record
+from ..managers import registry
+from ..managers.registry import PROFILE
 from ..model.plan import undo
 from ..model.plan.context import Attempt, Context
+from ..model.plan.places import covering
 from ..model.plan.plan import RELEASE, START, VALUES, Outcome, Plan, Step, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
-from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX
 from ..model.systemd import unit_property
-from ..model.systemd.agent_units import RELEASES
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, refusal
-from ..model.workload.grants import is_workloads
 from . import declared_profile, planning
-from .declared_profile import PROFILE
 
 if t.TYPE_CHECKING:
     from ..host.thread_masks import Masks
+    from ..managers.manager import Manager
     from ..model.values.vocabulary import StepKind
 
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
-VOLATILE = (f"{state.STATE}/", f"{cgroup.ROOT}/{CORRAL_SLICE}/", f"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}")
 Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see section_tasks.py.
 
 
@@ -95,10 +94,9 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
     outcome = apply(host, plan(), plan, forgiving=True)
     if not outcome.error and PROFILE in managers:
-        from ..managers import gc_timer
-
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
-        for path in (state.APPLIED, state.COMPILED, *of_workloads, *state.PUBLISHED, *gc_timer.told(host)):
+        told = [path for one in registry.every() for path in one.told(host)]
+        for path in (state.APPLIED, state.COMPILED, *of_workloads, *state.PUBLISHED, *told):
             if host.exists(path):
                 host.remove(path)
     # Before-values that were lost do not make a node one that nothing is declared on.
@@ -121,7 +119,9 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     from ..model.plan import validate  # A tick that changes nothing does not get here.
     from . import overlap_check
 
-    problems = validate.problems(steps, plan.context.topology if plan.context else None)
+    problems = validate.problems(
+        plan.changes, plan.context.topology if plan.context else None, registry.writes(plan.changes)
+    )
     problems += overlap_check.overlaps(host, plan, steps)
     if problems:
         raise CorralError(*problems)
@@ -182,9 +182,15 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
     held = {record.before.key for record in kept}
     known = set(held)
     found = []
-    for change in (change for part in plan.parts for change in part.changes):
-        for step in (looked for written in change.steps for looked in (written, *taken_with(written))):
-            if is_volatile(step) or step.key in known or step.value in NEVER_RECORDED or is_tampering(step, held):
+    for change in (change for part in plan.parts for change in part.changes if change.steps):
+        owner = registry.manager(change.manager)
+        for step in (looked for written in change.steps for looked in (written, *taken_with(written, owner))):
+            if (
+                is_volatile(step, owner)
+                or step.key in known
+                or step.value in NEVER_RECORDED
+                or is_tampering(step, held)
+            ):
                 continue
             known.add(step.key)
             found.append(Record(change.manager, change.subject, apply_step.look(host, step)))
@@ -198,24 +204,16 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
     return found
 
 
-def is_volatile(step: Step) -> bool:
-    """Whether there is nothing to bring back: Corral's own state, and what ends with a process or a control group.
-
-    The files of a program are in the one record of its folder.
-    """
-    if step.kind == "file" and step.target.startswith(f"{RELEASES}/"):
-        return True
-    if step.target.startswith("/proc/"):
-        return not step.target.startswith("/proc/sys/")
-    if step.kind == "unit" and step.value == "stop":
-        return is_workloads(step.target)
-    return step.kind == "folder" or (step.kind != "partition" and step.target.startswith(VOLATILE))
+def is_volatile(step: Step, owner: Manager) -> bool:
+    """Whether there is nothing to bring back, as its manager says."""
+    place = covering(owner.writes, step)
+    return step.kind == "folder" or (place is not None and place.volatile)
 
 
-def taken_with(step: Step) -> tuple[Step, ...]:
+def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
     """A drop-in takes the unit's live property as well: a value that is set later is not the original."""
-    found = unit_property.property_of(step.target) if step.kind == "file" else None
-    return (Step("property", found[0], f"{found[1]}=", RELEASE),) if found else ()
+    unit = unit_property.unit_of_dropin(step.target, owner.name) if step.kind == "file" and owner.live else ""
+    return (Step("property", unit, f"{owner.live}=", RELEASE),) if unit else ()
 
 
 def is_tampering(step: Step, held: t.Container[str]) -> bool:

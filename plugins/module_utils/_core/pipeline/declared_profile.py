@@ -12,47 +12,9 @@ import typing as t
 
 from ..host import state
 from ..host.files import Host
-from ..model.plan.context import Context
-from ..model.plan.plan import DECLARE, Change, Part, Step
 from ..model.profile import profile, schema_reader
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, Problem
-
-PROFILE = "profile"  # the manager of the declaration itself
-
-
-def declaration(host: Host, context: Context) -> Part:
-    """The declared profile's files on the node, written last: it is declared once it is true.
-
-    The origins of its keys are one of them. Where they are not known, those of this very profile stay, others go.
-    """
-    from ..model.profile import compose  # The tick declares nothing.
-
-    data = profile.to_data(context.profile)
-    files = [(state.DECLARED, data, "another profile", context.profile.name, "the declared profile")]
-    origins = compose.declared_origins(data, context.origins) if context.origins else read_origins(host, data)
-    if origins:
-        kept = {"profile": state.checksum(data), "origins": origins}
-        files.append((state.ORIGINS, kept, "other origins", f"{len(origins)} keys", "where each key comes from"))
-    changes = []
-    for path, content, other, wanted, reason in files:
-        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
-        actual = host.read(path)
-        if actual != text:
-            # Readable for all: what a node is meant to be is no secret, and users other than root may ask how far it is from it.
-            step = Step("file", path, text, DECLARE)
-            shown = None if actual is None else other
-            changes.append(Change(PROFILE, path, "content", shown, wanted, reason, path, (step,)))
-    return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))
-
-
-def read_origins(host: Host, data: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The origins that the node keeps of a declared profile (profile.to_data); empty when they are another's."""
-    kept = state.read_json(host, state.ORIGINS)
-    if not isinstance(kept, dict) or kept.get("profile") != state.checksum(data):
-        return {}
-    origins = kept.get("origins")
-    return {str(path): str(origin) for path, origin in origins.items()} if isinstance(origins, dict) else {}
 
 
 def applied_already(host: Host, declared: Profile) -> bool:

@@ -13,7 +13,8 @@ from ..host import apply_step, cgroup, hugepage_files, mounts, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.state import Record
-from ..managers import cpu
+from ..managers import registry
+from ..managers.registry import CPU, PROFILE, WORKLOADS
 from ..model.cpu import partitions, pools
 from ..model.cpu.handover import NoSafeOrder
 from ..model.plan import undo
@@ -26,27 +27,13 @@ from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
 from ..model.workload.grants import is_workloads
 from . import declared_profile
-from .declared_profile import PROFILE
 
 if t.TYPE_CHECKING:
-    from types import ModuleType
-
     from ..model.systemd.agent_units import Options
     from .allocate_workloads import Asked
 
-# The managers by name, in the order in which they plan: see every_manager(). What a start waits for loads few of them.
-MANAGERS = ("cpu", "memory", "pids", "gc", "owners")
-WORKLOADS = "workloads"  # a node without workloads does not load their manager
-PROFILE_MANAGERS = (PROFILE, *MANAGERS, WORKLOADS)
-ALL_MANAGERS = (*PROFILE_MANAGERS, "agent")
+GRANTS = (CPU, WORKLOADS)  # the managers of what a start waits for
 BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
-
-
-def every_manager() -> tuple[ModuleType, ...]:
-    """The managers of what a profile declares, in the order of MANAGERS."""
-    from ..managers import agent_conflicts, gc_timer, memory, pids
-
-    return cpu, memory, pids, gc_timer, agent_conflicts
 
 
 def compile_profile(
@@ -89,29 +76,27 @@ def plan_grants(host: Host, context: Context) -> Plan:
     this profile is applied, and where nothing goes back to what it was before Corral.
     """
     if declared_profile.applied_already(host, context.profile):
-        plan = plan_profile(host, context, managers=(cpu,))
+        plan = plan_profile(host, context, managers=GRANTS)
         if not plan.obsolete:
             return plan
     return plan_profile(host, context)
 
 
 def plan_profile(
-    host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[ModuleType]] = None
+    host: Host, context: Context, *, declare: bool = False, managers: t.Optional[t.Sequence[str]] = None
 ) -> Plan:
-    """The plan that makes the profile true, as far as ``managers`` (None: all of them) and that of workloads plan it.
+    """The plan that makes the profile true, as far as ``managers`` (None: all of them) plan it.
 
     ``declare`` also makes it the node's declared profile.
 
     Raises CorralError when the profile cannot begin on this node (a mount's path is taken, a PID budget is exceeded);
     a profile that is already applied is not refused but reported.
     """
-    planning = every_manager() if managers is None else managers
+    names = tuple(registry.FILES) if managers is None else tuple(managers)
+    # A node without workloads does not load their manager.
+    planning = [name for name in names if name != WORKLOADS or context.workloads is not None]
     try:
-        parts = [manager.plan(host, context) for manager in planning]
-        if context.workloads is not None:
-            from ..managers import workload_slices
-
-            parts.append(workload_slices.plan(host, context))
+        parts = [registry.manager(name).plan(host, context) for name in planning]
     except NoSafeOrder as stuck:
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
@@ -119,14 +104,9 @@ def plan_profile(
     if problems and not declared_profile.applied_already(host, context.profile):
         raise CorralError(*problems)
     if declare:
-        parts.append(declared_profile.declaration(host, context))
-    names = (PROFILE,) if declare else ()
-    plan = finish(host, context, parts, (*names, *(manager.NAME for manager in planning), WORKLOADS))
+        parts.append(registry.manager(PROFILE).plan(host, context))
+    plan = finish(host, context, parts, (PROFILE, *names) if declare else names)
     plan = plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
-    if managers is None:
-        from ..managers import gc_timer
-
-        plan = plan._replace(changes=plan.changes + gc_timer.stale(host, context))
     if not declared_profile.applied_already(host, context.profile):
         from . import overlap_check
 
@@ -154,17 +134,10 @@ def plan_agent(
 
 def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     """The plan that brings back what was there before these managers' first change."""
-    from ..managers import agent_install
-
     plan = finish(host, None, [], managers)
-    stale = agent_install.stale_metrics(host, None, "nothing updates the metrics any more")
-    if WORKLOADS in managers and host.exists(state.CHECKPOINT):
-        from ..managers import checkpoint, workload_slices
-
-        known = {change.subject for change in plan.changes}
-        stale += (checkpoint.given_up(host),)
-        stale += tuple(change for change in workload_slices.empty_slices(host) if change.subject not in known)
-    return plan._replace(changes=plan.changes + stale)
+    known = {change.subject for change in plan.changes}
+    asked = [change for one in registry.every() for change in one.on_removal(host, managers)]
+    return plan._replace(changes=plan.changes + tuple(change for change in asked if change.subject not in known))
 
 
 def joined(first: Plan, second: Plan) -> Plan:

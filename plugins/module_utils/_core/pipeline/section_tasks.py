@@ -13,26 +13,20 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import hugepage_files, mounts, state
+from ..host import state
 from ..host.files import Host
-from ..managers import agent_install, cpu, gc_timer, memory, pids
+from ..managers import agent_install, registry
+from ..managers.registry import PROFILE
 from ..model.plan.plan import Change, Outcome, Plan
 from ..model.profile import profile_sections
 from ..model.profile.profile import Profile
 from ..model.profile.profile_sections import SectionPatch
-from ..model.systemd.unit_file import escaped_path
-from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import applying, declared_profile, planning
 
 # Their pools and mounts are there after a boot only when corral-boot.service brings them back.
 BOOT_NEEDS_AGENT = (profile_sections.HUGEPAGES, profile_sections.MOUNT)
-WHOLE_MANAGERS = {
-    profile_sections.CPUSET: cpu.NAME,
-    profile_sections.PIDS: pids.NAME,
-    profile_sections.GC: gc_timer.NAME,
-}
 
 
 class Scope(NamedTuple):
@@ -84,21 +78,15 @@ def refuse_name(declared: Profile) -> None:
 
 
 def scope_of(piece: SectionPatch) -> Scope:
-    """What is a piece's own: one pool, one mount, or all of its manager's."""
-    if piece.module == profile_sections.HUGEPAGES:
-        size, node = profile_sections.pool_of(piece.options)
-        return Scope(memory.NAME, frozenset({f"{hugepage_files.folder(size, node)}/nr_hugepages"}))
-    if piece.module == profile_sections.MOUNT:
-        path = profile_sections.path_of(piece.options)
-        unit = f"{escaped_path(path)}.mount"
-        return Scope(memory.NAME, frozenset({path, unit, f"{ETC}/{unit}", mounts.TABLE}))
-    return Scope(WHOLE_MANAGERS[piece.module], None)
+    """What is a piece's own: all of its manager's, or what that says of one pool or mount."""
+    manager = registry.manager(profile_sections.SECTIONS[piece.module].partition(".")[0])
+    return Scope(manager.name, manager.places_of(piece))
 
 
 def plan(host: Host, asked: Asked) -> Plan:
     """A task's plan. Raises CorralError by the module's options."""
     if asked.wanted is None:
-        return narrowing(host, asked)(planning.plan_removal(host, planning.PROFILE_MANAGERS))
+        return narrowing(host, asked)(planning.plan_removal(host, registry.of_profile()))
     fresh = not declared_profile.applied_already(host, asked.wanted)
     try:
         context = planning.compile_profile(host, asked.wanted, fresh=fresh)
@@ -112,7 +100,7 @@ def apply(host: Host, asked: Asked) -> Outcome:
     """Execute a task's plan; the caller holds the lock. Raises CorralError by the module's options."""
     narrow = narrowing(host, asked)
     if asked.wanted is None:
-        return applying.remove(host, planning.PROFILE_MANAGERS, narrow=narrow)
+        return applying.remove(host, registry.of_profile(), narrow=narrow)
     try:
         origins = profile_sections.origins_of(asked.wanted)
         return applying.declare(host, asked.wanted, origins, narrow=narrow, forgiving=not asked.piece.present)
@@ -134,11 +122,11 @@ def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
         record.before.key
         for record in state.records(host)[0]
         if (record.before.key in before.obsolete and not asked.scope.has(record.manager, record.before.target))
-        or (record.manager == declared_profile.PROFILE and not declares)
+        or (record.manager == PROFILE and not declares)
     }
 
     def ours(change: Change) -> bool:
-        if change.manager == declared_profile.PROFILE:
+        if change.manager == PROFILE:
             return declares
         return asked.scope.has(change.manager, change.place) or (change.item(), change.wanted) not in known
 
@@ -155,7 +143,7 @@ def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
 def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
     """What differed before the task; None when the declared profile was never true, so that all of it is still to do."""
     if held is None:
-        return planning.plan_removal(host, planning.PROFILE_MANAGERS[1:])
+        return planning.plan_removal(host, tuple(registry.FILES))
     if not declared_profile.applied_already(host, held):
         return None
     try:
@@ -175,7 +163,7 @@ def settled(host: Host, asked: Asked, planned: Plan) -> bool:
 
 def declared(outcome: Outcome) -> bool:
     """Whether the task changed what the node declares."""
-    return any(change.manager == declared_profile.PROFILE for change in outcome.applied)
+    return any(change.manager == PROFILE for change in outcome.applied)
 
 
 def forgotten_at_boot(host: Host, piece: SectionPatch) -> bool:

@@ -8,28 +8,20 @@
 from __future__ import annotations
 
 import json
-import re
 import typing as t
 
 from ..constants import SCHEMA
+from ..managers import registry
 from ..model.plan.context import Context
 from ..model.plan.plan import Change
 from ..model.profile import compose, effective_profile, profile
-from ..model.profile.profile import Profile
 from ..model.profile.schema_reader import join
-from ..model.workload.grants import ISOLATED, workload_of
 from . import change_text, text_table, value_text
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import AskedBy, ExplainedPlan, Key
 
 UNKNOWN_ORIGIN = "-"
-_UNIT = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")
-_PIDS = {
-    "kernel.pid_max": "pids.pid_max",
-    "kernel.threads-max": "pids.threads_max",
-    "DefaultTasksMax": "pids.default_tasks_max",
-}
 
 
 def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
@@ -70,36 +62,11 @@ def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
 def asked_by(change: Change, context: Context) -> t.Optional[AskedBy]:
     """The key, or the section, that a change follows from and its origin; None where no key of the profile asks."""
     origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.profile)), "")
-    key = _key_of(change, context.profile)
+    key = registry.manager(change.manager).key_of(change, context.profile)
     if key is None or not any(leaf == key or leaf.startswith((f"{key}.", f"{key}[")) for leaf in origins):
         return None
     written = {leaf: origin for leaf, origin in origins.items() if origin != compose.DEFAULT}
     return {"key": key, "origin": compose.origin_of(key, written) or compose.origin_of(key, origins) or None}
-
-
-def _key_of(change: Change, declared: Profile) -> t.Optional[str]:
-    """As near as a manager's items tell; what comes from several keys is their section's."""
-    match = _UNIT.search(change.subject)
-    unit = match.group(1) if match else ""
-    if change.manager == "cpu":
-        if declared.cpu is not None and unit in declared.cpu.reserved.slices:
-            return "cpu.reserved"
-        return "cpu.isolated" if unit == ISOLATED else "cpu"
-    if change.manager == "memory":
-        if change.property == "nr_hugepages":
-            return "memory.hugepages"
-        paths = [mount.path for mount in declared.memory.mounts]
-        return f"memory.mounts[{paths.index(change.subject)}]" if change.subject in paths else "memory.mounts"
-    if change.manager == "workloads":
-        names = [one.name for one in declared.workloads]
-        for part in (change.subject, *change.place.split("/"), *change.subject.split("/")):
-            name = (workload_of(part.removesuffix(".d")) or part).partition(":")[0]
-            if name in names:
-                return f"workloads[{names.index(name)}]"
-        return "workloads"
-    if change.manager == "pids":
-        return join("pids.slices", unit) if unit else _PIDS.get(change.subject, "pids")
-    return None
 
 
 def flat(data: t.Mapping[str, t.Any], path: str) -> t.Iterator[tuple[str, t.Any]]:

@@ -14,11 +14,11 @@ from ..constants import SCHEMA
 from ..host import cgroup, hugepage_files, lock, state
 from ..host.files import Host
 from ..managers import cpu as cpu_manager
+from ..managers import registry
 from ..model.cpu import partitions, pools
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
 from ..model.profile.schema_types import page_text
-from ..pipeline.planning import ALL_MANAGERS
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import (
@@ -168,7 +168,9 @@ def budget(context: t.Optional[Context]) -> t.Optional[dict[str, Budget]]:
 
 def counts(changes: t.Sequence[Change]) -> dict[str, Verdicts]:
     """How many items each manager has of each verdict; zeros are said, too."""
-    found: dict[str, Verdicts] = {manager: {"drift": 0, "unchangeable": 0, "unknown": 0} for manager in ALL_MANAGERS}
+    found: dict[str, Verdicts] = {
+        manager: {"drift": 0, "unchangeable": 0, "unknown": 0} for manager in registry.names()
+    }
     for change in changes:
         found[change.manager][change.verdict] += 1
     return found

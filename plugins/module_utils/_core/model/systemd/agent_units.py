@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..values.records import NamedTuple
 from .unit_file import HEADER
 
@@ -50,6 +52,11 @@ def metrics_file(folder: str) -> str:
 def gc_metrics_file(folder: str) -> str:
     """The file of garbage collection's metrics, which has another writer; "" where they are switched off."""
     return f"{folder}/{GC_METRICS_NAME}" if folder else ""
+
+
+def metrics_place(name: str) -> str:
+    """A regular expression for a file of metrics, in whatever folder a node has chosen."""
+    return rf"(/[A-Za-z0-9_+-][A-Za-z0-9._+-]*)+/{re.escape(name)}"
 
 
 def units(options: Options) -> dict[str, str]:

@@ -7,11 +7,14 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..plan.plan import FILES, Change, Step
 
 HEADER = "# Corral (corral.node) keeps this file as /etc/corral/profile.json declares; a change by hand is drift.\n"
+
+_SLICE_OR_SCOPE = re.compile(r"(?:^|/)([^/]+\.(?:slice|scope))(?:\.d/|$)")
 
 
 def unit_text(*sections: tuple[str, t.Sequence[str]]) -> str:
@@ -22,6 +25,12 @@ def unit_text(*sections: tuple[str, t.Sequence[str]]) -> str:
 def section_of(unit: str) -> str:
     """The section of a unit's own settings: "system.slice" → "Slice"."""
     return unit.rpartition(".")[2].capitalize()
+
+
+def unit_in(subject: str) -> str:
+    """The slice or scope that a change's subject is, or whose drop-in it is; "" for any other subject."""
+    match = _SLICE_OR_SCOPE.search(subject)
+    return match.group(1) if match else ""
 
 
 def escaped_path(path: str) -> str:

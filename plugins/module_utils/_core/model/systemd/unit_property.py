@@ -30,14 +30,10 @@ def dropin(unit: str, owner: str) -> str:
     return f"{ETC}/{unit}.d/10-corral-{owner}.conf"
 
 
-def property_of(path: str) -> t.Optional[tuple[str, str]]:
-    """The (unit, property) that a drop-in of Corral's sets; None for any other file."""
-    folder, dummy, file = path.rpartition("/")
-    name = {"10-corral-cpu.conf": "AllowedCPUs", "10-corral-pids.conf": "TasksMax"}.get(file)
-    unit = folder[len(ETC) + 1 : -len(".d")]
-    if name is None or not folder.startswith(f"{ETC}/") or not unit.endswith((".slice", ".scope")):
-        return None
-    return unit, name
+def unit_of_dropin(path: str, owner: str) -> str:
+    """The slice or scope whose drop-in of this owner a file is; "" for any other file."""
+    unit = path.rpartition("/")[0][len(ETC) + 1 : -len(".d")]
+    return unit if unit.endswith((".slice", ".scope")) and path == dropin(unit, owner) else ""
 
 
 def control_file(unit: str, name: str, *, runtime: bool) -> str:

@@ -19,6 +19,7 @@ from _core.host.command import Command
 from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.host.podman_cli import Podman
+from _core.managers import registry
 from _core.model.plan.plan import change_to_dict
 from _core.model.systemd.gc_units import SERVICE, TIMER
 from _core.model.values.errors import CorralError
@@ -1150,7 +1151,7 @@ def test_a_removal_takes_the_units_and_what_passes_told(fake: node.Node) -> None
     tick(fake)
     assert fake.has("/var/lib/prometheus/node-exporter/corral-gc.prom")
     twin = fake.clone(fake.root.with_name("twin"))
-    runs.remove(twin.host(), planning.PROFILE_MANAGERS)
+    runs.remove(twin.host(), registry.of_profile())
     assert not any(twin.has(path) for path in (state.GC_STATUS, state.GC_DRIFT, state.GC_RECORDS))
     runs.remove(fake.host())
     assert node.different(before, fake.fingerprint()) == []

@@ -16,6 +16,7 @@ import runs
 import test_faults
 import test_rollout
 from _core.host import cgroup
+from _core.managers import cpu
 from _core.model.plan import replay_v1, validate
 from _core.model.plan.plan import Step
 from _core.model.values.errors import CorralError
@@ -351,7 +352,7 @@ def test_what_the_kernel_refuses_is_told_with_its_meaning_and_undone(fake: node.
     ],
 )  # fmt: skip
 def test_no_other_directory_is_written(target: str, where: str) -> None:
-    assert validate.place_problems(Step("cpuset", target, "0", 30, where=where))
+    assert validate.place_problems("cpu", Step("cpuset", target, "0", 30, where=where), cpu.WRITES)
 
 
 def test_an_overlap_in_directories_is_seen_by_the_validator(fake: node.Node) -> None:

@@ -14,7 +14,7 @@ import pytest
 import runs
 import services
 from _core.host import state
-from _core.managers import agent_install
+from _core.managers import agent_install, registry
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
 from _core.pipeline import allocate_workloads, applying, planning
@@ -64,7 +64,7 @@ def test_before_values_that_are_gone_are_there_a_second_time(changes: int, fake:
     for number in range(changes):
         assert not declare(fake, workloads=None, pids={"pid_max": 50000 + number}).error
     fake.drop(BEFORE)
-    plan = planning.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    plan = planning.plan_removal(fake.host(), registry.names())
     assert any(f"{BEFORE}: is gone: its second copy is used" in note for note in plan.notes)
     assert not runs.remove(fake.host()).error
     assert node.different(before, fake.fingerprint()) == []
@@ -160,7 +160,7 @@ def test_who_is_taken_back_last_leaves_no_file_that_looks_like_a_lost_one(rolled
 def test_a_profile_that_is_removed_takes_grants_and_admissions_with_it(rolled: node.Node) -> None:
     admit(rolled, "one")
     services.stop(rolled, DATAPLANE)
-    assert not runs.remove(rolled.host(), planning.PROFILE_MANAGERS).error
+    assert not runs.remove(rolled.host(), registry.of_profile()).error
     for path in (CHECKPOINT, ADMITTED):
         assert not rolled.has(path)
         assert not rolled.has(f"{path}.previous")

@@ -12,7 +12,7 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.managers import agent_install
+from _core.managers import agent_install, registry
 from _core.model.plan.plan import Plan
 from _core.model.systemd.agent_units import METRICS_DIR, SERVICE, Options
 from _core.model.values.errors import CorralError
@@ -221,7 +221,7 @@ def test_switched_off(rolled: node.Node) -> None:
     assert writable(rolled)[-1] == "-/usr/libexec/corral"
 
 
-@pytest.mark.parametrize("managers", [runs.ALL_MANAGERS, planning.PROFILE_MANAGERS, (agent_install.NAME,)])
+@pytest.mark.parametrize("managers", [registry.names(), registry.of_profile(), (agent_install.NAME,)])
 def test_they_go_with_corral(fake: node.Node, managers: tuple[str, ...]) -> None:
     before = folder(fake).fingerprint()
     runs.converged(fake, with_agent=True)
@@ -232,7 +232,7 @@ def test_they_go_with_corral(fake: node.Node, managers: tuple[str, ...]) -> None
     assert not fake.has(FILE)
     assert runs.remove(fake.host()).leftovers == ()
     assert node.different(before, fake.fingerprint()) == []
-    assert planning.plan_removal(fake.host(), runs.ALL_MANAGERS).changes == ()
+    assert planning.plan_removal(fake.host(), registry.names()).changes == ()
 
 
 @pytest.mark.parametrize(

@@ -14,6 +14,7 @@ import pytest
 import runs
 from _core.host import state
 from _core.host.lock import Lock
+from _core.managers import registry
 from _core.model.plan.plan import steps_in_order
 from _core.model.profile import profile
 from _core.model.values import cpuset
@@ -373,7 +374,7 @@ def test_damaged_before_values_fall_back_to_the_version_before(fake: node.Node, 
     # A second version of the same content: nothing is lost with the first.
     state.save_records(fake.host(), state.records(fake.host())[0])
     fake.put(state.BEFORE, damage)
-    plan = planning.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    plan = planning.plan_removal(fake.host(), registry.names())
     assert any("its second copy is used" in note for note in plan.notes)
     runs.remove(fake.host())
     assert node.different(before, fake.fingerprint()) == []
@@ -383,7 +384,7 @@ def test_before_values_lost_twice_are_said(fake: node.Node) -> None:
     runs.converged(fake)
     fake.put(state.BEFORE, "{")
     fake.put(f"{state.BEFORE}.previous", "{")
-    plan = planning.plan_removal(fake.host(), runs.ALL_MANAGERS)
+    plan = planning.plan_removal(fake.host(), registry.names())
     assert any("removal cannot restore" in note for note in plan.notes)
 
 

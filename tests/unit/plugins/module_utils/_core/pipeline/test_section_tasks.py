@@ -12,11 +12,12 @@ import node
 import pytest
 import runs
 from _core.host import state
+from _core.managers import registry
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
 from _core.model.profile.profile_sections import CPUSET, GC, HUGEPAGES, MOUNT, PIDS, SectionPatch
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, planning, section_tasks
+from _core.pipeline import applying, section_tasks
 
 Make = t.Callable[..., node.Node]
 PATH = "/dev/hugepages-2Mi"
@@ -154,7 +155,7 @@ def test_with_the_agent_the_last_part_leaves_nothing_for_boot_to_bring_back(fake
 
 def test_a_removed_profile_stays_away_at_boot(fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
-    runs.remove(fake.host(), planning.PROFILE_MANAGERS)
+    runs.remove(fake.host(), registry.of_profile())
     assert runs.tick(fake.host(), at_boot=True) == 0
     assert fake.pool(1) == 0
 
@@ -163,7 +164,7 @@ def test_what_is_published_of_a_profile_goes_with_it(fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
     runs.tick(fake.host())
     assert all(fake.has(path) for path in state.PUBLISHED)
-    runs.remove(fake.host(), planning.PROFILE_MANAGERS)
+    runs.remove(fake.host(), registry.of_profile())
     assert not any(fake.has(path) for path in state.PUBLISHED), "nobody keeps it up to date any more"
 
 

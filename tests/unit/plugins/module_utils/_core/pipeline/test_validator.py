@@ -18,6 +18,7 @@ FAULTY: dict[str, tuple[Step, str]] = {
     "a file": (Step("file", "/etc/passwd", "root::0:0::/:/bin/sh\n", VALUES), "/etc/passwd"),
     "a kernel value": (Step("value", "/proc/sys/kernel/core_pattern", "|/bin/sh", VALUES), "core_pattern"),
     "a unit": (Step("unit", "sshd.socket", "stop", VALUES), "sshd.socket"),
+    "another manager's": (Step("property", "system.slice", "AllowedCPUs=0", VALUES), "the manager pids must not"),
     "pages": (Step("pool", node.pool_file(1), "999999", VALUES), "NUMA node 1 has"),
 }
 
@@ -37,7 +38,7 @@ def test_a_manager_that_plans_too_much_writes_nothing(
         change = Change("pids", step.target, "value", "a", "b", "a fault", step.target, (step,))
         return part._replace(changes=(*part.changes, change))
 
-    monkeypatch.setattr(pids, "plan", faulty)
+    monkeypatch.setattr(pids, "MANAGER", pids.MANAGER._replace(plan=faulty))
     before, host = fake.fingerprint("run/corral"), fake.host()
     with pytest.raises(CorralError, match=said):
         runs.declare(host)

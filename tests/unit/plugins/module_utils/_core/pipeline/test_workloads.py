@@ -14,6 +14,8 @@ import pytest
 import runs
 import services
 from _core.host import thread_masks
+from _core.managers import registry
+from _core.managers.manager import Manager
 from _core.model.plan.context import Context
 from _core.model.plan.plan import Change, Outcome, Plan
 from _core.model.profile import profile
@@ -685,8 +687,17 @@ def test_what_threads_chose_is_remembered_for_a_whole_hand_over(
     assert len({masks for dummy, masks in seen}) == 1
 
 
-def test_the_managers_are_known_by_their_names() -> None:
-    assert tuple(manager.NAME for manager in planning.every_manager()) == planning.MANAGERS
+def test_a_start_loads_two_managers(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: set[str] = set()
+    manager = registry.manager
+
+    def noted(name: str) -> Manager:
+        asked.add(name)
+        return manager(name)
+
+    monkeypatch.setattr(registry, "manager", noted)
+    assert services.start(rolled, BATCH)
+    assert asked == {"cpu", "workloads"}
 
 
 def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have_planned(

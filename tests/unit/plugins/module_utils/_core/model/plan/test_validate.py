@@ -1,106 +1,107 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The validator: where a plan may write, and how many pages it may ask for; each kind of step, on both sides of the line."""
+"""The validator: a step is in a place of its manager's or refused, and pools fit the memory."""
 
 from __future__ import annotations
 
+import typing as t
+
 import pytest
 from _core.model.plan import validate
-from _core.model.plan.plan import FILES, Step
+from _core.model.plan.places import Place, covering, dropins
+from _core.model.plan.plan import FILES, Change, Step
+from _core.model.values.errors import Problem
 from machines import GIB_KIB, machine
 
-CGROUP = "/sys/fs/cgroup"
 NODE = "/sys/devices/system/node/node{}/hugepages/hugepages-{}kB/nr_hugepages"
 EVERYWHERE = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
+WRITES = {
+    "toy": (
+        Place("file", r"/etc/toy/.*"),
+        Place("file", r"/run/toy", None, volatile=True),
+        Place("value", r"/proc/sys/toy", "[0-9]+"),
+        Place("property", r"[^/]+\.slice", "Toys=.*"),
+        Place("unit", r".+", "start|stop"),
+        Place("pool", r".+/nr_hugepages"),
+        Place("cpuset", r".+"),
+    ),
+    "silent": (),
+}
 
 
 def step(kind: str, target: str, value: str | None = "x", where: str = "") -> Step:
     return Step(kind, target, value, FILES, where=where)
 
 
-ALLOWED = [
-    step("file", "/etc/systemd/system/user.slice.d/10-corral-cpu.conf"),
-    step("file", "/etc/systemd/system/corral-reconcile.timer"),
-    step("link", "/etc/systemd/system/timers.target.wants/corral-reconcile.timer"),
-    step("file", "/etc/systemd/system.conf.d/10-corral-pids.conf"),
-    step("file", "/run/systemd/system.control/system.slice.d/50-AllowedCPUs.conf", None),
-    step("file", "/etc/sysctl.d/90-corral.conf"),
-    step("file", "/etc/corral/profile.json"),
-    step("file", "/var/lib/corral/checkpoint.json"),
-    step("file", "/run/corral/gc.json", None),
-    step("file", "/srv/metrics/corral.prom", None),
-    step("link", "/usr/local/bin/corral"),
-    step("compile", "/usr/libexec/corral"),
-    step("value", "/proc/sys/kernel/pid_max"),
-    step("value", "/proc/77/oom_score_adj"),
-    step("value", f"{CGROUP}/corral_a.slice/hugetlb.2MB.max"),
-    step("pool", NODE.format(0, 2048), "1"),
-    step("folder", "/mnt/huge", None),
-    step("partition", f"{CGROUP}/corral_a.slice/cpuset.cpus.partition", "root"),
-    step("controller", f"{CGROUP}/cgroup.subtree_control", "+hugetlb"),
-    step("cpuset", f"{CGROUP}/cpuset/system.slice", "0-1", "system.slice"),
-    step("property", "system.slice", "AllowedCPUs=0-1"),
-    step("unit", "corral-reconcile.timer", "start"),
-    step("unit", "", "daemon-reload"),
-]
+def problems(*steps: Step, manager: str = "toy", **options: t.Any) -> list[Problem]:
+    """What is said of a change with these steps."""
+    change = Change(manager, "toy", "value", "a", "b", "a test", "toy", steps)
+    return validate.problems([change], options.get("topology", machine()), WRITES)
 
+
+ALLOWED = [
+    step("file", "/etc/toy/a"),
+    step("file", "/etc/toy/a", None),
+    step("file", "/run/toy", None),
+    step("link", "/etc/toy/a", "/dev/null"),
+    step("value", "/proc/sys/toy", "12"),
+    step("property", "a.slice", "Toys=1"),
+    step("file", "/run/systemd/system.control/a.slice.d/50-Toys.conf", None),
+    step("file", "/etc/systemd/system.control/a.slice.d/50-Toys.conf", None),
+    step("unit", "a.timer", "start"),
+    step("folder", "/anywhere", None),  # Only an empty one can go.
+    step("cpuset", "/cpuset/a.slice", "0", "a.slice"),
+]
 REFUSED = [
-    step("file", "/etc/passwd"),
-    step("file", "/etc/systemd/system.conf"),
-    step("file", "/etc/systemd/system/a.service.d/more/10-corral.conf"),
-    step("file", "/etc/systemd/system/../../cron.d"),
-    step("file", "/etc/corral/../shadow"),
-    step("file", "/etc/sysctl.d/99-admin.conf", None),
-    step("file", "/usr/libexec/corral/../../bin/sh"),
-    step("file", "/usr/libexec/corral2/main.py"),
-    step("file", "/run/systemd/system.control/system.slice.d/50-Delegate.conf", None),
-    step("file", "/run/corral/gc.json"),  # A plan may remove it, not write it.
-    step("file", "/srv/metrics/corral.prom"),
-    step("file", "/srv/metrics/node.prom", None),
-    step("file", "/var/lib/corral/checkpoint.json\n", None),
-    step("link", "/usr/local/bin/corral2"),
-    step("value", "/proc/sys/kernel/core_pattern"),
-    step("value", "/proc/self/oom_score_adj"),
-    step("value", f"{CGROUP}/system.slice/hugetlb.2MB.max"),
-    step("value", f"{CGROUP}/system.slice/cpuset.cpus"),
-    step("pool", "/proc/sys/vm/nr_hugepages", "1"),
-    step("compile", "/usr/lib/python3"),
-    step("folder", "mnt/huge", None),
-    step("folder", "/mnt/../etc", None),
-    step("partition", f"{CGROUP}/system.slice/cpuset.cpus.partition", "root"),
-    step("partition", f"{CGROUP}/corral_a.slice/inner/cpuset.cpus.partition", "root"),
-    step("partition", f"{CGROUP}/corral_a.slice/cpuset.cpus.partition", "root invalid"),
-    step("controller", f"{CGROUP}/system.slice/cgroup.subtree_control", "+hugetlb"),
-    step("controller", f"{CGROUP}/cgroup.subtree_control", "-cpuset"),
-    step("cpuset", f"{CGROUP}/cpuset/docker", "0-1"),
-    step("cpuset", f"{CGROUP}/cpuset/system.slice", "0-1", "user.slice"),
-    step("cpuset", f"{CGROUP}/cpuset/..slice/../a.slice", "0-1"),
-    step("property", "--now.slice", "AllowedCPUs=0-1"),
-    step("property", "system", "AllowedCPUs=0-1"),
-    step("property", "a b.slice", "AllowedCPUs=0-1"),
+    step("file", "/etc/toy"),
+    step("file", "/etc/toy/../passwd"),
+    step("file", "/run/toy"),
+    step("link", "/run/toy"),
+    step("value", "/proc/sys/toy", "12;"),
+    step("value", "/proc/sys/toy", "12\n"),
+    step("value", "/proc/sys/toy\n", "12"),
+    step("value", "/proc/sys/toy", None),
+    step("property", "a.slice", "Other=1"),
+    step("file", "/run/systemd/system.control/a.slice.d/50-Other.conf", None),
+    step("unit", "a.timer", "restart"),
     step("unit", "sshd.socket", "stop"),
-    step("unit", "", "poweroff"),
-    step("anything", "/etc/passwd"),
+    step("unit", "--now.slice", "start"),
+    step("unit", "a b.slice", "start"),
+    step("unit", "", "daemon-reload"),  # It belongs to the plan as a whole.
+    step("folder", "anywhere", None),
+    step("folder", "/mnt/../etc", None),
+    step("cpuset", "/cpuset/a.slice", "0", "b.slice"),
+    step("anything", "/etc/toy/a"),
 ]
 
 
 @pytest.mark.parametrize("one", ALLOWED, ids=lambda one: f"{one.kind} {one.target}")
-def test_a_step_within_corrals_places(one: Step) -> None:
-    assert validate.problems([one], machine()) == []
+def test_a_step_within_its_managers_places(one: Step) -> None:
+    assert problems(one) == []
 
 
 @pytest.mark.parametrize("one", REFUSED, ids=lambda one: f"{one.kind} {one.target!r} {one.value}")
-def test_a_step_outside_corrals_places(one: Step) -> None:
-    (problem,) = validate.problems([*ALLOWED, one], machine())
+def test_a_step_outside_its_managers_places(one: Step) -> None:
+    (problem,) = problems(*ALLOWED, one)
     assert (problem.path, problem.value) == (one.target, one.value)
-    assert f"({one.kind})" in problem.message
+    assert f"the manager toy must not write here ({one.kind})" in problem.message
+
+
+@pytest.mark.parametrize("manager", ["silent", "unknown"])
+def test_a_manager_that_names_no_place_writes_nothing(manager: str) -> None:
+    assert len(problems(*ALLOWED, manager=manager)) == len(ALLOWED) - 1  # An empty folder may go.
+
+
+def test_a_drop_in_is_its_managers_alone() -> None:
+    file = step("file", "/etc/systemd/system/a.slice.d/10-corral-toy.conf")
+    assert covering([dropins("toy")], file) is not None
+    assert covering([dropins("to")], file) is None
 
 
 def pools(*asked: tuple[str, int]) -> list[str]:
     """What is said of pools of so many pages on the lab's machine: 1 GiB on each of two nodes."""
-    found = validate.problems([step("pool", path, str(count)) for path, count in asked], machine())
-    return [problem.line() for problem in found]
+    return [problem.line() for problem in problems(*(step("pool", path, str(count)) for path, count in asked))]
 
 
 def test_pools_of_all_sizes_together_fit_their_nodes_memory() -> None:
@@ -120,5 +121,5 @@ def test_a_pool_of_a_node_that_is_not_there() -> None:
 
 def test_a_machine_that_does_not_tell_its_memory_refuses_no_pool() -> None:
     asked = [step("pool", NODE.format(0, 2048), "999999999")]
-    assert validate.problems(asked, machine(memory_kib=None)) == []
-    assert validate.problems(asked, None) == []
+    assert problems(*asked, topology=machine(memory_kib=None)) == []
+    assert problems(*asked, topology=None) == []

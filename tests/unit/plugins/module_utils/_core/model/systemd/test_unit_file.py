@@ -8,7 +8,8 @@ from __future__ import annotations
 import re
 
 import pytest
-from _core.managers import cpu, memory
+from _core.host import systemd
+from _core.managers import memory
 from _core.model.systemd import unit_file, unit_property
 from _core.model.systemd.unit_property import Setting
 from hypothesis import given
@@ -50,7 +51,7 @@ def test_an_escaped_path_is_a_unit_name_and_comes_back(parts: list[str]) -> None
     ],
 )  # fmt: skip
 def test_cpu_lists_add_up_over_files(values: list[str], wanted: set[int] | None) -> None:
-    assert cpu.merged([Setting("f", value) for value in values]) == wanted
+    assert systemd.merged_cpus([Setting("f", value) for value in values]) == wanted
 
 
 @pytest.mark.parametrize(
@@ -64,14 +65,15 @@ def test_sizes_as_the_kernel_writes_them(text: str | None, wanted: int | None) -
     assert memory.bytes_of(text) == wanted
 
 
-def test_a_drop_in_names_its_unit_and_property() -> None:
+def test_a_drop_in_names_its_unit() -> None:
     etc = unit_property.ETC
-    assert unit_property.property_of(f"{etc}/a-b.slice.d/10-corral-cpu.conf") == ("a-b.slice", "AllowedCPUs")
-    assert unit_property.property_of(f"{etc}/init.scope.d/10-corral-pids.conf") == ("init.scope", "TasksMax")
+    assert unit_property.unit_of_dropin(f"{etc}/a-b.slice.d/10-corral-cpu.conf", "cpu") == "a-b.slice"
+    assert unit_property.unit_of_dropin(f"{etc}/init.scope.d/10-corral-pids.conf", "pids") == "init.scope"
     for path in (
         f"{etc}/slices.target.d/10-corral-cpu.conf",
+        f"{etc}/a-b.slice.d/10-corral-pids.conf",
         f"{etc}/x.mount",
         "/etc/x.slice.d/10-corral-cpu.conf",
         "",
     ):
-        assert unit_property.property_of(path) is None
+        assert unit_property.unit_of_dropin(path, "cpu") == ""

@@ -1,0 +1,60 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The declaration itself: the files on the node that have the declared profile and where its keys come from."""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ..host import state
+from ..host.files import Host
+from ..model.plan.context import Context
+from ..model.plan.places import Place
+from ..model.plan.plan import DECLARE, Change, Part, Step
+from ..model.profile import profile
+from .manager import Manager
+
+NAME = "profile"
+WRITES = (Place("file", re.escape(state.DECLARED)), Place("file", re.escape(state.ORIGINS)))
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The files of the declaration, written last: a profile is declared once it is true.
+
+    The origins of its keys are one of them. Where they are not known, those of this very profile stay, others go.
+    """
+    from ..model.profile import compose  # The tick declares nothing.
+
+    data = profile.to_data(context.profile)
+    files = [(state.DECLARED, data, "another profile", context.profile.name, "the declared profile")]
+    origins = compose.declared_origins(data, context.origins) if context.origins else read_origins(host, data)
+    if origins:
+        kept = {"profile": state.checksum(data), "origins": origins}
+        files.append((state.ORIGINS, kept, "other origins", f"{len(origins)} keys", "where each key comes from"))
+    changes = []
+    for path, content, other, wanted, reason in files:
+        text = json.dumps(content, indent=2, sort_keys=True) + "\n"
+        actual = host.read(path)
+        if actual != text:
+            # Readable for all: what a node is meant to be is no secret, and users other than root may ask how far it is from it.
+            step = Step("file", path, text, DECLARE)
+            shown = None if actual is None else other
+            changes.append(Change(NAME, path, "content", shown, wanted, reason, path, (step,)))
+    return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))
+
+
+def read_origins(host: Host, data: t.Mapping[str, t.Any]) -> dict[str, str]:
+    """The origins that the node keeps of a declared profile (profile.to_data); empty when they are another's."""
+    kept = state.read_json(host, state.ORIGINS)
+    if not isinstance(kept, dict) or kept.get("profile") != state.checksum(data):
+        return {}
+    origins = kept.get("origins")
+    return {str(path): str(origin) for path, origin in origins.items()} if isinstance(origins, dict) else {}
+
+
+MANAGER = Manager(NAME, plan, WRITES)

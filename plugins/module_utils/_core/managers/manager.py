@@ -1,0 +1,80 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What every manager says about itself: the one interface between the managers and all that asks them.
+
+A manager is a file beside this one that ends with ``MANAGER = Manager(...)``, and a line of registry.py. What it does not
+say it does not have: a manager that names no place may write nothing.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host.files import Host
+from ..model.plan.context import Context
+from ..model.plan.places import Place
+from ..model.plan.plan import Change, Part
+from ..model.profile.profile import Profile
+from ..model.topology.topology import Topology
+from ..model.values.records import NamedTuple
+
+if t.TYPE_CHECKING:  # Only a few commands and modules ask for them.
+    from ..model.profile.node_as_profile import ProfileFragment
+    from ..model.profile.profile_sections import SectionPatch
+
+
+def no_part(dummy_host: Host, dummy_context: Context) -> Part:
+    """For a manager that has no part in the plan of a profile."""
+    return Part((), frozenset())
+
+
+def no_key(dummy_change: Change, dummy_declared: Profile) -> t.Optional[str]:
+    """For a manager whose changes follow from no key of a profile."""
+    return None
+
+
+def no_fragments(dummy_host: Host, dummy_topology: Topology) -> t.Sequence[ProfileFragment]:
+    """For a manager of which nothing can be told from a node."""
+    return ()
+
+
+def all_places(dummy_patch: SectionPatch) -> t.Optional[frozenset[str]]:
+    """For a manager whose part modules declare all that it has."""
+    return None
+
+
+def no_changes(dummy_host: Host, dummy_removed: t.Container[str]) -> tuple[Change, ...]:
+    """For a manager whose removal brings its originals back, and does no more."""
+    return ()
+
+
+def no_files(dummy_host: Host) -> tuple[str, ...]:
+    """For a manager that tells nothing of itself."""
+    return ()
+
+
+class Manager(NamedTuple):
+    """One manager, by the ``name`` that its changes and originals have.
+
+    ``plan``       what differs from the profile: observe, then decide; ``held`` of it has the keys of all that is its own
+    ``writes``     where its steps may write, and what of that is volatile: the validator refuses every other step
+    ``live``       the property that its drop-ins of slices and scopes set, whose live value is taken over with them
+    ``key_of``     the key of the profile that one of its changes follows from, for explain
+    ``describe``   the node as it is, as fragments of a profile
+    ``places_of``  the places of what one task of a part module declares (None: all of the manager's)
+    ``on_removal`` what the removal of these managers asks of it, beside bringing back its originals
+    ``told``       files in which it tells of itself: they go with the profile
+    """
+
+    name: str
+    plan: t.Callable[[Host, Context], Part] = no_part
+    writes: tuple[Place, ...] = ()
+    live: str = ""
+    key_of: t.Callable[[Change, Profile], t.Optional[str]] = no_key
+    describe: t.Callable[[Host, Topology], t.Sequence[ProfileFragment]] = no_fragments
+    places_of: t.Callable[[SectionPatch], t.Optional[frozenset[str]]] = all_places
+    on_removal: t.Callable[[Host, t.Container[str]], tuple[Change, ...]] = no_changes
+    told: t.Callable[[Host], tuple[str, ...]] = no_files

@@ -1,0 +1,67 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Which managers there are. Each is loaded when it is asked for: what a start waits for loads few of them."""
+
+from __future__ import annotations
+
+import importlib
+import typing as t
+
+from ..model.plan.places import Place
+from ..model.plan.plan import Change
+from .manager import Manager
+
+if t.TYPE_CHECKING:  # Ansible's payload has what is imported somewhere: importlib is unknown to it.
+    from . import (  # noqa: F401
+        agent_conflicts,
+        agent_install,
+        cpu,
+        declaration,
+        gc_timer,
+        memory,
+        pids,
+        workload_slices,
+    )
+
+PROFILE, CPU, WORKLOADS, AGENT = "profile", "cpu", "workloads", "agent"
+# Name and file of each manager that plans for a profile, in the order in which they plan.
+FILES = {
+    CPU: "cpu",
+    "memory": "memory",
+    "pids": "pids",
+    "gc": "gc_timer",
+    "owners": "agent_conflicts",
+    WORKLOADS: "workload_slices",
+}
+# Those that plan apart from a profile: its declaration, and the agent's installation.
+APART = {PROFILE: "declaration", AGENT: "agent_install"}
+
+
+def manager(name: str) -> Manager:
+    """The manager of this name; no other one is loaded."""
+    file = FILES.get(name) or APART[name]
+    return t.cast("Manager", importlib.import_module(f"{__package__}.{file}").MANAGER)
+
+
+def of_profile() -> tuple[str, ...]:
+    """The names of the managers of a profile, of its declaration first."""
+    return (PROFILE, *FILES)
+
+
+def names() -> tuple[str, ...]:
+    """The names of all managers."""
+    return (*of_profile(), AGENT)
+
+
+def every() -> list[Manager]:
+    """All managers."""
+    return [manager(name) for name in names()]
+
+
+def writes(changes: t.Iterable[Change]) -> dict[str, tuple[Place, ...]]:
+    """Where the managers of these changes may write. A name that is no manager's is left out: it may write nothing."""
+    planning = {change.manager for change in changes if change.steps}
+    return {name: manager(name).writes for name in names() if name in planning}

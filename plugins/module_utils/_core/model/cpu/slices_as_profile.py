@@ -1,0 +1,62 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``cpu`` of the profile that declares what slices are confined to now."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile import schema
+from ..profile.schema_types import CORRAL_SLICE
+from ..values import cpuset
+from ..values.records import NamedTuple
+from ..workload.grants import ISOLATED, is_exclusive
+
+
+class Slice(NamedTuple):
+    """A top-level slice or scope, or one of Corral's own.
+
+    ``cpus`` is what it is confined to now or when it starts (None: nothing confines it), ``populated`` whether it holds
+    processes.
+    """
+
+    unit: str
+    cpus: t.Optional[frozenset[int]]
+    populated: bool
+
+
+def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[dict[str, t.Any]]:
+    """The section ``cpu`` for slices that are confined already; None where none of housekeeping's is.
+
+    On a node that Corral has in hand its own slices say what the pools are; elsewhere the CPUs that no slice may use
+    are taken for isolated.
+    """
+    ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED)}
+    others = [row for row in rows if row.unit not in ours and not is_exclusive(row.unit)]
+    confined = {row.unit: row.cpus for row in others if row.cpus is not None and row.cpus < online}
+    home = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
+    if home is None:
+        return None
+    managed = ours.get(CORRAL_SLICE) is not None
+    housekeeping = [unit for unit in schema.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == home]
+    housekeeping += [unit for unit, cpus in confined.items() if cpus == home and unit not in housekeeping]
+    nothing: frozenset[int] = frozenset()
+    if managed:
+        workloads, isolated = ours[CORRAL_SLICE] or nothing, ours.get(ISOLATED) or nothing
+        # Where workloads may use the reserved CPUs as well, that can be all there are.
+        shared = [row.unit for row in others if row.cpus == workloads and row.unit not in housekeeping]
+    else:
+        there = [row for row in others if row.unit not in housekeeping and (row.populated or row.unit in confined)]
+        workloads = nothing.union(*(confined.get(row.unit, online) or nothing for row in there))
+        isolated = online - home - workloads if workloads else nothing
+        shared = list(dict.fromkeys([*schema.SHARED_SLICES, *(row.unit for row in there)]))
+    section: dict[str, t.Any] = {"reserved": {"cpus": cpuset.format(home), "slices": housekeeping}}
+    if isolated:
+        section["isolated"] = {"cpus": cpuset.format(isolated)}
+    section["shared"] = {"slices": shared}
+    if home <= workloads:
+        section["options"] = {"strict-cpu-reservation": False}
+    return section

@@ -1,0 +1,55 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Where a manager may write: which steps it may plan. A manager says so itself; the validator is given what it said."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..systemd.unit_property import ETC
+from ..values.records import NamedTuple
+from .plan import Step
+
+ANY = ".*"
+# What systemd itself keeps of a property that was set: it comes and goes with the property.
+CONTROL_FILE = re.compile(r"/(?:etc|run)/systemd/system\.control/([^/]+)\.d/50-([A-Za-z]+)\.conf")
+
+
+class Place(NamedTuple):
+    """Steps of one ``kind`` whose ``target`` and ``value`` match these regular expressions as a whole.
+
+    ``value`` None: what is there may be removed, and nothing written. ``volatile``: there is nothing to bring back, because
+    the file is Corral's own state, or the value ends with its process or control group. Where a file is written a link may be:
+    what was there before can have been one (systemctl mask).
+    """
+
+    kind: str
+    target: str
+    value: t.Optional[str] = ANY
+    volatile: bool = False
+
+    def covers(self, step: Step) -> bool:
+        """Whether the step is one of these."""
+        kind = "file" if step.kind == "link" and self.kind == "file" else step.kind
+        if kind != self.kind or re.fullmatch(self.target, step.target) is None:
+            return False
+        if step.value is None:
+            return self.value in (None, ANY)
+        return self.value is not None and re.fullmatch(self.value, step.value, re.DOTALL) is not None
+
+
+def dropins(manager: str) -> Place:
+    """A manager's drop-ins of any unit."""
+    return Place("file", rf"{ETC}/[^/]+\.d/10-corral-{manager}\.conf")
+
+
+def covering(places: t.Iterable[Place], step: Step) -> t.Optional[Place]:
+    """The place that a step writes to; None where it is in none of them."""
+    control = CONTROL_FILE.fullmatch(step.target) if step.kind in ("file", "link") else None
+    if control:
+        step = Step("property", control.group(1), f"{control.group(2)}=", step.phase)
+    return next((place for place in places if place.covers(step)), None)

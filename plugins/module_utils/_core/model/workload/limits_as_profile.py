@@ -1,0 +1,50 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Which limits of tasks a node's administrator set: those that are not the kernel's or the distribution's own."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile import schema
+from ..values.records import NamedTuple
+
+# kernel/pid.c: at least 32768, and 1024 for each CPU that there may be (PIDS_PER_CPU_DEFAULT).
+PID_MAX_LOW, PIDS_PER_CPU = 32768, 1024
+# kernel/fork.c: threads' stacks take an eighth of the memory at most. Stacks are 16 KiB, or a page of 64 KiB.
+STACKS_KIB = (16, 64)
+MEMORY_SHARE = 8
+
+
+class Limit(NamedTuple):
+    """A kernel limit: its value now, the one that a file gives at boot, and the defaults."""
+
+    live: t.Optional[int]
+    declared: t.Optional[int]
+    usual: tuple[tuple[int, int], ...]  # spans
+
+    @property
+    def chosen(self) -> t.Optional[int]:
+        """The value, when it was set; None when it is the kernel's or the distribution's own."""
+        live = self.live
+        if live is not None and self.declared is None and any(low <= live <= high for low, high in self.usual):
+            return None
+        return live
+
+
+def usual_pid_max(possible_cpus: int, given: t.Optional[int]) -> tuple[tuple[int, int], ...]:
+    """What kernel.pid_max is where it was not set; ``given`` is what the distribution's own files say."""
+    kernel = min(max(PID_MAX_LOW, PIDS_PER_CPU * possible_cpus), schema.PID_MAX_HIGH)
+    return ((kernel, kernel), *(() if given is None else ((given, given),)))
+
+
+def usual_threads_max(memory_kib: t.Optional[int], given: t.Optional[int]) -> tuple[tuple[int, int], ...]:
+    """What kernel.threads-max is where it was not set. The kernel counted the memory that was free early at boot."""
+    spans = []
+    for stack in STACKS_KIB if memory_kib else ():
+        guess = (memory_kib or 0) // (stack * MEMORY_SHARE)
+        spans.append((guess - guess // 4, guess + guess // 4))
+    return (*spans, *(() if given is None else ((given, given),)))
