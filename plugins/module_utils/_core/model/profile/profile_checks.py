@@ -17,7 +17,6 @@ from ..values import cpuset
 from . import schema, schema_types
 from .schema_reader import Reader, join
 
-
 Check = t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
 
 

@@ -175,17 +175,12 @@ near = st.sampled_from(
 )
 
 
-def test_a_valid_profile_with_another_leaf_is_a_profile_or_refused() -> None:
-    became: list[bool] = []
-
-    @given(valid, st.data())
-    def change(data: dict[str, t.Any], choices: st.DataObject) -> None:
-        path = choices.draw(st.sampled_from(leaves(data)))
-        read = outcome(replaced(data, path, choices.draw(near | anything)))
-        became.append(read is not None)
-        if read is not None:
-            json.dumps(fit.check_node(read, machine()))
-            fit.notes(read, machine())
-
-    change()
-    assert len(became) / 20 < sum(became) < len(became) * 19 / 20, "both happen often"
+@given(valid, st.data())
+def test_a_valid_profile_with_another_leaf_is_a_profile_or_refused(
+    data: dict[str, t.Any], choices: st.DataObject
+) -> None:
+    path = choices.draw(st.sampled_from(leaves(data)))
+    read = outcome(replaced(data, path, choices.draw(near | anything)))
+    if read is not None:
+        json.dumps(fit.check_node(read, machine()))
+        fit.notes(read, machine())
