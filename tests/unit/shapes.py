@@ -31,4 +31,4 @@ def misfits(data: t.Any, shape: t.Any, path: str = "") -> list[str]:
         wrong = [f"{path}.{name}: one side alone has it" for name in sorted(fields.keys() ^ data.keys())]
         both = fields.keys() & data.keys()
         return wrong + [line for name in sorted(both) for line in misfits(data[name], fields[name], f"{path}.{name}")]
-    return [] if shape is t.Any or type(data) is shape else [f"{path}: {data!r}"]
+    return [] if shape is t.Any or data.__class__ is shape else [f"{path}: {data!r}"]

@@ -37,7 +37,7 @@ MAY_BE_NONE = ("actual", "wanted")
 TOLD = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
 WRITES = (
     Place("file", rf"{ETC}/({re.escape(TIMER)}|{re.escape(SERVICE)})"),
-    Place("link", re.escape(LINK)),
+    Place("file", re.escape(LINK)),
     Place("unit", re.escape(TIMER), "start|stop|restart"),
     # What passes tell they write themselves.
     Place("file", "|".join(map(re.escape, TOLD)), None, volatile=True),

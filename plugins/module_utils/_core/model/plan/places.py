@@ -23,8 +23,8 @@ class Place(NamedTuple):
     """Steps of one ``kind`` whose ``target`` and ``value`` match these regular expressions as a whole.
 
     ``value`` None: what is there may be removed, and nothing written. ``volatile``: there is nothing to bring back, because
-    the file is Corral's own state, or the value ends with its process or control group. Where a file is written a link may be:
-    what was there before can have been one (systemctl mask).
+    the file is Corral's own state, or the value ends with its process or control group. ``kind`` "file" stands for links as
+    well: what was there before can have been the other one (systemctl mask).
     """
 
     kind: str
