@@ -183,6 +183,14 @@ def test_the_journal_has_one_line_a_change_and_none_without(
     assert capsys.readouterr().err == ""
 
 
+def test_a_whole_look_that_finds_nothing_writes_what_it_saw_alone(rolled: node.Node) -> None:
+    runs.tick(rolled.host())
+    (rolled.root / "run/corral/inputs").unlink(missing_ok=True)  # by these a tick would know that nothing has changed
+    host = rolled.host()
+    assert runs.tick(host) == 0
+    assert set(host.writes) - {"/run/corral/inputs"} == {"/run/corral/status.json"}
+
+
 def test_drift_that_cannot_be_mended_is_named_with_its_file(rolled: node.Node) -> None:
     rolled.put("/etc/sysctl.d/99-mine.conf", "kernel/pid_max=1234\n")
     rolled.put(f"{SYSTEM}/{SHARED}.d/20-mine.conf", "[Slice]\nAllowedCPUs=6\n")
