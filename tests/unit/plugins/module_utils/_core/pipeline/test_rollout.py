@@ -272,6 +272,25 @@ def test_pages_that_a_mount_sets_aside_stay_declared(at: dict[str, int], fake: n
     assert not runs.declare(fake.host(), memory={"mounts": [mount]}).error
 
 
+def test_memory_is_compacted_also_for_the_last_page(fake: node.Node) -> None:
+    fake.room[1, 2048] = 31
+    (item,) = runs.declare(fake.host()).remaining
+    assert (item.actual, item.wanted, fake.compactions) == ("31", "32", 1)
+
+
+def test_a_value_that_the_kernel_does_not_keep_is_undone(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    before = fake.fingerprint()
+    real = fake.kernel_write
+
+    def write(path: str, text: str) -> None:
+        real(path, "50000" if (path, text) == ("/proc/sys/kernel/pid_max", "65536") else text)
+
+    monkeypatch.setattr(fake, "kernel_write", write)
+    outcome = runs.declare(fake.host())
+    assert outcome.error == "/proc/sys/kernel/pid_max: 65536 was written and the kernel keeps 50000"
+    assert (outcome.leftovers, node.different(before, fake.fingerprint())) == ((), [])
+
+
 def test_a_partly_filled_pool_is_drift_and_is_asked_for_again_after_ten_minutes(fake: node.Node) -> None:
     fake.room[1, 2048] = 20
     outcome = runs.declare(fake.host())
