@@ -93,7 +93,7 @@ def main(arguments: list[str]) -> int:
         raise SystemExit(f"usage: suite.py PART...; the parts are {', '.join(PARTS)}")
     (setup.CHECKOUT / ".cache").mkdir(exist_ok=True)
     for number in (signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, lambda which, frame: sys.exit(128 + which))  # so that VMs go then, too
+        signal.signal(number, end)
     began = time.monotonic()
     print(f"limits of time are multiplied by {scenarios.patience():.1f}, measured now (CORRAL_PATIENCE)", flush=True)
     ended = together(chains(arguments))
@@ -106,6 +106,18 @@ def main(arguments: list[str]) -> int:
     )
     print("\n".join(["", *complaints, total.line()]), flush=True)
     return 1 if total.failed or not total.passed else 0
+
+
+def end(which: int, dummy: object) -> t.NoReturn:
+    """End as after Ctrl-C, so that VMs go."""
+    ignore_signals()
+    sys.exit(128 + which)
+
+
+def ignore_signals() -> None:
+    """Let one signal be all: another one in the middle of the way out would leave nodes running."""
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)
 
 
 def timed(step: Step) -> tuple[str, Tally]:
@@ -124,6 +136,7 @@ def together(chains: t.Sequence[Chain]) -> list[tuple[str, Tally]]:
         try:
             return [row for rows in pool.map(in_order, chains) for row in rows]
         except BaseException:
+            ignore_signals()
             scenarios.stopping.set()
             end_children()
             pool.shutdown(cancel_futures=True)
@@ -138,8 +151,8 @@ def in_order(chain: Chain) -> list[tuple[str, Tally]]:
 def end_children() -> None:
     """End the commands that steps wait for. A scenario ends its own."""
     for task in pathlib.Path("/proc/self/task").iterdir():
-        for pid in (task / "children").read_text(encoding="ascii").split():
-            with contextlib.suppress(ProcessLookupError):
+        with contextlib.suppress(ProcessLookupError, FileNotFoundError):  # a thread or a child may end meanwhile
+            for pid in (task / "children").read_text(encoding="ascii").split():
                 if os.getpgid(int(pid)) == os.getpgrp():
                     os.kill(int(pid), signal.SIGTERM)
 
