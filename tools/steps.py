@@ -10,6 +10,7 @@ import collections
 import pathlib
 import subprocess
 import threading
+import traceback
 import typing as t
 
 import setup
@@ -39,9 +40,14 @@ def remember(*lines: str) -> None:
 
 
 def judged(step: Step) -> Tally:
-    """Run a step; what it said of a failure is kept for the end of the run."""
+    """Run a step; what it said of a failure is kept for the end of the run. One that raises has failed, and the others go on."""
     lines = said[threading.get_ident()] = []
-    tally = step.run()
+    try:
+        tally = step.run()
+    except Exception as error:
+        traceback.print_exc()
+        remember(f"{type(error).__name__}: {error}")
+        tally = Tally(failed=1)
     if tally.failed:
         more = [f"… and {len(lines) - ENOUGH} more lines"] if len(lines) > ENOUGH else []
         complaints.extend([f"{step.name} failed:", *(f"    {line[:WIDTH]}" for line in lines[:ENOUGH] + more)])

@@ -36,7 +36,10 @@ def unit_tests() -> Tally:
     code = subprocess.run(command, cwd=setup.CHECKOUT, env=setup.environment(), check=False).returncode
     tally, wrong = from_junit([report] if report.is_file() else [])
     remember(*wrong)
-    return tally if code == 0 or tally.failed else tally.plus(Tally(failed=1))
+    if code == 0 or tally.failed:
+        return tally
+    remember(f"pytest ended with {code}")
+    return tally.plus(Tally(failed=1))
 
 
 def check() -> list[Step]:
