@@ -24,7 +24,7 @@ from ._core.host.files import Host
 from ._core.managers import agent_install, declaration, registry
 from ._core.model.cpu import pools
 from ._core.model.plan.context import Context
-from ._core.model.plan.plan import Outcome, Plan
+from ._core.model.plan.plan import Change, Outcome, Plan
 from ._core.model.profile import compose, effective_profile, profile
 from ._core.model.profile.profile import Profile
 from ._core.model.status import pause
@@ -88,16 +88,21 @@ def only_planned(plan: Plan) -> Outcome:
     return Outcome(plan, (), plan.changes)
 
 
+def would_change(outcome: Outcome) -> tuple[Change, ...]:
+    """What a run would change of a plan: what Corral cannot mend, or does not know, has no steps."""
+    return tuple(change for change in outcome.plan.changes if change.steps)
+
+
 def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
-    """What every changing module returns."""
-    shown = outcome.plan.changes if module.check_mode else outcome.applied
+    """What every changing module returns. Check mode foretells what the run would return."""
+    shown = would_change(outcome) if module.check_mode else outcome.applied
     told: ModuleResult = {
         "schema": SCHEMA,
-        "changed": bool(outcome.applied) or (module.check_mode and any(change.steps for change in shown)),
+        "changed": bool(shown),
         "changes": [change_text.with_text(change) for change in shown],
         "drift": [change_text.with_text(change) for change in outcome.remaining],
         "in_sync": not outcome.remaining and not outcome.error,
-        "report": change_text.lines(shown) if module.check_mode else change_text.outcome_lines(outcome),
+        "report": change_text.lines(outcome.plan.changes) if module.check_mode else change_text.outcome_lines(outcome),
     }
     result: dict[str, t.Any] = {**told}
     if module._diff:
@@ -174,7 +179,7 @@ def apply_profile(
             *compiled_diff(compiled_before, effective_profile.text_of(declared, context.lasting_pools)),
         ]
     if module._verbosity >= 2:
-        shown = outcome.plan.changes if module.check_mode else outcome.applied
+        shown = would_change(outcome) if module.check_mode else outcome.applied
         result["explain"] = explain.lines(context._replace(origins=known), shown)
     return result
 

@@ -88,12 +88,12 @@ changes:
       property: value
       actual: "32768"
       wanted: "4194304"
-      reason: the kernel's limit is another
+      reason: the kernel's limit differs
       place: /proc/sys/kernel/pid_max
       verdict: drift
       when: now
       disruption: none
-      text: "~ pids kernel.pid_max value: 32768 -> 4194304 (the kernel's limit is another) [/proc/sys/kernel/pid_max]"
+      text: "~ pids kernel.pid_max value: 32768 -> 4194304 (the kernel's limit differs) [/proc/sys/kernel/pid_max]"
 drift:
   description: What of this part still differs after the run. In check mode all of it.
   returned: success

@@ -21,6 +21,8 @@ from ..pipeline import declared_profile, planning
 from ..reports import change_text, cpu_map, status_file
 from . import command_output
 
+MOMENT = "%Y-%m-%d %H:%M:%S UTC"
+
 
 def gc_lines(host: Host) -> list[str]:
     """The last passes of garbage collection; none where no pass was made. What they left undone is drift."""
@@ -50,24 +52,23 @@ def do_status(host: Host, asked: argparse.Namespace) -> int:
 def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
     """status.json as a person reads it, with the CPU map."""
     age = max(int(host.now()) - int(told.get("time") or 0), 0)
-    verdict = told.get("error") or (
-        "in sync" if told.get("in_sync") else f"{len(told.get('items', []))} items of drift"
-    )
+    items = [(item, change_from_dict(item)) for item in told.get("items", [])]
+    verdict = told.get("error") or change_text.recap([change for dummy, change in items], done=False)
     rows = [f"profile {told.get('name') or '-'}   mode {told.get('mode') or '-'}   looked {age} s ago   {verdict}"]
     if told.get("paused"):
         rows.append(pause_file.sentence(told["paused"]))
     rows += [told[key] for key in ("pause_error", "metrics_error") if told.get(key)]
     last = told.get("last_changed")
     if isinstance(last, dict):
-        when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(last["time"]))
+        when = time.strftime(MOMENT, time.gmtime(last["time"]))
         rows.append(f"last change {when}: {len(last['changes'])} changes")
     if told.get("exclusive"):
         rows.append(f"exclusive CPUs: {told['exclusive']}")
     rows += gc_lines(host)
-    for item in told.get("items", []):
-        since = time.strftime("%H:%M:%S", time.gmtime(item.get("since") or 0))
+    for item, change in items:
+        since = time.strftime(MOMENT, time.gmtime(item.get("since") or 0))
         mark = " (under maintenance)" if item.get("maintenance") else ""
-        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change_from_dict(item))}")
+        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change)}")
     try:
         declared = declared_profile.read_declared(host)
         if declared is not None:

@@ -193,7 +193,7 @@ def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]
         return None
     if actual is None:
         return Change(NAME, key, "value", None, str(value), f"{place} cannot be read", place, (), UNKNOWN)
-    reason = "the kernel's limit is another"
+    reason = "the kernel's limit differs"
     return Change(
         NAME, key, "value", str(actual), str(value), reason, place, (Step("value", place, str(value), VALUES),)
     )
@@ -233,9 +233,7 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
             NAME, unit, "TasksMax", None, str(limit), "the slice does not run yet", seen.slices[unit].place, (step,)
         )
     by_hand = unit_property.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
-    said = (
-        f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit is another"
-    )
+    said = f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit differs"
     steps: tuple[Step, ...] = (Step("property", unit, f"TasksMax={limit}", LIVE),)
     if not kept_by_others(unit, limit, seen):
         steps += unit_property.removal(unit, "TasksMax", seen.slices[unit].settings)

@@ -325,7 +325,7 @@ def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
     # Memory nodes before the first process comes: with the CPUs, once the slice is there.
     phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
     step = Step("property", seen.slice, f"{name}={value}", phase, order)
-    return Change(NAME, seen.slice, name, actual, target, "the limit in force is another", place, (step,))
+    return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", place, (step,))
 
 
 def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: t.Sequence[int]) -> list[Change]:
@@ -347,7 +347,7 @@ def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: 
                 file[: -len(".max")],
                 actual,
                 str(limit),
-                "the limit in force is another",
+                "the limit in force differs",
                 f"{path}/{file}",
                 tuple(steps),
             )

@@ -16,7 +16,7 @@ from ..host import recorded_inputs, state
 from ..host.files import Host
 from ..managers import agent_install
 from ..model.plan.context import Context
-from ..model.plan.plan import UNCHANGEABLE, Change, Outcome, Plan
+from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError
@@ -188,12 +188,10 @@ def log(outcome: Outcome, now: Tick) -> None:
     known = {(item["manager"], item["subject"], item["property"]) for item in before if item.get("logged", True)}
     for change in outcome.remaining:
         if change.item() not in known:
-            what = "drift under maintenance" if now.paused else "drift"
-            notice(f"{what} {change_text.line(change)}", priority=4)
+            what = "unknown" if change.verdict == UNKNOWN else "drift"
+            notice(f"{what}{' under maintenance' if now.paused else ''} {change_text.line(change)}", priority=4)
     if outcome.error and now.previous.get("error") != outcome.error:
-        notice(f"refused and undone: {outcome.error}", priority=3)
-        for leftover in outcome.leftovers:
-            notice(f"could not be undone: {leftover}", priority=3)
+        notice(change_text.refused(outcome), priority=3)
 
 
 def notice(text: str, priority: int = 5) -> None:

@@ -94,9 +94,14 @@ def leftovers(outcome: Outcome) -> list[str]:
 
 
 def refused(outcome: Outcome) -> str:
-    """Why a run failed in the middle, and what became of it."""
-    undone = f"{len(outcome.undone)} steps were undone in reverse order" if outcome.undone else "nothing was changed"
-    return f"refused, and {undone}: {outcome.error}"
+    """Why a run failed in the middle, and what became of what it had done."""
+    became = "nothing was changed"
+    if outcome.undone:
+        count = len(outcome.undone)
+        became = f"{count} step{' was' if count == 1 else 's were'} undone in reverse order"
+    if outcome.leftovers:
+        became = f"not all of it could be undone ({'; '.join(outcome.leftovers)})"
+    return f"refused, and {became}: {outcome.error}"
 
 
 def diff(changes: t.Sequence[Change]) -> dict[str, str]:

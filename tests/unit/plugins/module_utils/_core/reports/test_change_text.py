@@ -46,6 +46,32 @@ def test_an_outcome_has_what_was_done_and_what_is_left() -> None:
     assert change_text.outcome_lines(Outcome(PLAN, (), ())) == ["in sync: nothing differs"]
 
 
+def test_what_became_of_a_run_that_was_refused() -> None:
+    def said(undone: tuple[str, ...], leftovers: tuple[str, ...]) -> str:
+        return change_text.refused(Outcome(PLAN, (), (), "no room", undone, leftovers))
+
+    assert said((), ()) == "refused, and nothing was changed: no room"
+    assert said(("file /a",), ()) == "refused, and 1 step was undone in reverse order: no room"
+    assert said(("file /a", "file /b"), ()) == "refused, and 2 steps were undone in reverse order: no room"
+    for undone in ((), ("file /a",)):
+        left = said(undone, ("/b: Input/output error",))
+        assert left == "refused, and not all of it could be undone (/b: Input/output error): no room"
+
+
+def test_a_line_says_when_and_what_it_interrupts_and_a_place_that_its_subject_does_not_have() -> None:
+    change = item("first")._replace(when="next boot", disruption="service restart", wanted="2-3")
+    assert change_text.line(change) == (
+        "~ cpu first AllowedCPUs: 0-3 -> 2-3 (set by hand) [next boot] [service restart] [/place/of/first]"
+    )
+    there = item("/place/of/it")._replace(place="/place/of/it")
+    assert change_text.line(there) == "~ cpu /place/of/it AllowedCPUs: 0-3 -> absent (set by hand)"
+
+
+def test_a_change_in_words() -> None:
+    assert change_text.in_words(item("first")) == "first AllowedCPUs: 0-3 -> absent"
+    assert change_text.in_words(item("first", UNKNOWN)) == "first AllowedCPUs: unknown (set by hand)"
+
+
 def test_data_have_each_item_whole() -> None:
     data = json.loads(json.dumps(change_text.outcome_data(Outcome(PLAN, ITEMS[:2], ITEMS))))
     assert [row["subject"] for row in data["changed"]] == ["first", "second"]
