@@ -36,7 +36,7 @@ def decide(wanted: int, actual: int | None) -> Part:
     item = Change(NAME, "vm.swappiness", "value", None, str(wanted), "cannot be read", VALUE, (), UNKNOWN)
     if actual is not None:
         step = Step("value", VALUE, str(wanted), VALUES)
-        item = item._replace(actual=str(actual), reason="it is another", steps=(step,), verdict="drift")
+        item = item._replace(actual=str(actual), reason="the value differs", steps=(step,), verdict="drift")
     return Part(() if actual == wanted else (item,), frozenset({f"value:{VALUE}"}), manager=NAME)
 
 

@@ -210,7 +210,7 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
     if profile.topology is not None:
         data["topology"] = _topology_data(profile.topology)
     for name, section in SECTIONS.items():
-        if getattr(profile, name):
+        if getattr(profile, name) != section.build(None):
             data[name] = section.to_data(getattr(profile, name))
     return data
 

@@ -91,6 +91,12 @@ def test_a_value_that_did_not_take_effect_is_an_error(toy: node.Node, monkeypatc
     assert ours(outcome.remaining) == [("60", "10")]
 
 
+def test_a_value_that_python_takes_for_false_stays_declared(toy: node.Node) -> None:
+    assert ours(runs.declare(toy.host(), toy={"swappiness": 0}).applied) == [("60", "0")]
+    assert runs.tick(toy.host()) == 0
+    assert toy.get(VALUE) == "0\n"
+
+
 def test_a_tick_mends_and_counts_it(toy: node.Node) -> None:
     assert not runs.install(toy.host()).error
     rolled_out(toy)
@@ -171,5 +177,5 @@ def test_its_changes_are_explained(toy: node.Node, capsys: pytest.CaptureFixture
     said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
     assert "toy.swappiness 10 base" in said
     place = f"[{VALUE}]"
-    assert f"~ toy vm.swappiness value: 60 -> 10 (it is another) {place}" in said
+    assert f"~ toy vm.swappiness value: 60 -> 10 (the value differs) {place}" in said
     assert "asked for by toy.swappiness (base)" in said
