@@ -301,7 +301,10 @@ class Node:
         if argv[0] == "systemctl":
             return self.systemd.systemctl(*argv[1:])
         if argv[1:4] == ("-I", "-m", "compileall"):
-            for source in Path(argv[5]).rglob("*.py"):
+            named = [Path(word) for word in argv[6:]]
+            for source in [file for one in named for file in (one.rglob("*.py") if one.is_dir() else [one])]:
+                if source.read_text().startswith("print '"):
+                    return Command(1, f"*** Error compiling {source}", "")
                 folder = source.parent / "__pycache__"
                 folder.mkdir(exist_ok=True)
                 (folder / f"{source.stem}.{sys.implementation.cache_tag}.pyc").write_text("compiled")

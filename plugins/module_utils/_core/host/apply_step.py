@@ -299,20 +299,26 @@ def control_mount(host: Host, step: Step) -> None:
 
 
 def compile_folder(host: Host, step: Step) -> None:
-    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled."""
+    """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled.
+
+    ``where`` names its files: one of others' may not compile. A link is never followed: it may lead to others' files.
+    """
     if step.value:
-        answer = host.run(step.value, "-I", "-m", "compileall", "-q", host.at(step.target), timeout=120.0)
+        files = [f"{step.target}/{name}" for name in step.where.splitlines() if name.endswith(".py")] or [step.target]
+        words = (step.value, "-I", "-m", "compileall", "-q", "-f", *map(host.at, files))
+        answer = host.run(*words, timeout=120.0)
         if answer.code:
             raise StepFailed(f"{step.target}: not compiled: {systemd.complaint(answer.err, answer.out)}")
         return
-    folders = [step.target]
+    folders = [step.target] if host.link(step.target) is None else []
     while folders:
         folder = folders.pop()
-        for name in host.names(folder):
+        for name in host.folders(folder):
             path = f"{folder}/{name}"
-            if name == "__pycache__":
-                for file in host.names(path):
-                    host.remove(f"{path}/{file}")
-                host.remove_dir(path)
-            elif host.is_dir(path):
+            if name != "__pycache__":
                 folders.append(path)
+                continue
+            for file in host.names(path):
+                if file.endswith(".pyc"):
+                    host.remove(f"{path}/{file}")
+            host.remove_dir(path)

@@ -363,7 +363,7 @@ class Host:
             try:
                 os.unlink(target)
                 gone = True
-            except FileNotFoundError:
+            except (FileNotFoundError, NotADirectoryError):
                 pass
         if gone:
             sync_folder(folder)
@@ -383,7 +383,7 @@ class Host:
         try:
             os.rmdir(self.at(path))
         except OSError as error:
-            if error.errno not in (errno.ENOENT, errno.ENOTEMPTY, errno.EEXIST, errno.EROFS):
+            if error.errno not in (errno.ENOENT, errno.ENOTDIR, errno.ENOTEMPTY, errno.EEXIST, errno.EROFS):
                 raise
 
     # Commands

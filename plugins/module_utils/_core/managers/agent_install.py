@@ -153,10 +153,13 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
+    # A link, or a file that others may write or nobody can run, is none of a program; lstat says so of both.
+    odd = [path for path in paths_of(program) if host.mode(path) != program.mode(path)]
     compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
     mine = [record.before for record in state.records(host)[0] if record.manager == NAME]
     programs = [one for one in mine if f"{one.target}/".startswith(f"{FOLDER}/") and one.target != LAUNCHER]
-    return seen._replace(runs=runs, compiled=compiled, programs=tuple(programs))
+    texts = {**seen.texts, **dict.fromkeys(odd)}
+    return seen._replace(texts=texts, runs=runs, compiled=compiled, programs=tuple(programs))
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:

@@ -203,9 +203,21 @@ def folder_of(release: str) -> str:
     return f"{RELEASES}/{name_of(release)}"
 
 
+def linked_to_the_same(fake: node.Node) -> None:
+    path = f"{folder_of('first')}/_core/shared.py"
+    fake.put("/srv/shared.py", fake.get(path))
+    fake.host().write_link(path, "/srv/shared.py")
+
+
 TAMPERED: dict[str, tuple[t.Callable[[node.Node], object], str]] = {
     "a file": (lambda fake: fake.put(f"{folder_of('first')}/_core/shared.py", "RELEASE = 5\n"), "1 of 5 files differ"),
     "no file": (lambda fake: fake.drop(f"{folder_of('first')}/_core/shared.py"), "1 of 5 files differ"),
+    "who may write it": (
+        lambda fake: os.chmod(f"{fake.root}{folder_of('first')}/_core/shared.py", 0o666),
+        "1 of 5 files differ",
+    ),
+    "who may run it": (lambda fake: os.chmod(f"{fake.root}{folder_of('first')}/corral", 0o644), "1 of 5 files differ"),
+    "a link to the same text": (linked_to_the_same, "1 of 5 files differ"),
     "the launcher": (lambda fake: fake.put(f"{folder_of('first')}/corral", "#!/bin/sh\n"), "1 of 5 files differ"),
     "another link": (lambda fake: fake.host().write_link(LAUNCHER, "/bin/true"), "None"),
     "another file of the release": (
@@ -265,6 +277,30 @@ def test_files_that_corral_did_not_make_stay(place: str, make: Make) -> None:
             line for line in left if not f"{folder_of('first')}/_core/mine".startswith(f"/{line.partition(':')[0]}")
         ]
     assert left == []
+
+
+@pytest.mark.parametrize("place", ["_core/vendored", "_core/__pycache__", "__pycache__"])
+def test_a_link_in_a_release_is_not_followed(place: str, make: Make) -> None:
+    fake = prepared(Case(("first", "second"), ""), make)
+    for name in ("deep/__pycache__/a.pyc", "__pycache__/b.pyc", "c.pyc", "data"):
+        fake.put(f"/srv/others/{name}", "others'\n")
+    path = f"{fake.root}{folder_of('first')}/{place}"
+    shutil.rmtree(path, ignore_errors=True)
+    os.symlink(f"{fake.root}/srv/others", path)
+    assert install(fake.host(), "third").error == ""
+    runs.remove(fake.host())
+    left = [str(one.relative_to(fake.root)) for one in Path(fake.root, "srv").rglob("*") if one.is_file()]
+    assert sorted(left) == [
+        f"srv/others/{name}" for name in ("__pycache__/b.pyc", "c.pyc", "data", "deep/__pycache__/a.pyc")
+    ]
+
+
+def test_a_file_of_others_that_does_not_compile_keeps_nothing_from_being_mended(make: Make) -> None:
+    fake = prepared(CASES["the first one"], make)
+    fake.put(f"{folder_of('first')}/broken.py", "print 'of another Python'\n")
+    fake.put(f"{folder_of('first')}/_core/shared.py", "RELEASE = 5\n")
+    assert install(fake.host(), "first").error == ""
+    assert asked(fake) == "first"
 
 
 def test_what_others_had_in_the_place_of_the_launcher_comes_back(make: Make) -> None:
