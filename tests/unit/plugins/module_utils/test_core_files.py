@@ -26,7 +26,7 @@ LAUNCHED = f'LAUNCHER = "{LAUNCHER}"'
 # argv: the payload, a file of module_utils; where the core's files came from that it has imported
 IMPORTS = f"""
 import importlib, sys
-sys.path.insert(0, sys.argv[1])
+sys.path[:0] = [sys.argv[1], sys.argv[3]]
 package = "{PACKAGE.replace("/", ".")}."
 importlib.import_module(package + sys.argv[2])
 core = [one for name, one in sys.modules.items() if name.startswith(package + "_core.") and not hasattr(one, "__path__")]
@@ -163,9 +163,9 @@ def test_a_node_without_the_agent_has_none(payload: pathlib.Path) -> None:
 def test_what_modules_import_takes_its_core_from_the_node(
     name: str, installed: bool, payload: pathlib.Path, node: pathlib.Path
 ) -> None:
-    pytest.importorskip("ansible.module_utils.basic")
+    basic = pytest.importorskip("ansible.module_utils.basic")
     if not installed:
         shutil.rmtree(node)
-    words = [sys.executable, "-I", "-c", IMPORTS, str(payload), name]
+    words = [sys.executable, "-I", "-c", IMPORTS, str(payload), name, str(pathlib.Path(basic.__file__).parents[2])]
     said = subprocess.run(words, check=True, capture_output=True, text=True).stdout.strip()
     assert said == f"True {{'{node.parent if installed else payload / PACKAGE}'}}"
