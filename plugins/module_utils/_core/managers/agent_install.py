@@ -153,7 +153,7 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
-    # A link, or a file that others may write or nobody can run, is none of a program; lstat says so of both.
+    # A link, or a file with other permissions, is not a file of the program; lstat(2) tells both by the mode.
     odd = [path for path in paths_of(program) if host.mode(path) != program.mode(path)]
     compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
     mine = [record.before for record in state.records(host)[0] if record.manager == NAME]

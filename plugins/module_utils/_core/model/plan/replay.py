@@ -92,7 +92,7 @@ class Watch:
         self.loose |= set() if partitions else set(own)
         self.mended: set[str] = set()
         self.shared: dict[Pair, CpuSet] = {}
-        # By CPU: who has it for itself, and whoever has it or may have it.
+        # By CPU: the control groups that have it exclusively, and those that have it or may have it.
         self.owners: dict[int, set[str]] = collections.defaultdict(set)
         self.others: dict[int, set[str]] = collections.defaultdict(set)
         self.owned: dict[str, CpuSet] = {}
