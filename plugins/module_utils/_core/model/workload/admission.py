@@ -79,7 +79,7 @@ def allocate(
             events.append(AllocationEvent(grant.workload, grant, None, ended))
             continue
         need = by_name.get(grant.workload)
-        # A run that began anew on the shared pool (Restart=) keeps what it has but CPUs, on which nothing of it runs.
+        # After Restart= on the shared pool no process runs on the granted CPUs: they go back, all else of the grant stays.
         gives_up = grant.workload in status.sharing
         whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
         why = why_broken(budget, whole, need, status) or status.lost_memory.get(grant.workload, "")
