@@ -4,7 +4,8 @@
 
 """Runs on a node with the agent: kills upgrades of it at several points, and sees that the timer's ticks go on.
 
-The other release is the one that runs with a comment more in one of its files, and it runs in the end. Renames are seen by
+The other release is the one that runs with a comment more in one of its files. Which one runs in the end is not looked at
+here (test_agent_program.py does, after each act). Renames are seen by
 Python's audit hooks (PEP 578), whatever the core says: each file is replaced by one, and so is the link.
 """
 
