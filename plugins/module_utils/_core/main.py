@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Corral on the node: the command line, the timer's tick, and the boot.
 
-Exit codes: 0 in sync, 2 drift or changes, 1 error or wrong usage. The tick comes every few seconds and mostly ends
+Exit codes: 0 in sync, or done; 2 something differs (a tick: or changed); 1 error or wrong usage. The tick comes every few seconds and mostly ends
 here: what only the others need is imported where they begin, constants.py included (os.EX_OK is its IN_SYNC).
 """
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import typing as t
 
@@ -31,6 +32,11 @@ def show(
         sys.stdout.write(json.dumps(whole, indent=2, sort_keys=True) + "\n")
     else:
         sys.stdout.writelines(f"{line}\n" for line in lines)
+
+
+def coloured() -> bool:
+    """Whether CPU maps have colours: on a terminal that has them, unless NO_COLOR (https://no-color.org) is set."""
+    return sys.stdout.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def the_profile(host: Host, path: t.Optional[str]) -> Profile:

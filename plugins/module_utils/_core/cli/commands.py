@@ -18,6 +18,7 @@ import typing as t
 from ..constants import ERROR, IN_SYNC
 from ..host import snapshot
 from ..host.files import Host
+from ..model.status.metrics import VERSION
 from . import node_commands, status_command, workload_commands
 
 
@@ -25,6 +26,7 @@ def parser() -> argparse.ArgumentParser:
     """The commands and their options."""
     top = argparse.ArgumentParser(prog="corral", description="Node resource management: pools, hugepages, limits.")
     top.exit_on_error = True
+    top.add_argument("--version", action="version", version=f"corral {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
 
     def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:

@@ -44,7 +44,7 @@ def do_topology(host: Host, asked: argparse.Namespace) -> int:
 def do_pools(host: Host, asked: argparse.Namespace) -> int:
     """corral pools"""
     context = planning.compile_profile(host, command_output.the_profile(host, asked.profile))
-    drawn = cpu_map.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())
+    drawn = cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())
     command_output.show(asked, pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
     return IN_SYNC
 
@@ -119,7 +119,7 @@ def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], Outco
 
     outcome = locked_run.locked(host, work)
     command_output.show(asked, change_text.outcome_data(outcome), change_text.outcome_lines(outcome))
-    return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+    return ERROR if outcome.error else DIFFERS if outcome.remaining else IN_SYNC
 
 
 def do_pause(host: Host, asked: argparse.Namespace) -> int:
@@ -175,7 +175,7 @@ def do_gc(host: Host, asked: argparse.Namespace) -> int:
     else:
         result = gc_pass.now(host, command_output.the_profile(host, None), dry=asked.dry_run, stop=stop)
         command_output.show(asked, gc_outcome.result_data(result), gc_outcome.lines(result))
-    return ERROR if result.errors else DIFFERS if result.removed or result.drift else IN_SYNC
+    return ERROR if result.errors else DIFFERS if result.drift else IN_SYNC
 
 
 def do_snapshot(host: Host, asked: argparse.Namespace) -> int:

@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import sys
 import time
 import typing as t
 
@@ -77,7 +76,7 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
                 from ..reports import workload_table
 
                 rows += ["", *workload_table.lines(context)]
-            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=sys.stdout.isatty())]
+            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())]
     except CorralError as error:
         rows.append(f"no CPU map: {error}")
     return rows

@@ -1234,7 +1234,7 @@ def test_hostile_names_and_labels_are_data_alone(fake: node.Node, capsys: pytest
     del storage.trouble["rmi"]
     said += [reason for dummy, reason in drift(fake).values()]
     assert runs.command(fake.host(), "gc", "--dry-run") == 2
-    assert runs.command(fake.host(), "gc") == 2
+    assert runs.command(fake.host(), "gc") == 0
     runs.command(fake.host(), "drift")
     said += capsys.readouterr().out.splitlines()
     assert said
@@ -1255,7 +1255,7 @@ def test_the_commands_exit_codes(fake: node.Node, capsys: pytest.CaptureFixture[
     storage = crowd(fake)
     assert runs.command(fake.host(), "gc", "--dry-run") == 2
     assert "2 would go, about 130Mi" in capsys.readouterr().out
-    assert runs.command(fake.host(), "gc", "--json") == 2
+    assert runs.command(fake.host(), "gc", "--json") == 0
     data = json.loads(capsys.readouterr().out)
     assert data["images"]["freed"] == 130 * MIB
     storage.disk.others = 900 * MIB

@@ -24,6 +24,7 @@ from _core.host import state
 from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.model.profile import profile
+from _core.model.status import metrics
 from _core.model.values.errors import CorralError
 
 CPU: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}}
@@ -194,6 +195,35 @@ def test_wrong_usage_is_exit_code_1(words: list[str], capsys: pytest.CaptureFixt
 def test_help_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--help"]) == 0
     assert "rollback" in capsys.readouterr().out
+
+
+def test_the_version_is_the_collections(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main.main(["--version"]) == 0
+    assert capsys.readouterr().out == f"corral {metrics.VERSION}\n"
+
+
+@pytest.mark.parametrize(
+    ("environment", "terminal", "wanted"),
+    [
+        ({"TERM": "xterm"}, True, True),
+        ({"TERM": "xterm"}, False, False),
+        ({"TERM": "xterm", "NO_COLOR": "1"}, True, False),
+        ({"TERM": "xterm", "NO_COLOR": ""}, True, True),  # no-color.org: "when present and not an empty string"
+        ({"TERM": "dumb"}, True, False),
+    ],
+)
+def test_colours_are_for_terminals_that_want_them(
+    fake: node.Node, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str],
+    environment: dict[str, str], terminal: bool, wanted: bool,
+) -> None:  # fmt: skip
+    runs.converged(fake)
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in environment.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: terminal)
+    for words in (["pools"], ["status"]):
+        runs.command(fake.host(), *words)
+        assert ("\x1b[" in capsys.readouterr().out) is wanted
 
 
 @pytest.mark.parametrize("command", ["plan", "drift", "pools", "topology"])
