@@ -4,14 +4,15 @@
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import (
+        DriftItem,
         Fleet,
         FleetHost,
         FleetVerdict,
-        RenderedItem,
     )
 
 DOCUMENTATION = r"""
@@ -55,7 +56,7 @@ _value:
 SCHEMA = 1  # as constants.SCHEMA of the core, which this file need not load
 VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
 ITEM_KEYS = (
-    "manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption", "text",
+    "manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
 
 
@@ -65,8 +66,8 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     A result without drift is that of a module that could not do its work, unless its task was skipped.
     """
     results = (profile, agent)
-    found: list[RenderedItem] = [
-        t.cast("RenderedItem", {key: item.get(key) for key in ITEM_KEYS})
+    found: list[DriftItem] = [
+        t.cast("DriftItem", {key: item.get(key) for key in ITEM_KEYS})
         for result in results
         for item in result.get("drift") or ()
     ]
@@ -114,7 +115,13 @@ def host_lines(name: str, host: FleetHost) -> list[str]:
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
     lines += [f"  {host['paused']['text']}"] if host["paused"] else []
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
-    return [*lines, *(f"  {item['text']}" for item in host["items"])]
+    return [*lines, *(f"  {item['text']}{since(item)}" for item in host["items"])]
+
+
+def since(item: DriftItem) -> str:
+    """When an item was first seen, as a person reads it; nodes with an older Corral do not say it."""
+    first = item["since"]
+    return f" [since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(first))}]" if first else ""
 
 
 def fleet_report(

@@ -47,12 +47,12 @@ def gc_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> d
         raise refusal("this node declares no gc: write images or containers ({} takes the defaults)", path="collect")
     came = _parts.part_outcome(module, host, piece)
     if came.error:
-        return _module.result_of(module, came)
+        return _module.result_of(module, host, came)
     done = collected(module, host, declared)
     if not module.check_mode:
         # What the passes before it had left undone is reported again.
         came = came._replace(remaining=section_tasks.plan(host, section_tasks.ask(host, piece)).changes)
-    return with_pass(_module.result_of(module, came), done)
+    return with_pass(_module.result_of(module, host, came), done)
 
 
 def collected(module: _module.AnsibleModule, host: Host, declared: Profile) -> Result:

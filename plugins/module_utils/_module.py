@@ -32,7 +32,7 @@ from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, refusal
 from ._core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
-from ._core.reports import change_text, cpu_map, explain
+from ._core.reports import change_text, cpu_map, drift_since, explain, status_file
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
@@ -84,8 +84,8 @@ def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
 
 
 def only_planned(plan: Plan) -> Outcome:
-    """Check mode: all of the plan is drift."""
-    return Outcome(plan, (), plan.changes)
+    """Check mode: what the plan would change of what the profile says is drift."""
+    return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)))
 
 
 def would_change(outcome: Outcome) -> tuple[Change, ...]:
@@ -93,16 +93,17 @@ def would_change(outcome: Outcome) -> tuple[Change, ...]:
     return tuple(change for change in outcome.plan.changes if change.steps)
 
 
-def result_of(module: AnsibleModule, outcome: Outcome) -> dict[str, t.Any]:
+def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, t.Any]:
     """What every changing module returns. Check mode foretells what the run would return."""
     shown = would_change(outcome) if module.check_mode else outcome.applied
+    since = drift_since.known(host, status_file.last_status(host)) if outcome.remaining else {}
     told: ModuleResult = {
         "schema": SCHEMA,
         "changed": bool(shown),
         "changes": [change_text.with_text(change) for change in shown],
-        "drift": [change_text.with_text(change) for change in outcome.remaining],
+        "drift": change_text.dated(outcome.remaining, since, host.now()),
         "in_sync": not outcome.remaining and not outcome.error,
-        "report": change_text.lines(outcome.plan.changes) if module.check_mode else change_text.outcome_lines(outcome),
+        "report": change_text.lines(outcome.remaining) if module.check_mode else change_text.outcome_lines(outcome),
     }
     result: dict[str, t.Any] = {**told}
     if module._diff:
@@ -159,7 +160,7 @@ def apply_profile(
         outcome = unless_paused(module, host, lambda: applying.declare(host, declared, origins))
     plain = profile.to_data(declared)
     known = compose.declared_origins(plain, origins) if origins else declaration.read_origins(host, plain)
-    paused, said = pause_file.in_force(host), result_of(module, outcome)
+    paused, said = pause_file.in_force(host), result_of(module, host, outcome)
     if paused is not None:
         said["report"].append(paused["text"])
     result = {
@@ -203,9 +204,9 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     plan = planning.plan_removal(host, managers)
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
     if module.check_mode or not (plan.changes or kept):
-        return result_of(module, only_planned(plan))
+        return result_of(module, host, only_planned(plan))
 
-    return result_of(module, unless_paused(module, host, lambda: applying.remove(host, managers)))
+    return result_of(module, host, unless_paused(module, host, lambda: applying.remove(host, managers)))
 
 
 # agent
@@ -223,9 +224,9 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         return planning.plan_agent(host, options, source, tag=tag)
 
     if module.check_mode:
-        return result_of(module, only_planned(plan()))
+        return result_of(module, host, only_planned(plan()))
     return result_of(
-        module, locked(module, host, lambda: locked_run.published(host, applying.apply(host, plan(), plan)))
+        module, host, locked(module, host, lambda: locked_run.published(host, applying.apply(host, plan(), plan)))
     )
 
 

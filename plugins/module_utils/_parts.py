@@ -37,7 +37,7 @@ def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> None:
 def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> dict[str, t.Any]:
     """What a piece's module returns."""
     outcome = part_outcome(module, host, piece)
-    result = _module.result_of(module, outcome)
+    result = _module.result_of(module, host, outcome)
     context = outcome.plan.context
     if piece.module == CPUSET and piece.present and context is not None:
         result["pools"] = pools.to_dict(context.pools)

@@ -33,7 +33,7 @@ def workload_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]
         outcome = admitted(module, host) if present else withdrawn(module, host, name)
     except CorralError as error:
         raise by_options(error, name) from None
-    result = _module.result_of(module, outcome._replace(plan=without_others_notes(outcome.plan, name)))
+    result = _module.result_of(module, host, outcome._replace(plan=without_others_notes(outcome.plan, name)))
     context = outcome.plan.context if present else None
     rows = workload_table.rows(context.workloads) if context and context.workloads else []
     result["grant"] = next((row for row in rows if row["name"] == name), None)

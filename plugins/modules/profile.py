@@ -189,7 +189,7 @@ changes:
       returned: always
       sample: now
     disruption:
-      description: What it disturbs. Either V(none), V(irq), V(service restart) or V(reboot).
+      description: What it disturbs. Either V(none) or V(service restart).
       type: str
       returned: always
       sample: none
@@ -203,7 +203,13 @@ drift:
   returned: success
   type: list
   elements: dict
-  contains: *item
+  contains:
+    <<: *item
+    since:
+      description: When it was first seen, in seconds since 1970. It survives a reboot.
+      type: int
+      returned: always
+      sample: 1763805723
 in_sync:
   description: Whether nothing differs and everything could be looked at.
   returned: success

@@ -113,23 +113,45 @@ PLAY = [
 ]  # fmt: skip
 
 
-def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
+def play(tmp_path: Path, *words: str, **files: t.Any) -> subprocess.CompletedProcess[str]:
+    """ansible-playbook in a folder with these files and this collection."""
     collections = tmp_path / "collections" / "ansible_collections" / "corral"
     collections.mkdir(parents=True)
     (collections / "node").symlink_to(CHECKOUT)
-    for name, data in (("hosts.json", INVENTORY), ("play.json", PLAY)):
-        (tmp_path / name).write_text(json.dumps(data))
-    (tmp_path / "my.yml").write_text("name: mine\n")
-    (tmp_path / "twice.yml").write_text("name: mine\nname: yours\n")
+    for name, data in files.items():
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
         "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
         "ANSIBLE_HOME": str(tmp_path / "home"),
         "ANSIBLE_NOCOLOR": "1",
     }
-    words = ["-m", "ansible.cli.playbook", "-i", "hosts.json", "play.json", "--check", "--diff", "-vv"]
-    done = subprocess.run(
-        [sys.executable, *words], cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
-    )
+    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "hosts.json", *words]
+    return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
+
+
+def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
+    (tmp_path / "my.yml").write_text("name: mine\n")
+    (tmp_path / "twice.yml").write_text("name: mine\nname: yours\n")
+    done = play(tmp_path, "play.json", "--check", "--diff", "-vv", hosts=INVENTORY, play=PLAY)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "this is the end" in done.stdout
+
+
+@pytest.mark.parametrize(
+    ("variables", "said"),
+    [
+        ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
+        ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
+    ],
+)
+def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(
+    variables: dict[str, t.Any], said: str, tmp_path: Path
+) -> None:
+    words = ["corral.node.drift", "--limit", "one", "-e", json.dumps({**variables, "ansible_become": False})]
+    done = play(tmp_path, *words, hosts=INVENTORY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "corral-drift.json").read_text())
+    assert report["hosts"]["one"]["verdict"] == "failed"
+    assert said in report["hosts"]["one"]["message"]
+    assert "the task failed without a word" not in done.stdout

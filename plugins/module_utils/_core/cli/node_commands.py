@@ -27,7 +27,7 @@ from ..model.topology import topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import applying, declared_profile, locked_run, planning, tick
-from ..reports import change_text, cpu_map
+from ..reports import change_text, cpu_map, drift_since, status_file
 from . import command_output, preflight_notes, status_command
 
 if t.TYPE_CHECKING:
@@ -70,7 +70,9 @@ def do_plan(host: Host, asked: argparse.Namespace) -> int:
             asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
         )
         return DIFFERS if plan.changes else IN_SYNC
-    command_output.show(asked, change_text.plan_data(plan.changes), [*change_text.lines(plan.changes), *notes])
+    since = drift_since.known(host, status_file.last_status(host)) if asked.profile is None else {}
+    data = change_text.plan_data(plan.changes, since, host.now())
+    command_output.show(asked, data, [*change_text.lines(plan.changes, since=since), *notes])
     for note in notes if asked.json else ():
         sys.stderr.write(f"corral: {note}\n")
     return DIFFERS if plan.changes else IN_SYNC
@@ -118,7 +120,9 @@ def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], Outco
         return locked_run.published(host, declare())
 
     outcome = locked_run.locked(host, work)
-    command_output.show(asked, change_text.outcome_data(outcome), change_text.outcome_lines(outcome))
+    since = drift_since.known(host, status_file.last_status(host))
+    data = change_text.outcome_data(outcome, since, host.now())
+    command_output.show(asked, data, change_text.outcome_lines(outcome))
     return ERROR if outcome.error else DIFFERS if outcome.remaining else IN_SYNC
 
 

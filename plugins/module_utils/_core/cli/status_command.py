@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import argparse
-import time
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
@@ -19,8 +18,6 @@ from ..model.values.errors import CorralError, refusal
 from ..pipeline import declared_profile, planning
 from ..reports import change_text, cpu_map, status_file
 from . import command_output
-
-MOMENT = "%Y-%m-%d %H:%M:%S UTC"
 
 
 def gc_lines(host: Host) -> list[str]:
@@ -59,13 +56,13 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
     rows += [told[key] for key in ("pause_error", "metrics_error") if told.get(key)]
     last = told.get("last_changed")
     if isinstance(last, dict):
-        when = time.strftime(MOMENT, time.gmtime(last["time"]))
-        rows.append(f"last change {when}: {len(last['changes'])} changes")
+        count = len(last["changes"])
+        rows.append(f"last change {change_text.moment(last['time'])}: {count} change{'s'[: count != 1]}")
     if told.get("exclusive"):
         rows.append(f"exclusive CPUs: {told['exclusive']}")
     rows += gc_lines(host)
     for item, change in items:
-        since = time.strftime(MOMENT, time.gmtime(item.get("since") or 0))
+        since = change_text.moment(item.get("since") or 0)
         mark = " (under maintenance)" if item.get("maintenance") else ""
         rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change)}")
     try:

@@ -39,6 +39,7 @@ STATUS = f"{RUN}/status.json"
 PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
 GC_STATUS = f"{RUN}/gc.json"
+SINCE = f"{STATE}/drift-since.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 HISTORY_LENGTH = 10
 PRIVATE = 0o600

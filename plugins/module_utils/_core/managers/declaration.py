@@ -48,6 +48,11 @@ def plan(host: Host, context: Context) -> Part:
     return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))
 
 
+def is_drift(change: Change) -> bool:
+    """Whether a planned change is of what the profile says. Where a key came from is none of that: a file was renamed."""
+    return change.subject != state.ORIGINS
+
+
 def read_origins(host: Host, data: t.Mapping[str, t.Any]) -> dict[str, str]:
     """The origins that the node keeps of a declared profile (profile.to_data); empty when they are another's."""
     kept = state.read_json(host, state.ORIGINS)

@@ -215,7 +215,9 @@ def later_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
     if entry is None or entry.value == str(value):
         return None
     reason = f"{entry.file} sorts after {sysctl.OURS}: remove the line, or declare {entry.value} in the profile"
-    return Change(NAME, key, "value at the next boot", entry.value, str(value), reason, entry.file, (), UNCHANGEABLE)
+    return Change(
+        NAME, key, "value at the next boot", entry.value, str(value), reason, entry.file, (), UNCHANGEABLE, "next boot"
+    )
 
 
 def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:

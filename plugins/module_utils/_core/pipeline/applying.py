@@ -96,7 +96,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     if not outcome.error and PROFILE in managers:
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
         told = [path for one in registry.every() for path in one.told(host)]
-        for path in (state.APPLIED, state.COMPILED, *of_workloads, *state.PUBLISHED, *told):
+        for path in (state.APPLIED, state.COMPILED, *of_workloads, state.SINCE, *state.PUBLISHED, *told):
             if host.exists(path):
                 host.remove(path)
     # Before-values that were lost do not make a node one that nothing is declared on.

@@ -10,6 +10,7 @@ Who cannot call this gets the text with the data: modules return it as ``text`` 
 
 from __future__ import annotations
 
+import time
 import typing as t
 
 from ..constants import SCHEMA
@@ -17,8 +18,10 @@ from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, change_to_
 from .value_text import compared
 
 if t.TYPE_CHECKING:
-    from ..model.status.json_shapes import Plan, RenderedItem, Run
+    from ..model.status.json_shapes import DriftItem, Plan, RenderedItem, Run
 
+MOMENT = "%Y-%m-%d %H:%M:%S UTC"
+Since = t.Mapping[tuple[str, str, str], int]  # when an item (Change.item) was first seen, epoch seconds
 MARKS = {UNKNOWN: "?", UNCHANGEABLE: "!"}
 
 
@@ -56,22 +59,33 @@ def recap(changes: t.Sequence[Change], *, done: bool) -> str:
     return "; ".join(parts)
 
 
-def lines(changes: t.Sequence[Change], *, done: bool = False) -> list[str]:
-    """A plan or drift report as a person reads it."""
-    return [*(line(change) for change in changes), recap(changes, done=done)]
+def moment(since: float) -> str:
+    """A time (epoch seconds) as a person reads it."""
+    return time.strftime(MOMENT, time.gmtime(since))
 
 
-def plan_data(changes: t.Sequence[Change]) -> Plan:
+def lines(changes: t.Sequence[Change], *, done: bool = False, since: t.Optional[Since] = None) -> list[str]:
+    """A plan or drift report as a person reads it; with ``since``, when each item was first seen, where that is known."""
+    dates = {item: f" [since {moment(first)}]" for item, first in (since or {}).items()}
+    return [*(line(change) + dates.get(change.item(), "") for change in changes), recap(changes, done=done)]
+
+
+def plan_data(changes: t.Sequence[Change], since: Since, now: float) -> Plan:
     """A plan or drift report as JSON."""
-    return {"schema": SCHEMA, "changes": [with_text(change) for change in changes]}
+    return {"schema": SCHEMA, "changes": dated(changes, since, now)}
 
 
-def outcome_data(outcome: Outcome) -> Run:
+def dated(changes: t.Iterable[Change], since: Since, now: float) -> list[DriftItem]:
+    """Items of drift as JSON; what was not seen before is of ``now`` (epoch seconds)."""
+    return [{**with_text(change), "since": since.get(change.item(), int(now))} for change in changes]
+
+
+def outcome_data(outcome: Outcome, since: Since, now: float) -> Run:
     """An outcome as JSON."""
     return {
         "schema": SCHEMA,
         "changed": [with_text(change) for change in outcome.applied],
-        "drift": [with_text(change) for change in outcome.remaining],
+        "drift": dated(outcome.remaining, since, now),
         "error": outcome.error or None,
         "undone": list(outcome.undone),
         "leftovers": list(outcome.leftovers),

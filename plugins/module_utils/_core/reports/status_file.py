@@ -19,6 +19,7 @@ from ..model.cpu import partitions, pools
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
 from ..model.profile.schema_types import page_text
+from . import drift_since
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import (
@@ -89,12 +90,13 @@ def status(
     """
     before = previous.get("items", [])
     known = {(item["manager"], item["subject"], item["property"]): item for item in before}
+    since = drift_since.known(host, previous) if outcome.remaining else {}
     now = int(host.now())
     said = error or outcome.error
     items: list[StatusItem] = [
         {
             **change_to_dict(change),
-            "since": known.get(change.item(), {}).get("since") or now,
+            "since": since.get(change.item(), now),
             "maintenance": paused is not None,
             "logged": logged or known.get(change.item(), {}).get("logged", False),
         }
@@ -193,7 +195,10 @@ def publish(host: Host, told: Status, context: t.Optional[Context]) -> bool:
     """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
-    return False if context is None else publish_pools(host, context)
+    if context is None:
+        return False  # The node could not be looked at: what differed may differ still.
+    drift_since.keep(host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in told["items"]})
+    return publish_pools(host, context)
 
 
 def publish_pools(host: Host, context: Context) -> bool:

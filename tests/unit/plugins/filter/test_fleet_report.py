@@ -41,6 +41,7 @@ def item(verdict: str) -> dict[str, t.Any]:
         "verdict": verdict,
         "when": "now",
         "disruption": "none",
+        "since": 5,
         "text": f"the node's <line> of what is {verdict}",
         "steps": ["not for the report"],
     }
@@ -81,7 +82,10 @@ AGENT = {"drift": []}
             UNKNOWN,
             AGENT,
             "unknown",
-            ["n: unknown, 1 item (profile edge, mode enforce)", "  the node's <line> of what is unknown"],
+            [
+                "n: unknown, 1 item (profile edge, mode enforce)",
+                "  the node's <line> of what is unknown [since 1970-01-01 00:00:05 UTC]",
+            ],
         ),
         (REFUSED, AGENT, "refused", ["n: refused", "  cpu: no"]),
         (REFUSED, REFUSED, "refused", ["n: refused", "  cpu: no"]),
@@ -124,10 +128,23 @@ def test_every_item_is_in_the_file_and_on_a_line() -> None:
     assert report["lines"] == [
         "a: in sync (profile edge, mode enforce)",
         "b: drift, 2 items (profile edge, mode enforce)",
-        "  the node's <line> of what is unknown",
-        "  the node's <line> of what is drift",
+        "  the node's <line> of what is unknown [since 1970-01-01 00:00:05 UTC]",
+        "  the node's <line> of what is drift [since 1970-01-01 00:00:05 UTC]",
         "2 hosts: 1 in sync, 1 drift",
     ]
+
+
+def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
+    mapped = {**IN_SYNC, "cpu_map": ["node 0   RR SS IE .   CPUs 0-6", "R reserved 0-1"]}
+    report = fleet_report({"a": mapped, "b": {**mapped, "drift": [item("drift")]}}, {"a": AGENT, "b": AGENT})
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    environment.filters["strftime"] = lambda form, dummy, utc: form
+    page = environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
+    for pool, letter in {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}.items():
+        assert f'<i class="{pool}">{letter}</i>' in page
+        assert f"i.{pool} {{" in page
+    declared = "CPUs as the profile declares them"
+    assert (page.count(f"<div>{declared}</div>"), page.count(f"<div>{declared}; what is in force differs")) == (1, 1)
 
 
 def test_the_page_has_the_nodes_own_lines_escaped() -> None:
@@ -135,6 +152,7 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters["strftime"] = lambda form, dummy, utc: form
     page = environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
-    assert '<li class="unchangeable"><code>the node&#39;s &lt;line&gt; of what is unchangeable</code></li>' in page
+    line = "<code>the node&#39;s &lt;line&gt; of what is unchangeable</code>"
+    assert f'<li class="unchangeable">{line} <span class="about">since %Y' in page
     assert "<p>the node&#39;s line of the pause</p>" in page
     assert "<p>Connection refused</p>" in page

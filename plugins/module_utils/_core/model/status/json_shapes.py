@@ -38,6 +38,12 @@ class RenderedItem(Item):
     text: str
 
 
+class DriftItem(RenderedItem):
+    """An item of drift with its line, and since when it was seen."""
+
+    since: int
+
+
 class StatusItem(Item):
     """An item as the status has it."""
 
@@ -169,7 +175,7 @@ class Plan(t.TypedDict):
     """What ``corral plan --json`` and ``corral drift --json`` print."""
 
     schema: int
-    changes: list[RenderedItem]
+    changes: list[DriftItem]
 
 
 class Key(t.TypedDict):
@@ -206,7 +212,7 @@ class Run(t.TypedDict):
 
     schema: int
     changed: list[RenderedItem]
-    drift: list[RenderedItem]
+    drift: list[DriftItem]
     error: t.Optional[str]
     undone: list[str]
     leftovers: list[str]
@@ -218,7 +224,7 @@ class ModuleResult(t.TypedDict):
     schema: int
     changed: bool
     changes: list[RenderedItem]
-    drift: list[RenderedItem]
+    drift: list[DriftItem]
     in_sync: bool
     report: list[str]
 
@@ -239,7 +245,7 @@ class FleetHost(t.TypedDict):
     """A host in the fleet's report."""
 
     verdict: FleetVerdict
-    items: list[RenderedItem]
+    items: list[DriftItem]
     problems: list[Problem]
     message: t.Optional[str]
     name: t.Optional[str]

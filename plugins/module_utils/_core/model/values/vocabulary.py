@@ -14,7 +14,7 @@ import typing as t
 Verdict = t.Literal["drift", "unchangeable", "unknown"]
 # When a change takes effect, and what it disturbs.
 When = t.Literal["now", "next start", "next boot"]
-Disruption = t.Literal["none", "irq", "service restart", "reboot"]
+Disruption = t.Literal["none", "service restart"]
 # What one step writes to: see Step in model/plan/plan.py. "folder" is one that is removed where it is empty.
 StepKind = t.Literal[
     "file",

@@ -51,10 +51,11 @@ def is_paused(fake: node.Node) -> bool:
 
 
 def test_while_paused_a_tick_looks_and_changes_nothing(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
-    fake, before = paused, paused.fingerprint("run/corral")
+    own = ("run/corral", state.SINCE.lstrip("/"))
+    fake, before = paused, paused.fingerprint(*own)
     host = fake.host()
     assert runs.tick(host) == 2
-    assert (host.writes, host.commands, fake.fingerprint("run/corral")) == ([STATUS], [], before)
+    assert (host.writes, host.commands, fake.fingerprint(*own)) == ([STATUS, state.SINCE], [], before)
     told = status(fake)
     begin = int(fake.time)
     text = "paused until 2023-11-14 23:13:20 UTC by alice: a disk"

@@ -94,6 +94,20 @@ def test_since_is_when_a_run_or_a_tick_first_saw_it(fake: node.Node) -> None:
     assert json.loads(fake.get(state.STATUS))["items"][0]["since"] == first["since"] == int(fake.time) - 30
 
 
+def test_check_mode_has_no_drift_where_only_the_names_of_layers_changed(fake: node.Node) -> None:
+    def rollout(origin: str, *, check: bool) -> dict[str, t.Any]:
+        layers = [{"origin": origin, "profile": node.edge()}]
+        module = test_workload_module.Module(check=check, layers=layers, profile=None, during_pause="refuse")
+        return t.cast("dict[str, t.Any]", MODULES.profile_task(module, fake.host()))
+
+    assert rollout("edge.yml", check=False)["changed"]
+    seen = rollout("renamed.yml", check=True)
+    assert (seen["drift"], seen["in_sync"], seen["report"]) == ([], True, ["in sync: nothing differs"])
+    assert [change["subject"] for change in seen["changes"]] == [state.ORIGINS], "the run writes the new names"
+    assert rollout("renamed.yml", check=False)["changed"]
+    assert not rollout("renamed.yml", check=True)["changed"]
+
+
 def test_a_command_publishes_as_a_module_does(fake: node.Node) -> None:
     runs.converged(fake)
     runs.declare(fake.host(), cpu=MOVED)

@@ -73,14 +73,21 @@ def test_a_change_in_words() -> None:
 
 
 def test_data_have_each_item_whole() -> None:
-    data = json.loads(json.dumps(change_text.outcome_data(Outcome(PLAN, ITEMS[:2], ITEMS))))
+    data = json.loads(json.dumps(change_text.outcome_data(Outcome(PLAN, ITEMS[:2], ITEMS), {ITEMS[0].item(): 5}, 9.5)))
     assert [row["subject"] for row in data["changed"]] == ["first", "second"]
     assert [row["subject"] for row in data["drift"]] == ["first", "second", "third"]
     assert data["drift"][2] == {
         "manager": "cpu", "subject": "third", "property": "AllowedCPUs", "actual": "0-3", "wanted": None,
         "reason": "set by hand", "place": "/place/of/third", "verdict": "unchangeable", "when": "now", "disruption": "none",
-        "text": LINES[2],
+        "text": LINES[2], "since": 9,
     }  # fmt: skip
+    assert [row["since"] for row in data["drift"]] == [5, 9, 9], "what was not seen before is of now"
+    assert all("since" not in row for row in data["changed"])
+
+
+def test_a_report_says_since_when_where_that_is_known() -> None:
+    rows = change_text.lines(ITEMS, since={ITEMS[1].item(): 86400})
+    assert rows[:3] == [LINES[0], f"{LINES[1]} [since 1970-01-02 00:00:00 UTC]", LINES[2]]
 
 
 def test_a_diff_has_each_side_of_what_is_known() -> None:

@@ -78,7 +78,7 @@ def test_a_module_documents_what_each_returns(module: str) -> None:
     ("module", "key", "shape"),
     [
         ("profile", "changes", json_shapes.RenderedItem),
-        ("profile", "drift", json_shapes.RenderedItem),
+        ("profile", "drift", json_shapes.DriftItem),
         ("profile", "paused", json_shapes.RenderedPause),
         ("pause", "paused", json_shapes.RenderedPause),
     ],

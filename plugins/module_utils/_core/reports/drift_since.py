@@ -1,0 +1,59 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Since when each item of drift has been seen.
+
+The agent's status has it, and goes with a reboot. So the times are also in a file that stays, written when an item
+comes or goes: a node in sync has no such file.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import typing as t
+
+from ..host import state
+from ..host.files import Host
+
+Item = tuple[str, str, str]  # manager, subject, property: see Change.item
+LARGEST = 2**40  # of a time; what is larger is none
+
+
+def read(host: Host) -> dict[Item, int]:
+    """When each item was first seen (epoch seconds), by the file; rows that Corral did not write are left out."""
+    data = state.read_json(host, state.SINCE)
+    return {(row[0], row[1], row[2]): row[3] for row in data if is_row(row)} if isinstance(data, list) else {}
+
+
+def is_row(row: t.Any) -> bool:
+    """Whether JSON data is three texts and a time."""
+    return (
+        isinstance(row, list)
+        and [type(value) for value in row] == [str, str, str, int]
+        and 0 <= row[3] < LARGEST
+    )  # fmt: skip
+
+
+def keep(host: Host, since: t.Mapping[Item, int]) -> None:
+    """Keep the times of these items, and of no others. Writes when they differ from what is kept.
+
+    A disk that is full does not stop a tick: the status has them as well, until the next boot.
+    """
+    if since == read(host):
+        return
+    with contextlib.suppress(OSError):
+        if not since:
+            host.remove(state.SINCE)
+            return
+        state.state_folder(host, state.STATE)
+        rows = [[*item, moment] for item, moment in sorted(since.items())]
+        host.write_file(state.SINCE, json.dumps(rows) + "\n", state.PRIVATE)
+
+
+def known(host: Host, status: t.Mapping[str, t.Any]) -> dict[Item, int]:
+    """When each item was first seen: by the last status (status_file.last_status), else by the file."""
+    items = {(row["manager"], row["subject"], row["property"]): row["since"] for row in status.get("items", ())}
+    return {**read(host), **items}

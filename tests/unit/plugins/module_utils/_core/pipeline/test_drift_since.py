@@ -1,0 +1,125 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Since when an item of drift has been seen, also before a reboot, in the status, the commands and the file that stays."""
+
+from __future__ import annotations
+
+import errno
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+from _core.host import state
+from _core.reports import drift_since
+
+PID_MAX = "/proc/sys/kernel/pid_max"
+ITEM = ("pids", "kernel.pid_max", "value")
+
+
+@pytest.fixture
+def drifted(fake: node.Node) -> node.Node:
+    """A node in audit mode whose kernel.pid_max was set by hand, as a tick saw it."""
+    runs.declare(fake.host(), mode="audit")
+    runs.tick(fake.host())
+    fake.put(PID_MAX, "70000\n")
+    fake.time += 30
+    runs.tick(fake.host())
+    return fake
+
+
+def since(fake: node.Node) -> int:
+    return t.cast("int", json.loads(fake.get(state.STATUS))["items"][0]["since"])
+
+
+def test_a_reboot_does_not_forget_it(drifted: node.Node) -> None:
+    drifted.put("/etc/sysctl.d/99-others.conf", "kernel.pid_max = 70000\n")
+    later = (*ITEM[:2], "value at the next boot")
+    drifted.time += 5
+    runs.tick(drifted.host())
+    first = drift_since.read(drifted.host())[later]
+    drifted.boot_anew(600)
+    runs.tick(drifted.host(), at_boot=True)
+    assert drift_since.read(drifted.host()) == {later: first}, "the boot mends the other one"
+    assert since(drifted) == first == int(drifted.time) - 600
+
+
+def test_it_is_kept_for_as_long_as_the_item_stays(drifted: node.Node) -> None:
+    assert drift_since.read(drifted.host()) == {ITEM: int(drifted.time)}
+    drifted.put(PID_MAX, "65536\n")
+    runs.tick(drifted.host())
+    assert not drifted.has(state.SINCE)
+    drifted.put(PID_MAX, "70000\n")
+    drifted.time += 60
+    runs.tick(drifted.host())
+    assert since(drifted) == int(drifted.time)
+
+
+def test_drift_that_stays_is_written_once(drifted: node.Node) -> None:
+    drifted.time += 30
+    host = drifted.host()
+    assert runs.tick(host) == 2
+    assert state.SINCE not in host.writes
+
+
+def test_a_tick_that_could_not_look_keeps_it(drifted: node.Node) -> None:
+    first, profile = since(drifted), drifted.get(state.DECLARED)
+    drifted.put(
+        state.DECLARED,
+        json.dumps({**json.loads(profile), "memory": {"hugepages": [{"size": "2Mi", "count": 1, "node": 7}]}}),
+    )
+    runs.tick(drifted.host())
+    drifted.put(state.DECLARED, profile)
+    drifted.time += 30
+    runs.tick(drifted.host())
+    assert since(drifted) == first
+
+
+def test_the_command_drift_says_it(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    first = since(drifted)
+    drifted.time += 60
+    assert runs.command(drifted.host(), "drift") == 2
+    assert "[since 2023-11-14 22:" in capsys.readouterr().out
+    runs.command(drifted.host(), "drift", "--json")
+    assert [item["since"] for item in json.loads(capsys.readouterr().out)["changes"]] == [first]
+
+
+def test_a_profile_that_is_not_declared_has_no_past(
+    drifted: node.Node, capsys: pytest.CaptureFixture[str], tmp_path: t.Any
+) -> None:
+    other = tmp_path / "other.json"
+    other.write_text(drifted.get(state.DECLARED))
+    runs.command(drifted.host(), "drift", "--profile", str(other))
+    assert "since" not in capsys.readouterr().out
+
+
+def test_removal_forgets_it(drifted: node.Node) -> None:
+    runs.remove(drifted.host())
+    assert not drifted.has(state.SINCE)
+
+
+@pytest.mark.parametrize(
+    "text",
+    ["{", "[]", "3", '[["a", "b", "c"]]', '[["a", "b", "c", true]]', '[["a", "b", 1, 2]]', '[["a", "b", "c", -1]]'],
+)
+def test_a_file_that_corral_did_not_write_has_no_items(fake: node.Node, text: str) -> None:
+    fake.put(state.SINCE, text)
+    assert drift_since.read(fake.host()) == {}
+
+
+def test_a_full_disk_does_not_stop_a_tick(fake: node.Node) -> None:
+    runs.declare(fake.host(), mode="audit")
+    fake.put(PID_MAX, "70000\n")
+    host = fake.host()
+    write = host.write_file
+
+    def full(path: str, *rest: t.Any) -> None:
+        if path == state.SINCE:
+            raise OSError(errno.ENOSPC, "No space left on device", path)
+        write(path, *rest)
+
+    host.write_file = full  # type: ignore[method-assign]
+    assert runs.tick(host) == 2
+    assert since(fake) == int(fake.time)
