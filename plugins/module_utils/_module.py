@@ -83,11 +83,6 @@ def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
         )
 
 
-def only_planned(plan: Plan) -> Outcome:
-    """Check mode: what the plan would change of what the profile says is drift."""
-    return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)))
-
-
 def would_change(outcome: Outcome) -> tuple[Change, ...]:
     """What a run would change of a plan: what Corral cannot mend, or does not know, has no steps."""
     return tuple(change for change in outcome.plan.changes if change.steps)
@@ -154,7 +149,7 @@ def apply_profile(
     compiled_before = host.read(state.COMPILED, follow=False) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
-        outcome = only_planned(planning.plan_profile(host, context, declare=True))
+        outcome = applying.planned(host, planning.plan_profile(host, context, declare=True))
         notes = preflight_notes.notes(host, context)
     else:
         outcome = unless_paused(module, host, lambda: applying.declare(host, declared, origins))
@@ -204,7 +199,7 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     plan = planning.plan_removal(host, managers)
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
     if module.check_mode or not (plan.changes or kept):
-        return result_of(module, host, only_planned(plan))
+        return result_of(module, host, applying.planned(host, plan))
 
     return result_of(module, host, unless_paused(module, host, lambda: applying.remove(host, managers)))
 
@@ -224,7 +219,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         return planning.plan_agent(host, options, source, tag=tag)
 
     if module.check_mode:
-        return result_of(module, host, only_planned(plan()))
+        return result_of(module, host, applying.planned(host, plan()))
     return result_of(
         module, host, locked(module, host, lambda: locked_run.published(host, applying.apply(host, plan(), plan)))
     )

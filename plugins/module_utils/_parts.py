@@ -14,7 +14,7 @@ from ._core.host.files import Host
 from ._core.model.cpu import pools
 from ._core.model.plan.plan import Outcome
 from ._core.model.profile.profile_sections import CPUSET, SectionPatch
-from ._core.pipeline import section_tasks
+from ._core.pipeline import applying, section_tasks
 from ._core.reports import cpu_map
 
 COMMON = {
@@ -48,7 +48,7 @@ def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) ->
 def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> Outcome:
     """Plan a piece; unless in check mode or where nothing is to do, apply it."""
     asked = section_tasks.ask(host, piece)
-    outcome = _module.only_planned(section_tasks.plan(host, asked))
+    outcome = applying.planned(host, section_tasks.plan(host, asked))
     if not module.check_mode and not section_tasks.settled(host, asked, outcome.plan):
         # Another process may have held the lock meanwhile: observe again with it.
         outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))

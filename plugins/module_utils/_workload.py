@@ -15,7 +15,7 @@ from ._core.model.plan.plan import Outcome, Plan
 from ._core.model.profile import profile
 from ._core.model.profile.profile_workloads import Workload
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import admit_workload, allocate_workloads, declared_profile, locked_run
+from ._core.pipeline import admit_workload, allocate_workloads, applying, declared_profile, locked_run
 from ._core.reports import workload_table
 
 OPTIONS = ("name", "match", "hold", "requests", "limits", "containers")
@@ -63,7 +63,7 @@ def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
         declared = declared_profile.read_declared(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
             raise refusal("is declared in the node's profile: take it out there", path="name", value=name)
-        return _module.only_planned(Plan(None, (), (), frozenset()))
+        return applying.planned(host, Plan(None, (), (), frozenset()))
     plan = admit_workload.planned(host, admit_workload.withdrawal(host, name), "", with_files=True)
     return carried_out(module, host, plan, lambda: admit_workload.withdraw(host, name))
 
@@ -76,7 +76,7 @@ def carried_out(
     A pause of the node does not prevent it: it starts a workload and does not correct drift.
     """
     if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
-        return _module.only_planned(plan)
+        return applying.planned(host, plan)
     return _module.locked(module, host, lambda: locked_run.published(host, work().outcome))
 
 

@@ -68,6 +68,15 @@ WRONG = [
 ]
 
 
+# In a mount namespace where systemd seems to run (sd_booted(3)): check mode refuses what a run would.
+BOOTED = [
+    "unshare", *([] if os.geteuid() == 0 else ["--map-root-user"]), "--mount",
+    "sh", "-c", 'mount -t tmpfs tmpfs /run && mkdir -p /run/systemd/system && exec "$0" "$@"',
+]  # fmt: skip
+NO_NAMESPACE = subprocess.run([*BOOTED, "true"], capture_output=True, check=False).returncode
+pytestmark = pytest.mark.skipif(bool(NO_NAMESPACE), reason="no mount namespace can be made here")
+
+
 def apply(name: str, variables: dict[str, t.Any]) -> dict[str, t.Any]:
     """The role's task by itself: what goes wrong in it can be rescued."""
     layers = "{{ query('corral.node.profile_layers') or omit }}"
@@ -113,7 +122,7 @@ PLAY = [
 ]  # fmt: skip
 
 
-def play(tmp_path: Path, *words: str, **files: t.Any) -> subprocess.CompletedProcess[str]:
+def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> subprocess.CompletedProcess[str]:
     """ansible-playbook in a folder with these files and this collection."""
     collections = tmp_path / "collections" / "ansible_collections" / "corral"
     collections.mkdir(parents=True)
@@ -126,7 +135,7 @@ def play(tmp_path: Path, *words: str, **files: t.Any) -> subprocess.CompletedPro
         "ANSIBLE_HOME": str(tmp_path / "home"),
         "ANSIBLE_NOCOLOR": "1",
     }
-    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "hosts.json", *words]
+    command = [*(BOOTED if booted else ()), sys.executable, "-m", "ansible.cli.playbook", "-i", "hosts.json", *words]
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
@@ -155,3 +164,13 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(
     assert report["hosts"]["one"]["verdict"] == "failed"
     assert said in report["hosts"]["one"]["message"]
     assert "the task failed without a word" not in done.stdout
+
+
+@pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs here")
+def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path: Path) -> None:
+    words = ["corral.node.drift", "--limit", "one", "-e", "ansible_become=false"]
+    done = play(tmp_path, *words, booted=False, hosts=INVENTORY)
+    assert done.returncode == 0, done.stdout + done.stderr
+    report = json.loads((tmp_path / "corral-drift.json").read_text())["hosts"]["one"]
+    assert report["verdict"] == "refused"
+    assert "systemd is not the init of this machine" in report["message"]

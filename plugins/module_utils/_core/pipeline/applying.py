@@ -115,6 +115,15 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
+    refuse(host, plan, steps)
+    try:
+        return carry_out(host, plan, steps, replan, forgiving)
+    finally:
+        host.close_bus()  # One connection to systemd serves the whole plan.
+
+
+def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
+    """Raise CorralError for what stops a plan before its first write; check mode asks this as well as a run."""
     state.preflight(host, steps)
     from ..model.plan import validate  # A tick that changes nothing does not get here.
     from . import overlap_check
@@ -125,10 +134,16 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     problems += overlap_check.overlaps(host, plan, steps)
     if problems:
         raise CorralError(*problems)
-    try:
-        return carry_out(host, plan, steps, replan, forgiving)
-    finally:
-        host.close_bus()  # One connection to systemd serves the whole plan.
+
+
+def planned(host: Host, plan: Plan) -> Outcome:
+    """A run in check mode: nothing is executed, and the plan is drift. Raises CorralError where a run would."""
+    from ..managers import declaration
+
+    steps = steps_in_order(plan.changes)
+    if steps or plan.obsolete:
+        refuse(host, plan, steps)
+    return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)))
 
 
 def carry_out(
