@@ -179,7 +179,10 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         for one in seen.unmanaged
         if wanted.confine and slices.can_be_confined(one)
     }
-    moves = handover.order(slices.handed_over(wanted.now, now, confined), wanted.reserved)
+    requested = {one.name: one.asked for one in seen.unmanaged}
+    requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
+    requested.update(started)
+    moves = handover.order(slices.handed_over(wanted.now, now, confined, requested), wanted.reserved)
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen)])

@@ -23,13 +23,14 @@ class Slice(NamedTuple):
     """The CPUs of a slice (or scope), now and soon.
 
     ``now`` is empty for a slice that does not exist yet. A slice whose ``wanted`` is empty keeps what it has, because an
-    empty cpuset is no limit to the kernel.
+    empty cpuset is no limit to the kernel. ``unasked`` are those of ``now`` that the slice has without requesting them.
     """
 
     unit: str
     now: frozenset[int]
     wanted: frozenset[int]
     exclusive: bool = False
+    unasked: frozenset[int] = frozenset()
 
 
 class NoSafeOrder(Exception):
@@ -85,11 +86,14 @@ class Planner:
     def available(self, one: Slice, cpus: t.AbstractSet[int]) -> frozenset[int]:
         """Of some CPUs, those that a slice has or can get now.
 
-        A CPU that other slices have too does not count as one that an exclusive slice has.
+        A CPU that other slices have too does not count as one that an exclusive slice has. Nor does one that a slice has
+        without requesting it, and an exclusive slice too: the request would keep that one from being a partition.
         """
         mine = self.now[one.unit] & cpus
         if one.exclusive and self.alone:
             mine = frozenset(cpu for cpu in mine if self.holders.has_alone(cpu, one.unit))
+        else:
+            mine -= {cpu for cpu in mine & one.unasked if self.holders.units[True][cpu] - {one.unit}}
         return mine | (cpus & self.open[one.exclusive])
 
     def move_all(self) -> None:
@@ -173,7 +177,7 @@ class Planner:
 
         On those of its CPUs that no exclusive slice needs, or spare ones, or any such ones, or else on a single CPU.
         """
-        mine = self.now[one.unit]
+        mine = self.available(one, self.now[one.unit])
         for cpus in (mine, self.spare, self.open[False]):
             fallback_cpus = self.harmless & self.open[False] & cpus
             if fallback_cpus:
@@ -214,7 +218,7 @@ class Planner:
             borrowed = min(shared, key=lambda cpu: (cpu in self.spare, len(holders[cpu]), -cpu))
             rest = frozenset({next(cpu for cpu in shared if cpu != borrowed)})
             for unit in sorted(holders[borrowed]):
-                self.put(self.slices[unit], self.now[unit] - {borrowed} or rest)
+                self.put(self.slices[unit], self.available(self.slices[unit], self.now[unit]) - {borrowed} or rest)
             return True
         for one in self.slices.values():
             mine = self.now[one.unit]

@@ -41,11 +41,14 @@ class Holders:
         return [cpu for cpu in sorted(before - cpus) if self.release(cpu, unit, exclusive)]
 
     def release(self, cpu: int, unit: str, exclusive: bool) -> bool:
-        """Take a CPU from a slice; False if this changes nothing for the slices that cannot get it, or have it with others."""
+        """Take a CPU from a slice; False if this changes nothing for the slices that cannot get it, or have it with others.
+
+        The last exclusive slice that has it may keep it now, with shared ones that did not request it or without.
+        """
         self.units[exclusive][cpu].discard(unit)
         own, others = self.units[True][cpu], self.units[False][cpu]
         if own:
-            return len(own) == 1 and not others
+            return len(own) == 1
         if others and not exclusive:
             return False
         self.open[False].add(cpu)

@@ -65,8 +65,11 @@ def handed_over(
     wanted: t.Mapping[str, frozenset[int]],
     now: t.Mapping[str, t.Optional[frozenset[int]]],
     confined: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),
+    requested: t.Optional[t.Mapping[str, frozenset[int]]] = None,
 ) -> list[Slice]:
     """The hand-over's view of the tree; ``now`` is None for a unit that is not there.
+
+    ``requested`` are the CPUs that each unit asks for; None where that is all that it has (cgroup v1).
 
     A slice whose workload is to have no CPUs of its own any more shares until it stops, as units do that are ``confined``.
     """
@@ -74,7 +77,10 @@ def handed_over(
     found = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
     left = left_over(wanted, (unit for unit, cpus in now.items() if cpus))
     found += [Slice(unit, now[unit] or nothing, wanted[CORRAL_SLICE]) for unit in left]
-    return found + [Slice(unit, cpus, wanted[CORRAL_SLICE]) for unit, cpus in confined.items()]
+    found += [Slice(unit, cpus, wanted[CORRAL_SLICE]) for unit, cpus in confined.items()]
+    if requested is None:
+        return found
+    return [one._replace(unasked=one.now - requested.get(one.unit, nothing)) for one in found]
 
 
 class Unmanaged(NamedTuple):

@@ -104,6 +104,10 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
             "72",
             60,
         ),  # machine.slice has a control group and does not run: it is started, not asked for CPUs at each tick.
+        (
+            "9",
+            88,
+        ),  # A slice without AllowedCPUs= runs on CPUs of an invalid partition: it is not to request them before they are free.
     ],
 )
 def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:

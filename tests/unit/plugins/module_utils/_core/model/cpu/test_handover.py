@@ -169,6 +169,35 @@ def test_an_overlap_that_is_there_already_is_mended_not_refused() -> None:
     assert follow(slices, frozenset({0})) == [("b", frozenset({0})), ("a", frozenset({1}))]
 
 
+def test_cpus_that_a_slice_never_requested_are_requested_once_the_exclusive_slice_has_left_them() -> None:
+    every = frozenset(range(4))
+    slices = [
+        Slice("left", every, frozenset({2, 3}), unasked=every),
+        Slice("x", frozenset({2}), frozenset({0}), exclusive=True),
+        Slice("r", frozenset({0}), frozenset({1})),
+    ]
+    moves = follow(slices, frozenset({1}))
+    units = [unit for unit, dummy in moves]
+    assert next(cpus for unit, cpus in moves if unit == "left") == frozenset({3})
+    assert units.index("x") < moves.index(("left", frozenset({2, 3})))
+
+
+@given(labels("rsxy."), labels("rsxy."), st.data())
+def test_no_shared_slice_requests_what_an_exclusive_one_still_has(now: str, wanted: str, data: st.DataObject) -> None:
+    """Where partitions are invalid a slice without a cpuset runs on their CPUs; to request one would keep it invalid."""
+    left = Slice(
+        "corral_left.slice", CPUS, of(wanted, "s"), unasked=data.draw(st.frozensets(st.sampled_from(range(8))))
+    )
+    slices = [*tree(now, wanted), left]
+    has = {one.unit: one.now for one in slices}
+    for unit, cpus in handover.order(slices, of(wanted, "r")):
+        has[unit] = cpus
+        if unit == left.unit:
+            held = [has[one.unit] & cpus & left.unasked for one in slices if one.exclusive]
+            assert not any(held), "requested while it was in use"
+    assert has == {one.unit: one.wanted for one in slices}
+
+
 def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere() -> None:
     """Slices whose workload left, or whose CPUs were offline, run with the others until each gets CPUs of its own."""
     every = frozenset(range(5))
