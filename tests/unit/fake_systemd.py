@@ -87,7 +87,7 @@ class Cgroup(Cpuset):
 
 
 class Unit:
-    """A slice or scope as systemd has it in memory: its properties, and whether it runs.
+    """A slice, a scope or what intrudes at the top, as systemd has it in memory: its properties, and whether it runs.
 
     ``loaded``: they count when it starts. ``stale``: they are not in force yet.
     """
@@ -427,10 +427,10 @@ class FakeSystemd:
     def require(self, name: str) -> None:
         """Load a unit, unless it is, and what it names."""
         kind = name.rpartition(".")[2]
-        if kind in ("slice", "scope"):
-            if not (name in self.units and self.units[name].loaded):
-                self.load(name)
-        elif kind in ("service", "target") and name not in self.config:
+        known = self.units.get(name)
+        if (kind in ("slice", "scope") or known is not None) and not (known and known.loaded):
+            self.load(name)
+        if kind in ("service", "target") and name not in self.config:
             try:
                 self.config[name] = self.read(name)
             except LookupError:

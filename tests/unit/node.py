@@ -26,7 +26,7 @@ from _core.model.profile import profile
 from fake_cpusets import Release, within
 from fake_legacy import CPUSETS, LegacySystemd
 from fake_podman import Storage
-from fake_systemd import CGROUP, Cgroup, FakeSystemd
+from fake_systemd import CGROUP, Cgroup, FakeSystemd, Unit
 from guard import exposed, told
 
 EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
@@ -332,12 +332,14 @@ class Node:
 
     def intrude(self, path: str, cpus: str = "", *, procs: int = 1) -> None:
         """Processes in a control group of nobody's that may be made for them: rogue.service (in -.slice),
-        mine.slice/x.service (a slice that starts on demand), lxc (by mkdir). It requests ``cpus``, if any: an overlap that
+        mine.slice/x.service (a slice that starts on demand), lxc (by mkdir). A unit at the top runs. It requests ``cpus``, if any: an overlap that
         comes with that is its own fault, and one that comes without is not.
         """
         parts = path.split("/")
         for depth, part in enumerate(parts, 1):
-            if part.endswith(".slice"):
+            if depth == 1 and part.endswith((".service", ".scope")):
+                self.systemd.units.setdefault(part, Unit())
+            if part.endswith(".slice") or part in self.systemd.units:
                 self.systemd.run_slice(part)
             self.systemd.cgroups.setdefault("/".join(parts[:depth]), Cgroup())
         if cpus:
@@ -352,8 +354,9 @@ class Node:
         """A control group that somebody made goes, with those in it."""
         for inner in [other for other in self.systemd.cgroups if within(other, path)]:
             del self.systemd.cgroups[inner]
-            if inner.endswith(".slice"):
-                self.systemd.units[inner.rpartition("/")[2]].running = False
+            unit = self.systemd.units.get(inner.rpartition("/")[2])
+            if unit is not None:
+                unit.running = False
         self.systemd.sync()
 
     def exposed(self) -> list[str]:

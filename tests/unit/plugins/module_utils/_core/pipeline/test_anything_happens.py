@@ -108,6 +108,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
             "9",
             88,
         ),  # A slice without AllowedCPUs= runs on CPUs of an invalid partition: it is not to request them before they are free.
+        ("19", 91),  # A service at the top is confined once, not at each tick.
     ],
 )
 def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:

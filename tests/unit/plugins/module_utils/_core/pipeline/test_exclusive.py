@@ -378,6 +378,16 @@ def test_a_confined_unit_of_systemd_run_is_in_its_place(rolled: node.Node) -> No
     assert items(rolled) == {}
 
 
+def test_a_service_at_the_top_is_confined_as_long_as_it_runs(rolled: node.Node) -> None:
+    rolled.intrude("rogue.service")
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    assert cpuset.format(rolled.cpus("rogue.service")) == shared(rolled)
+    in_sync(rolled)
+    rolled.withdraw("rogue.service")
+    assert not rolled.systemd.units["rogue.service"].running
+    ticks_until_quiet_after(rolled)
+
+
 def ticks_until_quiet_after(fake: node.Node) -> None:
     for dummy in range(3):
         runs.tick(fake.host())
@@ -424,6 +434,7 @@ def test_confining_can_be_taken_back_while_grants_are_in_force(rolled: node.Node
 
 def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(rolled: node.Node) -> None:
     rolled.intrude("payload.service")
+    del rolled.systemd.units["payload.service"]  # It stopped, and left its processes (KillMode=process).
     outcome = apply(rolled, with_cpu(unmanaged="confine"))
     assert (outcome.error, [item.subject for item in outcome.remaining]) == ("", ["payload.service"])
     assert services.start(rolled, BATCH)
