@@ -63,6 +63,12 @@ def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[s
     return found
 
 
+def reach(host: Host, unit: str) -> frozenset[int]:
+    """Every CPU that the directory of a unit has, or that a process of the unit may run on elsewhere."""
+    places = (directory_of(unit), *outside(host, unit))
+    return frozenset().union(*(cpus(host, place).effective or () for place in places))
+
+
 def location(host: Host, process: str) -> t.Optional[str]:
     """The directory that a process is in; None when the process is gone."""
     for line in (host.read(f"/proc/{process}/cgroup") or "").splitlines():

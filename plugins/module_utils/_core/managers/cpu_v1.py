@@ -111,7 +111,6 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
             *slices.unmanaged_changes(seen.unmanaged, {}, frozenset(), (), f"{cgroup.ROOT}/systemd"),
         ),
         held_by(wanted),
-        tuple(moving),
         problems=problems(wanted),
         notes=() if seen.boots else (NOT_KEPT,),
     )

@@ -33,9 +33,7 @@ def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
     if not any(map(validate.moves_cpus, steps)):
         return []
     if not cgroup.unified(host):  # A plan that moves no CPUs loads neither replay.
-        from ..model.plan import replay_v1
-
-        return replay_v1.problems(steps, [one for part in plan.parts for one in part.directories])
+        return host.unrecorded(lambda: overlaps_v1(host, plan, steps))
     from ..host import cgroup_tree
     from ..model.plan import replay
 
@@ -45,6 +43,27 @@ def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
     cpu = plan.context.profile.cpu if plan.context else None
     kept_out = cpu is None or cpu.partitions != "off"
     return replay.problems(steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out)
+
+
+def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
+    """The same on cgroup v1, among the units with directories that the plan writes or holds.
+
+    Where no profile says which pools there are, an exclusive directory is exclusive until its own step.
+    """
+    from ..host import cgroup_v1_cpuset
+    from ..model.cpu.handover import Slice
+    from ..model.plan import replay_v1
+
+    written = {replay_v1.unit_of(step) for change in plan.changes for step in change.steps if step.kind == "cpuset"}
+    written |= {replay_v1.unit_of(step) for step in steps if step.kind == "cpuset"}
+    held = {key.rpartition("/")[2] for part in plan.parts for key in part.held if key.startswith("cpuset:")}
+    exclusive = {name for name in host.folders(cgroup.CPUSETS) if is_exclusive(name)}
+    has_pools = plan.context is not None and plan.context.profile.cpu is not None
+    own = keep_cpus(plan, exclusive) if has_pools else exclusive
+    now = {unit: cgroup_v1_cpuset.reach(host, unit) for unit in sorted(written | held | exclusive)}
+    units = [Slice(unit, cpus, cpus, unit in own) for unit, cpus in now.items()]
+    above = cgroup_v1_cpuset.cpus(host, cgroup.CPUSETS).effective or frozenset()
+    return replay_v1.problems(steps, units, () if has_pools else exclusive, above)
 
 
 def keep_cpus(plan: Plan, exclusive: t.Iterable[str]) -> set[str]:

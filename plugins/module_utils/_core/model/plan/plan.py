@@ -12,7 +12,6 @@ from __future__ import annotations
 
 import typing as t
 
-from ..cpu.handover import Slice
 from ..values.errors import Problem
 from ..values.records import NamedTuple
 
@@ -108,8 +107,7 @@ class Change(NamedTuple):
 class Part(NamedTuple):
     """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
 
-    What was once changed and no part holds any more goes back to what was there before. ``directories`` is what the
-    validator replays the steps of cgroup v1 against; ``problems`` are reasons not to begin with this profile on this node;
+    What was once changed and no part holds any more goes back to what was there before. ``problems`` are reasons not to begin with this profile on this node;
     ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
     are what a person should know; ``remember`` are steps on values that another file keeps right: nothing to do, but the value
     is recorded as the original; ``gone`` are keys of files that its changes remove for good: what was there before
@@ -118,7 +116,6 @@ class Part(NamedTuple):
 
     changes: tuple[Change, ...]
     held: frozenset[str]
-    directories: tuple[Slice, ...] = ()
     problems: tuple[Problem, ...] = ()
     manager: str = ""
     notes: tuple[str, ...] = ()

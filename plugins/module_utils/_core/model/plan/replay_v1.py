@@ -7,7 +7,6 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 
 from ..cpu.handover import Slice
@@ -16,21 +15,31 @@ from ..values.errors import Problem
 from .plan import Step
 
 
-def problems(steps: t.Sequence[Step], directories: t.Sequence[Slice]) -> list[Problem]:
-    """The first instant at which an isolated CPU would be shared, as the steps hand CPUs over."""
-    moves = [move for move in map(move_of, steps) if move is not None]
-    overlap = new_overlap(directories, moves)
+def problems(
+    steps: t.Sequence[Step], units: t.Sequence[Slice], ending: t.Collection[str], above: frozenset[int]
+) -> list[Problem]:
+    """The first instant at which an isolated CPU would be shared, as the steps hand CPUs over.
+
+    ``units`` have the CPUs of now. Those of ``ending`` are exclusive until their own step, as is one whose directory goes.
+    Processes without a directory have the CPUs ``above``.
+    """
+    moves = [(unit_of(step), cpus_after(step, above)) for step in steps if step.kind == "cpuset"]
+    gone = {unit_of(step) for step in steps if step.kind == "cpuset" and step.value is None}
+    overlap = new_overlap(units, moves, gone.union(ending))
     if overlap is None:
         return []
     unit, other, cpu = overlap
     return [Problem("cpu", f"CPU {cpu}", f"{unit} and {other} would share it while CPUs are handed over")]
 
 
-def move_of(step: Step) -> t.Optional[tuple[str, frozenset[int]]]:
-    """The unit whose directory a step gives CPUs, and those; None for any other step."""
-    if step.kind != "cpuset" or not re.fullmatch(r"[0-9,-]+", step.value or ""):
-        return None
-    return step.target.rpartition("/")[2], cpuset.parse(step.value or "")
+def unit_of(step: Step) -> str:
+    """The unit whose directory a step writes."""
+    return step.target.rpartition("/")[2]
+
+
+def cpus_after(step: Step, above: frozenset[int]) -> frozenset[int]:
+    """The CPUs of a unit after the step on its directory: those ``above`` where the directory goes."""
+    return above if step.value is None else cpuset.parse(step.value)
 
 
 def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -> set[tuple[str, str, int]]:
@@ -51,11 +60,12 @@ def overlaps(now: t.Mapping[str, frozenset[int]], exclusive: t.Container[str]) -
 
 
 def new_overlap(
-    slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]]
+    slices: t.Sequence[Slice], moves: t.Iterable[tuple[str, frozenset[int]]], ending: t.Container[str] = ()
 ) -> t.Optional[tuple[str, str, int]]:
     """The first overlap (exclusive slice, other slice, CPU) that the writes bring; None if there is none.
 
-    It shares nothing with ``handover.order``, so that a fault there shows here.
+    A slice of ``ending`` is exclusive until it is written. It shares nothing with ``handover.order``, so that a fault there
+    shows here.
     """
     exclusive = {one.unit: one.exclusive for one in slices}
     now = {one.unit: one.now for one in slices}
@@ -69,6 +79,10 @@ def new_overlap(
             continue
         for cpu in now[unit] - cpus:
             holders[cpu, exclusive[unit]].discard(unit)
+        if exclusive[unit] and unit in ending:
+            for cpu in now[unit] & cpus:
+                holders[cpu, True].discard(unit)
+            exclusive[unit], now[unit] = False, frozenset()
         fresh: set[tuple[str, str, int]] = set()
         for cpu in cpus - now[unit]:
             fresh.update((other, unit, cpu) for other in holders.get((cpu, True), ()))

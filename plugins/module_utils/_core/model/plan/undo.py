@@ -18,7 +18,7 @@ from ..profile.schema_types import is_own
 from ..systemd import unit_limits
 from ..systemd.unit_property import control_file
 from ..values.records import NamedTuple
-from ..workload.grants import is_workloads
+from ..workload.grants import is_exclusive, is_workloads
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 
 if t.TYPE_CHECKING:
@@ -86,8 +86,8 @@ def restore(before: Original, online: str) -> list[Step]:
         # The slice has its CPUs for itself no longer, before it gets others or stops.
         return [Step("partition", target, before.value or MEMBER, RELEASE, -10)]
     if before.kind == "cpuset":
-        # The inner directories go first, and all before the slices stop.
-        order = 20 - target.count("/")
+        # Exclusive CPUs are given up before others get them; then the inner directories go first, all before the slices stop.
+        order = -10 if is_exclusive(target.rpartition("/")[2]) else 20 - target.count("/")
         return [Step("cpuset", target, before.value or None, RELEASE, order, where=before.name)]
     if before.kind == "property":
         return restore_property(before, online)

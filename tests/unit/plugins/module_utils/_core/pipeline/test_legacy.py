@@ -15,12 +15,12 @@ import pytest
 import runs
 import test_faults
 import test_rollout
-from _core.host import cgroup
-from _core.managers import cpu
-from _core.model.plan import replay_v1, validate
-from _core.model.plan.plan import Step
+from _core.host import apply_step, cgroup
+from _core.managers import cpu, registry
+from _core.model.plan import validate
+from _core.model.plan.plan import RELEASE, Plan, Step, steps_in_order
 from _core.model.values.errors import CorralError
-from _core.pipeline import planning
+from _core.pipeline import applying, overlap_check, planning
 from fake_legacy import LegacySystemd
 from test_rollout import CIRCLE, NO_ISOLATED, OTHER_CORE, SWAPPED
 
@@ -358,9 +358,47 @@ def test_no_other_directory_is_written(target: str, where: str) -> None:
 def test_an_overlap_in_directories_is_seen_by_the_validator(fake: node.Node) -> None:
     runs.converged(fake)
     context = planning.compile_profile(fake.host(), node.parsed())
-    part = planning.plan_profile(fake.host(), context).parts[0]
+    plan = planning.plan_profile(fake.host(), context)
     bad = [Step("cpuset", f"{ROOT}/system.slice", "0-7", 30, where="system.slice")]
-    assert ["system.slice" in problem.message for problem in replay_v1.problems(bad, part.directories)] == [True]
+    problems = overlap_check.overlaps(fake.host(), plan, bad)
+    assert ["system.slice" in problem.message for problem in problems] == [True]
+
+
+def removal_of_a_slice_that_came_later(fake: node.Node) -> Plan:
+    """The removal of a profile whose last slice was declared after the isolated pool was."""
+    fake.systemd.empty_too = True
+    runs.converged(fake)
+    cpu = {**node.edge()["cpu"], "shared": {"slices": ["machine.slice", "later.slice"]}}
+    assert not runs.declare(fake.host(), cpu=cpu).error
+    return planning.plan_removal(fake.host(), tuple(registry.FILES))
+
+
+def test_a_removal_gives_the_isolated_cpus_up_before_others_get_them(fake: node.Node) -> None:
+    plan = removal_of_a_slice_that_came_later(fake)
+    targets = [step.target for step in steps_in_order(plan.changes) if step.kind == "cpuset"]
+    assert targets[0] == ISOLATED
+    assert runs.remove(fake.host()).leftovers == ()
+    assert fake.overlaps == []
+
+
+def test_the_validator_replays_a_removal(fake: node.Node) -> None:
+    plan = removal_of_a_slice_that_came_later(fake)
+    steps = [step for step in steps_in_order(plan.changes) if step.kind == "cpuset"]
+    assert overlap_check.overlaps(fake.host(), plan, steps) == []
+    for last in (step for step in steps if step.target != ISOLATED):
+        (problem,) = overlap_check.overlaps(fake.host(), plan, [last, *steps])
+        assert last.target.rpartition("/")[2] in problem.message
+
+
+def test_a_step_of_an_undo_is_replayed_on_the_directories_as_they_are_then(fake: node.Node) -> None:
+    context = planning.compile_profile(fake.host(), node.parsed())
+    plan = planning.plan_profile(fake.host(), context)
+    runs.converged(fake)
+    back = [Step("cpuset", f"{ROOT}/{name}", None, RELEASE) for name in ("corral_isolated.slice", "system.slice")]
+    assert applying.conflict_with(fake.host(), plan, back[0]) == ""
+    assert "left as it is" in applying.conflict_with(fake.host(), plan, back[1])
+    apply_step.perform(fake.host(), back[0])
+    assert applying.conflict_with(fake.host(), plan, back[1]) == ""
 
 
 def test_status_is_published_as_on_v2(fake: node.Node) -> None:
