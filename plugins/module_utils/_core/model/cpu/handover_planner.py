@@ -86,15 +86,21 @@ class Planner:
     def available(self, one: Slice, cpus: t.AbstractSet[int]) -> frozenset[int]:
         """Of some CPUs, those that a slice has or can get now.
 
-        A CPU that other slices have too does not count as one that an exclusive slice has. Nor does one that a slice has
-        without requesting it, and an exclusive slice too: the request would keep that one from being a partition.
+        A CPU that other slices have too does not count as one that an exclusive slice has.
         """
-        mine = self.now[one.unit] & cpus
+        mine = self.kept(one) & cpus
         if one.exclusive and self.alone:
             mine = frozenset(cpu for cpu in mine if self.holders.has_alone(cpu, one.unit))
-        else:
-            mine -= {cpu for cpu in mine & one.unasked if self.holders.units[True][cpu] - {one.unit}}
         return mine | (cpus & self.open[one.exclusive])
+
+    def kept(self, one: Slice) -> frozenset[int]:
+        """The CPUs of a slice that a write may leave it: not those that it has unasked, and another slice has too.
+
+        The request would be what has them share the CPU, or what keeps an exclusive slice from being a partition.
+        """
+        mine, units = self.now[one.unit], self.holders.units
+        others = (True, False) if one.exclusive else (True,)
+        return mine - {cpu for cpu in mine & one.unasked if any(units[which][cpu] - {one.unit} for which in others)}
 
     def move_all(self) -> None:
         """Move each slice that can have all of its wanted CPUs, until there is none."""
@@ -188,7 +194,7 @@ class Planner:
     def shrink_to_unneeded(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
         """Leave an exclusive slice the CPUs that no other one needs."""
         for one, dummy in cycle:
-            kept = self.now[one.unit] - self.needed(one, self.now[one.unit])
+            kept = self.kept(one) - self.needed(one, self.now[one.unit])
             if one.exclusive and kept:
                 self.put(one, kept)
                 return True
@@ -205,7 +211,7 @@ class Planner:
     def shrink_to_one(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
         """Leave an exclusive slice one of its CPUs."""
         one, cpu = max((member for member in cycle if member[0].exclusive), key=lambda member: self.count(member[0]))
-        kept = self.now[one.unit] - {cpu}
+        kept = self.kept(one) - {cpu}
         if kept:
             self.put(one, frozenset({min(kept)}))
         return bool(kept)

@@ -108,6 +108,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
             "9",
             88,
         ),  # A slice without AllowedCPUs= runs on CPUs of an invalid partition: it is not to request them before they are free.
+        ("67", 85),  # A slice whose CPU went offline runs on others' CPUs: none of them is requested for it meanwhile.
         ("19", 91),  # A service at the top is confined once, not at each tick.
     ],
 )
