@@ -13,7 +13,7 @@ import typing as t
 
 from ..host import state, systemd
 from ..host.files import Host
-from ..model.plan import undo
+from ..model.plan import undo, validate
 from ..model.plan.places import Place
 from ..model.plan.plan import FILES, START, Change, Part, Step
 from ..model.systemd import agent_program, agent_units
@@ -157,7 +157,11 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
     odd = [path for path in paths_of(program) if host.mode(path) != program.mode(path)]
     compiled = tag is None or all(host.exists(compiled_path(path, tag)) for path in sources)
     mine = [record.before for record in state.records(host)[0] if record.manager == NAME]
-    programs = [one for one in mine if f"{one.target}/".startswith(f"{FOLDER}/") and one.target != LAUNCHER]
+    inside = [one for one in mine if f"{one.target}/".startswith(f"{FOLDER}/") and one.target != LAUNCHER]
+    # Another version may have recorded what this one may not remove: the plan names it.
+    programs = [
+        one for one in inside if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore(one, ""))
+    ]
     texts = {**seen.texts, **dict.fromkeys(odd)}
     return seen._replace(texts=texts, runs=runs, compiled=compiled, programs=tuple(programs))
 

@@ -34,6 +34,10 @@ if t.TYPE_CHECKING:
 
 GRANTS = (CPU, WORKLOADS)  # the managers of what a start waits for
 BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
+STRAY = (
+    f"the manager {{}} of another version recorded this original in {state.BEFORE}, and this version does not write here: "
+    "restore it by hand, or remove Corral with that version"
+)
 
 
 def compile_profile(
@@ -161,16 +165,57 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
         online = cpuset.format(free) or online
     dropped = [record for record in records if record.manager in managers and record.before.key not in held]
+    if set(registry.FILES) <= set(managers):  # A plan of the whole profile: what no manager here knows is said with it.
+        dropped += [record for record in records if record.manager not in registry.names()]
+    strays = [record for record in dropped if is_stray(record, online)]
+    stuck = [record for record in strays if not is_restored(host, record.before)]
+    dropped = [record for record in dropped if record not in stuck]
     busy = [record for record in dropped if context is not None and is_busy(host, record.before)]
     dropped = [record for record in dropped if record not in busy]
     changes = [change for part in parts for change in part.changes]
     changes += [restoring(record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
+    changes += [stray_item(record) for record in stuck]
     known = {step.key for change in changes for step in change.steps if step.kind == "unit"}
-    again = [one for one in reversed(dropped) if one.before.key not in known and not is_as_before(host, one.before)]
+    again = [
+        one
+        for one in reversed(dropped)
+        if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
+    ]
     changes += [restoring(record, online) for record in again]
     obsolete = frozenset(record.before.key for record in dropped).union(*(part.gone for part in parts))
     notes = [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
+
+
+def is_stray(record: Record, online: str) -> bool:
+    """Whether no manager of this version may bring a before-value back: the validator would refuse the whole plan for it."""
+    from ..model.plan import validate  # A tick that drops nothing does not get here.
+    from ..model.values.vocabulary import StepKind
+
+    if record.manager not in registry.names() or record.before.kind not in t.get_args(StepKind):
+        return True
+    places = registry.manager(record.manager).writes
+    steps = undo.restore(record.before, online)
+    return any(validate.place_problems(record.manager, step, places) for step in steps)
+
+
+def stray_item(record: Record) -> Change:
+    """The item that names a stray record; that of a manager which is not here is told with the declaration."""
+    known, target = record.manager in registry.names(), record.before.target
+    owner, reason = record.manager if known else PROFILE, STRAY.format(record.manager)
+    return Change(owner, target, record.before.kind, "set by Corral", "as it was", reason, target, (), UNCHANGEABLE)
+
+
+def is_restored(host: Host, before: undo.Original) -> bool:
+    """Whether the target of a stray record is as it was: then there is nothing left to say of it."""
+    from ..model.plan import validate
+    from ..model.values.vocabulary import StepKind
+
+    named = {"property": f"{before.name}=", "controller": f"+{before.name}"}
+    step = Step(before.kind, before.target, named.get(before.kind), RELEASE, where=before.name)
+    if before.kind not in t.get_args(StepKind) or not validate.is_sound(step):
+        return False
+    return is_as_before(host, before) or apply_step.look(host, step)._replace(made=before.made) == before
 
 
 def is_busy(host: Host, before: undo.Original) -> bool:
