@@ -161,7 +161,7 @@ def carry_out(
     error, undone, leftovers = execute(host, plan, steps, online, forgiving)
     if error:
         if not leftovers and new:
-            forget_records(host, kept, untouched)
+            leftovers = forget_records(host, kept, untouched)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
     save_attempts(host, steps)
     if plan.obsolete and not leftovers:
@@ -184,12 +184,21 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
         raise refusal(message, path=state.BEFORE) from None
 
 
-def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> None:
-    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all."""
-    if untouched:
-        state.forget(host)
-    else:
-        state.save_records(host, kept)
+def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
+    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all.
+
+    Returns what could not be done, as a leftover. The originals that stay recorded are right: everything is as they say.
+    """
+    try:
+        if untouched:
+            state.forget(host)
+        else:
+            state.save_records(host, kept)
+    except OSError as error:
+        return (
+            f"{state.BEFORE}: {error.strerror}: it still records the originals of this run, make room and run again",
+        )
+    return ()
 
 
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:

@@ -5,11 +5,14 @@
 
 from __future__ import annotations
 
+import errno
 import typing as t
 
 import node
 import pytest
 import runs
+from _core.host import state
+from _core.host.files import Host
 from _core.model.values.errors import CorralError
 
 Make = t.Callable[..., node.Node]
@@ -179,3 +182,36 @@ def test_a_full_disk_leaves_no_traceback_and_the_next_run_converges(make: Make) 
         trial.then_converges(number, fake)
         trial.then_removes(number, fake)
     assert trial.wrong == []
+
+
+@pytest.mark.parametrize("first", [True, False])
+def test_an_undo_whose_own_record_cannot_be_saved_says_so(
+    first: bool, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake = make()
+    if not first:
+        runs.converged(fake)
+    own = [path[1:] for path in OWN]
+    before = fake.fingerprint(*own)
+    wanted = {} if first else CHANGED
+    sound = fake.clone(fake.root.with_name("sound")).host()
+    assert not runs.declare(sound, **wanted).error
+    number = max(number for number, act in enumerate(sound.acts, 1) if act.startswith("write_value /proc/sys/kernel"))
+
+    def full(*dummy: t.Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", state.BEFORE)
+
+    monkeypatch.setattr(state, "forget", full)
+    save, calls = state.save_records, []
+
+    def once(host: Host, kept: t.Sequence[state.Record]) -> None:
+        calls.append(kept)
+        save(host, kept) if len(calls) == 1 else full()
+
+    monkeypatch.setattr(state, "save_records", once)
+    host = fake.host("error", number)
+    outcome = runs.declare(host, **wanted)
+    assert outcome.error
+    assert outcome.undone
+    assert [left for left in outcome.leftovers if left.startswith(f"{state.BEFORE}: No space left")]
+    assert node.different(before, fake.fingerprint(*own)) == []
