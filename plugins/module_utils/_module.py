@@ -105,7 +105,10 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         result["diff"] = change_text.diff(shown)
     for note in (*outcome.plan.notes, *change_text.leftovers(outcome)):
         module.warn(note)
-    if outcome.error:
+    if planning.is_lost(outcome.plan):
+        said = "\n".join(change_text.line(change) for change in outcome.plan.changes)
+        result.update(failed=True, msg=f"nothing was removed:\n{said}")
+    elif outcome.error:
         result.update(failed=True, msg=change_text.refused(outcome), undone=list(outcome.undone))
     elif not module.check_mode:
         stuck = [change for change in outcome.remaining if change.steps and change.property not in MAY_DIFFER]

@@ -121,12 +121,23 @@ def state_folder(host: Host, path: str) -> None:
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
     """The before-values, oldest first, and a warning when they are of the file's second copy."""
     found, warning = records_in(host.read(BEFORE, follow=False) or ""), None
-    if found is None and written_before(host, BEFORE):
+    if found is None and were_recorded(host):
         found = records_in(host.read(f"{BEFORE}.previous", follow=False) or "")
         warning = f"{BEFORE}: {'not readable as Corral wrote it' if host.exists(BEFORE) else 'is gone'}: " + (
             "its second copy is used" if found is not None else "there is no second copy: removal cannot restore"
         )
     return list(found or ()), warning
+
+
+def were_recorded(host: Host) -> bool:
+    """Whether there must be before-values: a profile that was applied, or an agent, has never been without."""
+    return written_before(host, BEFORE) or host.exists(APPLIED) or host.exists(AGENT)
+
+
+def originals_lost(host: Host) -> bool:
+    """Whether neither copy of the before-values can be read, and there must be some."""
+    copies = (host.read(path, follow=False) or "" for path in (BEFORE, f"{BEFORE}.previous"))
+    return all(records_in(text) is None for text in copies) and were_recorded(host)
 
 
 @functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
@@ -156,6 +167,8 @@ def remember_profile(host: Host, profile: t.Any) -> None:
     last = read_json(host, APPLIED)
     if last == profile:
         return
+    if not were_recorded(host):
+        save_records(host, ())  # A profile that changed nothing: later, what is not there was lost.
     past = checked(host, HISTORY)
     past = past if isinstance(past, list) else []
     if last is not None:

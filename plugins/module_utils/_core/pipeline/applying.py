@@ -92,7 +92,10 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     def plan() -> Plan:
         return narrow(planning.plan_removal(host, managers))
 
-    outcome = apply(host, plan(), plan, forgiving=True)
+    first = plan()
+    outcome = apply(host, first, plan, forgiving=True)
+    if planning.is_lost(first):
+        return outcome
     if not outcome.error and PROFILE in managers:
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
         told = [path for one in registry.every() for path in one.told(host)]

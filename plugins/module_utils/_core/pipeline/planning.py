@@ -137,11 +137,26 @@ def plan_agent(
 
 
 def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
-    """The plan that brings back what was there before these managers' first change."""
+    """The plan that brings back what was there before these managers' first change.
+
+    Where the originals are lost it names what is left, and changes nothing.
+    """
+    from . import lost_originals
+
     plan = finish(host, None, [], managers)
+    left = lost_originals.left(host, managers)
+    if left:  # Nothing is given up of what cannot be brought back.
+        return plan._replace(changes=(*plan.changes, *left))
     known = {change.subject for change in plan.changes}
     asked = [change for one in registry.every() for change in one.on_removal(host, managers)]
     return plan._replace(changes=plan.changes + tuple(change for change in asked if change.subject not in known))
+
+
+def is_lost(plan: Plan) -> bool:
+    """Whether a removal's plan names what is left because the originals are lost."""
+    from . import lost_originals
+
+    return any(change.reason == lost_originals.REASON for change in plan.changes)
 
 
 def joined(first: Plan, second: Plan) -> Plan:

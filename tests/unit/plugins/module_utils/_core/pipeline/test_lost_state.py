@@ -7,16 +7,20 @@ from __future__ import annotations
 
 import copy
 import json
+import shutil
 import typing as t
 
 import node
 import pytest
 import runs
 import services
+import test_workload_module
 from _core.host import state
 from _core.managers import agent_install, registry
-from _core.model.plan.plan import Outcome
+from _core.model.plan.plan import UNCHANGEABLE, Outcome
 from _core.model.profile import profile
+from _core.model.systemd import agent_units
+from _core.model.systemd.unit_property import ETC
 from _core.pipeline import allocate_workloads, applying, planning
 
 STATE = "/var/lib/corral"
@@ -177,3 +181,45 @@ def test_a_second_copy_that_is_gone_or_behind_is_written_again(rolled: node.Node
         runs.tick(rolled.host())
         assert rolled.get(copy) == rolled.get(CHECKPOINT)
         assert runs.tick(rolled.host()) == 0
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged", "with the whole folder"])
+def test_a_removal_without_originals_names_what_is_left(how: str, rolled: node.Node) -> None:
+    services.stop(rolled, DATAPLANE)
+    copies = (BEFORE, f"{BEFORE}.previous")
+    for path in copies if how != "with the whole folder" else []:
+        rolled.drop(path) if how == "gone" else rolled.put(path, rolled.get(path)[:20])
+    if how == "with the whole folder":
+        shutil.rmtree(f"{rolled.root}{STATE}")
+    before = rolled.fingerprint()
+    host = rolled.host()
+    outcome = runs.remove(host)
+    assert node.different(before, rolled.fingerprint()) == []
+    told = {change.place for change in outcome.remaining}
+    assert {"/etc/corral/profile.json", "/etc/corral/agent.json", agent_units.COMMAND, agent_units.LAUNCHER} <= told
+    assert any(path.endswith("/10-corral-cpu.conf") for path in told)
+    assert {f"{ETC}/{unit}" for unit in (agent_units.TIMER, agent_units.SERVICE)} <= told
+    assert {change.verdict for change in outcome.remaining} == {UNCHANGEABLE}
+    assert planning.is_lost(outcome.plan)
+    for path in told:
+        rolled.drop(path)
+    assert not runs.remove(rolled.host()).remaining, "by hand it is over"
+    assert not rolled.has(STATE)
+
+
+def test_a_profile_that_changed_nothing_lost_no_original(fake: node.Node) -> None:
+    assert not declare(fake, cpu=None, workloads=None).error
+    assert state.records(fake.host())[1] is None
+    assert not planning.is_lost(planning.plan_removal(fake.host(), registry.names()))
+
+
+@pytest.mark.parametrize("check", [True, False])
+def test_the_module_fails_where_it_cannot_remove(check: bool, rolled: node.Node) -> None:
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        rolled.drop(path)
+    module = test_workload_module.Module(check=check, state="absent", during_pause="refuse", lock_timeout=1)
+    result = test_workload_module.WORKLOAD._module.profile_task(module, rolled.host())
+    assert (result["failed"], result["changed"], result["in_sync"]) == (True, False, False)
+    assert "/etc/corral/profile.json" in result["msg"]
+    assert f"the originals are lost with {BEFORE}" in result["msg"]
+    assert held(rolled) == {"dataplane": "1,5"}, "no grant is given up"
