@@ -309,16 +309,23 @@ def compile_folder(host: Host, step: Step) -> None:
         answer = host.run(*words, timeout=120.0)
         if answer.code:
             raise StepFailed(f"{step.target}: not compiled: {systemd.complaint(answer.err, answer.out)}")
+        # compileall syncs nothing, and Python trusts a header: a file that a power cut shortened would end each import.
+        for path in compiled_folders(host, step.target):
+            host.sync(path)
         return
-    folders = [step.target] if host.link(step.target) is None else []
+    for path in compiled_folders(host, step.target):
+        for file in host.names(path):
+            if file.endswith(".pyc"):
+                host.remove(f"{path}/{file}")
+        host.remove_dir(path)
+
+
+def compiled_folders(host: Host, top: str) -> list[str]:
+    """The folders below ``top`` that hold what Python compiled; no link is followed."""
+    found, folders = [], [top] if host.link(top) is None else []
     while folders:
         folder = folders.pop()
-        for name in host.folders(folder):
-            path = f"{folder}/{name}"
-            if name != "__pycache__":
-                folders.append(path)
-                continue
-            for file in host.names(path):
-                if file.endswith(".pyc"):
-                    host.remove(f"{path}/{file}")
-            host.remove_dir(path)
+        inside = {name: f"{folder}/{name}" for name in host.folders(folder)}
+        found += [path for name, path in inside.items() if name == "__pycache__"]
+        folders += [path for name, path in inside.items() if name != "__pycache__"]
+    return found

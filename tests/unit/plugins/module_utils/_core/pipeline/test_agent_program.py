@@ -19,6 +19,7 @@ import node
 import pytest
 import runs
 from _core import main
+from _core.host import apply_step, command
 from _core.host.files import Host
 from _core.managers import agent_install
 from _core.model.plan.plan import FILES, RELOAD, Change, Outcome, Plan, Step
@@ -347,3 +348,19 @@ def test_the_programs_of_the_real_core_are_whole(make: Make) -> None:
         assert "reconcile" in subprocess.run(words, capture_output=True, text=True, check=True).stdout
         words = [sys.executable, "-I", "-B", "-c", load, os.path.dirname(os.path.realpath(launcher))]
         subprocess.run(words, check=True)
+
+
+def test_what_was_compiled_is_on_the_disk_before_the_link(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for name in ("_core/main.py", "_core/model/plan.py"):
+        (folder / "release" / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / "release" / name).write_text("RELEASE = 1\n")
+    synced: list[tuple[int, int]] = []
+    monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file).st_ino, os.fstat(file).st_size)))
+    host = Host(str(folder), run=command.run_command)
+    where = "_core/main.py\n_core/model/plan.py"
+    apply_step.perform(host, Step("compile", "/release", sys.executable, FILES, where=where))
+    compiled = sorted((folder / "release").rglob("*.pyc"))
+    assert len(compiled) == 2
+    for path in compiled:
+        assert (path.stat().st_ino, path.stat().st_size) in synced
+        assert {path.parent.stat().st_ino, path.parent.parent.stat().st_ino} <= {number for number, dummy in synced}
