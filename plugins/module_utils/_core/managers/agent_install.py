@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import typing as t
 
@@ -118,13 +119,29 @@ def plan(
     links = wanted_links()
     if core is None:
         return decide(units, links, None, options, observe(host, units, links, trigger))
-    if host.exists(COMMAND) and host.link(COMMAND) is None:
-        raise refusal("Corral did not make this file, and its own command goes there: move it away", path=COMMAND)
+    refuse_others(host)
     program = agent_program.program(core, options.python)
     units[state.AGENT] = json.dumps(options._asdict(), sort_keys=True) + "\n"
     links[COMMAND] = LAUNCHER
     seen = observe(host, [*units, *paths_of(program)], [*links, LAUNCHER], trigger)
     return decide(units, links, program, options, with_program(host, seen, program, tag))
+
+
+def refuse_others(host: Host) -> None:
+    """Refuse what others have where the program and its command go. Raises CorralError."""
+    away = "Corral did not make this {}, and its own {} there: move it away"
+    for path in (FOLDER, RELEASES):
+        if host.mode(path) is not None and not host.is_dir(path):
+            raise refusal(away.format("file", "folder goes"), path=path)
+    if host.is_dir(LAUNCHER) and host.link(LAUNCHER) is None:
+        raise refusal(away.format("folder", "launcher goes"), path=LAUNCHER)
+    link = host.link(COMMAND)
+    if link is None and host.exists(COMMAND):
+        raise refusal(away.format("file", "command goes"), path=COMMAND)
+    # A link of Corral's that was changed by hand is drift: its record tells it from one of others.
+    recorded = any(record.before.key == f"link:{COMMAND}" for record in state.records(host)[0])
+    if link not in (None, LAUNCHER) and not recorded:
+        raise refusal(away.format("link", "command goes"), path=COMMAND, value=link)
 
 
 def wanted_links() -> dict[str, str]:
@@ -149,7 +166,7 @@ def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger:
 def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
     """The observation, with what runs, and with what is known of all programs that are there."""
     link = seen.links[LAUNCHER]
-    runs = None if link is None else agent_program.release_at(f"{FOLDER}/{link}") or None
+    runs = None if link is None else agent_program.release_at(os.path.join(FOLDER, link)) or None
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]

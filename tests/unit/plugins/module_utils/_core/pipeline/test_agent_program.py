@@ -314,13 +314,39 @@ def test_what_others_had_in_the_place_of_the_launcher_comes_back(make: Make) -> 
     assert node.different(before, fake.fingerprint()) == []
 
 
-def test_a_command_of_others_is_not_replaced(make: Make) -> None:
+OTHERS: dict[str, tuple[str, t.Callable[[node.Node], object]]] = {
+    "a file as the command": (COMMAND, lambda fake: fake.put(COMMAND, "#!/bin/sh\n")),
+    "a link as the command": (COMMAND, lambda fake: fake.host().write_link(COMMAND, "/opt/other/corral")),
+    "a folder as the launcher": (LAUNCHER, lambda fake: fake.put(f"{LAUNCHER}/file", "")),
+    "a file as the releases": (RELEASES, lambda fake: fake.put(RELEASES, "")),
+    "a file as the folder": (FOLDER, lambda fake: fake.put(FOLDER, "")),
+}
+
+
+@pytest.mark.parametrize("what", OTHERS)
+def test_what_others_have_in_its_place_is_refused_before_the_first_write(what: str, make: Make) -> None:
     fake = make()
-    fake.put(COMMAND, "#!/bin/sh\n")
+    place, put = OTHERS[what]
+    put(fake)
     host = fake.host()
-    with pytest.raises(CorralError, match=f"{COMMAND}: Corral did not make this file"):
+    with pytest.raises(CorralError, match=f"{place}: .*Corral did not make this"):
         install(host, "first")
     assert host.writes == []
+
+
+def test_its_own_command_that_leads_elsewhere_is_mended(make: Make) -> None:
+    fake = prepared(CASES["the first one"], make)
+    fake.host().write_link(COMMAND, "/opt/other/corral")
+    assert not install(fake.host(), "first").remaining
+    assert fake.host().link(COMMAND) == LAUNCHER
+
+
+def test_a_launcher_that_is_an_absolute_link_names_its_release(make: Make) -> None:
+    fake = prepared(CASES["upgrade"], make)
+    fake.host().write_link(LAUNCHER, f"{folder_of('second')}/corral")
+    outcome = install(fake.host(), "third")
+    assert [change.actual for change in outcome.applied] == [name_of("second")]
+    assert (asked(fake), folders(fake)) == ("third", {name_of("second"), name_of("third")})
 
 
 def test_the_programs_of_the_real_core_are_whole(make: Make) -> None:
