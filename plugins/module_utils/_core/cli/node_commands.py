@@ -28,6 +28,7 @@ from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import applying, declared_profile, locked_run, planning, tick
 from ..reports import change_text, cpu_map, drift_since, status_file
+from ..reports.value_text import counted
 from . import command_output, preflight_notes, status_command
 
 if t.TYPE_CHECKING:
@@ -199,6 +200,8 @@ def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
     except OSError as error:
         raise refusal(f"cannot be written: {error.strerror}", path=target) from None
     command_output.show(
-        asked, {"file": target, "entries": count}, [f"{target}: {count} entries; replay with --root {target}"]
+        asked,
+        {"file": target, "entries": count},
+        [f"{target}: {counted(count, 'entry', 'entries')}; replay with --root {target}"],
     )
     return IN_SYNC

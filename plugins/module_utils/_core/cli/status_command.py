@@ -17,6 +17,7 @@ from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import declared_profile, planning
 from ..reports import change_text, cpu_map, status_file
+from ..reports.value_text import counted
 from . import command_output
 
 
@@ -56,8 +57,8 @@ def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
     rows += [told[key] for key in ("pause_error", "metrics_error") if told.get(key)]
     last = told.get("last_changed")
     if isinstance(last, dict):
-        count = len(last["changes"])
-        rows.append(f"last change {change_text.moment(last['time'])}: {count} change{'s'[: count != 1]}")
+        count = counted(len(last["changes"]), "change")
+        rows.append(f"last change {change_text.moment(last['time'])}: {count}")
     if told.get("exclusive"):
         rows.append(f"exclusive CPUs: {told['exclusive']}")
     rows += gc_lines(host)

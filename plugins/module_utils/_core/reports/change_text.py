@@ -15,7 +15,7 @@ import typing as t
 
 from ..constants import SCHEMA
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, change_to_dict
-from .value_text import compared
+from .value_text import compared, counted
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import DriftItem, Plan, RenderedItem, Run
@@ -98,7 +98,7 @@ def outcome_lines(outcome: Outcome) -> list[str]:
     if outcome.remaining:
         shown += ["what still differs:", *lines(outcome.remaining)]
     if outcome.error:
-        shown += [f"refused: {outcome.error}", f"undone: {len(outcome.undone)} steps, in reverse order"]
+        shown += [f"refused: {outcome.error}", f"undone: {counted(len(outcome.undone), 'step')}, in reverse order"]
     return shown + leftovers(outcome)
 
 
@@ -112,7 +112,7 @@ def refused(outcome: Outcome) -> str:
     became = "nothing was changed"
     if outcome.undone:
         count = len(outcome.undone)
-        became = f"{count} step{' was' if count == 1 else 's were'} undone in reverse order"
+        became = f"{counted(count, 'step')} {'was' if count == 1 else 'were'} undone in reverse order"
     if outcome.leftovers:
         became = f"not all of it could be undone ({'; '.join(outcome.leftovers)})"
     return f"refused, and {became}: {outcome.error}"

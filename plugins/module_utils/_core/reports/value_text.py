@@ -57,3 +57,8 @@ def first_difference(one: str, other: str) -> int:
 def window(text: str, start: int, limit: int) -> str:
     """A text from ``start`` on, short enough for a line."""
     return shorten(f"…{text[start:]}" if start else text, limit)
+
+
+def counted(count: int, one: str, more: str = "") -> str:
+    """A number of things: "1 step", "2 steps"; ``more`` is the plural where it takes more than an s."""
+    return f"{count} {one if count == 1 else more or one + 's'}"

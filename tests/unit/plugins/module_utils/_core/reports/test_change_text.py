@@ -40,7 +40,7 @@ def test_an_outcome_has_what_was_done_and_what_is_left() -> None:
         *LINES[1:],
         "1 differs (cpu); 1 of them Corral cannot mend; 1 unknown",
         "refused: no room",
-        "undone: 1 steps, in reverse order",
+        "undone: 1 step, in reverse order",
         "could not be brought back: file /b",
     ]
     assert change_text.outcome_lines(Outcome(PLAN, (), ())) == ["in sync: nothing differs"]

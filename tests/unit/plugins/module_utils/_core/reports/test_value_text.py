@@ -50,3 +50,17 @@ def test_two_values_that_differ_never_look_alike(one: str, other: str, end: str)
             shown = value_text.compared(actual, wanted, 60)
             assert shown[0] != shown[1]
             assert max(map(len, shown)) <= 60
+
+
+@pytest.mark.parametrize(
+    ("count", "words", "said"),
+    [
+        (0, ("step",), "0 steps"),
+        (1, ("step",), "1 step"),
+        (2, ("step",), "2 steps"),
+        (1, ("entry", "entries"), "1 entry"),
+        (2, ("entry", "entries"), "2 entries"),
+    ],
+)
+def test_one_is_no_plural(count: int, words: tuple[str, ...], said: str) -> None:
+    assert value_text.counted(count, *words) == said
