@@ -12,9 +12,9 @@ short_description: Install the agent that keeps a node as its profile declares
 version_added: 0.1.0
 description:
   - Installs on the node the core that this module was shipped with, so node and collection always have the same version.
-  - C(corral-reconcile.timer) looks at the node every O(interval) seconds, C(corral-reconcile.path) when the profile
-    changed, and C(corral-boot.service) brings everything back at boot before workloads start. No daemon stays in memory.
-  - The command C(corral) on the node answers C(status), C(drift), C(plan), C(topology), C(pools), C(profile),
+  - C(corral-reconcile.timer) checks the node every O(interval) seconds, and C(corral-reconcile.path) checks it when the
+    profile changes. C(corral-boot.service) restores all settings at boot before workloads start. No daemon stays in memory.
+  - The command C(corral) on the node has the subcommands C(status), C(drift), C(plan), C(topology), C(pools), C(profile),
     C(reconcile), C(gc), C(snapshot), C(rollback), C(pause) and C(resume).
   - Metrics for Prometheus go to a file for node_exporter. The collection's C(docs/metrics.md) lists every one.
 author:
@@ -35,18 +35,18 @@ attributes:
 options:
   interval:
     description:
-      - Seconds between two looks at the node. Without it as the agent is installed, else 10, as the kubelet has it.
+      - Seconds between two checks of the node. The default is the installed agent's value, else 10, as in the kubelet.
     type: int
   python:
     description:
-      - The Python that runs the agent. Without it as the agent is installed, else the one that runs this module.
+      - The Python that runs the agent. The default is the installed agent's Python, else the Python that runs this module.
     type: path
   metrics_dir:
     description:
       - The folder for the file C(corral.prom) that node_exporter's textfile collector reads. It is written when something
         changed and once a minute. Beside it C(corral-gc.prom) is written at each pass of garbage collection.
-      - Without it as the agent is installed, else C(/var/lib/prometheus/node-exporter) (Debian's), where that folder is
-        there. Empty for no metrics.
+      - The default is the installed agent's folder, else C(/var/lib/prometheus/node-exporter) (Debian's) if that folder
+        exists. Empty for no metrics.
     type: path
   during_pause:
     description:
@@ -58,7 +58,7 @@ options:
   state:
     description:
       - With V(present) the agent is installed and its timer runs.
-      - With V(absent) the agent and its units go, and what was there before is back. The profile's state stays.
+      - With V(absent) the agent and its units are removed, and what was there before is restored. The profile's state stays.
     type: str
     choices: [present, absent]
     default: present

@@ -14,8 +14,8 @@ description:
   - Divides the CPUs like C(cset shield), on cgroup v2 through systemd, on cgroup v1 with directories of its own. The
     system's slices run on the reserved CPUs, C(corral_isolated.slice) alone on the isolated ones, and everything else on
     the rest.
-  - Lasts over reboots (on cgroup v1 with M(corral.node.agent)) and daemon-reloads. CPUs are handed over so that no two
-    pools overlap at any instant.
+  - Lasts over reboots (on cgroup v1 with M(corral.node.agent)) and daemon-reloads. CPUs move between pools in an order in which no
+    two pools overlap at any instant.
   - Workloads get their CPUs by the slice they run in, C(corral.slice) or C(corral_isolated.slice), for example with
     C(Slice=) in their unit or C(systemd-run --slice=corral_isolated.slice).
 author:
@@ -37,7 +37,7 @@ options:
         type: str
       count:
         description:
-          - This number of CPUs, chosen as the kubelet chooses them. Packed, whole sockets, NUMA nodes and cores first.
+          - This number of CPUs, chosen as the kubelet chooses them. They are packed, with whole sockets, NUMA nodes and cores first.
         type: int
       cores_per_numa:
         description:
@@ -45,8 +45,8 @@ options:
         type: int
       slices:
         description:
-          - The top-level slices that are confined to the reserved CPUs. Without it C(system.slice), C(user.slice) and
-            C(init.scope).
+          - The top-level slices that are confined to the reserved CPUs. The default is C(system.slice), C(user.slice)
+            and C(init.scope).
         type: list
         elements: str
   isolated:
@@ -61,7 +61,7 @@ options:
       cores:
         description:
           - This number of whole cores that are not reserved. Without O(isolated.numa) and O(isolated.near) they are on one
-            NUMA node where one has enough.
+            NUMA node if one node has enough.
         type: int
       numa:
         description:
@@ -84,7 +84,7 @@ options:
     suboptions:
       slices:
         description:
-          - The top-level slices that run on the shared CPUs, beside Corral's own. Without it C(machine.slice).
+          - The top-level slices that run on the shared CPUs, beside Corral's own. The default is C(machine.slice).
         type: list
         elements: str
   whole_cores:
@@ -94,8 +94,8 @@ options:
     default: false
   strict_cpu_reservation:
     description:
-      - Whether shared workloads are kept off the reserved CPUs. When it is V(false) they run on both, as the kubelet's do
-        by default.
+      - Whether shared workloads are kept off the reserved CPUs. With V(false) they run on shared and reserved CPUs, which is
+        the kubelet's default.
     type: bool
     default: true
   partitions:
@@ -107,8 +107,8 @@ options:
     default: auto
   unmanaged:
     description:
-      - What becomes of top-level slices, scopes and services that are not named here. With V(report) they are drift, with
-        V(confine) they are given the shared CPUs. On cgroup v1 they are only reported.
+      - What to do with top-level slices, scopes and services that are not named here. With V(report) they are reported as
+        drift, with V(confine) they are confined to the shared CPUs. On cgroup v1 they are only reported.
     type: str
     choices: [report, confine]
     default: report

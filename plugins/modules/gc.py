@@ -12,14 +12,14 @@ short_description: Collect images and dead containers of a node
 version_added: 0.1.0
 description:
   - Removes Podman's images and dead containers as the kubelet does on a Kubernetes node, by the thresholds, ages and counts
-    that are declared here. The timer C(corral-gc.timer) makes the passes, with what M(corral.node.agent) has installed; a
-    node without the agent is warned about, because nothing collects there.
-  - Nothing that runs is ever removed, nothing is forced, and what the keep-lists name stays.
-  - With O(collect=true) a pass is made at once, after the declaration is in place. In check mode that is a dry run, whose
-    RV(collected) says what would go and what that would free.
+    that are declared here. The timer C(corral-gc.timer) starts the passes, and needs M(corral.node.agent) on the node. The
+    module warns about a node without the agent, because nothing is collected there.
+  - Running containers and pods are never removed, no removal is forced, and whatever the keep-lists name stays.
+  - With O(collect=true) a pass runs at once, after the options are applied. In check mode that is a dry run, whose
+    RV(collected) lists what would be removed and how much space that would free.
   - Options that are given are added to those that the node has declared, key by key; a list replaces the one before.
-    O(state=absent) takes all of them back. What was removed stays removed.
-  - A node with a kubelet is refused, since that collects itself. A timer or a cron job that prunes Podman's storage is
+    O(state=absent) withdraws all of them. Images and containers that were removed are not restored.
+  - A node with a kubelet is refused, because the kubelet collects garbage itself. A timer or a cron job that prunes Podman's storage is
     reported in RV(drift), with its name.
 author:
   - Corral contributors (@corral-project)
@@ -30,69 +30,69 @@ extends_documentation_fragment:
 options:
   images:
     description:
-      - When images go. Unused ones do, least recently used first, once the file system that holds them has
-        reached O(images.high), until it is down to O(images.low).
-      - V({}) takes the defaults. Without it images are left alone.
+      - When images are removed. Once the use of their file system reaches O(images.high), unused images are removed, least
+        recently used first, until it is down to O(images.low).
+      - V({}) takes the defaults. Without this option no image is removed.
     type: dict
     suboptions:
       high:
         description:
-          - The file system's use in percent from which on images go. V(100) without O(images.max_age) turns that off.
+          - Images are removed from this use of the file system on, in percent. V(100) without O(images.max_age) turns that off.
           - V(85) when nothing was declared before.
         type: int
       low:
         description:
-          - The use in percent down to which they go, below O(images.high).
+          - Images are removed until the use is down to this percentage, which is below O(images.high).
           - V(80) when nothing was declared before.
         type: int
       min_age:
         description:
-          - An image that was first seen more recently never goes. Times are whole numbers with C(s), C(m), C(h) or C(d),
+          - An image that was first seen more recently than this is never removed. Times are whole numbers with C(s), C(m), C(h) or C(d),
             such as V(90s) or V(1h30m).
           - V(2m) when nothing was declared before.
         type: str
       max_age:
         description:
-          - An image that was not used for longer is removed however full the disk is; V(0s) means no limit. The time of one
-            that was never used begins when it was first seen.
+          - An image that was not used for longer than this is removed however full the disk is; V(0s) means no limit. For an
+            image that was never used, the time begins when it was first seen.
           - V(0s) when nothing was declared before.
         type: str
       interval:
         description:
-          - How often images are looked at.
+          - The time between two passes over images.
           - V(5m) when nothing was declared before.
         type: str
       keep:
         description:
-          - Images that never go. A name (with or without a tag), a name with C(*) and C(?), a name with a digest, or a
+          - Images that are never removed. A name (with or without a tag), a name with C(*) and C(?), a name with a digest, or a
             digest.
         type: list
         elements: str
   containers:
     description:
-      - When dead containers and pods go, the oldest first.
-      - V({}) takes the defaults. Without it they are left alone.
+      - When dead containers and pods are removed, the oldest first.
+      - V({}) takes the defaults. Without this option none is removed.
     type: dict
     suboptions:
       min_age:
         description:
-          - A container that died more recently never goes.
+          - A container that died more recently than this is never removed.
           - V(0s) when nothing was declared before.
         type: str
       max_per_workload:
         description:
-          - The most dead ones that are kept of each workload; V(-1) means no limit. With O(containers.scope=all) a
+          - The number of dead containers to keep of each workload; V(-1) means no limit. With O(containers.scope=all) a
             container of no workload counts with those of its systemd unit, else of its image.
           - V(1) when nothing was declared before.
         type: int
       max_total:
         description:
-          - The most dead ones that are kept in all; V(-1) means no limit.
+          - The number of dead containers to keep in all; V(-1) means no limit.
           - V(-1) when nothing was declared before.
         type: int
       scope:
         description:
-          - With V(declared) the containers of the profile's workloads may go, with V(all) every dead one.
+          - With V(declared) the containers of the profile's workloads may be removed, with V(all) every dead container.
           - Workloads are declared by a whole profile (M(corral.node.profile)) only. Without one V(declared) removes nothing,
             which the module warns about.
           - V(declared) when nothing was declared before.
@@ -100,35 +100,35 @@ options:
         choices: [declared, all]
       interval:
         description:
-          - How often containers are looked at.
+          - The time between two passes over containers.
           - V(1m) when nothing was declared before.
         type: str
       volumes:
         description:
-          - Whether the anonymous volumes of a container go with it. Named volumes never do.
+          - Whether the anonymous volumes of a container are removed with it. Named volumes never are.
           - V(false) when nothing was declared before.
         type: bool
       keep:
         description:
-          - Containers and pods that never go, by name, C(*) and C(?) allowed.
+          - Containers and pods that are never removed, by name, C(*) and C(?) allowed.
         type: list
         elements: str
       keep_labels:
         description:
-          - Containers and pods that never go, by a label they have, C(KEY) or C(KEY=VALUE).
+          - Containers and pods that are never removed, by label, C(KEY) or C(KEY=VALUE).
         type: list
         elements: str
   users:
     description:
-      - Users whose rootless storage is looked after as well. Root's always is.
+      - Users whose rootless storage is collected as well. Root's storage always is.
     type: list
     elements: str
   collect:
     description:
-      - Whether to make a pass at once, over all that is declared, whatever is due.
-      - Without other options it is a pass by what the node has declared already, by parts or by a profile of any name.
-      - With V(true) the module fails when something could not be looked at, with RV(collected) saying what was done all the
-        same. In mode V(audit) of a profile the pass only looks. On a paused node O(during_pause) counts.
+      - Whether to run a pass at once, over images and containers as far as they are declared, even if no pass is due.
+      - Without other options the pass follows what the node has declared already, by parts or by a profile of any name.
+      - With V(true) the module fails when something could not be read; RV(collected) still lists what was done. In mode
+        V(audit) of a profile the pass removes nothing. On a paused node O(during_pause) applies.
     type: bool
     default: false
 seealso:

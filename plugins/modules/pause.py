@@ -11,10 +11,10 @@ module: pause
 short_description: Pause Corral on a node for maintenance
 version_added: 0.1.0
 description:
-  - While a node is paused the agent looks and reports as in mode C(audit), and changes nothing. What differs is marked as
+  - While a node is paused the agent checks and reports as in mode C(audit), and changes nothing. Drift is marked as
     under maintenance, and the metric C(corral_paused) is 1.
-  - The pause ends by itself, also when the clock is set in the meantime. Then the agent mends what differs.
-  - A boot brings the last applied profile back on a paused node, too.
+  - The pause ends by itself, also when the clock is set in the meantime. Then the agent corrects drift.
+  - A boot restores the last applied profile on a paused node as well.
   - It is what C(corral pause) and C(corral resume) do on the node.
 author:
   - Corral contributors (@corral-project)
@@ -36,18 +36,18 @@ attributes:
 options:
   state:
     description:
-      - With V(present) the node is paused from now on, in place of any pause before.
+      - With V(present) the node is paused from now on, and an earlier pause is replaced.
       - With V(absent) the pause ends.
     type: str
     choices: [present, absent]
     default: present
   duration:
     description:
-      - How long, for example V(90s), V(15m), V(1h) or V(2d). At most V(30d). Required with O(state=present).
+      - The length of the pause, for example V(90s), V(15m), V(1h) or V(2d). At most V(30d). Required with O(state=present).
     type: str
   reason:
     description:
-      - What for. One line of at most 200 characters, shown wherever the node is seen paused.
+      - The reason for the pause. One line of at most 200 characters, shown wherever the pause is reported.
     type: str
     default: ''
   lock_timeout:

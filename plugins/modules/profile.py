@@ -8,15 +8,15 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: profile
-short_description: Make a node resource profile the state of a node
+short_description: Apply a node resource profile to a node
 version_added: 0.1.0
 description:
-  - Compiles the profile for this node, compares it with what the kernel and systemd really have, and changes what
-    differs. CPU pools, hugepages and their mounts, PID limits and garbage collection, in one task and one round trip.
-  - The whole plan is validated before the first write. A write that is refused in the middle undoes what was done, in
+  - Compiles the profile for this node, compares it with the state of the kernel and systemd, and changes what
+    differs. One task and one round trip cover CPU pools, hugepages and their mounts, PID limits and garbage collection.
+  - The whole plan is validated before the first write. If a write is refused in the middle, the earlier writes are undone in
     reverse order.
   - In check mode it writes nothing. Its plan is the drift report.
-  - The first value of everything it changes is kept on the node. O(state=absent) brings those back.
+  - The original value of each setting that it changes is kept on the node. O(state=absent) restores the originals.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:
@@ -36,16 +36,16 @@ options:
   profile:
     description:
       - The node resource profile. The collection's C(docs/profile.md) lists every key.
-      - Replaces the declared profile as a whole. What it no longer declares goes back to what was there before Corral.
-      - That includes what single modules such as M(corral.node.cpuset) declared. Their profile is called V(parts), a name
-        that no other may have.
+      - Replaces the declared profile as a whole. A setting that it no longer declares is restored to its value before Corral.
+      - It also replaces what single modules such as M(corral.node.cpuset) declared. Their profile is called V(parts), and no
+        other profile may have that name.
       - Without it and without O(layers) the profile that the node has declared already is used.
     type: dict
   layers:
     description:
       - The profile in parts, such as one of a site, one of each group and one of the host. A later layer wins.
       - Mappings merge key by key, items of C(memory.hugepages) by size and node, items of C(memory.mounts) by path, items of
-        C(workloads) by name. Lists of plain values are replaced. An empty key (V(null)) takes away what an earlier layer declared. If two
+        C(workloads) by name. Lists of plain values are replaced. An empty key (V(null)) removes what an earlier layer declared. If two
         layers declare keys that exclude each other, the later layer's key is used. The rules are in the collection's
         C(docs/compose.md).
       - P(corral.node.profile_layers#lookup) collects them from variables.
@@ -64,8 +64,8 @@ options:
         required: true
   state:
     description:
-      - With V(present) the node is made what the profile declares.
-      - With V(absent) everything goes back to what was there before the first profile.
+      - With V(present) the profile is applied to the node.
+      - With V(absent) every setting is restored to its value before the first profile.
     type: str
     choices: [present, absent]
     default: present

@@ -12,9 +12,10 @@ short_description: Give a workload CPUs, memory and limits of its own at run tim
 version_added: 0.1.0
 description:
   - Admits a systemd service or a Podman container or pod on a node, beside the workloads of the node's profile, and gives it
-    what a kubelet gives to a pod. A Guaranteed workload that asks for whole CPUs has them for itself alone, memory and
-    hugepages come from NUMA nodes that suit them, and its slice has weight, quota, memory and task limits.
-  - What does not fit is refused with what is missing, where, and which workloads have it. Nothing is changed then.
+    what a kubelet gives to a pod. A Guaranteed workload that requests whole CPUs gets them exclusively. Its memory and
+    hugepages come from suitable NUMA nodes, and its slice has weight, quota, memory and task limits.
+  - A workload that does not fit is refused. The message says what is missing, where, and which workloads use it. Nothing is
+    changed then.
   - An admission lasts over reboots, until O(state=absent). It is what C(corral admit) and C(corral release) do on the node.
     Workloads that always belong to a node are better declared in its profile (M(corral.node.profile)).
   - An admission also works in mode V(audit) of the profile and on a paused node, because it starts a workload and does not
@@ -39,19 +40,19 @@ attributes:
 options:
   name:
     description:
-      - What the workload is called. One of this name that was admitted before is replaced.
+      - The name of the workload. A workload of this name that was admitted before is replaced.
       - The name of a workload of the node's profile is refused.
     type: str
     required: true
   match:
     description:
-      - What belongs to it. Exactly one of O(match.unit), O(match.container), O(match.pod) and O(match.label).
+      - Which processes belong to the workload. Exactly one of O(match.unit), O(match.container), O(match.pod) and O(match.label).
       - Required when O(state=present).
     type: dict
     suboptions:
       unit:
         description:
-          - The service. It is placed in the workload's slice by a drop-in, so one that runs gets there at its next restart.
+          - The service. It is placed in the workload's slice by a drop-in, so a running service moves there at its next restart.
         type: str
       container:
         description:
@@ -67,27 +68,27 @@ options:
         type: str
   hold:
     description:
-      - How long it keeps what it was given.
-      - With V(declared) until O(state=absent).
-      - With V(running) for one run at a time. A service is admitted before each start, and gives back after each stop. A
-        container is admitted by the task, has two minutes to start, and gives back once it ended; the next one needs the
-        task again.
+      - How long the workload keeps its grant.
+      - With V(declared) the grant lasts until O(state=absent).
+      - With V(running) the grant lasts for one run. A service is admitted before each start, and its grant is released after
+        each stop. A container is admitted by the task and must start within two minutes. Its grant is released once it has
+        ended, and the next run needs the task again.
     type: str
     choices: [declared, running]
     default: declared
   requests:
     description:
-      - What it is to have. V(cpu), V(memory) and hugepages by page size such as V(hugepages-2Mi), as Kubernetes quantities.
+      - What the workload requests. V(cpu), V(memory) and hugepages by page size such as V(hugepages-2Mi), as Kubernetes quantities.
       - A request that is missing equals the limit. A request for hugepages must equal its limit.
     type: dict
   limits:
     description:
-      - What it may have at most, also V(pids), the number of its tasks.
+      - The most that the workload may use. Also V(pids), the number of its tasks.
     type: dict
   containers:
     description:
-      - The containers of a pod, in the order in which they start. The pod has what they need together, and then no
-        O(requests) and O(limits) of its own.
+      - The containers of a pod, in the order in which they start. The pod gets what they need together, and
+        cannot have O(requests) and O(limits) itself.
     type: list
     elements: dict
     suboptions:
@@ -98,23 +99,23 @@ options:
         required: true
       role:
         description:
-          - What it is there for. An V(init) container ends before the next one starts and hands its CPUs on, a V(sidecar)
-            starts among them and stays.
+          - The role of the container. An V(init) container ends before the next one starts, which can then use its CPUs. A
+            V(sidecar) starts among the init containers and keeps running.
         type: str
         choices: [app, init, sidecar]
         default: app
       requests:
         description:
-          - What the container is to have.
+          - What the container requests.
         type: dict
       limits:
         description:
-          - What the container may have at most.
+          - The most that the container may use.
         type: dict
   state:
     description:
-      - With V(present) the workload is admitted, with what is declared here in place of what it had before.
-      - With V(absent) it is taken back with all that it holds. Other options but O(name) do not matter then.
+      - With V(present) the workload is admitted, and these options replace those of an earlier admission.
+      - With V(absent) the workload and its grant are released. Only O(name) matters then.
     type: str
     choices: [present, absent]
     default: present
