@@ -128,7 +128,7 @@ def take_distributed(view: CpuTopology, free: int, count: int, group: int, sprea
     pick = Pick(view, free, count)
     nodes = list(pick.ordered(NUMA))
     counts = [free_there for dummy, free_there in nodes]
-    from . import allocation_numa  # One option's alone, and a start waits for what is loaded.
+    from . import allocation_numa  # only one option needs it; each start waits for imports
 
     portions = allocation_numa.portions(counts, count, group, _fewest_nodes(view, count, group))
     if portions is None:
@@ -169,7 +169,7 @@ def take_units(view: CpuTopology, free: int, count: int, spread: bool = False, u
 
 
 class Pick:
-    """An allocation on its way: ``free`` CPUs, ``taken`` ones and how many are still ``needed``."""
+    """An allocation in progress: the ``free`` CPUs, the CPUs ``taken`` so far and how many more are ``needed``."""
 
     def __init__(self, view: CpuTopology, free: int, count: int) -> None:
         self.view = view
@@ -188,7 +188,7 @@ class Pick:
         self.needed -= size(cpus)
 
     def ordered(self, level: int) -> t.Iterator[tuple[Unit, int]]:
-        """The units with free CPUs and how many these are, as things are now, those in use first.
+        """The units that have free CPUs now, each with its number of free CPUs; units in use come first.
 
         Outer units plainly, inner ones by their outer unit, cores by their inner unit, caches by their node.
         """

@@ -10,9 +10,9 @@ leave the free CPUs of all nodes best balanced: the lowest standard deviation to
 equal ones. What is left of an even division goes to some of the chosen nodes, a group at a time in turn.
 
 It looks at every combination of nodes, and in each at every subset for the remainder. Here the same one is found by
-skipping what cannot be it: of nodes with equally many free CPUs the first stands for all, and a combination is only
-continued while its best thinkable balance is better than what is known. That is exact on machines of up to eight nodes
-with CPUs. On larger ones with nodes so uneven that it takes more than LIMIT looks, the best found by then counts: it
+skipping combinations that cannot be the best: of nodes with equally many free CPUs the first stands for all, and a combination is only
+continued while its best possible balance is better than the best one found. That is exact on machines of up to eight nodes
+with CPUs. On larger machines whose nodes are so uneven that more than LIMIT combinations are compared, the best found by then is taken: it
 is as even, but another choice of nodes might leave a better balance. Two errors of the kubelet 1.36 are not repeated:
 combinations of four and more nodes that overwrite one another in memory (a Go slice is kept without a copy), and a
 remainder that fits the nodes only in parts of groups, for which it loops for ever.
@@ -26,7 +26,7 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# Looks at combinations, for one number of nodes.
+# At most so many combinations are compared for one number of nodes.
 LIMIT = 4000
 # The search goes as deep as there are nodes.
 MOST_NODES = 128
@@ -204,7 +204,7 @@ class _Search:
         return best
 
     def turns(self, left: list[int], subset: tuple[int, ...]) -> tuple[int, ...] | None:
-        """Who gives the groups one after another; None when the subset has not enough."""
+        """The nodes that give the groups, one after another; None when the subset has too few CPUs."""
         have = [left[index] // self.group for index in subset]
         if sum(have) < self.rest:
             return None

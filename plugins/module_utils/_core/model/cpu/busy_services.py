@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What would have fewer CPUs: the busy services of a slice that is to be confined for the first time."""
+"""The busy services that would get fewer CPUs when their slice is confined for the first time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ class Service(NamedTuple):
 
 
 def note(unit: str, now: frozenset[int], wanted: frozenset[int], services: t.Iterable[Service]) -> t.Optional[str]:
-    """One line on a slice that will have fewer CPUs and the services that feel it; None when none does."""
+    """One line that names a slice that will have fewer CPUs and its busy services; None when it has no busy service."""
     busy = sorted((one for one in services if one.cpus >= LEAST), key=lambda one: (-one.cpus, one.name))
     if not busy:
         return None
@@ -56,7 +56,7 @@ def by(one: Service) -> str:
 
 
 def span(age: float) -> str:
-    """A time as a person says it."""
+    """A time in its largest unit."""
     for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172800, "h", 3600)):
         if age < limit:
             return f"{int(age / size)} {unit}"

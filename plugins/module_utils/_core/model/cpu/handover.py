@@ -19,16 +19,16 @@ __all__ = ["NoSafeOrder", "Slice", "order"]
 
 
 def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
-    """The writes (unit, CPUs) that give every slice what it is to have.
+    """The writes (unit, CPUs) that give every slice its wanted CPUs.
 
-    First go the slices that have CPUs to release: as soon as all of its wanted CPUs are available a slice moves, in one
-    write. When all of them wait for each other, one begins with the part that is available, or waits elsewhere:
-    a shared slice on ``spare`` (the reserved pool), an exclusive one on a free CPU. Slices that only get more CPUs, and
-    new ones, go last: until then their CPUs are free for others to wait on. Raises NoSafeOrder when there is no such order.
+    Slices that have CPUs to release go first: a slice moves as soon as all of its wanted CPUs are available, in one
+    write. When all of them wait for each other, one slice takes the part that is available, or moves to other CPUs for a while:
+    a shared slice to ``spare`` (the reserved pool), an exclusive one to a free CPU. Slices that only get more CPUs, and
+    new slices, go last: until then other slices may use their CPUs for a while. Raises NoSafeOrder when there is no such order.
 
-    An exclusive slice that shares CPUs at the beginning has them for itself after its write: the slices that it shares
-    them with move first, if there is an order in which they can. Nor does a write request what a slice has unasked and
-    another one has too, if there is an order without; the validator judges the other one.
+    An exclusive slice that shares CPUs at the beginning has them exclusively after its write: the slices that it shares
+    them with move first, if there is an order in which they can. Nor does a write request CPUs that the slice has
+    without a request and that another slice has as well, if there is such an order; else the validator judges the plan.
     """
     try:
         return moves(Planner(slices, spare))

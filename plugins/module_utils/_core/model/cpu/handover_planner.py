@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Planning a hand-over: which slice moves next, and which one waits elsewhere when all wait for each other.
+"""Planning a hand-over: which slice moves next, and which one moves to other CPUs for a while when all wait for each other.
 
-The time grows with the number of CPUs that change hands: an index tells which slices have a CPU and which wait for it, and only
-those are looked at when it is released.
+The time grows with the number of CPUs that change hands: an index has the slices that use a CPU and those that wait for it, and only
+those are compared again when the CPU is released.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class Planner:
         for one in slices:
             self.holders.put(one.unit, one.exclusive, one.now)
         self.now, self.open = self.holders.now, self.holders.open
-        # The slices with CPUs that they are not to keep. One that left this list never comes back to it.
+        # The slices that still have CPUs to release. A slice that left this list is never added again.
         self.releasing = {one.unit: one for one in self.slices.values() if one.now - one.wanted}
         self.needed_by = no_units(cpus)
         for one in self.releasing.values():
@@ -70,7 +70,7 @@ class Planner:
         self.queued = set(self.rank)
 
     def put(self, one: Slice, cpus: frozenset[int]) -> None:
-        """Write the CPUs of a slice, and have a look at the slices that can get what it releases."""
+        """Write the CPUs of a slice, and check the slices that can get what it releases."""
         self.moves.append((one.unit, cpus))
         if cpus <= one.wanted and one.unit in self.releasing:
             del self.releasing[one.unit]
@@ -84,7 +84,7 @@ class Planner:
                     insort(self.partial, self.rank[unit])
 
     def available(self, one: Slice, cpus: t.AbstractSet[int]) -> frozenset[int]:
-        """Of some CPUs, those that a slice has or can get now.
+        """Those of ``cpus`` that a slice has or can get now.
 
         A CPU that other slices have too does not count as one that an exclusive slice has.
         """
@@ -112,7 +112,7 @@ class Planner:
                 self.put(one, one.wanted)
 
     def is_missing(self, one: Slice) -> bool:
-        """Whether a wanted CPU of a slice is not available. A CPU is looked at again only when all others are available."""
+        """Whether a wanted CPU of a slice is not available. A CPU is checked again only when all others are available."""
         left = self.missing.setdefault(one.unit, [])
         while left and self.available(one, {left[-1]}):
             left.pop()
@@ -134,12 +134,12 @@ class Planner:
         return False
 
     def needed(self, one: Slice, cpus: t.Iterable[int]) -> frozenset[int]:
-        """Of the CPUs of a slice, those that another one needs before it can release its own."""
+        """Those CPUs of a slice that another slice needs before it can release its own."""
         others = self.needed_by
         return frozenset(cpu for cpu in cpus if others[True][cpu] or (one.exclusive and others[False][cpu]))
 
     def break_cycle(self) -> None:
-        """Make a slice release CPUs that another one waits for, and wait elsewhere until its own are available."""
+        """Make a slice release CPUs that another one waits for; it uses other CPUs until its own are available."""
         cycle = self.cycle()
         ways = (
             self.move_shared_to_fallback,
@@ -152,7 +152,7 @@ class Planner:
             raise NoSafeOrder(", ".join(sorted(one.unit for one, dummy in cycle)))
 
     def cycle(self) -> list[tuple[Slice, int]]:
-        """Slices of which each waits for a CPU of the next one, with the CPU that the one before waits for."""
+        """A cycle of slices: each waits for a CPU of the next one. With each slice comes its CPU that the slice before it waits for."""
         one = next(iter(self.releasing.values()))
         path: dict[str, tuple[Slice, int]] = {}
         cpu = -1
@@ -192,7 +192,7 @@ class Planner:
         return frozenset({min(rest)} if rest else ())
 
     def shrink_to_unneeded(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
-        """Leave an exclusive slice the CPUs that no other one needs."""
+        """Reduce an exclusive slice to the CPUs that no other slice needs."""
         for one, dummy in cycle:
             kept = self.kept(one) - self.needed(one, self.now[one.unit])
             if one.exclusive and kept:
@@ -209,7 +209,7 @@ class Planner:
         return bool(free)
 
     def shrink_to_one(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
-        """Leave an exclusive slice one of its CPUs."""
+        """Reduce an exclusive slice to one of its CPUs."""
         one, cpu = max((member for member in cycle if member[0].exclusive), key=lambda member: self.count(member[0]))
         kept = self.kept(one) - {cpu}
         if kept:
@@ -217,7 +217,7 @@ class Planner:
         return bool(kept)
 
     def borrow_cpu(self, dummy: object) -> bool:
-        """Have slices outside the cycle release a CPU: shared ones, which can run on another, or an exclusive one."""
+        """Make slices outside the cycle release a CPU: shared slices, which can run on another CPU, or one exclusive slice."""
         exclusive, holders = self.holders.units[True], self.holders.units[False]
         shared = sorted(cpu for cpu in self.open[False] if holders[cpu])
         if len(shared) > 1:

@@ -41,9 +41,9 @@ class Holders:
         return [cpu for cpu in sorted(before - cpus) if self.release(cpu, unit, exclusive)]
 
     def release(self, cpu: int, unit: str, exclusive: bool) -> bool:
-        """Take a CPU from a slice; False if this changes nothing for the slices that cannot get it, or have it with others.
+        """Take a CPU from a slice; False unless another slice can get it now, or now has it exclusively.
 
-        The last exclusive slice that has it may keep it now, with shared ones that did not request it or without.
+        Exclusively also means: beside shared slices that have the CPU without a request.
         """
         self.units[exclusive][cpu].discard(unit)
         own, others = self.units[True][cpu], self.units[False][cpu]

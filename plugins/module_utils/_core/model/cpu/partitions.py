@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kernel's partitions: a slice at the top that is one has its CPUs for itself (cgroup-v2.rst, cpuset.cpus.partition).
+"""The kernel's partitions: no other slice has the CPUs of a top-level slice that is a partition (cgroup-v2.rst, cpuset.cpus.partition).
 
-A sibling that asks for its CPUs ends a partition without an error on kernels before 7, and it stays so when the sibling is
-gone: so each is read back, and is drift while it is not in force.
+On kernels before 7 a sibling that requests a partition's CPUs makes it invalid without an error, and it stays invalid when the sibling is
+gone: so each partition is read back, and is drift while it is not valid.
 """
 
 from __future__ import annotations
@@ -26,17 +26,17 @@ PROPERTY = "cpuset.cpus.partition"
 SYSTEMD_PROPERTY = "CPUSetPartition"
 MEMBER, PARTITION, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
-# In the kernel's reason where CPUs of isolcpus= stand in the way (perr_strings).
+# Part of the reason that the kernel gives when CPUs of isolcpus= prevent a partition (perr_strings).
 HOUSEKEEPING = "housekeeping"
-# What the kernel refused although no sibling overlaps is asked for again after so long (s).
+# A partition that the kernel refused although no sibling overlaps is written again after so many seconds.
 RETRY_SECONDS = 600
 
 
 class State(NamedTuple):
-    """What is seen of a slice: whether it is there, what the kernel's file says (None: no such file) and the CPUs that it
-    asks for (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to all other control groups.
+    """A slice as observed: whether it exists, the content of the kernel's file (None: no such file) and the CPUs that it
+    requests (None: no cpuset yet); ``rest`` are the CPUs that the kernel leaves to all other control groups.
 
-    ``offline`` is whether it moves because none of its CPUs is online: kernel 6.1 goes on to show a partition, which has no
+    ``offline`` is whether it moves because none of its CPUs is online: kernel 6.1 still shows a partition then, which has no
     CPU.
     """
 
@@ -47,29 +47,29 @@ class State(NamedTuple):
     offline: bool = False
 
     def in_force(self, kind: str) -> bool:
-        """Whether it is of this kind, and others are kept out of its CPUs."""
+        """Whether it is a valid partition of this kind, so that the kernel keeps others off its CPUs."""
         return self.text == kind and (kind == MEMBER or not (self.offline or (self.cpus or frozenset()) & self.rest))
 
 
 def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[int] = cpuset.EMPTY) -> dict[str, str]:
-    """The slices, of all with their CPUs, that are to be partitions, and of which kind; none where the profile has them off.
+    """The slices that are to be partitions, each with its kind; none where the profile turns partitions off.
 
-    ``at_boot`` are the CPUs of isolcpus=. Nothing is balanced there, and from 6.7 on the kernel has them in no partition
-    that is (prstate_housekeeping_conflict): a slice that has no others says so itself, which 6.1 and 7.2 take.
+    ``at_boot`` are the CPUs of isolcpus=. The kernel does not balance load there, and from 6.7 on it allows them in no partition
+    that balances load (prstate_housekeeping_conflict): a slice that has only such CPUs becomes "isolated", which 6.1 and 7.2 accept.
     """
     if cpu.partitions == "off":
         return {}
     kinds = {unit: UNBALANCED if cpus <= at_boot else PARTITION for unit, cpus in units.items() if is_exclusive(unit)}
     if ISOLATED in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
-        # Threads that choose no CPU of their own pile up on one where nothing is balanced, so only who asks for it has it.
+        # Without load balancing, threads that set no affinity pile up on one CPU, so only a profile that asks for it gets it.
         kinds[ISOLATED] = UNBALANCED
     return kinds
 
 
 def refused_for_boot(kind: str, found: State, at_boot: frozenset[int]) -> str:
-    """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and the way out; "" for any other slice.
+    """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and what to do; "" for any other slice.
 
-    6.12 refuses both kinds, 7.2 the kind root. No write changes that, so it is no drift: the slice has its cpuset, as where
+    6.12 refuses both kinds, 7.2 the kind root. No write can change that, so it is no drift: the slice has its cpuset, as on nodes where
     there are no partitions.
     """
     in_the_way, text = (found.cpus or cpuset.EMPTY) & at_boot, found.text or ""
@@ -84,7 +84,7 @@ def refused_for_boot(kind: str, found: State, at_boot: frozenset[int]) -> str:
 def change(
     unit: str, target: str, kind: str, found: State, rivals: t.Mapping[str, frozenset[int]]
 ) -> t.Optional[Change]:
-    """The change that makes a slice a partition of this kind, or none; None where it is so.
+    """The change that makes a slice a partition of this kind, or ends its partition; None when it is in sync.
 
     ``target`` is the kernel's file, ``rivals`` the CPUs that unmanaged siblings request.
     """
@@ -115,11 +115,11 @@ def change(
 
 
 def foreign_change(unit: str, kind: str, value: str, file: str) -> Change:
-    """The item of a file that has systemd make something else of a slice's partition."""
+    """The item for a file that makes systemd write another value to a slice's partition."""
     reason = f"systemd 262 and later writes it over the partition: remove {SYSTEMD_PROPERTY}= from {file}, then systemctl daemon-reload"
     return Change(MANAGER, unit, SYSTEMD_PROPERTY, value, kind, reason, file, (), UNCHANGEABLE)
 
 
 def too_soon(attempt: Attempt, context: Context) -> bool:
-    """Whether the kernel refused it a while ago, and nothing says that it would not again."""
+    """Whether the kernel refused it less than RETRY_SECONDS ago, and neither the profile changed nor the node booted."""
     return not context.fresh and 0 <= context.now - attempt.time < RETRY_SECONDS

@@ -26,12 +26,12 @@ if t.TYPE_CHECKING:
 
 POOLS = ("reserved", "shared", "isolated", "exclusive")
 
-# So many split cores, interfaces or devices are named in one message.
+# At most so many split cores, interfaces or devices are named in one message.
 NAMED = 8
 
 
 class Pools(NamedTuple):
-    """``per_numa`` holds the pools by NUMA node; ``notes`` say what a person should know, nothing is wrong."""
+    """``per_numa`` has the pools by NUMA node; ``notes`` are hints for the user that are no errors."""
 
     online: CpuSet
     reserved: CpuSet
@@ -44,7 +44,7 @@ class Pools(NamedTuple):
 
     @property
     def allocatable(self) -> CpuSet:
-        """The CPUs that workloads share or may have for themselves (kubelet: allocatable)."""
+        """The CPUs that workloads may use, shared or exclusively (kubelet: allocatable)."""
         return self.online - self.reserved - self.isolated
 
 
@@ -82,12 +82,12 @@ def compute(profile: Profile, topology: Topology) -> Pools:
 
 
 def workload_cpus(pools: Pools) -> CpuSet:
-    """Where shared workloads run: off the reserved CPUs only under strict-cpu-reservation, as the kubelet has it."""
+    """The CPUs on which shared workloads run. As in the kubelet, reserved CPUs are left out only under strict-cpu-reservation."""
     return pools.shared if pools.strict else pools.shared | pools.reserved
 
 
 def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
-    """The pools once workloads have these CPUs for themselves: they come out of the shared one."""
+    """The pools when workloads have these CPUs exclusively: they are taken out of the shared pool."""
     if not exclusive:
         return pools
     per_numa = {}
@@ -98,7 +98,7 @@ def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
 
 
 def shown(pools: Pools) -> tuple[str, ...]:
-    """The pools that a person is shown: the exclusive one where a workload has exclusive CPUs."""
+    """The pools to display; the exclusive pool is among them only where a workload has exclusive CPUs."""
     return POOLS if pools.exclusive else POOLS[:-1]
 
 
@@ -147,14 +147,14 @@ def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[s
 
 
 def _cores(topology: Topology) -> list[CpuSet]:
-    """The cores of the online CPUs; a CPU whose core the kernel does not tell is a core of its own."""
+    """The cores of the online CPUs; a CPU whose core the kernel does not report counts as a core of its own."""
     known = [core & topology.online for core in topology.cores]
     alone = topology.online.difference(*known)
     return sorted([*(core for core in known if core), *(frozenset({cpu}) for cpu in alone)], key=min)
 
 
 def _literal(path: str, cpus: CpuSet, hint: str, cpu: Cpu, topology: Topology, found: _Found) -> CpuSet:
-    """CPUs that the profile names: online, and whole cores where that is asked for."""
+    """The CPUs that the profile names, checked: all are online, and whole cores where the profile requires them."""
     text = cpuset.format(cpus)
     if not cpus <= topology.online:
         offline = cpus & topology.offline_present

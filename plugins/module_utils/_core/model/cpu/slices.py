@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The tree of slices: which control group has which CPUs, whatever the version of the control groups.
+"""The tree of slices: which control group has which CPUs, on cgroup v1 and v2.
 
-Reserved and shared slices are at the top beside those with CPUs of their own, which the kernel keeps all others out of
+Reserved and shared slices are at the top level, beside the exclusive slices, from whose CPUs the kernel keeps all others away
 (cpuset.cpus.partition); a workload on the shared pool is in corral.slice. No slice spans several grants.
 """
 
@@ -31,14 +31,14 @@ DESCRIPTIONS = {
     CORRAL_SLICE: "Corral: workloads on the shared pool",
     ISOLATED: "Corral: workloads on the isolated pool",
 }
-# What systemd calls its control groups; others at the top are not systemd's.
+# The suffixes of systemd's control groups; others at the top level are not systemd's.
 UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
-# Those that can be given CPUs.
+# The units that have AllowedCPUs=.
 UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
 
 
 def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
-    """Which unit runs on which CPUs. ``pools`` are those that the grants leave."""
+    """Which unit runs on which CPUs. ``pools`` are the pools without the granted CPUs."""
     shared = workload_cpus(pools)
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
     wanted.update(dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), shared))
@@ -71,7 +71,7 @@ def handed_over(
 
     ``requested`` are the CPUs that each unit asks for; None where that is all that it has (cgroup v1).
 
-    A slice whose workload is to have no CPUs of its own any more shares until it stops, as units do that are ``confined``.
+    A slice whose workload no longer has exclusive CPUs gets the shared ones until it stops, as ``confined`` units do.
     """
     nothing: frozenset[int] = frozenset()
     found = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
@@ -84,10 +84,10 @@ def handed_over(
 
 
 class Unmanaged(NamedTuple):
-    """A control group at the top that the profile does not know, or that requests exclusive CPUs.
+    """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
-    ``cpus`` are those that its processes get, ``asked`` those that it asks for; ``processes`` are some of those that
-    it holds (``populated``), each with its number and name; ``file`` is who gives it CPUs again at the next daemon-reload, if any.
+    ``cpus`` are those that its processes get, ``asked`` those that it requests; ``processes`` are some of those that
+    it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any.
     """
 
     name: str
@@ -99,7 +99,7 @@ class Unmanaged(NamedTuple):
 
 
 def can_be_confined(one: Unmanaged) -> bool:
-    """Whether it is a unit that can be given CPUs, and keeps them."""
+    """Whether it is a unit that has AllowedCPUs=, and keeps the value."""
     return UNIT_NAME.fullmatch(one.name) is not None and not one.file
 
 
@@ -130,12 +130,12 @@ def unmanaged_changes(
 
 
 def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
-    """Whose CPUs these are, and which."""
+    """The slices that own some of these CPUs, each with those CPUs."""
     return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
 
 
 def unmanaged_reason(one: Unmanaged) -> str:
-    """Why processes at the top are out of place, and the way out."""
+    """Why processes at the top level are out of place, and what to do."""
     name = one.name
     if name.endswith((".service", ".scope")):
         return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
@@ -145,5 +145,5 @@ def unmanaged_reason(one: Unmanaged) -> str:
 
 
 def unknown(reason: str, place: str) -> Part:
-    """What is said where nothing can be looked at."""
+    """The message where unmanaged control groups cannot be read."""
     return Part((Change(MANAGER, "slices", "AllowedCPUs", None, None, reason, place, (), UNKNOWN),), frozenset())

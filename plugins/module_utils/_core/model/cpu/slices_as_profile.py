@@ -29,10 +29,10 @@ class Slice(NamedTuple):
 
 
 def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[dict[str, t.Any]]:
-    """The section ``cpu`` for slices that are confined already; None where none of housekeeping's is.
+    """The section ``cpu`` for slices that are confined already; None when no housekeeping slice is confined.
 
-    On a node that Corral has in hand its own slices say what the pools are; elsewhere the CPUs that no slice may use
-    are taken for isolated.
+    On a node that Corral manages, the pools follow from Corral's own slices; elsewhere the CPUs that no slice may use
+    count as isolated.
     """
     ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED)}
     others = [row for row in rows if row.unit not in ours and not is_exclusive(row.unit)]
@@ -46,7 +46,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     nothing: frozenset[int] = frozenset()
     if managed:
         workloads, isolated = ours[CORRAL_SLICE] or nothing, ours.get(ISOLATED) or nothing
-        # Where workloads may use the reserved CPUs as well, that can be all there are.
+        # Where workloads may use the reserved CPUs as well, the reserved ones can be all CPUs of the node.
         shared = [row.unit for row in others if row.cpus == workloads and row.unit not in housekeeping]
     else:
         there = [row for row in others if row.unit not in housekeeping and (row.populated or row.unit in confined)]
