@@ -27,7 +27,7 @@ EXACT_NODES = 8
 
 
 class Affinity(NamedTuple):
-    """The nodes (None: no preference), the kubelet's verdict, and for a person why they are not preferred."""
+    """The nodes (None: no preference), the kubelet's verdict, and a text that says why they are not preferred."""
 
     nodes: Nodes | None
     preferred: bool
@@ -106,7 +106,7 @@ def _preferred(
     shared = sorted(frozenset.intersection(*(frozenset(provider.nodes) for provider in providers)))
     sizes = {provider.size for provider in providers}
     aligned = [provider for provider in providers if provider.sockets]
-    # With align-by-socket other sizes may be preferred, too, but for those who know no sockets.
+    # With align-by-socket other sizes may be preferred, too, except for providers without sockets.
     strict = {provider.size for provider in providers if not provider.sockets}
     for size in range(1, min(widest, len(shared)) + 1):
         if sizes == {size}:

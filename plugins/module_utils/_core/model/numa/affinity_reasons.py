@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Why no set of NUMA nodes is preferred, for a person."""
+"""Messages that say why no set of NUMA nodes is preferred."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def reasons(policy: Policy, providers: t.Sequence[Provider]) -> tuple[str, ...]:
 
 
 def _short(provider: Provider) -> list[str]:
-    """What a provider has not enough of, or must not use."""
+    """The reasons why a provider has too little, or must not use the nodes that have enough."""
     short = [shortage(demand, provider.size) for demand in provider.demands]
     return [reason for reason in short if reason] or _unusable(provider)
 
@@ -62,7 +62,7 @@ def _unusable(provider: Provider) -> list[str]:
 
 
 def _at_odds(policy: Policy, providers: t.Sequence[Provider]) -> str:
-    """Everyone could be satisfied, but not all by the same nodes."""
+    """Why the same nodes do not satisfy all providers, though each could be satisfied."""
     sizes = {provider.size for provider in providers}
     if policy.name == manager.SINGLE_NUMA_NODE and max(sizes) > 1:
         wide = [f"{provider.name} needs {_needs(provider.size)}" for provider in providers if provider.size > 1]

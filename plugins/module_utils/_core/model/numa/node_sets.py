@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Sets of NUMA nodes that have what is asked of them, and the narrowest of these.
+"""Sets of NUMA nodes that satisfy all demands, and the narrowest of these.
 
-Who asks is a provider, as the kubelet's topology manager has it: the demands of one manager.
+A provider is the demands of one manager, as in the kubelet's topology manager.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ..values.records import NamedTuple
 from . import topology_manager as manager
 from .topology_manager import FREE, Distances, Hint, Policy
 
-# How many choices a search makes before it is content with a set that may not be the narrowest. Nodes that are alike
+# The number of choices after which a search returns a set that may not be the narrowest. Nodes that are alike
 # cost nothing; only unlike nodes of which hardly any set is enough come near it.
 STEPS = 20_000
 
@@ -60,7 +60,7 @@ class Provider(NamedTuple):
 
     @property
     def name(self) -> str:
-        """Its resources, for a person."""
+        """Its resources, as text."""
         return " and ".join(demand.resource for demand in self.demands)
 
     def prefers(self, nodes: t.Collection[int]) -> bool:
@@ -74,7 +74,7 @@ class Provider(NamedTuple):
 
 
 def providers_of(policy: Policy, demands: t.Iterable[Demand]) -> list[Provider]:
-    """The managers that have a say. A manager that is asked for nothing has no preference."""
+    """The managers with demands. A manager without a demand has no preference."""
     managers: dict[str, list[Demand]] = {}
     for demand in demands:
         if demand.amount > 0:
@@ -156,7 +156,7 @@ class Sets:
         return best(found, self.distances)
 
     def without_search(self) -> Nodes | None:
-        """A set of which no node can be left out, though a narrower one may exist; for when a search gave up."""
+        """A set of which no node can be left out, though a narrower one may exist; used when a search reached its limit."""
         found = [group for group in self.groups if satisfies(self.demands, group)]
         nodes = frozenset(self.unused)
         if satisfies(self.demands, nodes):
@@ -193,7 +193,7 @@ class Sets:
 def fewest(wants: t.Sequence[tuple[int, t.Mapping[int, int]]], nodes: t.Sequence[int]) -> int:
     """How many nodes it takes to have enough; all of them when even these have not.
 
-    Where the search gives up it is too few rather than too many: never is a set called preferred that is not.
+    Where the search reaches its limit, the number is too low rather than too high: no set is wrongly called preferred.
     """
     search = Search(nodes, wants, NO_NODES, STEPS)
     for size in range(1, len(nodes)):

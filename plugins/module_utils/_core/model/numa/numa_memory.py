@@ -45,7 +45,7 @@ Holders = t.Mapping[str, t.Sequence[Block]]
 
 
 class Drift(NamedTuple):
-    """What a reboot changed: ``notes`` for a person, and by owner why its memory is not there any more."""
+    """The changes by a reboot: ``notes`` to display, and by owner why its memory is no longer there."""
 
     notes: tuple[str, ...]
     broken: dict[str, str]
@@ -70,7 +70,7 @@ def allocatable(
 
 
 def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]:
-    """What is left of the tables. A block takes all of its first node before it takes of the next."""
+    """The memory that is left. A block takes all of its first node before it takes any of the next."""
     left = {node: dict(table) for node, table in tables.items()}
     for block in blocks:
         _take(left, block)
@@ -116,7 +116,7 @@ def allocate(
     """Blocks for a workload on its affinity; without one, or where it is too small, on the fewest nodes that do.
 
     The blocks come to what is wanted, reused or not; reduced() says what its init containers keep.
-    Raises ValueError with what is missing where, and who of ``holders`` has it.
+    Raises ValueError with what is missing where, and which of ``holders`` have it.
     """
     asked = [demand._replace(pinned=nodes or frozenset()) for demand in demands(tables, blocks, wanted, reusable)]
     if not asked:
@@ -130,7 +130,7 @@ def allocate(
 def drift(before: Tables, now: Tables, holders: Holders, tolerance: int = TOLERANCE) -> Drift:
     """What changed since the assignments were made; earlier holders keep theirs first.
 
-    Memory may be short by up to ``tolerance`` on each set of nodes. Huge pages may not: who maps one that is not there
+    Memory may be short by up to ``tolerance`` on each set of nodes. Huge pages may not: a process that maps a missing page
     is killed.
     """
     left = {node: dict(table) for node, table in now.items()}
@@ -191,7 +191,7 @@ def _without(blocks: t.Iterable[Block], others: t.Iterable[Block]) -> list[Block
     return left
 
 
-# For a person.
+# Texts.
 
 
 def _missing(asked: t.Sequence[Demand], tables: Tables, holders: Holders) -> t.Iterator[str]:

@@ -6,7 +6,7 @@
 """One NUMA affinity out of the hints of several resources: the kubelet's topology manager (1.36).
 
 The kubelet merges every permutation of the hints, one hint of each resource, and keeps the best. Their number is the
-product of the hints' numbers. What a permutation comes to is only its mask and whether it is preferred, so here the
+product of the hints' numbers. The result of a permutation is only its mask and whether it is preferred, so here the
 distinct masks are carried from resource to resource instead; at 8 nodes these are at most 255.
 """
 

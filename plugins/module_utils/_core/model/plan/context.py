@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What every manager is given: the profile, the machine, and what one manager decides for another."""
+"""The input of every manager: the profile, the machine, and what one manager decides for another."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..profile.profile import Profile
 from ..topology.topology import Topology
 from ..values.records import NamedTuple
 
-if t.TYPE_CHECKING:  # A node without workloads does not pay for them.
+if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads does not load it.
     from ..profile.profile_workloads import Workload
     from ..workload.admission import AllocationResult, WorkloadStatus
     from ..workload.grants import Checkpoint, Grant
@@ -30,10 +30,10 @@ class Attempt(NamedTuple):
 
 
 class Workloads(NamedTuple):
-    """What the declared workloads come to: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
+    """The declared workloads on this node: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
     (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its lasting grants leave.
     ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
-    ``drifted`` tells what of the nodes' memory changed since the checkpoint was written.
+    ``drifted`` has the changes of the nodes' memory since the checkpoint was written.
     """
 
     needs: tuple[ResourceRequirements, ...]
@@ -52,8 +52,8 @@ class Workloads(NamedTuple):
 class Context(NamedTuple):
     """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once.
 
-    ``before`` has the kernel values that Corral has changed, by file, as they were: what a profile no longer declares
-    goes back to them, and the rest of the plan must count with that. ``origins`` says which layer each leaf of the
+    ``before`` has the original kernel values that Corral has changed, by file: what a profile no longer declares
+    returns to them, and the rest of the plan must take that into account. ``origins`` has the layer that each leaf of the
     profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``at_boot``
     units are yet to be started.
     """

@@ -5,9 +5,9 @@
 # This module is private to the collection corral.node.
 """Which CPUs the kernel lets each control group have (cgroup v2, Documentation/admin-guide/cgroup-v2.rst, "Cpuset").
 
-It knows trees of control groups and nothing of Corral: no pool, no grant, no plan. The scenarios ``cpusets`` compare it
+It models trees of control groups only, without Corral's pools, grants or plans. The scenarios ``cpusets`` compare it
 with kernels 6.1, 6.12 and, for ``WINS``, 7.2, operation by operation. The validator replays plans with it (replay.py), and
-no planner may import it. Where a kernel decides otherwise than documented, ``bounds`` has both outcomes.
+no planner may import it. Where a kernel behaves differently from its documentation, ``bounds`` has both outcomes.
 """
 
 from __future__ import annotations
@@ -18,8 +18,8 @@ CpuSet = frozenset[int]
 NONE: CpuSet = frozenset()
 ROOT = ""
 MEMBER, PARTITION, ISOLATED = "member", "root", "isolated"
-# What a kernel does where a control group asks for CPUs of a sibling that is a partition: the partition becomes invalid,
-# or it wins and the other gets what is left.
+# What a kernel does when a control group requests CPUs of a sibling that is a partition: the partition becomes invalid,
+# or the partition stays valid and the other control group gets the remaining CPUs.
 INVALIDATES, WINS = "invalidates", "wins"
 FIRST_THAT_WINS = 7
 
@@ -45,7 +45,7 @@ class Cgroup(t.NamedTuple):
 
 
 class Machine(t.NamedTuple):
-    """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's way.
+    """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's behaviour.
 
     ``lost`` are CPUs that the kernel may keep from all control groups although no partition has them: see ``bounds``.
     """
@@ -57,7 +57,7 @@ class Machine(t.NamedTuple):
 
 
 def way_of(release: str) -> str:
-    """The way of a kernel (``6.1.0-44-cloud-amd64``, as in /proc/sys/kernel/osrelease)."""
+    """The behaviour of a kernel release (``6.1.0-44-cloud-amd64``, as in /proc/sys/kernel/osrelease)."""
     major = release.partition(".")[0]
     return WINS if major.isdecimal() and int(major) >= FIRST_THAT_WINS else INVALIDATES
 
@@ -102,7 +102,7 @@ def bounds_of(
     if one.kept.most:
         least, most = least & one.kept.least, most | one.kept.most & whole
     if one.partition != MEMBER:
-        least = NONE  # 6.12 leaves one none whose CPUs are offline, also once it says that it is invalid.
+        least = NONE  # 6.12 gives no CPUs to a partition whose CPUs are offline, even when it reports the partition as invalid.
     if one.valid is None:
         own = one.cpus & whole
         most |= machine.online if machine.way == WINS and not own else own
@@ -129,7 +129,7 @@ def parent(path: str) -> str:
 
 
 def depth(path: str) -> int:
-    """How many control groups are around it."""
+    """The number of its ancestors."""
     return path.count("/")
 
 
@@ -138,7 +138,7 @@ def below(machine: Machine, path: str) -> list[str]:
     return [other for other in machine.cgroups if other and parent(other) == path]
 
 
-# Operations: each gives the machine after it, as the kernel leaves it
+# Operations: each returns the machine as the kernel leaves it
 
 
 def make(machine: Machine, path: str) -> Machine:
@@ -147,7 +147,7 @@ def make(machine: Machine, path: str) -> Machine:
 
 
 def remove(machine: Machine, path: str) -> Machine:
-    """A control group without any in it goes."""
+    """Remove a control group that has no children."""
     machine = with_lost(machine, path)
     return machine._replace(cgroups={name: one for name, one in machine.cgroups.items() if name != path})
 
@@ -156,7 +156,7 @@ def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     """Write cpuset.cpus."""
     one = machine.cgroups[path]
     if one.cpus == cpus:
-        return machine  # The kernel looks no further, even where a partition could be one again.
+        return machine  # The kernel stops here, even where a partition could become valid again.
     renewed = {
         name: one._replace(kept=Bounds()) for name, one in machine.cgroups.items() if f"{name}/".startswith(f"{path}/")
     }
@@ -177,7 +177,7 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
     if partition == MEMBER:
         machine = with_lost(machine, path)
         return settled(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
-    # Of one kind into the other it goes on as it was.
+    # A change from one kind to the other keeps its state.
     valid = one.valid if one.partition != MEMBER else can_be(machine, path) or None
     changed = changed_in(machine, {path: one._replace(partition=partition, valid=valid)})
     if valid and one.partition == MEMBER:
@@ -186,7 +186,7 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
 
 
 def set_online(machine: Machine, online: CpuSet) -> Machine:
-    """CPUs go and come. A partition that is not in force may be so again, and one that loses a CPU may not return it."""
+    """Take CPUs offline or online. An invalid partition may become valid again, and one that loses a CPU may not return it."""
     partitions = [one.cpus for one in machine.cgroups.values() if one.partition != MEMBER]
     moved = (machine.online ^ online).intersection(NONE.union(*partitions))
     machine = machine._replace(lost=machine.lost | moved)
@@ -201,9 +201,9 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
 
 
 def looked(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
-    """The machine with what the kernel says of its partitions: it can tell that one is invalid.
+    """The machine with the kernel's reports on its partitions. A report that a partition is invalid is reliable.
 
-    That one is valid it cannot: 6.1 says so of some that had no CPUs, or whose CPUs a sibling asked for, when they became
+    A report that it is valid is not: 6.1 reports so of some that had no CPUs, or whose CPUs a sibling requested, when they became
     partitions, and other processes go on to run there. So a partition is believed where its CPUs came first.
     """
     return changed_in(
@@ -255,7 +255,7 @@ def with_lost(machine: Machine, path: str) -> Machine:
 
 
 def with_doubts(machine: Machine, doubted: t.Mapping[str, None]) -> Machine:
-    """The machine with partitions of which the kernel may decide either way; who is none is left alone."""
+    """The machine with partitions of which the kernel may decide either way; other control groups stay unchanged."""
     asked = {path: machine.cgroups[path] for path in doubted if machine.cgroups[path].partition != MEMBER}
     return changed_in(machine, {path: one._replace(valid=None) for path, one in asked.items()})
 

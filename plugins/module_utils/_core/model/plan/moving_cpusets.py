@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """A machine that operations change one after another, by the kernel's rule (kernel_cpusets.py).
 
-An operation is done on the control groups that it can concern, and only those are looked at again that it changed: a plan
+An operation is done on the control groups that it can affect, and only those that it changed are evaluated again: a plan
 of hundreds of steps on hundreds of control groups is replayed in the time that its steps take.
 """
 
@@ -32,7 +32,7 @@ class MovingMachine:
         taken, doubted = oracle.given_out(machine)
         self._taken = {path: set(cpus) for path, cpus in taken.items()}
         self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
-        self._settled = False  # What was seen may be what no operation leaves: the first one looks at everything.
+        self._settled = False  # no operation may lead to the observed state: the first one evaluates all
         # The control groups directly in another; those of them that ask for a CPU, or that depend on all that it has.
         self._inner: dict[str, set[str]] = collections.defaultdict(set)
         self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
@@ -85,7 +85,7 @@ class MovingMachine:
             found += self._inner.get(name, ())
         return found
 
-    # What comes of them
+    # Results of the operations
 
     def _done(self, part: Machine) -> None:
         """Take over what an operation changed."""

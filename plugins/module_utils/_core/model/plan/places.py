@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where a manager may write: which steps it may plan. A manager says so itself; the validator is given what it said."""
+"""Where a manager may write: which steps it may plan. Each manager declares its places; the validator gets them as input."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from ..values.records import NamedTuple
 from .plan import Step
 
 ANY = ".*"
-# What systemd itself keeps of a property that was set: it comes and goes with the property.
+# systemd's own file for a property that was set: systemd makes and removes it with the property.
 CONTROL_FILE = re.compile(r"/(?:etc|run)/systemd/system\.control/([^/]+)\.d/50-([A-Za-z]+)\.conf")
 
 
 class Place(NamedTuple):
     """Steps of one ``kind`` whose ``target`` and ``value`` match these regular expressions as a whole.
 
-    ``value`` None: what is there may be removed, and nothing written. ``volatile``: there is nothing to bring back, because
+    ``value`` None: the target may be removed, and nothing written. ``volatile``: there is no original to restore, because
     the file is Corral's own state, or the value ends with its process or control group. ``kind`` "file" stands for links as
     well: what was there before can have been the other one (systemctl mask).
     """

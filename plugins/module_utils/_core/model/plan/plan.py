@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A plan: changes that a person reads, each with the steps that make it so.
+"""A plan: readable changes, each with the steps that carry it out.
 
 A drift item is a change that was not applied; the two are one type.
 """
@@ -25,7 +25,7 @@ DRIFT: Verdict = "drift"  # reality differs; the steps mend it
 UNCHANGEABLE: Verdict = (
     "unchangeable"  # reality differs and Corral cannot mend it (the reason says why and the way out)
 )
-UNKNOWN: Verdict = "unknown"  # could not look; never counted as in sync
+UNKNOWN: Verdict = "unknown"  # it could not be read; never counted as in sync
 
 # When steps run, in this order over the whole plan. CPUs move before files so that the live hand-over can be ordered:
 # a daemon-reload would apply all drop-ins at once (systemd 252).
@@ -38,7 +38,7 @@ RELEASE = 50  # live properties that the profile no longer declares
 FILES = 60  # drop-ins, units, sysctl.d
 RELOAD = 70  # one daemon-reload for all of them
 START = 80  # units that need their files
-DECLARE = 90  # the profile itself, last: it is declared once it is true
+DECLARE = 90  # the profile itself, last: it becomes the declared one when all of it is applied
 
 
 class Step(NamedTuple):
@@ -51,16 +51,16 @@ class Step(NamedTuple):
       pool      ``target`` an nr_hugepages file, ``value`` number of pages; the kernel may give fewer
       partition ``target`` a cpuset.cpus.partition, ``value`` "member", "root" or "isolated"; the kernel may
                 refuse it without an error
-      cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: away with it), ``where`` the
+      cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: remove), ``where`` the
                 unit whose processes it holds ("": none)
       property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
       controller ``target`` a cgroup.subtree_control, ``value`` "+NAME" or "-NAME": a controller that groups below are to have
       unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
       mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
-      compile   ``target`` folder of a program, ``value`` the Python that compiles it ("": what was compiled goes),
+      compile   ``target`` folder of a program, ``value`` the Python that compiles it ("": remove the compiled files),
                 ``where`` the paths of its files, one a line
     ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
-    ``optional`` step needs what the kernel may not have (pages): its failure is drift, seen by the next look.
+    ``optional`` step needs what the kernel may not have (pages): its failure is drift, found by the next observation.
     """
 
     kind: StepKind
@@ -83,7 +83,7 @@ class Step(NamedTuple):
 class Change(NamedTuple):
     """One atom of a plan.
 
-    ``actual`` and ``wanted`` are what a person compares (text); ``place`` is where it can be seen (file, unit, cgroup
+    ``actual`` and ``wanted`` are texts to compare; ``place`` is where the actual value can be seen (file, unit, cgroup
     path). What ``verdict``, ``when`` and ``disruption`` may be is in vocabulary.py.
     """
 
@@ -105,11 +105,12 @@ class Change(NamedTuple):
 
 
 class Part(NamedTuple):
-    """One manager's part of a plan: its changes, and the keys of all it holds, also of what is in sync.
+    """One manager's part of a plan: its changes, and the keys of everything that it manages, in sync or not.
 
-    What was once changed and no part holds any more goes back to what was there before. ``problems`` are reasons not to begin with this profile on this node;
+    A value that Corral once changed and no part holds any more returns to its original. ``problems`` are reasons not to
+    begin with this profile on this node;
     ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
-    are what a person should know; ``remember`` are steps on values that another file keeps right: nothing to do, but the value
+    are hints for the user; ``remember`` are steps on values that another file keeps right: nothing to do, but the value
     is recorded as the original; ``gone`` are keys of files that its changes remove for good: what was there before
     them is forgotten with them.
     """
@@ -163,9 +164,9 @@ class Plan(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """What came of a run. ``remaining`` is the drift that is left: in check mode all of it.
+    """The result of a run. ``remaining`` is the drift that is left: in check mode all of it.
 
-    ``error`` says what was refused in the middle, ``undone`` what became of it; both empty when all went well.
+    ``error`` names the step that was refused in the middle, ``undone`` what was undone then; both are empty after success.
     """
 
     plan: Plan

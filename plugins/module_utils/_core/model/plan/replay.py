@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The validator's replay: what the kernel lets every control group of the machine have after each step of a plan.
 
-It takes the finished steps and the kernel's rule (kernel_cpusets.py), and nothing of how the plan came about. After each
-step it looks at what that changed (moving_cpusets.py), which is what a look at the whole machine would say.
+It uses the finished steps and the kernel's rule (kernel_cpusets.py), and no decision of the planner. After each
+step it checks what the step changed (moving_cpusets.py), with the same result as a check of the whole machine.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ def problems(
     for step in steps:
         do(moving, step)
         shared = watch.look()
-        # Who asks for the same CPUs is why the others get them.
+        # A control group that requests the same CPUs is the reason why others get them.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
         new = sorted(askers.keys() - told)
@@ -61,7 +61,7 @@ def problems(
 
 
 def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool) -> Problem:
-    """What is wrong with a step, and the way out where the plan is not to blame."""
+    """What is wrong with a step, and what to do where the cause is not the plan."""
     who = "a process in a control group without a cpuset" if other == ROOT else other
     text = f"{who} would have CPUs of {path} at {step.target} {step.value or ''}"
     if other == ROOT or of_corral or other == group_of(step.target):
@@ -79,7 +79,7 @@ def asked_by(machine: MovingMachine, path: str) -> CpuSet:
 class Watch:
     """Which others got CPUs of the control groups ``own`` since the beginning.
 
-    After a step only the pairs of an owner and another one are looked at that concern CPUs which it moved.
+    After a step, only pairs of an owner and another control group are checked that involve CPUs which the step moved.
     """
 
     def __init__(

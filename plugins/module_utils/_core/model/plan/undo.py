@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What was there before a step, and the steps that bring it back.
+"""The state before a step, and the steps that restore it.
 
 Rollback, removal, the undo of an apply that was refused in the middle, and a profile that no longer declares something
-all come through here.
+all use this module.
 """
 
 from __future__ import annotations
@@ -83,7 +83,7 @@ def restore(before: Original, online: str) -> list[Step]:
     if before.kind in ("value", "pool"):
         return [Step(before.kind, target, before.value or "0", VALUES)]
     if before.kind == "partition":
-        # The slice has its CPUs for itself no longer, before it gets others or stops.
+        # The slice must stop being exclusive before it gets other CPUs or stops.
         return [Step("partition", target, before.value or MEMBER, RELEASE, -10)]
     if before.kind == "cpuset":
         # Exclusive CPUs are given up before others get them; then the inner directories go first, all before the slices stop.
@@ -98,7 +98,7 @@ def restore(before: Original, online: str) -> list[Step]:
     if before.kind == "mount" and not before.active:
         return [Step("mount", target, "stop", STOP, where=before.name), *folders(before)]
     if before.kind == "controller" and not before.active:
-        # Others may have come to rely on it: the kernel refuses then, and it stays.
+        # Other control groups may depend on it by now: the kernel refuses then, and it stays.
         return [Step("controller", target, f"-{before.name}", RELEASE, 99, optional=True)]
     if before.kind == "compile":
         return [Step("compile", target, "", STOP, 95), *program(before)]

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The separate validator: it looks at the finished steps alone and refuses the plan as a whole.
+"""The separate validator: it checks the finished steps alone and refuses the plan as a whole.
 
-It shares no decision with the managers, so that a fault there cannot hide here: where each may write it is given.
+It shares no decision with the managers, so that it finds their faults: where each manager may write is an input.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[
 
 
 def is_sound(step: Step) -> bool:
-    """What holds for a step of any manager: paths lead nowhere else, and units have names that no command mistakes."""
+    """The rules for a step of any manager: no path leads elsewhere, and no unit's name can be mistaken for an option."""
     if step.kind in BY_UNIT:
         return UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
     holds = step.kind != "cpuset" or step.where in ("", step.target.rpartition("/")[2])

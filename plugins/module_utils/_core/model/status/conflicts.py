@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other programs that care for CPUs, interrupts and limits: which of them fight with a profile, and which to know of.
+"""Other programs that manage CPUs, interrupts and limits: those that conflict with a profile, and those to mention.
 
-What sets a value that the profile declares to another one is a drift item that names the way out; the rest are notes.
+A program that sets a declared value differently is a drift item that says what to do; the rest are notes.
 """
 
 from __future__ import annotations
@@ -53,7 +53,7 @@ class Irqbalance(NamedTuple):
 def changes(
     profile: Profile, pools: Pools, tuned: t.Optional[Tuned], kubelet: t.Optional[Kubelet], default_kib: t.Optional[int]
 ) -> list[Change]:
-    """What fights over a value that the profile declares."""
+    """The programs that set a value that the profile declares."""
     found = []
     for manager, key, wanted in declared(profile, default_kib) if tuned else ():
         given = tuned.sysctls.get(key) if tuned else None
@@ -112,7 +112,7 @@ def notes(
     at_boot: t.Optional[Given],
     default_kib: t.Optional[int],
 ) -> list[str]:
-    """What is good to know of the others on this node."""
+    """Notes about the other programs on this node."""
     found = []
     cpu = profile.cpu is not None
     if tuned:

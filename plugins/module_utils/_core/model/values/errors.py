@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What Corral says when it refuses: every problem at once, each with its path, its value and the way out."""
+"""Refusals: every problem at once, each with its path, its value and what to do."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ class Problem(NamedTuple):
     """One reason for a refusal.
 
     ``path`` is the profile's path (``memory.hugepages[0].count``), a file or "" for the whole input;
-    ``value`` is what stands there (None: nothing); ``message`` says what is wrong and ends with the way out;
-    ``origin`` is where a composed profile has it from (see compose.py).
+    ``value`` is the value found there (None: nothing); ``message`` says what is wrong and ends with what to do;
+    ``origin`` is the layer of a composed profile that sets it (see compose.py).
     """
 
     path: str

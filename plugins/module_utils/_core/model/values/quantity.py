@@ -69,7 +69,7 @@ class Quantity(NamedTuple):
 def parse(text: str | int | float) -> Quantity:
     """The quantity that ``text`` writes; a number (from YAML or JSON) is taken as it prints.
 
-    Raises ValueError with a message that quotes the text and names the way out.
+    Raises ValueError with a message that quotes the text and says what to write.
     """
     if isinstance(text, bool) or not isinstance(text, (str, int, float)):
         raise ValueError(f"{text!r} is not a quantity; write a number such as 2, 500m or 1Gi")

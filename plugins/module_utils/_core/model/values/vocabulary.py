@@ -3,14 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The words of which a value is one: type checkers read them, and nothing loads this file at run time."""
+"""The fixed vocabularies: type checkers read them, and nothing loads this file at run time."""
 
 from __future__ import annotations
 
 import typing as t
 
-# What a look at one item came to. "drift": reality differs, and the steps correct it. "unchangeable": reality differs,
-# and Corral cannot correct it. "unknown": it could not be looked at.
+# The result of a look at one item. "drift": reality differs, and the steps correct it. "unchangeable": reality differs,
+# and Corral cannot correct it. "unknown": it could not be read.
 Verdict = t.Literal["drift", "unchangeable", "unknown"]
 # When a change takes effect, and what it disturbs.
 When = t.Literal["now", "next start", "next boot"]

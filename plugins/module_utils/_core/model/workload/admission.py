@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The grants that a profile results in on a machine, given the grants that are there.
+"""The grants that follow from a profile on a machine and from its existing grants.
 
-A grant that still fits stays as it is, whatever else changed; only the broken ones move. What does not fit is refused
-with what is missing, where, and which workloads have it. Nothing here is remembered between two calls but the grants themselves.
+A grant that still fits stays as it is, whatever else changed; only the others move. A workload that does not fit is refused
+with what is missing, where, and which workloads have it. The grants are the only state between two calls.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from .resources import MEMORY
 
 
 class WorkloadStatus(NamedTuple):
-    """What is seen of workloads. ``alive`` are those whose run has not ended; ``asked`` has those that are about to start
+    """Workloads as observed. ``alive`` are those whose run has not ended; ``asked`` has those that are about to start
     with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared whose
     processes all run on the shared pool.
     """
@@ -40,7 +40,7 @@ class WorkloadStatus(NamedTuple):
 
 
 class Refusal(NamedTuple):
-    """Why a workload does not get what it asks for. ``key`` is the key of the workload that says so."""
+    """Why a workload does not get what it requests. ``key`` is the key of the workload with the request."""
 
     workload: str
     key: str
@@ -49,7 +49,7 @@ class Refusal(NamedTuple):
 
 
 class AllocationEvent(NamedTuple):
-    """What became of a grant and why; either side is None where there was none, or is none."""
+    """How a grant changed and why. Without a grant before, or after, that side is None."""
 
     workload: str
     before: t.Optional[Grant]
@@ -58,7 +58,7 @@ class AllocationEvent(NamedTuple):
 
 
 class AllocationResult(NamedTuple):
-    """The grants that are to be, why some are not, and what changes."""
+    """The wanted grants, the refusals, and the changes."""
 
     grants: tuple[Grant, ...]
     refusals: tuple[Refusal, ...] = ()
@@ -145,7 +145,7 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
 
 
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
-    """A grant that the slices alone tell of, with the containers and the memory that belong to it.
+    """A grant that only the slices show, completed with its containers and its memory.
 
     A running workload stays where it is, whatever would be chosen for it now.
     """
@@ -191,7 +191,7 @@ def keeps_run(budget: NodeBudget) -> bool:
 
 
 def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
-    """Why its CPUs or nodes cannot be its own any more."""
+    """Why its CPUs or nodes can no longer belong to it."""
     lost = grant.cpus - budget.inputs.assignable
     if lost:
         online = budget.inputs.pools.online
@@ -212,7 +212,7 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
 def remnant(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus
 ) -> t.Optional[Grant]:
-    """What a grant that cannot be made whole keeps meanwhile: the CPUs that are still there and free.
+    """What an incomplete grant keeps for now: those of its CPUs that still exist and are free.
 
     A workload that is about to start has nothing to keep, and does not start.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What has been granted to whom: the data of the checkpoint, and the slices that grants live in.
+"""The grants of workloads: the data of the checkpoint, and the slices of grants.
 
 A grant is keyed by its workload, and names the run of it that it was made for (``instance``) where it ends with that
 run: a restart finds its grant again, and the end of an earlier run cannot take away a later one's.
@@ -24,18 +24,18 @@ from .resources import Amounts
 
 # At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
 ISOLATED = f"{EXCLUSIVE_PREFIX}isolated.slice"
-# What grants on NUMA nodes are judged by after a reboot: bytes by node and resource.
+# Grants on NUMA nodes are compared with this after a reboot: bytes by node and resource.
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
 ITEMS_LIMIT = 1 << 16
 
 
 class Grant(NamedTuple):
-    """What one workload has.
+    """The resources granted to one workload.
 
-    ``cpus`` are its own, nothing else runs there; none: it runs on the shared pool. ``containers`` has the CPUs of each
+    ``cpus`` are its exclusive CPUs; empty: it runs on the shared pool. ``containers`` has the CPUs of each
     container of a pod, all of them within ``cpus``. ``mems`` are the NUMA nodes that its memory is bound to (None: not
-    bound), ``blocks`` what it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
+    bound), ``blocks`` the memory that it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
     seconds since the epoch.
     """
 
@@ -64,7 +64,7 @@ class Checkpoint(NamedTuple):
 
 
 def slice_of(workload: str, *, exclusive: bool) -> str:
-    """The slice of a workload that has CPUs of its own, or none."""
+    """The name of a workload's slice, with exclusive CPUs or on the shared pool."""
     return f"{EXCLUSIVE_PREFIX if exclusive else SHARED_PREFIX}{slice_name(workload)}.slice"
 
 
@@ -77,7 +77,7 @@ def workload_of(unit: str) -> t.Optional[str]:
 
 
 def is_workloads(unit: str) -> bool:
-    """Whether a slice is there for a workload."""
+    """Whether a slice belongs to a workload."""
     return workload_of(unit) is not None
 
 

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What grants are made of, and what is left of it: the node's budget.
+"""The node's budget: what can be granted, and how much of it is left.
 
-Allocatable = capacity − reserved, as the kubelet has it; the requests of all admitted workloads stay within that.
+Allocatable = capacity − reserved, as in the kubelet; the requests of all admitted workloads stay within that.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ NO_POLICY = Policy("none")
 
 
 class AllocationInput(NamedTuple):
-    """What grants are made of: the compiled profile on this machine. ``memory`` has the bytes that may be granted by node
+    """What can be granted: the compiled profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
     Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively.
     """
@@ -62,7 +62,7 @@ class AllocationInput(NamedTuple):
 
 
 class Refused(Exception):
-    """A workload cannot have what it asks for; the text says what is missing and the way out."""
+    """A workload cannot have what it requests; the text says what is missing and what to do."""
 
     def __init__(self, key: str, value: str, message: str) -> None:
         super().__init__(message)
@@ -81,7 +81,7 @@ class NodeBudget:
         self.shared = inputs.pools.allocatable
 
     def reserve(self, grant: Grant) -> None:
-        """Count a grant in."""
+        """Charge a grant to the budget."""
         self.grants[grant.workload] = grant
         for resource, amount in counted(grant):
             self.given[resource] = self.given.get(resource, 0) + amount
@@ -150,10 +150,10 @@ def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> di
 
 
 def counted(grant: Grant) -> Amounts:
-    """What of a grant the node's budget is charged with: its requests, and the tasks that it may have."""
+    """The part of a grant that is charged to the node's budget: its requests, and its limit of tasks."""
     return (*grant.requests, *((name, amount) for name, amount in grant.limits if name == PIDS))
 
 
 def holders_text(resource: str, holders: t.Mapping[str, int]) -> str:
-    """How much each one has: ``a has 4, b has 2``."""
+    """How much each workload has: ``a has 4, b has 2``."""
     return ", ".join(f"{name} has {amount_text(resource, amount)}" for name, amount in sorted(holders.items()))

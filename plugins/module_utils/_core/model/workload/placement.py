@@ -39,13 +39,13 @@ def place(
     try:
         return place_each(budget, need)
     except Refused:
-        # An init container that was placed first may have left no room for the others: the pod as a whole.
+        # An init container that was placed first may leave no room for the others: place the pod as a whole.
         affinity = affinity_of(budget, need, need.cpus, held)
         return affinity, *take_all(budget, need, affinity, held)
 
 
 def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
-    """What no placing can mend: too few CPUs left, or a count that whole cores cannot make. Raises Refused."""
+    """Refuse what fits nowhere: too few CPUs left, or a count that whole cores cannot make up. Raises Refused."""
     asked = need.cpus
     left = len(budget.free)
     if asked > left:
@@ -150,7 +150,7 @@ def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, held:
 
 
 def take_more(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, near: CpuSet) -> CpuSet:
-    """``count`` CPUs with as many of the ``near`` ones as can be; where they cannot be completed, others altogether.
+    """``count`` CPUs with as many of the ``near`` ones as possible; where these cannot be completed, all are other CPUs.
 
     Raises ValueError.
     """
@@ -218,7 +218,7 @@ def shown(need: ResourceRequirements, resource: str) -> str:
 
 
 def distances(topology: Topology) -> t.Optional[topology_manager.Distances]:
-    """NUMA distances by node, as far as the kernel tells them."""
+    """NUMA distances by node, as far as the kernel reports them."""
     if topology.distances is None or topology.distance_nodes is None:
         return None
     return topology_manager.distances_of(topology.distance_nodes, topology.distances)

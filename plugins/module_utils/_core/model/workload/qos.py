@@ -36,7 +36,7 @@ Resources = t.Mapping[str, int]
 def qos_class(containers: t.Iterable[tuple[Resources, Resources]]) -> str:
     """The class of a workload whose containers have these (requests, limits).
 
-    Guaranteed is one whose every container has limits for CPU and memory, with requests that come to the same. Where
+    A workload is Guaranteed if every container has limits for CPU and memory, and requests that equal them. Where
     only a limit is given, the API makes it the request, too; so must the caller. With resources of the pod as a whole
     these are the only "container".
     """
@@ -61,7 +61,7 @@ def oom_score_adj(
     share: int = 0,
     main_request: int | None = None,
 ) -> int:
-    """How readily the kernel kills a container when memory is short, from -1000 (never) to 1000 (first).
+    """oom_score_adj of a container: the kernel kills the highest first when memory is short, from -1000 (never) to 1000.
 
     ``request`` is the container's memory and ``capacity`` the machine's. ``share`` is what the pod as a whole asks for
     beyond its containers, divided by their number. For a sidecar ``main_request`` is the smallest request of the main
@@ -72,7 +72,7 @@ def oom_score_adj(
     if qos == BEST_EFFORT:
         return BESTEFFORT_OOM_SCORE_ADJ
     protected = max(request, request if main_request is None else main_request) + share
-    # Between the other two classes, whatever is asked for.
+    # Between the other two classes, whatever the request is.
     lowest, highest = BESTEFFORT_OOM_SCORE_ADJ + GUARANTEED_OOM_SCORE_ADJ, BESTEFFORT_OOM_SCORE_ADJ - 1
     return min(highest, max(lowest, 1000 - 1000 * protected // capacity))
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a declared workload comes to: its class, how many CPUs it has for itself, and what the whole of it asks for."""
+"""What a declared workload needs: its QoS class, its number of exclusive CPUs, and its requests and limits as a whole."""
 
 from __future__ import annotations
 
@@ -18,9 +18,9 @@ STATIC = "static"
 
 
 class ResourceRequirements(NamedTuple):
-    """``cpus`` are those of its own (0: it shares), ``containers`` the same for each container of a pod, in the order in
+    """``cpus`` is the number of exclusive CPUs (0: it shares), ``containers`` the same for each container of a pod, in the order in
     which they start. ``requests`` and ``limits`` are of the whole, a pod's at its peak. ``note`` says why a Guaranteed
-    workload shares all the same.
+    workload runs on the shared pool.
     """
 
     workload: Workload

@@ -32,12 +32,12 @@ def amount_text(resource: str, amount: int) -> str:
 
 
 def about(resource: str, amount: int) -> str:
-    """An amount for a person: bytes rounded down."""
+    """An amount for display: bytes rounded down."""
     return amount_text(resource, amount) if resource in (CPU, PIDS) else schema_types.about_text(amount)
 
 
 def shown(resource: str, amount: int) -> str:
-    """An amount for a person: bytes in Mi or Gi, two places at most, everything else as it is."""
+    """An amount for display: bytes in Mi or Gi, two places at most, everything else as it is."""
     if resource != MEMORY and not resource.startswith(HUGEPAGES):
         return str(amount)
     for unit, size in (("Gi", 1 << 30), ("Mi", 1 << 20), ("Ki", 1 << 10)):

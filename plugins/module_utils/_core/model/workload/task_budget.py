@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How the machine's tasks are divided: the reserve, and the limits of the slices at the top, which together keep out of it.
+"""How the machine's tasks are divided: the reserve, and the limits of the top-level slices, which together leave the reserve free.
 
 Capacity is min(kernel.pid_max, kernel.threads-max), allocatable is capacity less the reserve, as the kubelet has it (1.36,
-nodestatus and container manager). Nothing is around a slice of a workload with CPUs of its own, so each counts by itself.
+nodestatus and container manager). A slice with exclusive CPUs lies in no other slice, so each counts separately.
 """
 
 from __future__ import annotations
@@ -77,13 +77,13 @@ def exclusive_limits(context: Context) -> tuple[Own, ...]:
 
 
 def asked(pids: Pids, own: t.Iterable[Own]) -> int:
-    """What the declared limits of slices come to and, where there is a reserve, those of exclusive workloads."""
+    """The sum of the declared limits of slices and, where there is a reserve, the sum of those of exclusive workloads."""
     slices = sum(row.tasks_max for row in pids.slices)
     return slices + (sum((one.limit or 0) * one.slices for one in own) if pids.reserved is not None else 0)
 
 
 def sharers(pids: Pids, cpu: t.Optional[Cpu], own: t.Iterable[Own]) -> list[str]:
-    """Whose limits are not declared: shared slices, and "" for each exclusive one."""
+    """The slices without a declared limit: shared slices, and "" for each exclusive one."""
     declared = {row.slice for row in pids.slices}
     shared = [unit for unit in homes(cpu) if unit not in declared]
     return shared + [""] * sum(one.slices for one in own if one.limit is None)
@@ -92,7 +92,7 @@ def sharers(pids: Pids, cpu: t.Optional[Cpu], own: t.Iterable[Own]) -> list[str]
 def share(pids: Pids, cpu: t.Optional[Cpu], allocatable: t.Optional[int], own: t.Sequence[Own]) -> t.Optional[int]:
     """TasksMax of each slice without a declared limit: an equal part of what the declared ones leave of ``allocatable``.
 
-    None where nothing is reserved, the capacity cannot be told (``allocatable`` is None), or every slice has a limit.
+    None where nothing is reserved, the capacity is unknown (``allocatable`` is None), or every slice has a limit.
     """
     count = len(sharers(pids, cpu, own))
     if pids.reserved is None or allocatable is None or not count:
