@@ -23,7 +23,7 @@ def group_id(host: Host, number: t.Optional[int], name: t.Optional[str]) -> t.Op
 
 
 def user_name(host: Host, number: int) -> str:
-    """The name of a uid by passwd(5), the number where it has none there."""
+    """The name of a uid in passwd(5); the number where it has no entry there."""
     lines = (line.split(":") for line in (host.read("/etc/passwd") or "").splitlines())
     return next((fields[0] for fields in lines if fields[2:3] == [str(number)]), str(number))
 

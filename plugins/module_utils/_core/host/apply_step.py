@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Doing one step of a plan, and looking at what it will replace before it does.
+"""Running one step of a plan, and reading before it what it will replace.
 
-A return code of 0 proves nothing (systemd accepts CPUs that do not exist): each step reads back what came of it.
+A return code of 0 proves nothing (systemd accepts CPUs that do not exist): each step reads back the result.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class StepFailed(Exception):
 
 
 def look(host: Host, step: Step) -> Original:
-    """What is there before the step: enough to bring it back (see undo.py)."""
+    """The state before the step: enough to restore it (see undo.py)."""
     before = Original(step.kind, step.target)
     if step.kind in ("file", "link"):
         text = None if host.link(step.target) is not None else host.read_bytes(step.target)
@@ -53,7 +53,7 @@ def look(host: Host, step: Step) -> Original:
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
     if step.kind == "partition":
-        # Of one that is invalid what it was meant to be counts: the kernel takes that alone.
+        # For an invalid partition the requested kind is recorded: the kernel accepts no other value.
         return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
     if step.kind == "cpuset":
         held = host.read(f"{step.target}/cpuset.cpus")
@@ -147,7 +147,7 @@ def write_value(host: Host, step: Step) -> None:
 
 
 def set_partition(host: Host, step: Step) -> None:
-    """Make a control group a partition, or none.
+    """Make a control group a partition, or end its partition.
 
     The kernel takes one that cannot be without an error: that is not a failure here, what became of it is read by the next
     observation. Nor is a file that is not there: the kernel has no partitions, or the control group has gone.
@@ -156,7 +156,7 @@ def set_partition(host: Host, step: Step) -> None:
     if now is None:
         return
     if wanted != partitions.MEMBER and ("invalid" in now or now.strip() == wanted):
-        # An invalid one stays so until it was none (6.1).
+        # An invalid partition stays invalid until "member" is written (6.1).
         host.write_value(step.target, partitions.MEMBER)
     host.write_value(step.target, wanted)
 
@@ -185,7 +185,7 @@ def pages(host: Host, path: str) -> int:
 
 
 def set_property(host: Host, step: Step, masks: Masks) -> None:
-    """Set a property live, then read the kernel until it shows it."""
+    """Set a property live, then read the kernel file until it has the value."""
     assignment = step.value or ""
     name, dummy, value = assignment.partition("=")
     if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
@@ -203,7 +203,7 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if not value or not cgroup.exists(host, step.target):
         return
     if step.target.endswith(".slice") and not (shows(host, step.target, name, value) and asks(host, step)):
-        # Its control group is there without the slice: then systemd keeps the value, and the kernel does not have it,
+        # Its control group exists without the slice: then systemd keeps the value, but the kernel does not have it,
         # or has it only as long as the control group around it has the same CPUs.
         host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
@@ -219,8 +219,8 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
 
 
 def set_cpuset(host: Host, step: Step) -> None:
-    """Give a directory of v1's cpuset hierarchy its CPUs and processes, or take it away."""
-    from . import cgroup_v1_cpuset  # Most nodes have v2, and each start waits for what is loaded.
+    """Give a directory of v1's cpuset hierarchy its CPUs and processes, or remove it."""
+    from . import cgroup_v1_cpuset  # Imported here: most nodes have v2, and each start waits for its imports.
 
     if not cgroup_v1_cpuset.mounted(host):
         return  # Kept from before a boot with v2.
@@ -237,7 +237,7 @@ def set_cpuset(host: Host, step: Step) -> None:
 
 
 def read_back(host: Host, step: Step) -> None:
-    """See that a directory has its CPUs in force, and that its unit runs on no others."""
+    """Check that a directory's CPUs are in force, and that its unit runs on no others."""
     from . import cgroup_v1_cpuset
 
     wanted = cgroup.cpu_list(step.value)
@@ -275,7 +275,7 @@ def control_unit(host: Host, step: Step) -> None:
     verb = step.value or ""
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         if not is_own(step.target):
-            return  # Others have come to use it.
+            return  # Other processes use it by now.
         raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
     # Stopping a slice also stops units that are about to start in it; then the slice stays.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
@@ -286,7 +286,7 @@ def control_unit(host: Host, step: Step) -> None:
 
 
 def control_mount(host: Host, step: Step) -> None:
-    """Start, stop or renew a mount unit and see that the mount is there or gone."""
+    """Start, stop or restart a mount unit and check that the mount exists or is gone."""
     verbs = ("stop", "start") if step.value == "restart" else (step.value or "",)
     for verb in verbs:
         answer = systemd.control(host, verb, step.target, timeout=MOUNT_SECONDS)

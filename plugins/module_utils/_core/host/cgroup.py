@@ -6,7 +6,7 @@
 """Reading control groups, of either version (kernel: Documentation/admin-guide/cgroup-v2.rst and cgroup-v1/).
 
 systemd has one tree of units. In v2 it is in one hierarchy; in v1 in several, one for each controller and one
-(name=systemd) that only tells processes; in hybrid mode systemd keeps that one as well.
+(name=systemd) that only groups processes; in hybrid mode systemd keeps that one as well.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ from .files import Host
 
 ROOT = "/sys/fs/cgroup"
 CPUSETS = f"{ROOT}/cpuset"
-# Files of every control group of v1. Others (of its controller) are told from groups by asking.
+# Files of every control group of v1. For other names a look tells files of its controller from groups.
 FILES_V1 = frozenset({"cgroup.clone_children", "cgroup.procs", "notify_on_release", "tasks"})
 
 
@@ -32,7 +32,7 @@ class Cpus(NamedTuple):
 
 
 def unified(host: Host) -> bool:
-    """Whether cgroup v2 is mounted at its place."""
+    """Whether cgroup v2 is mounted on /sys/fs/cgroup."""
     return host.exists(f"{ROOT}/cgroup.controllers")
 
 
@@ -78,7 +78,7 @@ def partition_file(unit: str) -> str:
 
 
 def partition(host: Host, unit: str) -> t.Optional[str]:
-    """What the kernel says of a unit's partition: "member", "root", "root invalid (why)"; None without such a file."""
+    """The state of a unit's partition in the kernel: "member", "root", "root invalid (why)"; None without such a file."""
     text = host.read(partition_file(unit))
     return None if text is None else text.strip()
 
@@ -111,7 +111,7 @@ def service_runs(host: Host, service: str) -> bool:
 
 
 def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:
-    """Some processes in a control group as a person knows them: ``4711 nginx``."""
+    """Some processes in a control group with PID and name: ``4711 nginx``."""
     found = []
     for directory in (path, *inner(host, path)):
         for pid in host.processes(f"{directory}/cgroup.procs"):
@@ -156,7 +156,7 @@ def ancestors(path: str) -> list[str]:
 
 
 def pids_file(host: Host, unit: str) -> str:
-    """Where the limit of a unit's tasks is."""
+    """The path of the kernel file with the limit of a unit's tasks."""
     return f"{path_of(unit, ROOT if unified(host) else f'{ROOT}/pids')}/pids.max"
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""All control groups of a machine that may have CPUs of their own (cgroup v2), as the validator's oracle takes them."""
+"""All control groups of a machine that may have CPUs of their own (cgroup v2), as input of the validator's oracle."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .files import Host
 
 
 class Tree(NamedTuple):
-    """The machine as the oracle takes it, and the control groups in it that hold processes."""
+    """The machine as input of the oracle, and the control groups in it that hold processes."""
 
     machine: Machine
     populated: frozenset[str]
@@ -33,7 +33,7 @@ def look(host: Host) -> Tree:
     effective: dict[str, CpuSet] = {}
     populated: set[str] = set()
     pending = [*host.folders(cgroup.ROOT)]
-    for path in pending:  # It grows meanwhile.
+    for path in pending:  # The list grows in the loop.
         directory = f"{cgroup.ROOT}/{path}"
         asked = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
         text = (host.read(f"{directory}/cpuset.cpus.partition") or MEMBER).split()
@@ -45,7 +45,7 @@ def look(host: Host) -> Tree:
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
     given = given_out(found)
-    # No partition has these, and the root has not either: the kernel keeps them from all control groups.
+    # Neither a partition nor the root has these: the kernel keeps them from all control groups.
     lost = online - rest - given.get(ROOT, NONE)
     for path in doubtful(found, effective, rest, online):
         found[path] = found[path]._replace(valid=None)

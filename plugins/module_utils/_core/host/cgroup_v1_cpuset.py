@@ -19,7 +19,7 @@ from . import cgroup
 from .cgroup import CPUSETS, Cpus
 from .files import Host
 
-# A process that forks while it is moved leaves a child behind: so often is looked again.
+# A process that forks while it is moved leaves a child behind: the look is repeated at most so often.
 ROUNDS = 20
 # What the kernel means by an error number here.
 REFUSALS = {
@@ -31,7 +31,7 @@ REFUSALS = {
 
 
 def mounted(host: Host) -> bool:
-    """Whether the hierarchy is at its place."""
+    """Whether the hierarchy is mounted at its usual path."""
     return host.exists(f"{CPUSETS}/cpuset.cpus")
 
 
@@ -97,7 +97,7 @@ def settle(host: Host, directory: str, wanted: frozenset[int], unit: str) -> Non
 
 
 def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) -> None:
-    """Write a directory's CPUs. With ``follow`` those below it stay within: who had all of them has all of them again.
+    """Write a directory's CPUs. With ``follow`` those below it stay within: a directory that had all CPUs gets all again.
 
     While they change over, the directory has the CPUs of before as well: no other directory has been given those yet.
     """
@@ -139,7 +139,7 @@ def move(host: Host, process: str, directory: str) -> None:
 
 
 def dissolve(host: Host, directory: str) -> None:
-    """Take a directory away: its processes go to the one above. Where a container lives below, it stays with all CPUs."""
+    """Remove a directory: its processes go to the one above. Where a container has a directory below, it stays, with all CPUs."""
     if not host.is_dir(directory):
         return
     parent = directory.rpartition("/")[0]

@@ -39,7 +39,7 @@ class Monitor:
 
 
 def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:
-    """What running() finds below a control group, as one question to the host."""
+    """The result of running() below a control group, as one question to the host."""
     return host.tell(host.unrecorded(lambda: running(host, path, patterns)), "containers", path, patterns)
 
 
@@ -108,7 +108,7 @@ def word_after(words: list[str], option: str) -> str:
 
 def stored_names(host: Host) -> dict[str, str]:
     """The names of containers in root's usual storage, by id, as containers/storage keeps them."""
-    import json  # A tick without such a container does not pay for it.
+    import json  # Imported here: a tick without such a container does not load it.
 
     found: dict[str, str] = {}
     for folder in host.names_like(STORAGE, (("", "-containers"),)):

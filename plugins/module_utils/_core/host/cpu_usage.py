@@ -39,7 +39,7 @@ def leaves(host: Host, path: str, depth: int = DEPTH) -> list[str]:
 
 
 def service(host: Host, path: str, name: str, uptime: t.Optional[float]) -> t.Optional[Service]:
-    """One control group: CPU time, age, and the command that used most; None when it tells no CPU time."""
+    """One control group: CPU time, age, and the command that used most; None when it has no CPU time."""
     stat = dict(line.split()[:2] for line in (host.read(f"{path}/cpu.stat") or "").splitlines() if " " in line)
     used = stat.get("usage_usec", "")
     if not used.isdecimal():

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The one way to a machine: reads, writes, commands and the clock, under a root directory.
+"""The only access to a machine: reads, writes, commands and the clock, under a root directory.
 
 A live node (root "/"), an unpacked snapshot and a test's tree are the same type, so every decision can be replayed
 offline. Paths are always those of the live node ("/sys/devices/system/cpu/online").
@@ -17,7 +17,7 @@ import stat
 import time
 
 TYPE_CHECKING = False
-if TYPE_CHECKING:  # The tick reads through this file and does not pay for typing.
+if TYPE_CHECKING:  # Each tick loads this file, so it does not import typing.
     import typing as t
 
     from .command import Command
@@ -29,7 +29,7 @@ if TYPE_CHECKING:  # The tick reads through this file and does not pay for typin
 READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
 # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
-# So many bytes one read gives of a file that has them: the kernel makes its files by the page, of short lines (seq_file).
+# One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
 ONE_READ = 2048
 # The kernel makes these files as they are read: they change without their time changing (kernfs, procfs).
 MADE_BY_KERNEL = ("/proc/", "/sys/")
@@ -70,12 +70,12 @@ class Host:
 
     @property
     def live(self) -> bool:
-        """True for the machine we run on, as opposed to a recorded or made-up tree."""
+        """True for the machine on which this program runs, False for a recorded or made-up tree."""
         return not self.root
 
     @property
     def answers(self) -> bool:
-        """Whether commands can be asked: not of a tree, whose machine is not this one."""
+        """Whether commands can run: not on a tree, whose machine is not this one."""
         return self.live or self._run is not None
 
     def now(self) -> float:
@@ -83,11 +83,11 @@ class Host:
         return self._clock()
 
     def uptime(self) -> float:
-        """Seconds since the machine started: for what must not depend on a clock that can be set."""
+        """Seconds since the machine started: for uses that must not depend on a clock that can be set."""
         return self._uptime()
 
     def at(self, path: str) -> str:
-        """Where ``path`` of the machine lies for us."""
+        """The path below this host's root for ``path`` of the machine."""
         return self.root + path
 
     # Reading
@@ -124,14 +124,14 @@ class Host:
         return self.tell(self._read(path, follow), "read_bytes", path, follow)
 
     def lines(self, path: str, word: str) -> t.Optional[str]:
-        """The lines of a file that hold ``word``, where the rest is no business of ours; None as in read()."""
+        """The lines of a file that hold ``word``, where other lines do not matter; None as in read()."""
         text = self.unrecorded(lambda: self.read(path))
         if text is not None:
             text = "".join(line for line in text.splitlines(keepends=True) if word in line)
         return self.tell(text, "lines", path, word)
 
     def processes(self, path: str) -> list[str]:
-        """The processes that a cgroup.procs file names, but for this one, which ends with the look."""
+        """The processes that a cgroup.procs file names, without this one, which ends with the look."""
         text = self.unrecorded(lambda: self.read(path)) or ""
         return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
 
@@ -313,7 +313,7 @@ class Host:
         make_folders(folder)
         temporary = f"{folder}/.{os.path.basename(target)}.corral"
         try:
-            os.unlink(temporary)  # Left by a writer that was killed; O_EXCL keeps us from following a planted link.
+            os.unlink(temporary)  # Left by a writer that was killed; with O_EXCL a planted link is not followed.
         except FileNotFoundError:
             pass
         file = os.open(temporary, os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC | os.O_NOFOLLOW, 0o600)
@@ -352,9 +352,9 @@ class Host:
         sync_folder(folder)
 
     def remove(self, path: str) -> None:
-        """Remove a file or link; nothing there is fine. What a killed writer left beside it goes as well.
+        """Remove a file or link, if it exists, and what a killed writer left beside it.
 
-        It does not come back after a power cut.
+        The removal survives a power cut.
         """
         self.writes.append(path)
         folder, name = os.path.split(self.at(path))
@@ -416,7 +416,7 @@ class Host:
         if self._bus is None and not self._bus_tried and self.live and self._run is None:
             self._bus_tried = True
             try:
-                from . import sd_bus  # A converged tick asks systemd nothing, and does not pay for ctypes.
+                from . import sd_bus  # Imported here: a converged tick asks systemd nothing, and does not load ctypes.
             except (ImportError, MemoryError):  # A Python without ctypes, or one that may not make executable memory.
                 return None
             self._bus = sd_bus.connect()
@@ -439,12 +439,12 @@ def make_folders(folder: str) -> None:
 
 
 def sync_folder(folder: str) -> None:
-    """Make what was made, renamed or removed in ``folder`` last over a power cut (fsync(2))."""
+    """Make files that were made, renamed or removed in ``folder`` survive a power cut (fsync(2))."""
     file = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(file)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # A control group is no file that could last.
+        if error.errno != errno.EINVAL:  # A control group is not stored on a disk.
             raise
     finally:
         os.close(file)

@@ -14,7 +14,7 @@ from .files import Host
 
 
 def folder(size_kib: int, node: t.Optional[int]) -> str:
-    """Where a pool is: of one NUMA node, or of the whole machine."""
+    """The folder of a pool: of one NUMA node, or of the whole machine."""
     if node is None:
         return f"/sys/kernel/mm/hugepages/hugepages-{size_kib}kB"
     return f"/sys/devices/system/node/node{node}/hugepages/hugepages-{size_kib}kB"

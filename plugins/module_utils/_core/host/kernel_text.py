@@ -48,7 +48,7 @@ def cpu_mask(text: str) -> CpuSet | None:
     if len(chunks) > _CHUNK_LIMIT or not _MASK.fullmatch(text):
         return None
     cpus: list[int] = []
-    # By groups: most masks of a large machine are a few CPUs among many zeros.
+    # Group by group: most masks of a large machine have a few CPUs among many zeros.
     for index, chunk in enumerate(reversed(chunks)):
         bits = int(chunk, 16)
         while bits:

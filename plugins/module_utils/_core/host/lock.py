@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The lock of a node: a process that changes it, or writes what was seen of it, holds this. And the folder it lies in."""
+"""The lock of a node, which a process holds while it changes the node or writes what it observed; and the lock's folder."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOCK = f"{RUN}/lock"
 
 
 class Lock:
-    """The one writer of a node, or of what ``path`` is the lock of (flock(2): the kernel frees it when the holder dies)."""
+    """The lock for one writer of a node, or of what ``path`` protects (flock(2): the kernel releases it when the holder dies)."""
 
     def __init__(self, host: Host, path: str = LOCK) -> None:
         self.host = host
@@ -51,16 +51,16 @@ class Lock:
             time.sleep(0.1)
 
     def release(self) -> None:
-        """Let others in."""
+        """Release the lock."""
         if self.file >= 0:
             os.close(self.file)
             self.file = -1
 
 
 def own_folder(host: Host, path: str, mode: int) -> None:
-    """Make a folder of Corral's own, or see that it is: no link to elsewhere, ours, and open no wider than ``mode``.
+    """Make a folder of Corral's own, or make sure of it: no link, owned by this user, with no more permissions than ``mode``.
 
-    Raises CorralError: what is there and not Corral's is not written into.
+    Raises CorralError for a link or another user's folder: nothing is written into it.
     """
     if host.link(path) is not None:
         refuse(path, "is a link, and Corral keeps its files in a folder of its own: remove it")

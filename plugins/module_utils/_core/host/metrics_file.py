@@ -34,7 +34,7 @@ def publish(host: Host, told: t.Mapping[str, t.Any], began: float) -> t.Optional
 
 
 def refresh(host: Host, now: int, began: float) -> bool:
-    """Write them of a tick that found all as it was told in the status. Whether that goes well, and did before."""
+    """Write the metrics of a tick that found the node as in the status. Whether that succeeds, and did before."""
     told = state.read_json(host, state.STATUS)
     return told["metrics_error"] is None and publish(host, {**told, "time": now}, began) is None
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What is mounted where (proc_pid_mountinfo(5)), and who uses it."""
+"""The mounts of the machine (proc_pid_mountinfo(5)), and the processes that use one."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def unescaped(text: str) -> str:
 
 
 def holders(host: Host, mount: Mount, limit: int = 5) -> list[str]:
-    """Processes that map files of the mount or stand in it, as "name (pid)", at most ``limit``."""
+    """Processes that use the mount (maps, root, working directory, open files), as "name (pid)", at most ``limit``."""
     prefix = mount.path + "/"
     found: list[str] = []
     for pid in host.names("/proc"):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""How readily the kernel kills the processes of a control group (proc_pid_oom_score_adj(5))."""
+"""oom_score_adj of the processes of a control group (proc_pid_oom_score_adj(5))."""
 
 from __future__ import annotations
 

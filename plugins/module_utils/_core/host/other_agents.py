@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Other agents that manage CPUs and limits here: what runs, and what its files say. No command, no list of processes."""
+"""Other agents that manage CPUs and limits here: which of them run, and what their files set. No command, no list of processes."""
 
 from __future__ import annotations
 

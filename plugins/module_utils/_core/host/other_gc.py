@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What else removes images and containers here: a kubelet, and timers or cron jobs that prune."""
+"""Other programs that remove images and containers: a kubelet, and timers or cron jobs that prune."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pause of a node: its file, the user who asks for it, and whether it is in force."""
+"""The pause of a node: its file, the user who set it, and whether it is in force."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def in_force(host: Host) -> t.Optional[RenderedPause]:
 
 
 def tidy(host: Host) -> State:
-    """As look; the file of a pause whose time is over goes, so that no clock revives it. The caller holds the lock."""
+    """As look; the file of an ended pause is removed, so that a clock that is set back cannot restore it. The caller holds the lock."""
     found = look(host)
     if found.ended is not None:
         try:
@@ -119,9 +119,9 @@ def refuse_changes(host: Host, hint: str) -> None:
 
 
 def tick_now(host: Host) -> None:
-    """Have the agent look at once, where it is installed, so that the status says what is so and drift is mended.
+    """Start the agent's look at once, where it is installed, so that the status is current and drift is corrected.
 
-    What becomes of it is the tick's to report.
+    The tick reports the result.
     """
     if systemd.runs(host) and host.exists(f"{ETC}/{agent_units.SERVICE}"):
         host.run("systemctl", "start", agent_units.SERVICE, timeout=TICK_SECONDS)

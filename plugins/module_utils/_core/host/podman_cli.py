@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Podman, root's and that of users: asked through its API, since nothing else knows its storage.
+"""Podman of root and of users, through its API: only Podman can read its storage.
 
 A pass starts one process of each user's Podman, whatever it asks. Nothing is ever forced: what is in use by the time it is
 to go, Podman refuses to remove.
@@ -32,7 +32,7 @@ API = "/v4.0.0/libpod"
 
 
 class PodmanError(Exception):
-    """Podman did not answer, or not in a way that can be relied upon; the text says whose, what and why."""
+    """Podman gave no usable answer; the text names its user, the question and the reason."""
 
 
 class Podmans:
@@ -57,7 +57,7 @@ class Podmans:
 class Podman:
     """One user's Podman. ``user`` is "root", or an account with storage of its own."""
 
-    # What makes the process that answers.
+    # Starts the process that answers.
     serve: t.Callable[[Host, t.Sequence[str]], Service] = staticmethod(lambda dummy, prefix: Service(prefix))
 
     def __init__(self, host: Host, user: str = ROOT) -> None:
@@ -86,7 +86,7 @@ class Podman:
         """The answer to a question as JSON; ``name`` is the command that asks the same. Raises PodmanError."""
         text = self.text(name, path)
         try:
-            return json.loads(text)  # no answer is no list: Podman writes null or []
+            return json.loads(text)  # null and [] both stand for an empty list
         except (ValueError, RecursionError):
             raise PodmanError(f"{self.named(name)}: its answer is no JSON") from None
 
@@ -206,7 +206,7 @@ class Podman:
         return self.said(name, said) if said else "", False
 
     def named(self, name: str) -> str:
-        """A command as a person reads it."""
+        """A command as text."""
         return f"podman {name}" + ("" if self.user == ROOT else f" of {self.user}")
 
     def failed(self, name: str, error: ServiceError) -> str:
@@ -220,7 +220,7 @@ class Podman:
         return self.said(name, starts[-1].partition("Error: ")[2] or starts[-1] if starts else "it ended")
 
     def said(self, name: str, text: str) -> str:
-        """What went wrong, on one line."""
+        """The error of a failed request, on one line."""
         lines = [line.strip() for line in text.splitlines() if line.strip()] or ["it did not say why"]
         if lines[0].endswith("occurred:"):
             lines[0] = (lines[1:] or lines)[0].lstrip("* ")

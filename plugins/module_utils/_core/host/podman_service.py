@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """One process of Podman that answers requests (podman-system-service(1)), for as long as a pass asks.
 
-It gets its socket from here, as from a socket unit of systemd (LISTEN_FDS): the socket has no name in any folder while
+Corral passes it a socket, like a socket unit of systemd (LISTEN_FDS): the socket has no name in any folder while
 Podman runs, so that no other process can reach it, and a user's Podman cannot put another one in its place.
 """
 

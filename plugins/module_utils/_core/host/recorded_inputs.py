@@ -3,13 +3,13 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a look that found the node in sync had read: as long as all of it reads the same, the node is in sync.
+"""The inputs of a look that found the node in sync: while all of them read the same, the node is in sync.
 
 A look is a function of the answers that Host gave it, of the program and of the clock. The next tick asks the same
 questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
 new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
 
-What the kernel makes (cgroups, /proc, /sys) is read again, each file with one read. Of other files and folders it is
+Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. For other files and folders it is
 enough that the kernel shows the same inode with the same times: no write or rename leaves them as they were, unless it
 follows another one within a step of the kernel's clock. So what was younger than STEADY_SECONDS is read again as well.
 """

@@ -24,7 +24,7 @@ LIBRARY = "libsystemd.so.0"
 # Where systemd listens, and whether a message broker is in between. The first is for root alone, is there before the
 # broker is, and needs none: systemctl(1) goes there first as well.
 ADDRESSES = (("unix:path=/run/systemd/private", False), ("unix:path=/run/dbus/system_bus_socket", True))
-CONNECT_SECONDS = 30.0  # PID 1 does not answer during a daemon-reload.
+CONNECT_SECONDS = 30.0  # PID 1 gives no answer during a daemon-reload.
 NAME = b"org.freedesktop.systemd1"
 MANAGER = b"org.freedesktop.systemd1.Manager"
 PROPERTIES = b"org.freedesktop.DBus.Properties"
@@ -48,7 +48,7 @@ class Unavailable(Exception):
 
 
 class NotCovered(Exception):
-    """What is left to systemctl; nothing was done."""
+    """Only systemctl can do this; nothing was done."""
 
 
 class Error(ctypes.Structure):
@@ -119,7 +119,7 @@ class Connection:
         self.close()
 
     def close(self) -> None:
-        """Give the socket back; a second time does nothing."""
+        """Close the socket; a second call does nothing."""
         bus, self.bus = self.bus, HANDLE()
         if bus:
             self.lib.sd_bus_close(bus)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Corral's own files on a node: where they are, and how they survive a crash or a careless hand."""
+"""Corral's own files on a node: where they are, and how they survive a crash or a manual edit."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ VERSION = 1  # of checksummed files
 
 
 class Record(NamedTuple):
-    """A before-value and whose it is."""
+    """A before-value and its manager."""
 
     manager: str
     subject: str
@@ -178,7 +178,7 @@ def remember_profile(host: Host, profile: t.Any) -> None:
 
 
 def forget(host: Host) -> None:
-    """Remove all of Corral's own state; what others put there stays, and so does its folder."""
+    """Remove all of Corral's own state; files that others put there stay, and so does their folder."""
     for folder in (f"{STATE}/journal", STATE, RUN):
         # A second copy that outlived its file would look like a loss.
         for name in sorted(host.names(folder), key=lambda name: not name.endswith(".previous")):
@@ -189,7 +189,7 @@ def forget(host: Host) -> None:
 
 
 def preflight(host: Host, steps: t.Iterable[Step]) -> None:
-    """Refuse before the first write what could not be written: not root, no systemd, a read-only kernel tree."""
+    """Refuse a node that cannot be changed, before the first write: not root, no systemd, a read-only kernel tree."""
     if host.live and os.geteuid() != 0:
         raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
     from . import systemd

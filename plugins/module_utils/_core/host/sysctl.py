@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""sysctl.d(5): which file says what, and which of them has the last word."""
+"""sysctl.d(5): which file sets which key, and which file wins."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def live(host: Host, key: str) -> t.Optional[int]:
 
 
 def task_limits(host: Host, pids: Pids, before: t.Mapping[str, str]) -> dict[str, t.Optional[int]]:
-    """The machine's limits of tasks that are in force; those that are declared no longer as they were ``before`` (by file)."""
+    """The limits of tasks in force on the machine; those that are no longer declared as they were ``before`` (by file)."""
     kept = {key: before[path_of(key)] for key in task_budget.LIMITS if path_of(key) in before}
     return task_budget.coming(pids, {key: live(host, key) for key in task_budget.LIMITS}, kept)
 

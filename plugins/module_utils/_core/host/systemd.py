@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What systemd's files say, read without asking systemd, and the few commands that change it."""
+"""systemd's configuration, read from its files without a command, and the few commands that change systemd's state."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def answered(
 
 
 def usual_slice(unit: str) -> str:
-    """Where a service runs that says nothing: instances of a template have a slice of their own (systemd.service(5))."""
+    """The slice of a service without Slice=: instances of a template have a slice of their own (systemd.service(5))."""
     stem, at, dummy = unit.partition("@")
     return f"system-{stem.replace('-', chr(92) + 'x2d')}.slice" if at else "system.slice"
 
@@ -184,7 +184,7 @@ def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
 
 
 def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
-    """The CPUs that systemd makes of all assignments: they add up, an empty one resets; None for garbage."""
+    """The CPUs that result from all assignments: they add up, an empty one resets; None for an invalid list."""
     total: frozenset[int] = frozenset()
     for item in settings:
         # systemd takes blanks and commas as separators (systemd.resource-control(5)).

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Threads that chose CPUs of their own within their unit's: a move of the unit's CPUs must not take that from them.
+"""Threads with a CPU affinity within their unit's CPUs: they must keep it when the unit's CPUs change.
 
 Linux keeps a thread's own mask (sched_setaffinity(2)) through a change of its cpuset from 6.2 on; before, every change
 gives it the whole set. What a kernel lost is set again, as far as it lies within the new CPUs. A hand-over may take a
@@ -40,7 +40,7 @@ def remember(host: Host, path: str, masks: Masks) -> None:
 
 
 def give_back(host: Host, path: str, masks: Masks) -> None:
-    """Set again what the kernel took away in a control group: the thread now has all of it, and wanted less."""
+    """Set the affinities again that the kernel reset in a control group: the thread now has all of its CPUs, and chose fewer."""
     for thread, (group, mask) in masks.items():
         if not f"{group}/".startswith(f"{path}/"):
             continue
@@ -73,7 +73,7 @@ def effective(host: Host, path: str) -> frozenset[int]:
 
 
 def unrecorded(host: Host, path: str) -> str:
-    """A kernel file's text; what threads do is no reason for the next tick to look in full."""
+    """A kernel file's text; it is not recorded, so a change of threads does not make the next tick look in full."""
     return host.unrecorded(lambda: host.read(path)) or ""
 
 

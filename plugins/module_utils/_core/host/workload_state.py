@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a node shows of workloads: which run, where, and what the kernel lets them have. Files only, no command."""
+"""Workloads as a node shows them: which run, where, and what the kernel allows them. Files only, no command."""
 
 from __future__ import annotations
 
@@ -43,12 +43,12 @@ def shares(host: Host, workload: str) -> bool:
 
 
 def slices(host: Host) -> list[str]:
-    """The slices of workloads that are there, those with CPUs of their own first."""
+    """The slices of workloads that exist, those with exclusive CPUs first."""
     return [unit for outer in ("", CORRAL_SLICE) for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
 
 
 def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
-    """The services that patterns mean: those with a file, instances that are enabled, and those that run.
+    """The services that match patterns: those with a file, instances that are enabled, and those that run.
 
     Others that begin and end as a pattern does may be among them.
     """

@@ -7,7 +7,7 @@
 
 Sources: Documentation/admin-guide/cputopology.rst, Documentation/ABI/stable/sysfs-devices-system-cpu. File names
 changed over the years (core_siblings is package_cpus since 5.3), lists came after masks, and recorded trees hold one
-or the other: the first that tells something counts.
+or the other: the first file with a value counts.
 """
 
 from __future__ import annotations
@@ -78,11 +78,11 @@ class Cpus:
         return {f"?{index}": group for index, group in enumerate(groups)}, False
 
     def dies(self) -> Groups | None:
-        """The CPUs of each die; None when the kernel does not tell."""
+        """The CPUs of each die; None when the kernel does not report them."""
         return self._level("die", DIE, "die_id")
 
     def clusters(self) -> Groups | None:
-        """The CPUs of each cluster: shared L2 on x86, shared L3 tags on Arm; None when the kernel does not tell."""
+        """The CPUs of each cluster: shared L2 on x86, shared L3 tags on Arm; None when the kernel does not report them."""
         return self._level("cluster", CLUSTER, "cluster_id")
 
     def books(self) -> Groups | None:
@@ -94,7 +94,7 @@ class Cpus:
         return self._level("drawer", DRAWER, "drawer_id")
 
     def l3(self) -> Groups:
-        """The CPUs that share each level-3 cache; a cache whose mask is empty (Itanium) tells nothing."""
+        """The CPUs that share each level-3 cache; a cache whose mask is empty (Itanium) is left out."""
         groups: set[CpuSet] = set()
         for cpu in self._listed():
             cache = f"{CPU}/cpu{cpu}/cache"
@@ -130,7 +130,7 @@ class Cpus:
         told = self._reader.cpus(CPU, ("online",))
         if told:
             return told
-        # Before 2.6.28 only the CPUs' own files tell, and a CPU that cannot go offline has none.
+        # Before 2.6.28 only the CPUs' own files show this, and a CPU that cannot go offline has none.
         if self._folders:
             return frozenset(
                 cpu for cpu in self._folders if self._reader.integer(f"{CPU}/cpu{cpu}/online") in (None, 1)
@@ -150,9 +150,9 @@ class Cpus:
     # Groups
 
     def _shared(self, names: tuple[str, ...]) -> dict[int, CpuSet]:
-        """What each CPU says about whom it shares something with; without the CPUs that say nothing."""
+        """The CPUs with which each CPU shares something, by its own file; without the CPUs that have no such file."""
         shared: dict[int, CpuSet] = {}
-        # The reader gives equal masks as one object, and that knows its hash: each is cut once, not for each CPU in it.
+        # The reader returns equal masks as one object with a cached hash: each is cut once, not for each CPU in it.
         cut: dict[CpuSet, CpuSet] = {}
         for cpu in self._listed():
             folder = f"{CPU}/cpu{cpu}/topology"
@@ -168,8 +168,8 @@ class Cpus:
         return shared
 
     def _partition(self, what: str, shared: t.Mapping[int, CpuSet]) -> Groups:
-        """Disjoint groups of all online CPUs. Masks that contradict each other are merged: keeping CPUs together that
-        are not is safe, tearing siblings apart is not."""
+        """Disjoint groups of all online CPUs. Masks that contradict each other are merged: grouping CPUs that
+        do not belong together is safe, separating siblings is not."""
         groups = ordered(shared.values())
         if sum(map(len, groups)) != len(frozenset().union(*groups)):
             self._reader.note(

@@ -6,7 +6,7 @@
 """Discovery: a Topology out of /sys and /proc of any kernel since 2.6.16, live or recorded.
 
 Sources: Documentation/ABI/stable/sysfs-devices-node, Documentation/admin-guide/mm/hugetlbpage.rst; for CPUs see
-cpus.py. What cannot be read as what it should be is left out and named in the topology's notes.
+cpus.py. A value that cannot be parsed is left out and named in the topology's notes.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def discover(host: Host, *, with_devices: bool = True) -> Topology:
 
 
 def signature(host: Host) -> tuple[str | None, ...]:
-    """Six reads that differ as soon as CPUs, nodes or memory came, went or changed since the topology was discovered."""
+    """Six reads that differ as soon as CPUs, nodes or memory were added, removed or changed since the topology was discovered."""
     paths = ("/proc/sys/kernel/random/boot_id", f"{CPU}/online", f"{CPU}/present", f"{CPU}/isolated", f"{NODE}/online")
     return (*(host.read(path) for path in paths), host.lines("/proc/meminfo", "MemTotal"))
 

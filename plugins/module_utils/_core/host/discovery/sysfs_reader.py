@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Reads kernel files of a host as values; what is not one is left out and noted."""
+"""Reads kernel files of a host as values; text that is no valid value is left out and noted."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ T = t.TypeVar("T")
 
 
 class Reader:
-    """One pass over a host: equal texts are parsed once, odd ones noted."""
+    """One pass over a host: equal texts are parsed once, invalid ones noted."""
 
     def __init__(self, host: Host) -> None:
         self.host = host
@@ -35,7 +35,7 @@ class Reader:
         self._notes.append(text)
 
     def notes(self) -> list[str]:
-        """The remarks so far, each once, cut to a number that a person may read."""
+        """The remarks so far, each once, cut to a readable number."""
         notes = list(dict.fromkeys(self._notes))
         left = len(notes) - NOTE_LIMIT
         return [*notes[:NOTE_LIMIT], f"and {left} more of the kind"] if left > 0 else notes
@@ -55,9 +55,9 @@ class Reader:
         return self.value(path, kernel_text.integer, "an integer")
 
     def cpus(self, folder: str, names: tuple[str, ...]) -> CpuSet | None:
-        """The CPUs that the first telling file of ``names`` holds.
+        """The CPUs in the first file of ``names`` that has some.
 
-        Empty when all that could be read were empty, None when none could. A file that told something is tried first
+        Empty when all readable files were empty, None when none could be read. A file that had CPUs is tried first
         the next time: it will be the same one for the next CPU.
         """
         favourite = self._found.get(names)
@@ -92,5 +92,5 @@ class Reader:
         self.note(f"{path}: {shown(repr(text[:40]))} is not {what}; left out")
 
 
-# Files that hold lists without saying so in their names.
+# Files that hold lists although their names do not end in _list.
 LISTS = ("online", "present", "possible", "isolated", "cpus")
