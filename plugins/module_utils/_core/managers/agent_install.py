@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The agent's own installation: its program, its units, and that they run."""
+"""The agent's own installation: its program, its units and their state."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ WRITES = (
 
 
 class Observation(NamedTuple):
-    """What is seen of the installation: texts by path (None: absent), links by path, active units.
+    """The installation as observed: texts by path (None: absent), links by path, active units.
 
-    ``runs`` names the release whose program runs, None where none does; ``compiled`` says whether the wanted one is.
+    ``runs`` names the release whose program runs, None where none does; ``compiled`` is whether the wanted one is compiled.
     ``programs`` are the records of all that are there.
     """
 
@@ -62,7 +62,7 @@ class Observation(NamedTuple):
 
 
 def installed(host: Host) -> t.Optional[Options]:
-    """The options with which the agent was installed; None when it is not."""
+    """The options with which the agent was installed; None when it is not installed."""
     data = state.read_json(host, state.AGENT)
     if isinstance(data, dict) and isinstance(data.get("interval"), int) and isinstance(data.get("python"), str):
         return Options(data["interval"], data["python"], agent_units.metrics_dir(data))
@@ -70,7 +70,7 @@ def installed(host: Host) -> t.Optional[Options]:
 
 
 def installed_or_usual(host: Host, python: str) -> Options:
-    """As the agent is installed, but with ``python`` where its own is gone; as is usual where it is not."""
+    """The options of the installed agent, with ``python`` where its own is gone; the defaults where it is not installed."""
     now = installed(host) or Options(agent_units.INTERVAL, python)
     return now if host.exists(now.python) else now._replace(python=python)
 
@@ -111,7 +111,7 @@ def plan(
 ) -> Part:
     """The changes that install the agent. ``core`` maps the core's files to their texts. Raises CorralError.
 
-    Without ``core`` (on the node itself) the program is taken as it is and only the units are looked at. ``tag`` is
+    Without ``core`` (on the node itself) the program is kept as it is and only the units are compared. ``tag`` is
     the Python's cache tag ("cpython-311"), by which its compiled files are named. ``trigger`` is the unit that started
     this run ($TRIGGER_UNIT, systemd.exec(5)): when it is the timer, the timer runs, and systemd is not asked.
     """
@@ -184,7 +184,7 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
 
 
 def running_units(host: Host, trigger: str) -> frozenset[str]:
-    """Which of the agent's units run by themselves now; of a tree it is taken for granted."""
+    """The agent's units that are active now; for a tree all are assumed to be."""
     if trigger == agent_units.TIMER or not host.answers:
         return frozenset(agent_units.STARTED)
     return systemd.active(host, agent_units.STARTED) if systemd.runs(host) else frozenset()
@@ -203,7 +203,7 @@ def decide(
     options: Options,
     seen: Observation,
 ) -> Part:
-    """The changes that bring the installation to what is wanted."""
+    """The changes that make the installation as wanted."""
     changes: list[t.Optional[Change]] = []
     outdated = [] if program is None else outdated_programs(program, seen)
     if program is not None:
@@ -212,7 +212,7 @@ def decide(
         reason = "how the agent is installed" if path == state.AGENT else "the agent's unit"
         change = file_change(NAME, path, seen.texts[path], text, reason=reason, reload=path != state.AGENT)
         if change is not None and path.endswith(f"/{agent_units.TIMER}") and agent_units.TIMER in seen.active:
-            # A running timer is not armed again by a reload.
+            # A reload does not rearm a running timer.
             change = change._replace(steps=(*change.steps, Step("unit", agent_units.TIMER, "restart", START, 10)))
         changes.append(change)
     changes += [state_change(unit, seen) for unit in agent_units.WANTED_BY]
@@ -224,7 +224,7 @@ def decide(
 
 
 def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:
-    """Where nothing of the agent is there, its installation is one item rather than one for each file and unit."""
+    """On a node without any file of the agent, the installation is one item rather than one for each file and unit."""
     if not changes or any(text is not None for text in seen.texts.values()):
         return changes
     steps = tuple(step for change in changes for step in change.steps)
@@ -239,7 +239,7 @@ def runs_already(program: Program, seen: Observation) -> bool:
 def outdated_programs(program: Program, seen: Observation) -> list[undo.Original]:
     """The records of programs that go now, the last first.
 
-    The one that runs stays until the next upgrade: a tick that began with it may load more of it after this run.
+    The running program stays until the next upgrade: a tick that began with it may load more of its files after this run.
     """
     if seen.runs is None or runs_already(program, seen):
         return []
@@ -250,7 +250,7 @@ def outdated_programs(program: Program, seen: Observation) -> list[undo.Original
 def program_change(
     program: Program, outdated: t.Sequence[undo.Original], options: Options, seen: Observation
 ) -> t.Optional[Change]:
-    """The change of the program as a whole. Its steps may end at any of them: the link, which is the last, counts."""
+    """The change of the program as a whole. A run may end after any of its steps: only the last one, the link, takes effect."""
     texts = paths_of(program)
     differing = [path for path, text in texts.items() if seen.texts[path] != text]
     runs = runs_already(program, seen)

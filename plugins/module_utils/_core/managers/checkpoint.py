@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The checkpoint of grants: the steps that write it, and what becomes of each grant. A part of the workloads manager."""
+"""The checkpoint of grants: the steps that write it, and the change of each grant. A part of the workloads manager."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def given_up(host: Host) -> Change:
 
 
 def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
-    """What becomes of grants. It is written before anything takes effect: after a death the next look goes on from it."""
+    """The changes of grants. The checkpoint is written before anything takes effect: after a crash the next look continues from it."""
     path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
     before = host.read(path, follow=False)
     keeps = found.needs or found.allocated.grants
@@ -62,7 +62,7 @@ def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", or
 
 
 def checkpoint_text(found: Workloads) -> str:
-    """The checkpoint that is to be, as a file."""
+    """The wanted checkpoint, as a file."""
     return state.checked_text(grants.to_data(grants.Checkpoint(found.allocated.grants, found.totals)))
 
 
@@ -94,7 +94,7 @@ def grant_text(grant: Grant) -> str:
 
 
 def refused_change(refusal: Refusal) -> Change:
-    """The item of a workload that does not get what it asks for."""
+    """The item of a workload that does not get what it requests."""
     return Change(
         NAME,
         refusal.workload,

@@ -6,7 +6,7 @@
 """The cpu manager: the tree of slices that gives each pool its CPUs (cgroup v2, systemd.resource-control(5)).
 
 Persistent by drop-ins, live by properties and, for exclusive CPUs, by the kernel's partitions
-(cgroup-v2.rst, cpuset.cpus.partition). All are compared, the live side with what the kernel has in force. cgroup v1 has a
+(cgroup-v2.rst, cpuset.cpus.partition). All are compared; live values with those that the kernel has in force. cgroup v1 has a
 file of its own, cpu_v1.py.
 """
 
@@ -53,8 +53,8 @@ WRITES = (
 
 
 class UnitState(NamedTuple):
-    """What is seen of one slice or scope. ``partition`` is None where the kernel has no such file; ``populated`` is looked at
-    for slices with CPUs of their own alone. ``by_systemd`` is what files assign to CPUSetPartition=.
+    """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
+    only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=.
     """
 
     exists: bool
@@ -75,7 +75,7 @@ class UnitState(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What is seen of the slice tree. ``rest`` are the CPUs that the kernel leaves to control groups without a set."""
+    """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset."""
 
     units: dict[str, UnitState]
     unmanaged: tuple[Unmanaged, ...]
@@ -86,7 +86,7 @@ class Observation(NamedTuple):
 class Wanted(NamedTuple):
     """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run.
 
-    ``partitions`` has the kind of each slice that is to be one; ``confine`` is whether unmanaged are given the shared CPUs;
+    ``partitions`` has the kind of each slice that is to be a partition; ``confine`` is whether unmanaged units get the shared CPUs;
     ``at_boot`` are the CPUs of isolcpus=.
     """
 
@@ -114,7 +114,7 @@ def plan(host: Host, context: Context) -> Part:
         confine = cpu.unmanaged == "confine"
         wanted = Wanted(now, lasting, context.pools.reserved, kinds, context.pools.online, confine, at_boot)
         return decide(wanted, observe(host, wanted), context)
-    from . import cpu_v1  # A node has one version: the others' tick does not pay for it.
+    from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
 
     return cpu_v1.plan(host, context.pools, now)
 
@@ -157,7 +157,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
 
 
 def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
-    """A control group at the top that the profile does not know, when it has processes or requests CPUs."""
+    """A top-level control group that the profile does not name, when it has processes or requests CPUs."""
     path = f"{cgroup.ROOT}/{name}"
     cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
     asked = cpus.requested or frozenset()
@@ -170,7 +170,7 @@ def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
 
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
-    """The changes that bring the slice tree to what is wanted."""
+    """The changes that make the slice tree as wanted."""
     now = {unit: state.now() for unit, state in seen.units.items()}
     started = started_on(wanted, seen)
     now.update(started)
@@ -218,7 +218,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
 
-    They are started first: with what systemd read of them long ago they would come up on CPUs that have been given since.
+    They are started first: systemd may have read their files long ago, and would start them on CPUs that others have got since.
     """
     own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
     taken = frozenset().union(*(cpus or () for cpus in own))
@@ -246,7 +246,7 @@ def left_change(unit: str, seen: Observation) -> Change:
 
 
 def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
-    """The change of what the kernel has in force for a unit; its steps are the hand-over's."""
+    """The change of a unit's CPUs in force; its steps are the hand-over's."""
     state = seen.units[unit]
     place = f"{cgroup.path_of(unit)}/cpuset.cpus"
     if not state.exists:
@@ -264,7 +264,7 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
 
 
 def partition_changes(wanted: Wanted, seen: Observation, context: Context, moving: t.Container[str]) -> list[Change]:
-    """The changes of the partitions: the slices that are to be one, and those that are one no more."""
+    """The changes of the partitions: of slices that are to become one, and of those that are to end."""
     changes = []
     rivals = {one.name: one.asked for one in seen.unmanaged if not (wanted.confine and slices.can_be_confined(one))}
     for unit, state in seen.units.items():
@@ -289,7 +289,7 @@ def partition_changes(wanted: Wanted, seen: Observation, context: Context, movin
 
 
 def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
-    """The file that asks for other CPUs, as far as files tell."""
+    """The file that assigns other CPUs, as far as files show it."""
     by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
     if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
@@ -308,7 +308,7 @@ def dropin_text(unit: str, cpus: frozenset[int]) -> str:
 
 
 def kept_by_others(unit: str, cpus: frozenset[int], seen: Observation) -> bool:
-    """Whether other files give a unit these CPUs at the next boot: our drop-in is not needed then."""
+    """Whether other files give a unit these CPUs at the next boot: Corral's drop-in is not needed then."""
     state = seen.units[unit]
     if described(unit):
         return False
@@ -330,7 +330,7 @@ def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optio
 def override_change(
     unit: str, cpus: frozenset[int], now: t.Optional[frozenset[int]], seen: Observation
 ) -> t.Optional[Change]:
-    """Another file that wins at the next reload, over our drop-in or the one that we would write.
+    """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
 
     While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
     """
@@ -350,7 +350,7 @@ def override_change(
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
-    """The pools' slices are there from boot, before anything asks for them."""
+    """The change that starts the pools' slices at boot, before any unit needs them."""
     units = sorted(unit for unit in wanted if unit.endswith(".slice"))
     text = unit_text(("Unit", [f"Wants={' '.join(units)}"]))
     return file_change(NAME, dropin(TARGET, NAME), seen.target, text, reason="starts the pools' slices at boot")
@@ -365,7 +365,7 @@ def with_moves(
 ) -> tuple[Change, ...]:
     """The changes with the hand-over's steps, those of partitions in their places among them.
 
-    A slice becomes a partition once it has its CPUs, and is none any more before it shares them. Orders: 1 partitions
+    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. Orders: 1 partitions
     end, 2-3 missing slices start; then for each move n: 10n+3 start, 10n+4 CPUs, and 10n+6 the
     partition, after the slice's last move.
     """
@@ -385,7 +385,7 @@ def with_moves(
             assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
         mine = steps.setdefault(unit, [])
         if unit not in started and described(unit):
-            # A control group can be there without its slice: a property set on a slice that does not run makes one,
+            # A control group can exist without its slice: a property set on a slice that does not run makes one,
             # and nothing more. Starting a slice that runs does nothing.
             started.add(unit)
             mine.append(Step("unit", unit, "start", CPUS, index * 10 + 3))
@@ -407,11 +407,11 @@ def with_moves(
             by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
         elif change.property == partitions.PROPERTY:
-            # Whose CPUs are given up is a partition no more before others get them.
+            # A partition that releases CPUs ends before other slices get them.
             place = last.get(change.subject, order) + 6 if change.subject in wanted.partitions else 1
             made = tuple(step._replace(order=place) for step in change.steps)
             if made and change.subject in last and "invalid" in (change.actual or ""):
-                # Of one that asks for other CPUs while it is not in force, kernel 6.12 keeps those before from everyone.
+                # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
                 made = (made[0]._replace(value=MEMBER, order=1), *made)
             change = change._replace(steps=made)
         elif change.subject in steps and change.subject not in wanted.now:
@@ -425,7 +425,7 @@ def with_moves(
 
 
 def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
-    """The keys of all that this manager holds for the profile.
+    """The keys of everything that this manager holds for the profile.
 
     The slice of a workload that lost its CPUs is held until it is empty; then it stops.
     """
@@ -445,11 +445,11 @@ def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
     return frozenset(held)
 
 
-# What it says of itself
+# Its entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key that a change follows from; what comes from several keys is the section's."""
+    """The key that a change follows from; the section, where several keys lead to it."""
     unit = unit_in(change.subject)
     if declared.cpu is not None and unit in declared.cpu.reserved.slices:
         return "cpu.reserved"
@@ -458,7 +458,7 @@ def key_of(change: Change, declared: Profile) -> str:
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
     """The pools of CPUs as the slices have them."""
-    from . import cpu_described  # No plan needs it.
+    from . import cpu_described  # Imported here: no plan needs it.
 
     return cpu_described.describe(host, topology)
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The cpu manager on cgroup v1, where systemd has no cpuset and AllowedCPUs= says nothing.
+"""The cpu manager on cgroup v1, where systemd has no cpuset and AllowedCPUs= has no effect.
 
-Each slice of the tree has a directory of Corral's in the cpuset hierarchy, with the slice's processes in it. What
-systemd starts begins where PID 1 is, in init.scope's: that is on the reserved CPUs, and the next tick moves it. No
+Each slice of the tree has a directory of Corral's in the cpuset hierarchy, with the slice's processes in it. A process that
+systemd starts begins in the directory of PID 1, init.scope's: that is on the reserved CPUs, and the next tick moves it. No
 file keeps any of this over a reboot: corral-boot.service makes it again.
 """
 
@@ -33,7 +33,7 @@ NOT_KEPT = f"cgroup v1: {BOOT} alone brings the pools' CPUs back after a reboot:
 
 
 class Mirror(NamedTuple):
-    """What is seen of one unit: its directory's CPUs, and how many of its processes are elsewhere, on which CPUs."""
+    """One unit as observed: its directory's CPUs, and how many of its processes are in other directories, on which CPUs."""
 
     cpus: cgroup.Cpus
     outside: dict[frozenset[int], int]
@@ -46,7 +46,7 @@ class Mirror(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What is seen of the tree."""
+    """The tree as observed."""
 
     units: dict[str, Mirror]
     unmanaged: tuple[Unmanaged, ...]
@@ -58,7 +58,7 @@ def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Pa
     if not cgroup_v1_cpuset.mounted(host):
         reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
         return slices.unknown(reason, cgroup.CPUSETS)
-    # PID 1 first: whatever it starts from then on is off the CPUs that others are about to get.
+    # PID 1 first: from then on the processes that it starts stay off the CPUs that others are about to get.
     wanted = {unit: wanted[unit] for unit in sorted(wanted, key=lambda unit: unit != SCOPE)}
     return decide(pools, wanted, observe(host, wanted))
 
@@ -82,12 +82,12 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
 
 
 def topmost(host: Host) -> frozenset[int]:
-    """The CPUs of the hierarchy's root, where processes are that were never moved."""
+    """The CPUs of the hierarchy's root, which has the processes that were never moved."""
     return cgroup_v1_cpuset.cpus(host, cgroup.CPUSETS).effective or frozenset()
 
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
-    """The changes that bring the tree to what is wanted."""
+    """The changes that make the tree as wanted."""
     moving = slices.handed_over(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()})
     steps: dict[str, list[Step]] = {}
     order = 0
@@ -102,7 +102,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
             # Its processes can be right while its directory is not, or the other way round.
             changes.append(change._replace(steps=tuple(steps.pop(unit, [step_of(unit, cpus, order)]))))
     if changes:
-        # What moves without an item of its own goes with the first.
+        # Moves without an item of their own belong to the first item.
         rest = [step for leftover in steps.values() for step in leftover]
         changes[0] = changes[0]._replace(steps=(*changes[0].steps, *rest))
     return Part(
@@ -131,9 +131,9 @@ def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
 
 
 def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:
-    """What differs of a unit: its directory, else where its processes are.
+    """The difference of a unit: its directory's CPUs, else its processes in other directories.
 
-    A process elsewhere on the same CPUs is no matter: most of system.slice lives with PID 1, who started it.
+    A process in another directory with the same CPUs is in sync: most of system.slice is in that of PID 1, which started it.
     """
     directory, wanted = cgroup_v1_cpuset.directory_of(unit), cpuset.format(cpus)
     requested, effective = mirror.cpus
@@ -157,7 +157,7 @@ def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Cha
 
 
 def problems(wanted: t.Container[str]) -> tuple[Problem, ...]:
-    """What v1 needs of a profile."""
+    """Problems of a profile that v1 cannot carry out."""
     if SCOPE in wanted:
         return ()
     message = f"on cgroup v1 all that systemd starts begins on PID 1's CPUs: add {SCOPE}"

@@ -24,11 +24,11 @@ WRITES = (Place("file", re.escape(state.DECLARED)), Place("file", re.escape(stat
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The files of the declaration, written last: a profile is declared once it is true.
+    """The files of the declaration, written last: a profile becomes the declared one when all of it is applied.
 
     The origins of its keys are one of them. Where they are not known, those of this very profile stay, others go.
     """
-    from ..model.profile import compose  # The tick declares nothing.
+    from ..model.profile import compose  # A tick declares no profile.
 
     data = profile.to_data(context.profile)
     files = [(state.DECLARED, data, "another profile", context.profile.name, "the declared profile")]
@@ -41,7 +41,7 @@ def plan(host: Host, context: Context) -> Part:
         text = json.dumps(content, indent=2, sort_keys=True) + "\n"
         actual = host.read(path)
         if actual != text:
-            # Readable for all: what a node is meant to be is no secret, and users other than root may ask how far it is from it.
+            # Readable for all: the declared profile is no secret, and users other than root may ask for the drift.
             step = Step("file", path, text, DECLARE)
             shown = None if actual is None else other
             changes.append(Change(NAME, path, "content", shown, wanted, reason, path, (step,)))
@@ -54,7 +54,7 @@ def is_drift(change: Change) -> bool:
 
 
 def read_origins(host: Host, data: t.Mapping[str, t.Any]) -> dict[str, str]:
-    """The origins that the node keeps of a declared profile (profile.to_data); empty when they are another's."""
+    """The origins that the node keeps of a declared profile (profile.to_data); empty when they belong to another profile."""
     kept = state.read_json(host, state.ORIGINS)
     if not isinstance(kept, dict) or kept.get("profile") != state.checksum(data):
         return {}

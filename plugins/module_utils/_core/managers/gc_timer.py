@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Garbage collection as the tick sees it: its units, what its last passes left undone, and who else collects here.
+"""Garbage collection in the tick: its units, what its last passes left undone, and other programs that collect here.
 
-What is removed, and when, is decided in a unit of its own (see gc/gc_pass.py): nothing here asks Podman.
+A unit of its own decides what is removed, and when (see gc/gc_pass.py): this manager does not call Podman.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ from .manager import Manager
 
 NAME = "gc"
 LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
-# A pass may take this long, and the tick must not mistake that for a timer that stands still.
+# A pass may take this long; the tick must not take such a pass for a timer that does not run.
 LONGEST_PASS = 600
 MAY_BE_NONE = ("actual", "wanted")
 
@@ -39,14 +39,14 @@ WRITES = (
     Place("file", rf"{ETC}/({re.escape(TIMER)}|{re.escape(SERVICE)})"),
     Place("file", re.escape(LINK)),
     Place("unit", re.escape(TIMER), "start|stop|restart"),
-    # What passes tell they write themselves.
+    # Passes write their own results.
     Place("file", "|".join(map(re.escape, TOLD)), None, volatile=True),
     Place("file", agent_units.metrics_place(agent_units.GC_METRICS_NAME), None, volatile=True),
 )
 
 
 class Observation(NamedTuple):
-    """What is seen: the units' texts, whether the timer is enabled and active, when a pass ended last, what it said."""
+    """As observed: the units' texts, whether the timer is enabled and active, when the last pass ended, its drift items."""
 
     texts: dict[str, t.Optional[str]]
     enabled: bool
@@ -60,7 +60,7 @@ class Observation(NamedTuple):
 
 
 def plan(host: Host, context: Context) -> Part:
-    """The gc manager's part of the plan; of a profile without ``gc`` it is what earlier passes told of themselves."""
+    """The gc manager's part of the plan; without ``gc`` in the profile it removes the results of earlier passes."""
     gc = context.profile.gc
     return Part(stale(host), frozenset()) if gc is None else decide(context, gc, observe(host, context, gc))
 
@@ -68,7 +68,7 @@ def plan(host: Host, context: Context) -> Part:
 def observe(host: Host, context: Context, gc: GC) -> Observation:
     """Read the units and the last passes' results. A tick that the timer started runs no command.
 
-    When the last pass was is no part of what makes a tick look again: it changes all the time.
+    The time of the last pass does not make a tick look again: it changes all the time.
     """
     last = host.unrecorded(lambda: mapping(state.read_json(host, state.GC_STATUS)).get("time"))
     last = float(last) if isinstance(last, (int, float)) else None
@@ -86,7 +86,7 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
 
 
 def is_active(host: Host, context: Context, gc: GC, last: t.Optional[float]) -> bool:
-    """Whether the timer runs. A timer leaves no trace to read: a recent pass is one; without it systemd is asked."""
+    """Whether the timer runs. No file shows that: a recent pass does; without one systemd is asked."""
     if context.at_boot:
         return host.link(LINK) is not None  # Boot has yet to start it.
     if context.by_timer and last is not None and abs(context.now - last) < 2 * gc_units.period(gc) + LONGEST_PASS:
@@ -95,9 +95,9 @@ def is_active(host: Host, context: Context, gc: GC, last: t.Optional[float]) -> 
 
 
 def items(data: object) -> tuple[Change, ...]:
-    """What the last passes left undone, as they wrote it down.
+    """What the last passes left undone, from the file that they wrote.
 
-    What is not as they write it is unknown, not in sync.
+    A file in another form is unknown, not in sync.
     """
     rows = data if isinstance(data, list) else [data]
     found = [item(row) for row in rows]
@@ -108,7 +108,7 @@ def items(data: object) -> tuple[Change, ...]:
 
 
 def item(row: object) -> t.Optional[Change]:
-    """One item; None for what is none."""
+    """One item; None for data that is no item."""
     try:
         change = Change(**{**t.cast("dict[str, t.Any]", row), "steps": ()})
     except TypeError:
@@ -165,7 +165,7 @@ def state_change(seen: Observation) -> t.Optional[Change]:
 
 
 def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
-    """What a person should know of this gc."""
+    """Notes for the user about this garbage collection."""
     found = []
     if not seen.agent:
         found.append("gc: collects once the agent is installed on the node (corral.node.agent)")
@@ -195,7 +195,7 @@ def stale(host: Host) -> tuple[Change, ...]:
 
 
 def told(host: Host) -> tuple[str, ...]:
-    """The files in which passes tell of themselves, to the next one, the tick and exporters."""
+    """The files that passes write for the next pass, the tick and exporters."""
     metrics = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
     return (*TOLD, metrics) if metrics else TOLD
 

@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What every manager says about itself: the one interface between the managers and all that asks them.
+"""The one interface between the managers and the code that uses them.
 
-A manager is a file beside this one that ends with ``MANAGER = Manager(...)``, and a line of registry.py. What it does not
-say it does not have: a manager that names no place may write nothing.
+A manager is a file beside this one that ends with ``MANAGER = Manager(...)``, and a line of registry.py. A field that it does not
+set keeps its default: a manager that names no place may write nothing.
 """
 
 from __future__ import annotations
@@ -37,36 +37,36 @@ def no_key(dummy_change: Change, dummy_declared: Profile) -> t.Optional[str]:
 
 
 def no_fragments(dummy_host: Host, dummy_topology: Topology) -> t.Sequence[ProfileFragment]:
-    """For a manager of which nothing can be told from a node."""
+    """For a manager that cannot be described from a node."""
     return ()
 
 
 def all_places(dummy_patch: SectionPatch) -> t.Optional[frozenset[str]]:
-    """For a manager whose part modules declare all that it has."""
+    """For a manager whose part modules declare everything that it manages."""
     return None
 
 
 def no_changes(dummy_host: Host, dummy_removed: t.Container[str]) -> tuple[Change, ...]:
-    """For a manager whose removal brings its originals back, and does no more."""
+    """For a manager whose removal only restores its originals."""
     return ()
 
 
 def no_files(dummy_host: Host) -> tuple[str, ...]:
-    """For a manager that tells nothing of itself."""
+    """For a manager that publishes no files."""
     return ()
 
 
 class Manager(NamedTuple):
-    """One manager, by the ``name`` that its changes and originals have.
+    """One manager, by its ``name``, which its changes and originals have as well.
 
-    ``plan``       what differs from the profile: observe, then decide; ``held`` of it has the keys of all that is its own
+    ``plan``       what differs from the profile: observe, then decide; its ``held`` has the keys of everything that it manages
     ``writes``     where its steps may write, and what of that is volatile: the validator refuses every other step
     ``live``       the property that its drop-ins of slices and scopes set, whose live value is taken over with them
     ``key_of``     the key of the profile that one of its changes follows from, for explain
     ``describe``   the node as it is, as fragments of a profile
     ``places_of``  the places of what one task of a part module declares (None: all of the manager's)
-    ``on_removal`` what the removal of these managers asks of it, beside bringing back its originals
-    ``told``       files in which it tells of itself: they go with the profile
+    ``on_removal`` what the removal of these managers needs from it, beside restoring its originals
+    ``told``       files that it publishes: they are removed with the profile
     """
 
     name: str

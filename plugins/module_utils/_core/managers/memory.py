@@ -44,10 +44,10 @@ WRITES = (
 
 
 class MountState(NamedTuple):
-    """What is seen of one declared mount: the mount at its path, its unit's file, who uses it, its owners' ids, what is
+    """One declared mount as observed: the mount at its path, its unit's file, the processes that use it, its owners' ids, what is
     in its way, and how many pages it could set aside.
 
-    ``kept`` is the file of another unit that mounts the same at each boot: our unit is not needed then.
+    ``kept`` is the file of another unit that mounts the same at each boot: Corral's unit is not needed then.
     """
 
     mount: t.Optional[mounts.Mount]
@@ -61,7 +61,7 @@ class MountState(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """Pools in the order of the profile, mounts in the order of the profile; ``unknown`` says what could not be seen."""
+    """Pools and mounts in the order of the profile; ``unknown`` says what could not be read."""
 
     pools: tuple[t.Optional[int], ...]
     mounts: tuple[MountState, ...]
@@ -87,7 +87,7 @@ def observe(host: Host, context: Context) -> Observation:
 
 
 def observe_mount(host: Host, wanted: Mount) -> MountState:
-    """Read one mount. Who uses it is looked up only when it would have to go."""
+    """Read one mount. The processes that use it are looked up only when it would have to be unmounted."""
     uid, gid = accounts.user_id(host, wanted.uid, wanted.user), accounts.group_id(host, wanted.gid, wanted.group)
     found = mounts.at(host, wanted.path)
     stale = found is not None and found.fstype == "hugetlbfs" and differences(wanted, found, uid, gid)
@@ -105,7 +105,7 @@ def observe_mount(host: Host, wanted: Mount) -> MountState:
 
 
 def kept_by_others(host: Host, wanted: Mount, uid: t.Optional[int], gid: t.Optional[int]) -> t.Optional[str]:
-    """The unit file that is not ours (fstab's included) and mounts the same there at each boot, None without one."""
+    """The unit file, not Corral's, that mounts the same there at each boot (also of fstab); None without one."""
     unit = unit_of(wanted)
     file = next((f"{base}/{unit}" for base in systemd.LOAD_PATH if host.exists(f"{base}/{unit}")), "")
     text = host.read(file) or ""
@@ -141,7 +141,7 @@ def obstacle(host: Host, wanted: Mount, found: t.Optional[mounts.Mount], kept: t
 
 
 def problems(context: Context, seen: Observation) -> list[Problem]:
-    """Reasons not to begin: what is in the way of a mount, and owners that the node does not know."""
+    """Reasons not to begin: obstacles of a mount, and owners that do not exist on the node."""
     found = []
     for index, (mount, state) in enumerate(zip(context.profile.memory.mounts, seen.mounts)):
         path = f"memory.mounts[{index}]"
@@ -156,7 +156,7 @@ def problems(context: Context, seen: Observation) -> list[Problem]:
 
 
 def decide(context: Context, seen: Observation) -> Part:
-    """The changes that bring pools and mounts to what is wanted."""
+    """The changes that make pools and mounts as wanted."""
     changes: list[Change] = []
     held: set[str] = set()
     asked: set[int] = set()
@@ -265,7 +265,7 @@ def quoted(path: str) -> str:
 def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Optional[Change]:
     """The change of the mount itself. A new option needs a new mount: remount returns 0 and is ignored.
 
-    ``pages_asked``: pools of its pages are asked for before; whether they come is not known yet.
+    ``pages_asked``: pools of its pages are requested first; the kernel may still give fewer.
     """
     wanted = wanted_options(mount, state.uid, state.gid)
     shown = ",".join(f"{key}={value}" for key, value in wanted.items())
@@ -299,7 +299,7 @@ def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Option
 
 
 def differences(mount: Mount, found: mounts.Mount, uid: t.Optional[int], gid: t.Optional[int]) -> list[str]:
-    """The options whose meaning differs, by name. The kernel shows sizes with a unit of its own and omits defaults."""
+    """The options whose meaning differs, by name. The kernel shows sizes in its own unit and omits defaults."""
     wanted = {
         "pagesize": mount.pagesize_kib * 1024,
         "mode": mount.mode,
@@ -325,7 +325,7 @@ def rounded(size: t.Optional[int], pagesize_kib: int) -> t.Optional[int]:
     return None if size is None else size // page * page
 
 
-# What it says of itself
+# Its entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
@@ -350,7 +350,7 @@ def places_of(patch: SectionPatch) -> frozenset[str]:
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
     """The pools that are not empty, and the hugetlbfs mounts."""
-    from . import memory_described  # No plan needs it.
+    from . import memory_described  # Imported here: no plan needs it.
 
     return memory_described.describe(host, topology)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pids manager: how many tasks the machine may have, and how many of them each pool (task_budget.py)."""
+"""The pids manager: the limits of tasks of the machine and of each pool (task_budget.py)."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ KEYS = {PID_MAX: "pids.pid_max", THREADS_MAX: "pids.threads_max", "DefaultTasksM
 
 
 class SliceState(NamedTuple):
-    """What is seen of one slice: its live limit ("max", a number, None: no control group), where, and its files."""
+    """One slice as observed: its live limit ("max", a number, None: no control group), where, and its files."""
 
     limit: t.Optional[str]
     dropin: t.Optional[str]
@@ -56,7 +56,7 @@ class SliceState(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """What is seen of the machine's and the pools' limits; ``starting`` are the slices that the profile has run."""
+    """The limits of the machine and the pools as observed; ``starting`` are the slices that the profile starts."""
 
     sysctls: dict[str, t.Optional[int]]
     sysctl_file: t.Optional[str]
@@ -74,7 +74,7 @@ def plan(host: Host, context: Context) -> Part:
     """The pids manager's part of the plan; a profile without ``pids`` has none."""
     pids, cpu = context.profile.pids, context.profile.cpu
     seen = observe(host, pids, task_budget.homes(cpu))
-    if context.fresh:  # It matters where a profile begins, and changes all the time.
+    if context.fresh:  # It matters only when a profile is first applied, and changes all the time.
         seen = seen._replace(running=sysctl.running_tasks(host))
     starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
     starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, CORRAL_SLICE) if cpu and starts else ())
@@ -109,7 +109,7 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
 
 
 def limits_of(pids: Pids, cpu: t.Optional[Cpu], total: t.Optional[int], own: t.Sequence[Own]) -> dict[str, int]:
-    """TasksMax of each slice: as declared; the homes without one share what reserve and declared ones leave."""
+    """TasksMax of each slice: as declared; the other slices of workloads share what the reserve and the declared ones leave."""
     limits = {row.slice: row.tasks_max for row in pids.slices}
     part = task_budget.share(pids, cpu, None if total is None else total - (pids.reserved or 0), own)
     if part is not None:
@@ -147,7 +147,7 @@ def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequenc
 
 
 def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[Own]) -> Part:
-    """The changes that bring the limits to what is wanted."""
+    """The changes that make the limits as wanted."""
     sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
     changes: list[t.Optional[Change]] = [sysctl_change(key, value, seen) for key, value in sysctls.items()]
     held = {f"value:{sysctl.path_of(key)}" for key in sysctls}
@@ -243,7 +243,7 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
 
 
 def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
-    """Another file that wins at the next reload, over our drop-in or the one that we would write.
+    """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
 
     While the limit differs now the live item names what set-property left, and removes it.
     """
@@ -253,7 +253,7 @@ def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
 
 
 def kept_by_others(unit: str, limit: int, seen: Observation) -> bool:
-    """Whether other files give a slice this limit at the next boot: our drop-in is not needed then."""
+    """Whether other files give a slice this limit at the next boot: Corral's drop-in is not needed then."""
     state = seen.slices[unit]
     return unit_property.kept_by_others(
         state.dropin, state.settings, lambda others: unit_property.last_value(others) == str(limit)
@@ -280,18 +280,18 @@ def default_override(wanted: int, seen: Observation, text: str) -> t.Optional[Ch
     return Change(NAME, "DefaultTasksMax", "value", last.value, str(wanted), reason, last.file, (), UNCHANGEABLE)
 
 
-# What it says of itself
+# Its entry for the registry
 
 
 def key_of(change: Change, dummy_declared: Profile) -> str:
-    """The key that a change follows from; the files that hold several limits are the section's."""
+    """The key that a change follows from; the section, for files that hold several limits."""
     unit = unit_in(change.subject)
     return join("pids.slices", unit) if unit else KEYS.get(change.subject, "pids")
 
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
     """The limits that were set: of the machine, and of top-level slices."""
-    from ..model.profile.node_as_profile import ProfileFragment  # No plan needs it.
+    from ..model.profile.node_as_profile import ProfileFragment  # Imported here: no plan needs it.
 
     limits = {name: limit.chosen for name, limit in machine_limits(host, topology).items()}
     defaults = systemd.system_settings(host, "DefaultTasksMax")
@@ -308,7 +308,7 @@ def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:
 
 
 def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
-    """The kernel's limits by their keys of a profile, each with what it is where nothing sets it."""
+    """The kernel's limits by their keys of a profile, each with its default."""
     from ..model.workload import limits_as_profile
 
     keys = (PID_MAX, THREADS_MAX)
@@ -338,7 +338,7 @@ def tasks_max(host: Host, unit: str) -> t.Optional[int]:
 
 
 def number(text: str) -> t.Optional[int]:
-    """A limit as a number; None for what is none, such as "max"."""
+    """A limit as a number; None for a text that is no number, such as "max"."""
     return int(text) if text.isdecimal() else None
 
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Which managers there are. Each is loaded when it is asked for: what a start waits for loads few of them."""
+"""The list of managers. Each is loaded when it is needed: a run for which a unit's start waits loads few of them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import Change
 from .manager import Manager
 
-if t.TYPE_CHECKING:  # Ansible's payload has what is imported somewhere: importlib is unknown to it.
+if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement names: it does not see importlib.
     from . import (  # noqa: F401
         agent_conflicts,
         agent_install,
@@ -62,6 +62,6 @@ def every() -> list[Manager]:
 
 
 def writes(changes: t.Iterable[Change]) -> dict[str, tuple[Place, ...]]:
-    """Where the managers of these changes may write. A name that is no manager's is left out: it may write nothing."""
+    """The places where the managers of these changes may write. An unknown name is left out: it may write nothing."""
     planning = {change.manager for change in changes if change.steps}
     return {name: manager(name).writes for name in names() if name in planning}

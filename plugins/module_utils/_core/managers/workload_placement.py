@@ -27,7 +27,7 @@ from ..model.workload.resources import MEMORY
 
 
 class UnitState(NamedTuple):
-    """What is seen of a workload's unit: whether there is one, its drop-in, what else places it, and where it runs."""
+    """A workload's unit as observed: whether it exists, its drop-in, another file that places it, and where it runs."""
 
     there: bool
     dropin: t.Optional[str]
@@ -60,7 +60,7 @@ def place_file(need: ResourceRequirements) -> str:
 
 
 def unit_changes(need: ResourceRequirements, home: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
-    """The changes of a workload's unit: its drop-in, and that it runs where it belongs."""
+    """The changes of a workload's unit: its drop-in, and its slice while it runs."""
     unit = need.workload.pattern
     changes = []
     text = workload_units.unit_dropin(need, home, score, exclusive=bool(need.cpus))
@@ -90,7 +90,7 @@ def template_change(host: Host, need: ResourceRequirements, score: t.Optional[in
 def later_change(
     need: ResourceRequirements, name: str, settings: t.Sequence[Setting], wanted: str
 ) -> t.Optional[Change]:
-    """Another file that sorts after our drop-in and sets a property otherwise."""
+    """Another file that sorts after Corral's drop-in and sets a property to another value."""
     return unit_property.later_change(NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need))
 
 
@@ -147,7 +147,7 @@ def in_own_slice(place: str) -> bool:
 
 
 def slice_shown(place: str) -> str:
-    """What a container's control group lies in, as a person reads it."""
+    """The slice of a container's control group, for display."""
     return place[len(cgroup.ROOT) + 1 :].partition("/libpod-")[0] or "the root"
 
 

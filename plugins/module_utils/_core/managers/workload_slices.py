@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The workloads manager: the checkpoint of grants, a slice with its limits for each workload, and its unit's place in it.
 
-Which CPUs a slice has is the cpu manager's; grants were decided before (allocate_workloads.py).
+The cpu manager sets the CPUs of slices; grants were decided before (allocate_workloads.py).
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ WRITES = (
 
 
 class State(NamedTuple):
-    """What is seen of one workload: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
+    """One workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
     that its processes should not have.
     """
 
@@ -117,7 +117,7 @@ def plan(host: Host, context: Context) -> Part:
             and tasks is not None
             and grants.is_exclusive(workload_placement.slice_for(need, grant))
         ):
-            # Nothing around a slice at the top keeps the reserve for the system.
+            # A top-level slice lies in no other slice whose limit keeps the reserve for the system.
             wanted = {**wanted, "TasksMax": str(tasks)}
         seen = observe(host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes)
         changes += slice_changes(host, need, grant, wanted, seen, sizes)
@@ -151,7 +151,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
-    """Why no workload can be given anything here; None when nothing is in the way."""
+    """Why no workload can have a grant here; None when it can."""
     if not systemd.runs(host):
         return Problem("workloads", None, "systemd does not run here, so workloads have no slices")
     if not cgroup.unified(host):
@@ -205,13 +205,13 @@ def stripped(text: t.Optional[str]) -> t.Optional[str]:
 
 
 def held_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
-    """The keys of what a workload's slice is held by; the slice itself is held with its limits, while there is a grant."""
+    """The keys of a workload's slice; the slice itself is held with its limits, while there is a grant."""
     held = {f"file:{dropin(unit, NAME)}"} if files else set()
     return held | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
 
 
 def held_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
-    """The keys of what grants need until their run ends, though their workloads are declared no more.
+    """The keys of what grants need until their run ends, though their workloads are no longer declared.
 
     Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload.
     """
@@ -237,7 +237,7 @@ def problem_of(context: Context, refusal: Refusal) -> Problem:
 
 
 def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
-    """Units that two workloads match: neither can be said to have them."""
+    """Units that two workloads match: such a unit would belong to both."""
     owners: dict[str, str] = {}
     found = []
     for need in needs:
@@ -264,7 +264,7 @@ def slice_changes(
     seen: State,
     sizes: t.Sequence[int],
 ) -> list[Change]:
-    """The changes of a workload's slice: its drop-in, its limits in force, and that it is there."""
+    """The changes of a workload's slice: its drop-in, its limits in force, and its start."""
     lasting = {
         name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
     }
@@ -381,11 +381,11 @@ def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.
     ]
 
 
-# What it says of itself
+# Its entry for the registry
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The workload that a change is about, as near as its subject and place tell."""
+    """The key of the workload that a change is about, as far as its subject and place show it."""
     names = [one.name for one in declared.workloads]
     for part in (change.subject, *change.place.split("/"), *change.subject.split("/")):
         name = (grants.workload_of(part.removesuffix(".d")) or part).partition(":")[0]
