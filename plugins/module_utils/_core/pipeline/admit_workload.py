@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Admission and release of workloads at run time: of the plan it does what grants need, and leaves drift to others.
+"""Admission and release of workloads at run time: the part of the plan that grants need; drift is left to the tick.
 
-A start is no enforcement: it is served in audit mode and on a paused node as well. The caller holds the lock.
+A start is no enforcement: a workload is admitted in audit mode and on a paused node as well. The caller holds the lock.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..model.workload.grants import Grant
 from . import allocate_workloads, applying, declared_profile, overlap_check, planning
 from .allocate_workloads import BY_HAND, Asked
 
-# What grants need at once. Files that systemd reads are the rollout's: a reload at each start would cost seconds.
+# The phases that grants need at once. The rollout writes the files that systemd reads: a reload at each start would take seconds.
 PHASES = (CLAIM, CPUS, LIVE, RELEASE, START)
 
 
@@ -35,7 +35,7 @@ class Undeclared(CorralError):
 
 
 class Admission(NamedTuple):
-    """What came of it; ``grant`` is None after a release, or where there is nothing to hold."""
+    """The result; ``grant`` is None after a release, or where there is nothing to grant."""
 
     outcome: Outcome
     grant: t.Optional[Grant]
@@ -57,15 +57,15 @@ def stop(host: Host, name: str, run: str) -> Admission:
 
 
 def admit(host: Host, workload: Workload) -> Admission:
-    """Declare a workload on this node beside those of the profile, and grant it what it asks for. Raises CorralError."""
+    """Declare a workload on this node beside those of the profile, and grant it what it requests. Raises CorralError."""
     asked, name = admission(host, workload)
     return execute(host, asked, name, with_files=True)
 
 
 def admission(host: Host, workload: Workload) -> tuple[Asked, str]:
-    """What admitting a workload asks for, and who must have a grant after it. Raises CorralError for what cannot be.
+    """The request to admit a workload, and the workload that must have a grant after it. Raises CorralError for an impossible one.
 
-    The same workload again asks for nothing while it has its grant, or gets one at each start of its unit.
+    The same workload again changes nothing while it has its grant, or gets one at each start of its unit.
     """
     before = allocate_workloads.admitted(host)
     refuse_admission(workload, profile_of(host), before)
@@ -80,7 +80,7 @@ def admission(host: Host, workload: Workload) -> tuple[Asked, str]:
 
 
 def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence[Workload]) -> None:
-    """Raise CorralError for a workload that asks for nothing, means several, or matches what another one matches."""
+    """Raise CorralError for a workload that requests nothing, matches several units, or matches a unit of another workload."""
     if workload.name in {one.name for one in declared.workloads}:
         message = "is declared in the node's profile: change it there, or admit it under another name"
         raise refusal(message, path="name", value=workload.name)
@@ -101,7 +101,7 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
 
 
 def withdraw(host: Host, name: str) -> Admission:
-    """Take a workload that was admitted at run time back, with all that it holds. Raises CorralError."""
+    """Release a workload that was admitted at run time, with all that it holds. Raises CorralError."""
     if name in {one.name for one in allocate_workloads.admitted(host)}:
         return execute(host, withdrawal(host, name), "", with_files=True)
     declared = next((one for one in profile_of(host).workloads if one.name == name), None)
@@ -115,27 +115,27 @@ def withdraw(host: Host, name: str) -> Admission:
 
 
 def withdrawal(host: Host, name: str) -> Asked:
-    """What taking an admitted workload back asks for."""
+    """The request to release an admitted workload."""
     return Asked(admitted=tuple(one for one in allocate_workloads.admitted(host) if one.name != name))
 
 
 def what_if(host: Host, asked: Asked) -> Context:
-    """What would come of it, with nothing changed."""
+    """The result that a run would have; nothing is changed."""
     return planning.compile_profile(host, profile_of(host), asked=asked)
 
 
 def planned(host: Host, asked: Asked, name: str, *, with_files: bool = False) -> Plan:
-    """What an admission or release comes to; ``name`` is who must have a grant after it. Raises CorralError."""
+    """The plan of an admission or release; ``name`` is the workload that must have a grant after it. Raises CorralError."""
     plan = to_be_applied(host, asked, name, with_files=with_files)
     overlap_check.refuse_overlaps(host, plan)
     return plan
 
 
 def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> Plan:
-    """What planned() gives, before it is replayed. Raises CorralError."""
+    """The result of planned(), before it is replayed. Raises CorralError."""
     context = what_if(host, asked)
     refuse(context, name)
-    # What a release takes back may be other managers' as well.
+    # A release may restore values of other managers as well.
     starts = bool(asked.start) and not with_files
     plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
@@ -145,7 +145,7 @@ def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> P
 
 
 def execute(host: Host, asked: Asked, name: str, *, with_files: bool = False, look_again: bool = True) -> Admission:
-    """Execute what an admission or release comes to. Raises CorralError.
+    """Execute the plan of an admission or release. Raises CorralError.
 
     Each step reads back what the kernel made of it. Without ``look_again`` the outcome does not say what is left to do:
     a start waits for it, and the next tick looks at the node.
@@ -161,14 +161,14 @@ def execute(host: Host, asked: Asked, name: str, *, with_files: bool = False, lo
 
     outcome = applying.apply(host, plan, again)
     if outcome.error:
-        from ..reports import change_text  # A start that is granted loads none of it.
+        from ..reports import change_text  # Imported here: a start that is granted loads none of it.
 
         raise refusal(change_text.refused(outcome), path=name)
     return Admission(outcome, grant_of(context, name))
 
 
 def refuse(context: Context, name: str) -> None:
-    """Raise CorralError when the workload that asks gets nothing."""
+    """Raise CorralError when the requesting workload gets nothing."""
     found = context.workloads
     if not name or (found is not None and grant_of(context, name) is not None):
         return
@@ -183,7 +183,7 @@ def refuse(context: Context, name: str) -> None:
 
 
 def granted(plan: Plan, name: str) -> t.Optional[Grant]:
-    """What a workload has once a plan is executed."""
+    """A workload's grant once a plan is executed."""
     return grant_of(plan.context, name) if plan.context is not None else None
 
 
@@ -193,7 +193,7 @@ def grant_of(context: Context, name: str) -> t.Optional[Grant]:
 
 
 def ending(host: Host, name: str) -> bool:
-    """Whether the run of another workload is over, or about to be, and what it had will be free in a moment."""
+    """Whether the run of another workload has ended, or is about to, so that its resources will be free in a moment."""
     others = (one for one in held_now(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
     return any(not workload_state.populated(host, one.workload) for one in by_units)
@@ -218,7 +218,7 @@ def profile_of(host: Host) -> Profile:
 
 
 def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
-    """The part of a plan that grants need: what CPUs and limits move, and no file that systemd would have to read."""
+    """The part of a plan that grants need: moves of CPUs and limits, and no file that systemd would have to read."""
 
     def at_once(step: Step) -> bool:
         return phases is None or (step.phase in phases and not step.reload)
@@ -234,7 +234,7 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
         return tuple(found)
 
     kept = ours(plan.changes)
-    # What is brought back later is not forgotten now.
+    # An original that is restored later is kept now.
     now = {step.key for change in kept for step in change.steps}
     later = {step.key for change in plan.changes for step in change.steps} - now
     return plan._replace(

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the declared workloads come to on this node: the checkpoint and what runs meet the decisions of admission.py."""
+"""The grants of the declared workloads on this node: admission.py decides them from the checkpoint and what runs."""
 
 from __future__ import annotations
 
@@ -32,13 +32,13 @@ from ..model.workload.node_budget import AllocationInput
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import MEMORY
 
-# A workload that was admitted by hand has so long (s) to start in its slice before its grant ends.
+# A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
 
 
 class Asked(NamedTuple):
-    """What is asked for now: ``start`` has the run of each workload about to start, ``stop`` the run of each that ended.
+    """The requests of this run: ``start`` has the run of each workload about to start, ``stop`` the run of each that ended.
 
     ``admitted`` replaces the workloads that were admitted at run time (None: they stay as they are).
     """
@@ -119,7 +119,7 @@ def allocate(
 def expanded(
     host: Host, declared: t.Iterable[Workload], starting: t.Iterable[str] = ()
 ) -> tuple[list[Workload], list[str]]:
-    """The workloads one by one: a pattern that means several units is a workload of each of them.
+    """The workloads one by one: a pattern that matches several units becomes one workload for each of them.
 
     An instance of a template that is about to start for the first time is known by its name alone (``starting``).
     """
@@ -144,7 +144,7 @@ def expanded(
             plain = "" if "-" in name.partition("@")[2] else template
             found.append(one._replace(name=f"{one.name}:{name}", pattern=unit, template=plain))
         if template:
-            # What the template says of all instances is said where none is known yet.
+            # The template stands for instances that are not known yet.
             found.append(
                 one._replace(name=f"{one.name}:{template[: -len('.service')]}", pattern=template, template=template)
             )
@@ -157,7 +157,7 @@ def admitted(host: Host) -> tuple[Workload, ...]:
 
 
 def admitted_or_damage(host: Host) -> tuple[tuple[Workload, ...], str]:
-    """The workloads that were admitted at run time, and what was wrong with the file when they are of its second copy."""
+    """The workloads that were admitted at run time, and what was wrong with the file when its second copy was read."""
     if not state.written_before(host, state.ADMITTED):
         return (), ""
     try:
@@ -237,7 +237,7 @@ def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> 
 
 
 def beside_kubelet(host: Host, inputs: AllocationInput) -> AllocationInput:
-    """The machine with what a kubelet on it leaves to others: reserved CPUs that no pod may run on, and no more."""
+    """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run."""
     service = other_gc.kubelet(host)
     if service is None:
         return inputs
@@ -252,10 +252,10 @@ def beside_kubelet(host: Host, inputs: AllocationInput) -> AllocationInput:
 
 
 def read_checkpoint(host: Host, listed: t.Sequence[ResourceRequirements]) -> tuple[Checkpoint, str]:
-    """The grants as they were written, and what was wrong with the file when they had to be found another way.
+    """The grants as they were written, and what was wrong with the file when they came from another source.
 
-    What cannot be read is not believed, nor is its second copy where the kernel shows otherwise: the slices tell
-    who runs where, and only workloads that do not run are taken from that earlier version.
+    An unreadable file is not used, nor is its second copy where the kernel shows something else: the slices show
+    which workload runs where, and only workloads that do not run are taken from that earlier version.
     """
     if not state.written_before(host, state.CHECKPOINT):
         found = rebuilt(host, listed, Checkpoint())

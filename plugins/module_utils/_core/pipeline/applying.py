@@ -34,7 +34,7 @@ if t.TYPE_CHECKING:
 
 NEVER_RECORDED = ("daemon-reload", "restart")
 VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
-Narrow = t.Callable[["Plan"], "Plan"]  # Takes of a plan what one task is to do: see section_tasks.py.
+Narrow = t.Callable[["Plan"], "Plan"]  # Selects the part of a plan that one task executes: see section_tasks.py.
 
 
 def everything(plan: Plan) -> Plan:
@@ -50,7 +50,7 @@ def declare(
     narrow: Narrow = everything,
     forgiving: bool = False,
 ) -> Outcome:
-    """Make a profile this node's declared one and true; the caller holds the lock."""
+    """Apply a profile and declare it on this node; the caller holds the lock."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins or {})
 
@@ -65,7 +65,7 @@ def declare(
 
 
 def refresh(host: Host, context: Context) -> Context:
-    """The context for the look after an apply: what the kernel gave, and what workloads were granted, is known now."""
+    """The context for the look after an apply, with what the kernel gave and what workloads were granted."""
     if context.workloads is not None:
         origins, timer, boot = context.origins, context.by_timer, context.at_boot
         context = planning.compile_profile(host, context.profile, topology=context.topology)
@@ -74,7 +74,7 @@ def refresh(host: Host, context: Context) -> Context:
 
 
 def keep_compiled(host: Host, context: Context) -> None:
-    """Keep what the profile comes to on this node, for the diff of the next run; written only when it changed."""
+    """Keep the effective profile of this node for the diff of the next run; written only when it changed."""
     from ..model.profile import effective_profile
 
     text = effective_profile.text_of(context.profile, context.lasting_pools)
@@ -86,7 +86,7 @@ def keep_compiled(host: Host, context: Context) -> None:
 def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything) -> Outcome:
     """Bring back what was there before these managers' first change; the caller holds the lock.
 
-    Corral's own state goes with the last of it; what boot would bring back and others read goes with the profile.
+    Corral's own state is removed with the last original; files for boot and for other programs are removed with the profile.
     """
 
     def plan() -> Plan:
@@ -102,7 +102,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         for path in (state.APPLIED, state.COMPILED, *of_workloads, state.SINCE, *state.PUBLISHED, *told):
             if host.exists(path):
                 host.remove(path)
-    # Before-values that were lost do not make a node one that nothing is declared on.
+    # A node whose before-values were lost may still have a declared profile.
     needed = (state.DECLARED, state.APPLIED, *state.WORKLOADS)
     if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
         state.forget(host)
@@ -232,7 +232,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
 
 
 def is_volatile(step: Step, owner: Manager) -> bool:
-    """Whether there is nothing to bring back, as its manager says."""
+    """Whether there is nothing to restore: a folder, or a volatile place of its manager."""
     place = covering(owner.writes, step)
     return step.kind == "folder" or (place is not None and place.volatile)
 
@@ -310,7 +310,7 @@ def conflict_with(host: Host, plan: Plan, step: Step) -> str:
 
 
 def attempt(host: Host, plan: Plan, step: Step, masks: Masks) -> str:
-    """Do a step of an undo; what it says when it fails, "" when it does not."""
+    """Do a step of an undo; the error when it fails, "" when it does not."""
     blocked = conflict_with(host, plan, step)
     if blocked:
         return blocked
@@ -322,7 +322,7 @@ def attempt(host: Host, plan: Plan, step: Step, masks: Masks) -> str:
 
 
 def sentence(step: Step, error: Exception) -> str:
-    """What was refused, by whom, on one line."""
+    """The refused step and the reason, on one line."""
     if isinstance(error, OSError):
         return f"{error.filename or step.target}: {error.strerror or error}"
     return str(error)

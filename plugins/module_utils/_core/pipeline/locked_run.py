@@ -55,7 +55,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
         return outcome
     from ..host import pause_file
     from ..managers import agent_install
-    from . import tick  # What a start waits for publishes no more than pools.
+    from . import tick  # Admission and release, for which a unit's start waits, publish the pools alone.
 
     now = tick.Tick(status_file.last_status(host), False, host.uptime(), pause_file.in_force(host))
     declared, broken = declared_profile.declared_or_last_good(host)
@@ -66,9 +66,9 @@ def published(host: Host, outcome: Outcome) -> Outcome:
         items = tick.plan_node(host, context, with_agent=True).changes
     except CorralError:
         return outcome
-    reported = outcome._replace(remaining=items, error="")  # A run that was undone failed; the node did not.
+    reported = outcome._replace(remaining=items, error="")  # an undone run is no error of the node
     told = status_file.status(host, context, reported, now.previous, paused=now.paused, logged=False)
-    if agent_install.installed(host) is not None:  # Metrics that no tick renews would only be wrong.
+    if agent_install.installed(host) is not None:  # Without ticks, metrics would soon be outdated.
         tick.write_metrics(host, now, told)
     status_file.publish(host, told, context)
     return outcome

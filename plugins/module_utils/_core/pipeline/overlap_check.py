@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Whether a plan would let others onto exclusive CPUs: the machine as it is, and the validator's replay on it."""
+"""Whether a plan would let other processes run on exclusive CPUs: the machine as it is, and the validator's replay on it."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from ..model.workload.grants import ISOLATED, is_exclusive
 
 
 def refuse_overlaps(host: Host, plan: Plan) -> None:
-    """Raise CorralError for a plan that would let others onto exclusive CPUs."""
+    """Raise CorralError for a plan that would let other processes run on exclusive CPUs."""
     problems = overlaps(host, plan, steps_in_order(plan.changes))
     if problems:
         raise CorralError(*problems)
 
 
 def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
-    """Each instant at which the steps would let others onto exclusive CPUs, by the kernel's rule.
+    """Each instant at which the steps would let other processes run on exclusive CPUs, by the kernel's rule.
 
-    Every plan comes through here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that is to keep its
+    Every plan is checked here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that is to keep its
     CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more.
     """
     if not any(map(validate.moves_cpus, steps)):
@@ -67,7 +67,7 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
 
 def keep_cpus(plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
-    """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that are there."""
+    """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that exist."""
     context = plan.context
     if context is not None:
         isolated = {ISOLATED} if context.pools.isolated else set()

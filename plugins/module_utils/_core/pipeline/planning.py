@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
     from ..model.systemd.agent_units import Options
     from .allocate_workloads import Asked
 
-GRANTS = (CPU, WORKLOADS)  # the managers of what a start waits for
+GRANTS = (CPU, WORKLOADS)  # the managers that an admission needs
 BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
 STRAY = (
     f"the manager {{}} of another version recorded this original in {state.BEFORE}, and this version does not write here: "
@@ -130,7 +130,7 @@ def plan_agent(
     from ..managers import agent_install
 
     part = agent_install.plan(host, options, core, tag=tag, trigger=trigger)
-    # Only who brings the program knows what is no longer part of it.
+    # Only a run that ships the program knows which files are no longer part of it.
     plan = finish(host, None, [part], (agent_install.NAME,) if core is not None else ())
     stale = agent_install.stale_metrics(host, options, "the metrics go elsewhere") if core is not None else ()
     return plan._replace(changes=plan.changes + stale)
@@ -234,13 +234,13 @@ def is_restored(host: Host, before: undo.Original) -> bool:
 
 
 def is_busy(host: Host, before: undo.Original) -> bool:
-    """Whether a slice that was made cannot go yet: a stop would end what runs in it."""
+    """Whether a slice that was made cannot be stopped yet: a stop would end the processes in it."""
     is_slice = before.kind == "unit" and before.target.endswith(".slice")
     return is_slice and not before.active and not is_workloads(before.target) and cgroup.populated(host, before.target)
 
 
 def is_as_before(host: Host, before: undo.Original) -> bool:
-    """Whether a kernel value, a mount or a property of a unit needs no bringing back."""
+    """Whether a kernel value, a mount or a property of a unit need not be restored."""
     if before.kind == "cpuset":
         return apply_step.look(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
     if before.kind == "mount":

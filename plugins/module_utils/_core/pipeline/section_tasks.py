@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """One part of a node at a time, through the one pipeline.
 
-The whole of what the parts declare is compiled, planned and validated. Of that plan a task takes what is its part's,
-and what its change asks of other managers; what had drifted there before is left to them.
+Everything that the parts declare is compiled, planned and validated. A task executes its own part of that plan,
+and what its change needs from other managers; earlier drift of those is left alone.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import applying, declared_profile, planning
 
-# Their pools and mounts are there after a boot only when corral-boot.service brings them back.
+# Their pools and mounts exist after a boot only when corral-boot.service restores them.
 BOOT_NEEDS_AGENT = (profile_sections.HUGEPAGES, profile_sections.MOUNT)
 
 
@@ -41,7 +41,7 @@ class Scope(NamedTuple):
 
 
 class Asked(NamedTuple):
-    """A task: its piece and what is the piece's own, and the declared profile before and after it (None: none)."""
+    """A task: its piece, the keys and places of that piece, and the declared profile before and after it (None: none)."""
 
     piece: SectionPatch
     scope: Scope
@@ -51,9 +51,9 @@ class Asked(NamedTuple):
 
 
 def ask(host: Host, piece: SectionPatch) -> Asked:
-    """What a task comes to on this node. Raises CorralError by the module's options.
+    """A task on this node. Raises CorralError by the module's options.
 
-    A profile that was declared as a whole is not changed by parts: they may only say what it says.
+    A profile that was declared as a whole is not changed by parts: they may only declare what it declares.
     """
     held = declared_profile.read_declared(host)
     if held is None or held.name == profile_sections.NAME:
@@ -71,7 +71,7 @@ def ask(host: Host, piece: SectionPatch) -> Asked:
 
 
 def refuse_name(declared: Profile) -> None:
-    """A whole profile must not look like one that parts made up: the next part would extend it."""
+    """Refuse a whole profile that has the name of the one that parts make: the next part would extend it."""
     if declared.name == profile_sections.NAME:
         message = "is what single modules such as corral.node.cpuset call what they put together: write another name"
         raise refusal(message, path="name", value=declared.name)
@@ -141,7 +141,7 @@ def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
 
 
 def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
-    """What differed before the task; None when the declared profile was never true, so that all of it is still to do."""
+    """What differed before the task; None when the declared profile was never applied, so that all of it is still to do."""
     if held is None:
         return planning.plan_removal(host, tuple(registry.FILES))
     if not declared_profile.applied_already(host, held):
@@ -149,11 +149,11 @@ def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
     try:
         return planning.plan_profile(host, planning.compile_profile(host, held))
     except CorralError:
-        return None  # It does not fit the node any more.
+        return None  # It no longer fits the node.
 
 
 def settled(host: Host, asked: Asked, planned: Plan) -> bool:
-    """Whether there is nothing to do, nor to finish that a death has left half done."""
+    """Whether there is nothing to do, and no interrupted run to finish."""
     if any(change.steps for change in planned.changes) or planned.obsolete:
         return False
     if asked.wanted is None:

@@ -29,7 +29,7 @@ if t.TYPE_CHECKING:
 
 
 class Tick(NamedTuple):
-    """What a tick knows before it looks: the last status, the pause, and when it began (seconds of the boot)."""
+    """The state of a tick before it looks: the last status, the pause, and when it began (seconds of the boot)."""
 
     previous: dict[str, t.Any]
     at_boot: bool
@@ -91,7 +91,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
     fresh = at_boot or not declared_profile.applied_already(host, declared)
     try:
         context = planning.compile_profile(host, declared, fresh=fresh)
-        # The state of units that boot has yet to start is no drift.
+        # A unit that the boot has yet to start is no drift.
         trigger = os.environ.get("TRIGGER_UNIT", "")
         plan = plan_node(host, context, with_agent=not at_boot, trigger=trigger)
         if broken is not None:
@@ -128,7 +128,7 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
 
 
 def publish(host: Host, now: Tick, told: Status, context: Context, *, keep: bool) -> None:
-    """Publish what was seen, and ``keep`` what the profile comes to, which is written when it changed."""
+    """Publish the observation, and ``keep`` the effective profile, which is written when it changed."""
     write_metrics(host, now, told)
     status_file.publish(host, told, context)
     if keep:
@@ -136,7 +136,7 @@ def publish(host: Host, now: Tick, told: Status, context: Context, *, keep: bool
 
 
 def write_metrics(host: Host, now: Tick, told: Status) -> None:
-    """Write the metrics where they are due. What is newly wrong with them is logged and told; it fails no tick."""
+    """Write the metrics where they are due. A new error of them is logged and published; it fails no tick."""
     before = now.previous
     told["pause_error"], told["metrics_error"] = now.pause_error, before.get("metrics_error")
     # Counters alone are no reason to write: ticks that fail would write each time.
