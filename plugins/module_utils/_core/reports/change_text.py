@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Changes and outcomes as a person reads them: plans, drift, the diff of Ansible. Nothing else renders a change.
+"""Changes and outcomes as text: plans, drift, the diff of Ansible. No other module renders a change.
 
-Who cannot call this gets the text with the data: modules return it as ``text`` of each change, for the fleet's report.
+The fleet's report cannot call this: modules return the text with the data, as ``text`` of each change.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def with_text(change: Change) -> RenderedItem:
 
 
 def recap(changes: t.Sequence[Change], *, done: bool) -> str:
-    """One line that counts a plan: what was or would be changed, and what could not be looked at."""
+    """One line that counts a plan: what was or would be changed, and what could not be read."""
     differing = [change for change in changes if change.verdict != UNKNOWN]
     unknown = len(changes) - len(differing)
     if not changes:
@@ -60,12 +60,12 @@ def recap(changes: t.Sequence[Change], *, done: bool) -> str:
 
 
 def moment(since: float) -> str:
-    """A time (epoch seconds) as a person reads it."""
+    """A time (epoch seconds) as text."""
     return time.strftime(MOMENT, time.gmtime(since))
 
 
 def lines(changes: t.Sequence[Change], *, done: bool = False, since: t.Optional[Since] = None) -> list[str]:
-    """A plan or drift report as a person reads it; with ``since``, when each item was first seen, where that is known."""
+    """A plan or drift report as text; with ``since``, when each item was first seen, where that is known."""
     dates = {item: f" [since {moment(first)}]" for item, first in (since or {}).items()}
     return [*(line(change) + dates.get(change.item(), "") for change in changes), recap(changes, done=done)]
 
@@ -93,7 +93,7 @@ def outcome_data(outcome: Outcome, since: Since, now: float) -> Run:
 
 
 def outcome_lines(outcome: Outcome) -> list[str]:
-    """An outcome as a person reads it."""
+    """An outcome as text."""
     shown = lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
     if outcome.remaining:
         shown += ["what still differs:", *lines(outcome.remaining)]
@@ -103,12 +103,12 @@ def outcome_lines(outcome: Outcome) -> list[str]:
 
 
 def leftovers(outcome: Outcome) -> list[str]:
-    """What a run could not bring back, a line each."""
+    """What a run could not restore, a line each."""
     return [f"could not be brought back: {leftover}" for leftover in outcome.leftovers]
 
 
 def refused(outcome: Outcome) -> str:
-    """Why a run failed in the middle, and what became of what it had done."""
+    """Why a run failed in the middle, and whether its earlier steps were undone."""
     became = "nothing was changed"
     if outcome.undone:
         count = len(outcome.undone)

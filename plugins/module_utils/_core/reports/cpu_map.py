@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The machine and its pools of CPUs, as a person reads them: tables, and a map with a letter for each thread."""
+"""The machine and its pools of CPUs as text: tables, and a map with a letter for each thread."""
 
 from __future__ import annotations
 

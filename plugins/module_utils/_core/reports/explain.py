@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Why a node is to be as it is: each key of the profile with its origin, what their effect here, what asks for a change."""
+"""Explanation of a node: each key of the profile with its origin, its effect here, and the key behind each change."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
 
 
 def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
-    """All of it as a person reads it."""
+    """All of it as text."""
     found = to_data(context, changes)
     keys = [(f"  {path}", shown(key["value"]), key["origin"] or UNKNOWN_ORIGIN) for path, key in found["keys"].items()]
     here = [(f"  {path}", shown(value)) for path, value in flat(found["compiled"], "") if path not in ("name", "mode")]
@@ -60,7 +60,7 @@ def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
 
 
 def asked_by(change: Change, context: Context) -> t.Optional[AskedBy]:
-    """The key, or the section, that a change follows from and its origin; None where no key of the profile asks."""
+    """The key, or the section, that a change follows from, and its origin; None where it follows from no key."""
     origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.profile)), "")
     key = registry.manager(change.manager).key_of(change, context.profile)
     if key is None or not any(leaf == key or leaf.startswith((f"{key}.", f"{key}[")) for leaf in origins):

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What is published in /run/corral: status.json, pools.json and pools.env."""
+"""The files published in /run/corral: status.json, pools.json and pools.env."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ if t.TYPE_CHECKING:
         Workload,
     )
 
-# What is taken from the status that was published before.
+# What is read from the status that was published before.
 ITEM = {
     **dict.fromkeys(("manager", "subject", "property", "verdict", "reason", "place", "when", "disruption"), str),
     **dict.fromkeys(("actual", "wanted"), (str, None)),
@@ -50,7 +50,7 @@ BUILT_UPON = {
     "last_changed": (CHANGED, None),
     "last_in_sync": (int, None),
 }
-LARGEST = 2**40  # of its numbers; what is larger is no time
+LARGEST = 2**40  # the largest of its numbers; a larger one is no time
 
 
 def last_status(host: Host) -> dict[str, t.Any]:
@@ -84,9 +84,9 @@ def status(
 ) -> Status:
     """What /run/corral/status.json holds. ``since`` of an item is kept for as long as the item stays.
 
-    ``logged``: the journal gets a line for each new item (a tick); else the items that it has not are marked so.
+    ``logged``: the journal gets a line for each new item (a tick); else items without such a line are marked.
 
-    What has no context could not be looked at: there are no counts then, rather than counts of nothing.
+    Without a context nothing was observed: counts are left out then, rather than being zero.
     """
     before = previous.get("items", [])
     known = {(item["manager"], item["subject"], item["property"]): item for item in before}
@@ -134,9 +134,9 @@ def status(
 
 
 def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[str]:
-    """What keeps all other processes off isolated and exclusive CPUs; None where there are none.
+    """How other processes are kept off isolated and exclusive CPUs; None where there are no such CPUs.
 
-    The kernel, else why not: what is left then is that the slices which the profile knows are kept off them.
+    By the kernel, or the reason why not: then only the slices that the profile names are kept off them.
     """
     cpu = context.profile.cpu
     if cpu is None or not (context.pools.isolated or context.pools.exclusive):
@@ -151,7 +151,7 @@ def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> 
 
 
 def workload_rows(context: t.Optional[Context]) -> t.Optional[list[Workload]]:
-    """What workloads have; None on a node without workloads."""
+    """The grants of workloads; None on a node without workloads."""
     if context is None or context.workloads is None:
         return None
     from . import workload_table
@@ -160,7 +160,7 @@ def workload_rows(context: t.Optional[Context]) -> t.Optional[list[Workload]]:
 
 
 def budget(context: t.Optional[Context]) -> t.Optional[dict[str, Budget]]:
-    """How far the node is given out; None on a node without workloads."""
+    """How much of the node is granted; None on a node without workloads."""
     if context is None or context.workloads is None:
         return None
     from . import workload_table
@@ -169,7 +169,7 @@ def budget(context: t.Optional[Context]) -> t.Optional[dict[str, Budget]]:
 
 
 def counts(changes: t.Sequence[Change]) -> dict[str, Verdicts]:
-    """How many items each manager has of each verdict; zeros are said, too."""
+    """The number of items of each manager by verdict, zeros included."""
     found: dict[str, Verdicts] = {
         manager: {"drift": 0, "unchangeable": 0, "unknown": 0} for manager in registry.names()
     }

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Values that fit on a line. Of two that are compared, what differs stays in sight."""
+"""Values that fit on a line. Of two values that are compared, the difference stays visible."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What workloads have, and why: as a person or a program reads them."""
+"""The grants of workloads and the reasons, as text and as JSON data."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 
 def rows(found: Workloads) -> list[dict[str, t.Any]]:
-    """Each workload with what it has, as JSON data; ``state`` is granted, refused, or waiting for its start."""
+    """Each workload with its grant, as JSON data; ``state`` is granted, refused, or waiting for its start."""
     by_name = {grant.workload: grant for grant in found.allocated.grants}
     refused = {one.workload: one.message for one in found.allocated.refusals}
     listed = [
@@ -60,7 +60,7 @@ def row(
 
 
 def brief(one: t.Mapping[str, t.Any]) -> json_shapes.Workload:
-    """One workload as status.json has it."""
+    """One workload as in status.json."""
     return {
         "name": one["name"],
         "state": one["state"],
@@ -80,7 +80,7 @@ def texts(amounts: Amounts) -> dict[str, str]:
 
 
 def lines(context: Context) -> list[str]:
-    """The table of ``corral status``, and how far the node is given out."""
+    """The table of ``corral status``, and how much of the node is granted."""
     found = context.workloads
     if found is None or not (found.needs or found.allocated.grants):
         return []
@@ -127,7 +127,7 @@ def budget(context: Context) -> dict[str, json_shapes.Budget]:
 
 
 def budget_lines(context: Context) -> list[str]:
-    """The budget as a person reads it; limits may go beyond what there is, and it says by how much."""
+    """The budget as text; limits may exceed what the node has, and the text says by how much."""
     found = []
     for resource, one in budget(context).items():
         total, asked, limited = one["allocatable"], one["requested"], one["limits"]
@@ -140,7 +140,7 @@ def budget_lines(context: Context) -> list[str]:
 
 
 def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> list[str]:
-    """Why a workload has what it has, or nothing, and what would help; ``enforced``: see report.enforcement."""
+    """Why a workload has its grant, or none, and what would help; ``enforced``: see report.enforcement."""
     found = context.workloads
     one = next((row for row in rows(found) if row["name"] == name), None) if found else None
     if found is None or one is None:
@@ -171,7 +171,7 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> 
 
 
 def why_class(need: ResourceRequirements) -> str:
-    """What makes the class."""
+    """Why it has its QoS class."""
     if need.qos == qos.GUARANTEED:
         return "requests equal limits for CPU and memory"
     return (
@@ -182,7 +182,7 @@ def why_class(need: ResourceRequirements) -> str:
 
 
 def why_cpus(context: Context, need: ResourceRequirements, *, has_own: bool) -> str:
-    """What decides whether it has CPUs of its own; a run that has some keeps them when none are declared any more."""
+    """Why it has exclusive CPUs or none; a run that has some keeps them when none are declared any longer."""
     if need.cpus:
         return f"{need.cpus} of its own"
     if context.profile.cpu is None or context.profile.cpu.policy != "static":
