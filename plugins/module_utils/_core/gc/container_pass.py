@@ -27,7 +27,7 @@ NEVER_STARTED_SECONDS = 3600.0
 
 
 class Found(NamedTuple):
-    """An item and whose Podman has it; ``workload`` None: of none. ``left`` says that it is of one that left."""
+    """An item and the user whose Podman has it; ``workload`` None: of no workload. ``left``: its workload left the profile."""
 
     podman: Podman
     item: Item
@@ -36,7 +36,7 @@ class Found(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """All items of all storages, what could not be looked at, and the records with what these containers used."""
+    """All items of all storages, what could not be read, and the records with the images that these containers used."""
 
     found: tuple[Found, ...]
     errors: tuple[str, ...]
@@ -46,7 +46,7 @@ class Looked(NamedTuple):
 def look(
     podmans: Podmans, users: t.Sequence[str], declared: t.Sequence[Workload], records: Records, now: float, stop: Stop
 ) -> Looked:
-    """Read every storage, and note what is used before its containers go."""
+    """Read every storage, and record the images in use before their containers are removed."""
     left = [workload for workload in records.workloads if workload not in declared]
     found: list[Found] = []
     errors: list[str] = []
@@ -55,7 +55,7 @@ def look(
         try:
             stop.check(user)
             podman = podmans.of(user)
-            # Containers last: none is missing from a pod that is listed.
+            # Containers are read last, so that none is missing from a listed pod.
             pods, containers = podman.pods(), podman.containers()
         except PodmanError as error:
             errors.append(str(error))
@@ -65,14 +65,14 @@ def look(
             own = next((one for one in declared if gc_match.belongs(item, one)), None)
             former = None if own else next((one for one in left if gc_match.belongs(item, one)), None)
             found.append(Found(podman, item, own or former, former is not None))
-    # One that left is remembered for as long as something of it is there.
+    # A workload that left the profile is remembered as long as any of its items exists.
     present = {one.workload for one in found if one.left}
     known = (*declared, *(one for one in left if errors or one in present))
     return Looked(tuple(found), tuple(errors), records._replace(images=uses, workloads=known))
 
 
 def run(looked: Looked, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
-    """Remove what is to go, or (``dry``) say what would."""
+    """Remove the items that are due, or (``dry``) only list them."""
     by_key = {(one.podman.user, one.item.id): one for one in looked.found if in_scope(one, policy)}
     dead: list[Dead] = []
     pods: list[Pod] = []
@@ -116,7 +116,7 @@ def run(looked: Looked, policy: ContainerGC, now: float, stop: Stop, *, dry: boo
 
 
 def is_sound(podman: Podman, known: dict[str, bool], errors: list[str]) -> bool:
-    """Whether a storage can be relied upon: Podman lists the containers of a broken one as if nothing were wrong."""
+    """Whether a storage is reliable: Podman lists the containers of a broken one without an error."""
     if podman.user not in known:
         try:
             podman.images()
@@ -128,14 +128,14 @@ def is_sound(podman: Podman, known: dict[str, bool], errors: list[str]) -> bool:
 
 
 def in_scope(one: Found, policy: ContainerGC) -> bool:
-    """Whether an item may go at all."""
+    """Whether an item may be removed at all."""
     if gc_match.kept(one.item, policy.keep, policy.keep_labels):
         return False
     return one.workload is not None or policy.scope == ALL
 
 
 def dead_since(item: Item, now: float) -> t.Optional[float]:
-    """Since when nothing of an item runs, None when something does or is about to."""
+    """When the last part of an item stopped; None while something of it runs or is about to start."""
     moments = []
     for one in item.containers:
         if one.state in NEVER_STARTED:
@@ -148,7 +148,7 @@ def dead_since(item: Item, now: float) -> t.Optional[float]:
 
 
 def why(one: Found, policy: ContainerGC) -> str:
-    """Why an item goes."""
+    """Why an item is removed."""
     if one.left and one.workload:
         return f"the workload {one.workload.name} left the profile"
     if one.item.pod is not None and not one.item.members:

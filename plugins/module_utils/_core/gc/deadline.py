@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""When a pass of garbage collection ends, whatever is left to do."""
+"""The end of a pass of garbage collection, also with work left."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ from ..host.podman_cli import PodmanError
 
 
 def always() -> bool:
-    """The default: only the time ends the pass."""
+    """The default: only the time limit ends the pass."""
     return True
 
 
 class Stop:
-    """When a pass ends, whatever is left to do: after ``seconds``, when ``wanted`` says no, or when it is told to."""
+    """The end of a pass, also with work left: after ``seconds``, when ``wanted`` returns False, or on a signal."""
 
     def __init__(self, uptime: t.Callable[[], float], seconds: float) -> None:
         self.uptime, self.until = uptime, uptime() + seconds
         self.wanted: t.Callable[[], bool] = always
 
     def end(self) -> None:
-        """Let what is being removed be the last: Podman leaves layers behind when a removal is killed."""
+        """End the pass after the removal that runs now: Podman leaves layers behind when a removal is killed."""
         self.until = self.uptime()
 
     def now(self) -> bool:
@@ -34,7 +34,7 @@ class Stop:
         return self.uptime() >= self.until or not self.wanted()
 
     def check(self, user: str) -> None:
-        """Raise PodmanError for a storage whose turn comes when the time is over."""
+        """Raise PodmanError for a storage when the pass has ended before its turn."""
         if self.now():
             in_time = self.uptime() < self.until
             why = "the profile changed during the pass" if in_time else "the others took the pass's whole time"

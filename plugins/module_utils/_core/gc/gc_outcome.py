@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a pass of garbage collection comes to: as values, as JSON, and as the drift that is left."""
+"""The result of a pass of garbage collection: as values, as JSON, and as the drift that is left."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ NAME = "gc"
 
 
 class Removed(NamedTuple):
-    """An image, container or pod that went, or would: whose, its names, the bytes that gained, and why."""
+    """An image, container or pod that was removed, or would be: its user, its names, the bytes freed, and why."""
 
     user: str
     id: str
@@ -32,7 +32,7 @@ class Removed(NamedTuple):
 
 
 class FileSystem(NamedTuple):
-    """One file system with images: bytes before and after, what was asked of the pass and by how much it fell short."""
+    """One file system with images: bytes before and after, the bytes that the pass had to free and how many it did not."""
 
     path: str
     users: tuple[str, ...]
@@ -55,7 +55,7 @@ class FileSystem(NamedTuple):
 
 
 class Images(NamedTuple):
-    """A pass over images: each file system that holds some, and what could not be looked at."""
+    """A pass over images: each file system that holds some, and what could not be read."""
 
     file_systems: tuple[FileSystem, ...]
     errors: tuple[str, ...]
@@ -63,12 +63,12 @@ class Images(NamedTuple):
 
     @property
     def removed(self) -> tuple[Removed, ...]:
-        """All images that went."""
+        """All images that were removed."""
         return tuple(one for held in self.file_systems for one in held.removed)
 
 
 class Containers(NamedTuple):
-    """A pass over containers: how many dead ones might have gone, those that did, and those that would not."""
+    """A pass over containers: how many dead ones could be removed, those that were, and those that Podman refused to remove."""
 
     dead: int
     removed: tuple[Removed, ...]
@@ -78,9 +78,9 @@ class Containers(NamedTuple):
 
 
 class Result(NamedTuple):
-    """A pass. ``dry`` says why it only looked, "" when it did not; a part is None when it was not its turn.
+    """A pass. ``dry`` says why it removed nothing, "" when it could; a part is None when it was not due.
 
-    ``error`` is why nothing at all was looked at.
+    ``error`` is why nothing at all was read.
     """
 
     time: int
@@ -91,12 +91,12 @@ class Result(NamedTuple):
 
     @property
     def removed(self) -> tuple[Removed, ...]:
-        """All that went."""
+        """Everything that was removed."""
         return tuple(one for part in (self.images, self.containers) if part for one in part.removed)
 
     @property
     def freed(self) -> int:
-        """The bytes that images gave back."""
+        """The bytes that removed images freed."""
         return sum(one.bytes for one in self.removed)
 
     @property
@@ -107,14 +107,14 @@ class Result(NamedTuple):
 
     @property
     def errors(self) -> tuple[str, ...]:
-        """All that could not be looked at."""
+        """Everything that could not be read."""
         own = (self.error,) if self.error else ()
         parts = [error for part in (self.images, self.containers) if part for error in part.errors]
-        return tuple(dict.fromkeys((*own, *parts)))  # a storage is asked for both
+        return tuple(dict.fromkeys((*own, *parts)))  # both parts read the same storage
 
 
 def diff(result: Result) -> dict[str, str]:
-    """Ansible's diff of a pass: what was there and is no more."""
+    """Ansible's diff of a pass: what was removed."""
     images = [f"image {name_of(one)}\n" for one in (result.images.removed if result.images else ())]
     others = [f"{name_of(one)}\n" for one in (result.containers.removed if result.containers else ())]
     headers = {"before_header": "images and containers as they are", "after_header": "after garbage collection"}
@@ -178,7 +178,7 @@ def change(
     subject: str, name: str, actual: t.Optional[str], wanted: t.Optional[str], reason: str, place: str,
     verdict: Verdict = DRIFT,
 ) -> Change:  # fmt: skip
-    """A drift item of garbage collection: never one with steps, the pass itself does what is to be done."""
+    """A drift item of garbage collection; it never has steps, because the pass itself removes."""
     return Change(NAME, subject, name, actual, wanted, reason, place, (), verdict)
 
 
@@ -189,7 +189,7 @@ def names(removed: t.Sequence[Removed], most: int = 5) -> str:
 
 
 def lines(result: Result) -> list[str]:
-    """A pass as a person reads it."""
+    """A pass as text."""
     verb = "would go" if result.dry else "removed"
     rows = []
     for held in result.images.file_systems if result.images else ():

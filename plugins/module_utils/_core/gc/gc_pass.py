@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One pass of garbage collection: what is due by the profile, under a lock of its own.
+"""One pass of garbage collection: it removes what is due by the profile, under a lock of its own.
 
-It may be stopped at any point: what is remembered is written before anything goes, and each removal is Podman's own.
+It may be stopped at any point: its records are written before anything is removed, and Podman does each removal.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ if t.TYPE_CHECKING:
 LOCK = f"{state.RUN}/gc.lock"
 # The service's own limit is a little more than this and one command of Podman's.
 PASS_SECONDS = 300.0
-# A timer may be that early.
+# A timer may elapse so many seconds early.
 SLACK_SECONDS = 2.0
 IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
 DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
@@ -43,8 +43,8 @@ LOCK_SECONDS = 120.0
 
 
 class Asked(NamedTuple):
-    """What is asked of a pass: ``dry`` why it is only to look, "" to collect; whether to leave out what is not due;
-    whether to keep what was seen and publish it; whether a pause of the node is none of its business."""
+    """Options of a pass: ``dry`` why it must not remove anything, "" to collect; whether to leave out what is not due;
+    whether to keep and publish the observation; whether it ignores a pause of the node."""
 
     dry: str = ""
     due_only: bool = False
@@ -53,10 +53,10 @@ class Asked(NamedTuple):
 
 
 def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
-    """Collect what the profile says; the caller holds the lock. Without its records nothing goes."""
+    """Collect as the profile declares; the caller holds the lock. Nothing is removed unless its records can be written."""
     now = host.now()
     gc = declared.gc
-    # A dry run of what would only look says so.
+    # A pass that would be dry in any case gives that reason.
     result = Result(int(now), dry=reason_to_look_only(host, declared, despite_pause=asked.despite_pause) or asked.dry)
     if gc is None:
         return result._replace(error="the profile declares no gc: nothing is collected")
@@ -75,7 +75,7 @@ def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
     try:
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
             found = container_pass.look(podmans, users, owners, records, now, stop)
-            # Where images are not observed, nothing is known of their use.
+            # Without a policy for images, their use is not observed.
             records = found.records if gc.images else found.records._replace(images={})
             if not remember(host, declared, kept, records, asked):
                 return result._replace(error=LEFT)
@@ -95,7 +95,7 @@ def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
 
 
 def kept_records(host: Host, now: float) -> Records:
-    """What was kept; where that is not as Corral wrote it, its second copy."""
+    """The records; their second copy where the file is not as Corral wrote it."""
     data = state.checked(host, state.GC_RECORDS)
     if data is None and host.exists(state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
@@ -103,14 +103,14 @@ def kept_records(host: Host, now: float) -> Records:
 
 
 def reason_to_look_only(host: Host, declared: Profile, *, despite_pause: bool) -> str:
-    """Why nothing is removed here now, "" when it is."""
+    """Why nothing is removed here now; "" when removal is allowed."""
     if declared.mode != "enforce":
         return f"mode {declared.mode}"
     return PAUSED if not despite_pause and pause_file.in_force(host) else ""
 
 
 def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
-    """Whether a part's time has come; a clock that was set back makes it so, and so does the end of only looking."""
+    """Whether a part is due; it is also due after a clock was set back, and when the last pass was dry and this one is not, or the reverse."""
     held = gc_records.mapping(part)
     last = held.get("time")
     if last is None or not gc_records.is_time(last) or bool(held.get("dry")) != dry:
@@ -119,13 +119,13 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 
 def now_declared(host: Host) -> t.Optional[Profile]:
-    """The node's profile at this moment where it declares gc, else None. Raises CorralError for what is no profile."""
+    """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile."""
     declared = declared_profile.read_declared(host)
     return declared if declared is not None and declared.gc is not None else None
 
 
 def unchanged(host: Host, declared: Profile) -> bool:
-    """Whether the profile says of this pass what it said when the pass began; what is no profile says nothing."""
+    """Whether the profile declares for this pass the same as when it began; an invalid profile does not."""
     try:
         current = now_declared(host)
     except CorralError:
@@ -164,7 +164,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
 
 
 def remember(host: Host, declared: Profile, before: Records, records: Records, asked: Asked) -> bool:
-    """Keep what was seen, before anything goes; False when gc has left the profile."""
+    """Write the records before anything is removed; False when gc has left the profile."""
     if not asked.publish or records == before:
         return True
     data = gc_records.to_data(records)
@@ -172,13 +172,13 @@ def remember(host: Host, declared: Profile, before: Records, records: Records, a
 
 
 def read_status(host: Host) -> dict[str, t.Any]:
-    """What the last passes came to; empty where there is nothing, or nothing that is understood."""
+    """The results of the last passes; empty where there is no file, or an unreadable one."""
     told = state.read_json(host, state.GC_STATUS)
     return told if isinstance(told, dict) else {}
 
 
 def publish(host: Host, declared: Profile, result: Result) -> None:
-    """Write what a pass came to: for users and exporters, and what of it is drift, for the tick."""
+    """Write the result of a pass for users and exporters, and its drift for the tick."""
     told = read_status(host)
     totals = gc_records.mapping(told.get("totals"))
     told = {
@@ -214,12 +214,12 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
 
 
 def stamp(result: Result) -> dict[str, t.Any]:
-    """When a part had its turn, and why it was only looked at."""
+    """When a part was last done, and why nothing was removed."""
     return {"time": result.time, "dry": result.dry or None}
 
 
 def part_data(last: object, declared: Profile, name: str) -> t.Optional[dict[str, t.Any]]:
-    """What the last pass over a part came to, None for one that is not declared any more."""
+    """The result of the last pass over a part; None for a part that is no longer declared."""
     wanted = declared.gc is not None and getattr(declared.gc, name) is not None
     return last if wanted and isinstance(last, dict) else None
 
@@ -230,7 +230,7 @@ def as_data(items: t.Iterable[Change]) -> list[Item]:
 
 
 def new_stop(host: Host) -> Stop:
-    """When a pass that begins now ends."""
+    """The deadline of a pass that begins now."""
     return Stop(host.uptime, PASS_SECONDS)
 
 
@@ -243,7 +243,7 @@ def now(
     wait: float = PASS_SECONDS,
     stop: t.Optional[Stop] = None,
 ) -> Result:
-    """A pass at once, whatever is due. Raises CorralError when another one runs for longer than ``wait`` seconds.
+    """A pass at once, due or not. Raises CorralError when another one runs for longer than ``wait`` seconds.
 
     A dry run writes nothing, no lock either.
     """
@@ -264,7 +264,7 @@ def now(
 
 
 def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] = None) -> Result:
-    """The timer's pass: what is due. ``tell`` takes a line for the journal and its priority (sd-daemon(3))."""
+    """The timer's pass over what is due. ``tell`` writes a line with its priority to the journal (sd-daemon(3))."""
     held = lock.Lock(host, LOCK)
     idle = Result(int(host.now()))
     if not held.take():
@@ -276,14 +276,14 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         before = read_status(host)
         result = collect(host, declared, Asked(due_only=True), stop or new_stop(host))
     except CorralError as error:
-        # What is no profile says nothing of what may go: nothing does. The tick reports it.
+        # An invalid profile does not say what may be removed, so nothing is. The tick reports it.
         tell(f"not collected: {error}".replace("\n", "; "), 3)
         return idle._replace(error=str(error))
     else:
         try:
             if not written(host, declared, lambda current: publish(host, current, result)):
                 result = result._replace(error=LEFT)
-        except CorralError as error:  # What went is told all the same.
+        except CorralError as error:  # What was removed is logged all the same.
             result = result._replace(error=str(error).replace("\n", "; "))
     finally:
         held.release()
@@ -292,7 +292,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
             gained = f", {one.bytes} bytes" if one.bytes else ""
             tell(f"removed {gc_outcome.name_of(one)} ({one.reason}{gained})", 5)
     if result.error == LEFT:
-        return result  # It was told to stop: what it did not look at is no news.
+        return result  # gc left the profile: storages that the pass did not read are not logged.
     known = {text for name in (IMAGES, CONTAINERS) for text in gc_records.mapping(before.get(name)).get("errors", ())}
     for said in result.errors:
         if said not in known and said != before.get("error"):
@@ -301,7 +301,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
 
 
 def write_metrics(host: Host, told: t.Mapping[str, t.Any]) -> None:
-    """Write the metrics of the last passes where their folder is there."""
+    """Write the metrics of the last passes where their folder exists."""
     from ..host import metrics_file
 
     metrics_file.publish_gc(host, told)

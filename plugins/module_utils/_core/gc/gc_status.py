@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the last passes came to, as ``corral status`` shows it."""
+"""The results of the last passes, as ``corral status`` shows them."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ..reports.text_table import aligned
 
 
 def lines(told: t.Mapping[str, t.Any], now: float) -> list[str]:
-    """gc.json as a person reads it. Raises LookupError, TypeError or ValueError where it is not as Corral writes it."""
+    """gc.json as text. Raises LookupError, TypeError or ValueError where it is not as Corral writes it."""
     table = []
     images, containers, totals = told["images"], told["containers"], told["totals"]
     for held in images["file_systems"] if images else ():
@@ -35,7 +35,7 @@ def lines(told: t.Mapping[str, t.Any], now: float) -> list[str]:
 
 
 def last_pass(part: t.Mapping[str, t.Any], held: t.Mapping[str, t.Any], now: float) -> str:
-    """What the last pass over images on one file system, or over containers, came to."""
+    """The result of the last pass over images on one file system, or over containers."""
     count, freed = len(held["removed"]), sum(one["bytes"] for one in held["removed"])
     said = [f"{count} would go ({part['dry']})" if part["dry"] and count else f"{count} removed"]
     said += [f"{about_text(freed)}{'' if part['dry'] else ' freed'}"] if freed else []
@@ -45,10 +45,10 @@ def last_pass(part: t.Mapping[str, t.Any], held: t.Mapping[str, t.Any], now: flo
 
 
 def failed(part: t.Mapping[str, t.Any]) -> str:
-    """How much could not be looked at; the items of drift say what and why."""
+    """The number of storages that could not be read; the items of drift name them and the reasons."""
     return f"{len(part['errors'])} failed"
 
 
 def ago(part: t.Mapping[str, t.Any], now: float, said: str) -> str:
-    """When the last pass was, and what it came to."""
+    """When the last pass was, and its result."""
     return f"{max(int(now - part['time']), 0)} s ago: {said}"

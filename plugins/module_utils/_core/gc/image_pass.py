@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pass over images: look, decide, remove one, measure what that gained, and so on until it is enough."""
+"""A pass over images: look, decide, remove one, measure the freed bytes, and repeat until enough is free."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ class Storage(NamedTuple):
 
 
 class Looked(NamedTuple):
-    """The storages by file system (device), what could not be looked at, and the records as they are now."""
+    """The storages by file system (device), what could not be read, and the records as they are now."""
 
     by_device: dict[int, list[Storage]]
     errors: tuple[str, ...]
@@ -51,7 +51,7 @@ class Looked(NamedTuple):
 
 
 def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> Looked:
-    """Read every storage, and note which images are used."""
+    """Read every storage, and record which images are used."""
     by_device: dict[int, list[Storage]] = {}
     errors: list[str] = []
     uses = dict(records.images)
@@ -80,17 +80,17 @@ def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float,
                 used[image.id] = max([*moments, used.get(image.id, 0.0)])
         uses[user] = gc_records.seen(uses.get(user, {}), (image.id for image in storage.images), used, now)
     known = {user: row for user, row in uses.items() if user in users}
-    # Where nothing is remembered of any image, use begins to be looked at now.
+    # Without records of any image, observation of their use begins now.
     since = records.since if any(records.images.values()) else now
-    # Events that were not read are asked for again.
+    # Events that could not be read are requested again.
     until = now if complete else records.looked
     return Looked(by_device, tuple(errors), records._replace(images=known, since=since, looked=until))
 
 
 def read_storage(podman: Podman) -> Storage:
-    """What one Podman has. Raises PodmanError.
+    """The storage of one Podman. Raises PodmanError.
 
-    Containers are asked for last: an image that comes into use meanwhile is seen in use.
+    Containers are read last: an image that comes into use meanwhile is seen in use.
     """
     images = tuple(podman.images())
     root, driver = podman.store(images)
@@ -98,7 +98,7 @@ def read_storage(podman: Podman) -> Storage:
 
 
 def run(host: Host, policy: ImageGC, looked: Looked, now: float, stop: Stop, *, dry: bool) -> Images:
-    """Remove what is to go, or (``dry``) say what would: one file system after the other."""
+    """Remove the images that are due, or (``dry``) only list them: one file system after the other."""
     errors, done, unfinished = list(looked.errors), [], False
     for storages in looked.by_device.values():
         one = Pass(host, policy, storages, looked.records, now, stop)
@@ -140,7 +140,7 @@ class Pass:
                 self.images.append(Image(key, image.size, image.id in busy, pinned, use.first, use.last))
 
     def run(self, *, dry: bool) -> None:
-        """Remove what is to go, or (``dry``) say what would. Raises PodmanError when the disk cannot be measured."""
+        """Remove the images that are due, or (``dry``) only list them. Raises PodmanError when the disk cannot be measured."""
         if self.limits.off:
             return
         free = image_gc.candidates(self.images)
@@ -156,7 +156,7 @@ class Pass:
         self.measure(dry=dry)
 
     def result(self) -> FileSystem:
-        """What came of it, also when it ended before its time."""
+        """The result, also when the pass ended early."""
         short = max(self.asked - self.gained, 0)
         return FileSystem(
             path=self.storages[0].root,
@@ -182,11 +182,11 @@ class Pass:
         return found[2]
 
     def measure(self, *, dry: bool) -> None:
-        """Take what is free now, or (``dry``) would be."""
+        """Record the bytes that are free now, or (``dry``) would be."""
         self.available = self.begun + sum(one.bytes for one in self.removed) if dry else self.space()
 
     def remove(self, image: Image, reason: str, *, dry: bool) -> t.Optional[int]:
-        """Remove an image and measure what that gained; None when it stays. ``dry`` says what its layers promise."""
+        """Remove an image and measure the freed bytes; None when it stays. With ``dry``, the expected bytes."""
         if self.stop.now():
             self.unfinished = True
             return None
@@ -205,7 +205,7 @@ class Pass:
         try:
             if not dry:
                 gained = self.settled(before, promised) - before
-        finally:  # It is gone, whether or not that can be measured.
+        finally:  # It is removed, even if the freed bytes cannot be measured.
             self.removed.append(Removed(storage.podman.user, listed.id, listed.names, max(gained, 0), reason))
         if storage.layers:
             storage.layers.remove(listed.id)
