@@ -50,7 +50,7 @@ def gc_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> d
         return _module.result_of(module, host, came)
     done = collected(module, host, declared)
     if not module.check_mode:
-        # What the passes before it had left undone is reported again.
+        # The drift that earlier passes left is reported by this pass again.
         came = came._replace(remaining=section_tasks.plan(host, section_tasks.ask(host, piece)).changes)
     return with_pass(_module.result_of(module, host, came), done)
 
@@ -66,7 +66,7 @@ def collected(module: _module.AnsibleModule, host: Host, declared: Profile) -> R
 
 
 def with_pass(result: dict[str, t.Any], done: Result) -> dict[str, t.Any]:
-    """A part's result with that of a pass. What could not be looked at is a failure: it was asked for."""
+    """A part's result with that of a pass. A storage that could not be read is a failure, because the task requested the pass."""
     result["collected"] = gc_outcome.result_data(done)
     result["report"] = [*result["report"], *gc_outcome.lines(done)]
     if done.removed and done.dry in ("", gc_pass.DRY_RUN):

@@ -14,7 +14,7 @@ import typing as t
 
 from ansible.module_utils.basic import AnsibleModule
 
-from . import _core_files  # before the core: it says where from the core is imported
+from . import _core_files  # before the core: it decides from where the core is imported
 from ._core import main
 from ._core.cli import describe, preflight_notes
 from ._core.constants import SCHEMA
@@ -66,7 +66,7 @@ def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Answer]) -> A
 
 
 def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
-    """Do the work as the only writer, unless the node is paused and the task does not say to do it all the same."""
+    """Do the work as the only writer; on a paused node only if the task sets during_pause to apply."""
 
     def checked() -> Outcome:
         refuse_while_paused(module, host)
@@ -76,7 +76,7 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 
 
 def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
-    """Raise CorralError on a paused node, unless the task says to change it all the same."""
+    """Raise CorralError on a paused node, unless the task sets during_pause to apply."""
     if module.params["during_pause"] == "refuse":
         pause_file.refuse_changes(
             host, "end the pause with corral resume or corral.node.pause, or set during_pause to apply"
@@ -131,7 +131,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         if whole is not None:
             section_tasks.refuse_name(declared)
         plain = profile.to_data(declared)
-        # The very profile that the node has declared: who declared which of its keys stays known.
+        # The profile that the node has declared already: the origins of its keys are kept.
         same = whole is None or declaration.read_origins(host, plain)
         return apply_profile(module, host, declared, {} if same else dict.fromkeys(compose.leaves_of(whole), "profile"))
     composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
@@ -146,7 +146,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 def apply_profile(
     module: AnsibleModule, host: Host, declared: Profile, origins: t.Mapping[str, str]
 ) -> dict[str, t.Any]:
-    """Make a profile this node's declared one and true; in check mode only look."""
+    """Apply a profile and declare it on this node; in check mode only plan it."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     compiled_before = host.read(state.COMPILED, follow=False) or ""
@@ -184,7 +184,7 @@ def apply_profile(
 
 
 def compiled_diff(before: str, after: str) -> list[dict[str, str]]:
-    """Ansible's diff of the compiled profile; none when it is as it was."""
+    """Ansible's diff of the compiled profile; none when it is unchanged."""
     headers = {"before_header": "the compiled profile as it was", "after_header": "the compiled profile"}
     return [{**headers, "before": before, "after": after}] if before != after else []
 
@@ -198,7 +198,7 @@ def node_profile(host: Host) -> Profile:
 
 
 def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dict[str, t.Any]:
-    """Back to what was there before; Corral's state goes when nothing is left to bring back."""
+    """Restore the originals; Corral's state is removed when no original is left to restore."""
     plan = planning.plan_removal(host, managers)
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
     if module.check_mode or not (plan.changes or kept):
@@ -229,7 +229,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 
 def agent_options(module: AnsibleModule, host: Host) -> Options:
-    """How to install the agent: as asked, else as it is installed, else as is usual."""
+    """The options of the agent: as given, else as it is installed, else the defaults."""
     now = agent_install.installed_or_usual(host, sys.executable)
     interval, python, folder = (module.params[name] for name in ("interval", "python", "metrics_dir"))
     options = Options(
@@ -307,7 +307,7 @@ def describe_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 
 def replayed(module: AnsibleModule, host: Host, ask: t.Callable[[Host], Answer]) -> Answer:
-    """Ask this machine, or the recorded one that the option root names."""
+    """Read this machine, or the recorded one that the option root names."""
     root = module.params["root"]
     if root is None:
         return ask(host)

@@ -35,7 +35,7 @@ def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> None:
 
 
 def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> dict[str, t.Any]:
-    """What a piece's module returns."""
+    """The result of a piece's module."""
     outcome = part_outcome(module, host, piece)
     result = _module.result_of(module, host, outcome)
     context = outcome.plan.context

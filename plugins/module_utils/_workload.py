@@ -27,7 +27,7 @@ def run(spec: dict[str, t.Any], **rules: t.Any) -> None:
 
 
 def workload_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
-    """Admit the workload, or take it back. Raises CorralError by the module's options."""
+    """Admit the workload, or release it. Raises CorralError by the module's options."""
     name, present = module.params["name"], module.params["state"] == "present"
     try:
         outcome = admitted(module, host) if present else withdrawn(module, host, name)
@@ -42,13 +42,13 @@ def workload_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]
 
 
 def without_others_notes(plan: Plan, name: str) -> Plan:
-    """The plan without what is said of other workloads: its notes become warnings of this task."""
+    """The plan without notes on other workloads: its notes become warnings of this task."""
     notes = (note for note in plan.notes if not note.startswith("workload ") or note.startswith(f"workload {name}: "))
     return plan._replace(notes=tuple(notes))
 
 
 def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
-    """What comes of the workload being there."""
+    """The result of admitting the workload."""
     workload = asked_for(module)
 
     def plan() -> Plan:
@@ -58,7 +58,7 @@ def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
 
 
 def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
-    """What comes of it being gone. What the profile declares is not given back by a task that admits."""
+    """The result of releasing it. A workload that the profile declares is not released by this module."""
     if name not in {one.name for one in allocate_workloads.admitted(host)}:
         declared = declared_profile.read_declared(host)
         if declared is not None and name in {one.name for one in declared.workloads}:

@@ -5,8 +5,9 @@
 # This module is private to the collection corral.node.
 """Corral on the node: the command line, the timer's tick, and the boot.
 
-Exit codes: 0 in sync, or done; 2 something differs (a tick: or changed); 1 error or wrong usage. The tick comes every few seconds and mostly ends
-here: what only the others need is imported where they begin, constants.py included (os.EX_OK is its IN_SYNC).
+Exit codes: 0 in sync, or done; 2 something differs (of a tick: or changed); 1 error or wrong usage. The tick runs every
+few seconds and mostly ends here: modules that only the others need are imported where those begin, constants.py included
+(os.EX_OK is its IN_SYNC).
 """
 
 from __future__ import annotations
@@ -67,7 +68,7 @@ def tick(host: Host, *, at_boot: bool = False) -> int:
 
         wait = LOCK_SECONDS
     if not lock.take(wait):
-        return os.EX_OK  # A module or another tick is at work; the next tick looks again.
+        return os.EX_OK  # A module or another tick holds the lock; the next tick looks again.
     try:
         if not at_boot and recorded_inputs.same(host, lambda last, now: metrics_are_fresh(host, last, now, began)):
             return os.EX_OK
@@ -79,7 +80,7 @@ def tick(host: Host, *, at_boot: bool = False) -> int:
 
 
 def metrics_are_fresh(host: Host, last: int, now: int, began: float) -> bool:
-    """Whether the metrics are of this minute of the clock; where they are not they are written again."""
+    """Whether the metrics were written in this minute of the clock; if not, they are written again."""
     if last // recorded_inputs.METRICS_SECONDS == now // recorded_inputs.METRICS_SECONDS:
         return True
     from .host import metrics_file

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a command prints, and the profile that it is about."""
+"""The output of a command, and the profile that it uses."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def run(words: t.Sequence[str]) -> int:
     except SystemExit as stop:
         return IN_SYNC if stop.code in (None, 0) else ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
-        sys.stdout.reconfigure(errors="replace")  # What the locale cannot write is a question mark, no traceback.
+        sys.stdout.reconfigure(errors="replace")  # no traceback for a character outside the locale
     with contextlib.ExitStack() as stack:
         root = getattr(asked, "root", None) or "/"
         if root != "/" and not os.path.isdir(root):

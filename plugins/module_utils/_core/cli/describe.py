@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The profile that describes a node as it is: what would be drift is left out, and said why."""
+"""The profile that describes a node as it is: parts that would be drift are left out, with the reason."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from ..model.values.records import NamedTuple
 from ..pipeline import declared_profile, planning
 from ..reports import change_text
 
-LINES = 6  # of what the plan would do for one part
+LINES = 6  # of the plan for one part
 CHECKED = (
     "The node as it is, by corral profile --from-node. When it was written nothing on the node differed from it:",
     "corral drift --profile FILE looks again. What follows a # without a blank is a part that can be adopted.",
@@ -40,7 +40,7 @@ class Described(NamedTuple):
 
 
 def describe(host: Host, name: t.Optional[str] = None) -> Described:
-    """The profile of the node as it is. Raises CorralError for a name that is none."""
+    """The profile of the node as it is. Raises CorralError for an invalid name."""
     topology = sysfs.discover(host, with_devices=False)
     head = {"name": name or node_as_profile.label(host.read("/proc/sys/kernel/hostname") or ""), "mode": mode_of(host)}
     found = [atom for one in registry.every() for atom in one.describe(host, topology)]
@@ -95,13 +95,13 @@ def error_lines(error: CorralError) -> list[str]:
 
 
 def bullets(lines: t.Sequence[str]) -> list[str]:
-    """Lines as a list, cut where a person would stop to read."""
+    """Lines as a list, cut after LINES lines."""
     shown = [f"- {line}" for line in lines[:LINES]]
     return [*shown, f"- and {len(lines) - LINES} more"] if len(lines) > LINES else shown
 
 
 def remarks(host: Host, left: t.Sequence[str]) -> t.Iterator[str]:
-    """What a person should know of the result as a whole."""
+    """Notes for the user about the result as a whole."""
     if left:
         yield "not in sync even so: " + "; ".join(left)
     if not mounts.readable(host):
@@ -114,7 +114,7 @@ def remarks(host: Host, left: t.Sequence[str]) -> t.Iterator[str]:
 
 
 def inner_confined(host: Host) -> t.Iterator[tuple[str, frozenset[int]]]:
-    """The units directly in a top-level slice that have a cpuset of their own; Corral's slices are no news."""
+    """The units directly in a top-level slice that have a cpuset of their own, without Corral's slices."""
     for name in cgroup.top_level(host):
         for unit in host.names(f"{cgroup.ROOT}/{name}") if name.endswith(".slice") else ():
             cpus = cgroup.cpu_list(host.read(f"{cgroup.ROOT}/{name}/{unit}/cpuset.cpus"))

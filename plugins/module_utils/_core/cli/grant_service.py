@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What corral-grant@.service runs: the admission of a workload before its start, and the release after its stop.
+"""The program of corral-grant@.service: the admission of a workload before its start, and the release after its stop.
 
 A start waits for it, so it loads no more of the command line than this.
 """
@@ -26,7 +26,7 @@ from ..pipeline.admit_workload import Admission
 if t.TYPE_CHECKING:
     from ..model.workload.grants import Grant
 
-# A run that has ended gives back what it had within moments, or after those before it in the queue.
+# A run that has ended releases its grant within moments, or after the runs before it in the queue.
 ENDING_SECONDS = 60.0
 
 
@@ -38,14 +38,14 @@ def run(host: Host, words: t.Sequence[str]) -> int:
     try:
         said = shown(words[-1], started(host, started_name(words[-1]), run_id).grant)
     except admit_workload.Undeclared as error:
-        # Its workload left while another run still needs the unit's drop-in: it starts, with nothing of its own.
+        # Its workload left the profile while another run still needs the unit's drop-in: it starts without a grant.
         said = f"{error}: it shares"
     sys.stdout.write(f"{said}\n")
     return IN_SYNC
 
 
 def stop(host: Host, instance: str, run_id: str) -> int:
-    """Release what a run had. A shutdown is left alone: no run outlives it, and the next boot begins without."""
+    """Release the grant of a run. Nothing is done at a shutdown: no run survives it, and the next boot begins without grants."""
     if host.run("systemctl", "is-system-running").out.strip() == "stopping":
         return IN_SYNC
 
@@ -58,7 +58,7 @@ def stop(host: Host, instance: str, run_id: str) -> int:
 
 
 def shown(name: str, grant: t.Optional[Grant]) -> str:
-    """What a workload has now, on one line."""
+    """A workload's grant, on one line."""
     return f"{name}: {grant_text(grant)}, in {grant.slice}" if grant else f"{name}: released"
 
 
@@ -75,7 +75,7 @@ def started_name(escaped: str) -> str:
 
 
 def started(host: Host, name: str, run: str) -> Admission:
-    """Admit a workload that is about to start; while another's run is just ending, what it had is waited for."""
+    """Admit a workload that is about to start; while the run of another workload is just ending, wait for its resources."""
     deadline = time.monotonic() + ENDING_SECONDS
     while True:
         try:

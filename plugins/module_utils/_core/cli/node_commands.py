@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The commands that are about the node: what it is, what differs from its profile, and what brings it there."""
+"""The commands about the node: its topology and pools, its drift from the profile, and the actions that change it."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def do_plan(host: Host, asked: argparse.Namespace) -> int:
 
 
 def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str, str]:
-    """Where each key comes from: the file, or as the node keeps it."""
+    """The origin of each key: the file, or the origins that the node keeps."""
     data = profile.to_data(declared)
     if path is None:
         return declaration.read_origins(host, data)
@@ -110,9 +110,9 @@ def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
 
 
 def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:
-    """Apply a profile now, as the module does, and say what came of it.
+    """Apply a profile now, as the module does, and print the result.
 
-    Which one is asked with the lock: the run that held it before may have declared another.
+    The profile is read while the lock is held: the run that held it before may have declared another.
     """
 
     def work() -> Outcome:

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a person should know before a rollout: who else cares for the node, and which services would have less.
+"""Notes to read before a rollout: other programs that manage the node, and services that would have fewer CPUs.
 
-Asked by the command line and the modules alone, never by the tick.
+Only the command line and the modules use it, never the tick.
 """
 
 from __future__ import annotations

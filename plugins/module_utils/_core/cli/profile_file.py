@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile in a file that a person wrote, JSON or YAML: data, or a refusal that names the file.
+"""A profile in a file of the user, JSON or YAML: data, or a refusal that names the file.
 
-The usual loaders let the last of two equal keys win without a word; here they are refused.
+The usual loaders silently take the last of two equal keys; here they are refused.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ def load(text: str, path: str) -> t.Any:
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:
-    """As yaml.safe_load, with every mapping looked at as it is written: before merge keys (<<) bring theirs in."""
+    """As yaml.safe_load, but every mapping is checked as it is written, before merge keys (<<) add their keys."""
     loader = yaml.SafeLoader(text)
     try:
         root = loader.get_single_node()

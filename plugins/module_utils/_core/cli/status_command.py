@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command status: what the last tick published, as a person reads it."""
+"""The command status: what the last tick published, as text."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from . import command_output
 
 
 def gc_lines(host: Host) -> list[str]:
-    """The last passes of garbage collection; none where no pass was made. What they left undone is drift."""
+    """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
     told = state.read_json(host, state.GC_STATUS)
     if told is None:
         return []
@@ -47,7 +47,7 @@ def do_status(host: Host, asked: argparse.Namespace) -> int:
 
 
 def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
-    """status.json as a person reads it, with the CPU map."""
+    """status.json as text, with the CPU map."""
     age = max(int(host.now()) - int(told.get("time") or 0), 0)
     items = [(item, change_from_dict(item)) for item in told.get("items", [])]
     verdict = told.get("error") or change_text.recap([change for dummy, change in items], done=False)

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The commands that are about workloads: explain, admit, release."""
+"""The commands about workloads: explain, admit, release."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def do_explain(host: Host, asked: argparse.Namespace) -> int:
     if found is None:
         raise refusal("no workload is declared with resources here", path=asked.name)
     known = [row["name"] for row in workload_table.rows(found)]
-    # A pattern that means several units is a workload of each of them.
+    # A pattern that matches several units is one workload for each of them.
     names = [name for name in known if name == asked.name or name.startswith(f"{asked.name}:")]
     if not names:
         raise refusal("no such workload is declared with resources: corral status lists them", path=asked.name)
@@ -103,7 +103,7 @@ def amounts(text: str) -> dict[str, str]:
 
 
 def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
-    """What was granted, and what had to change for it."""
+    """The grant, and the changes for it."""
     from ..model.workload.grants import grant_to_data
     from .grant_service import shown
 
