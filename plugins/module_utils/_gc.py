@@ -39,7 +39,9 @@ def gc_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> d
             )
         return _parts.part_task(module, host, piece)
     if not piece.present:
-        raise refusal("stands beside state: absent, after which nothing is collected", path="collect", value=True)
+        raise refusal(
+            "cannot be combined with state: absent, after which nothing is collected", path="collect", value=True
+        )
     # Without root, Podman would show that user's own storage.
     state.preflight(host, ())
     declared = section_tasks.ask(host, piece).wanted

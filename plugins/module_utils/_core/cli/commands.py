@@ -64,10 +64,8 @@ def parser() -> argparse.ArgumentParser:
     let_in.add_argument("name", metavar="WORKLOAD")
     let_in.add_argument("--unit", metavar="UNIT", help="a workload beside the profile's: the unit that it is")
     let_in.add_argument("--container", metavar="NAME", help="or its container")
-    let_in.add_argument("--requests", metavar="LIST", default="", help="what it is to have: cpu=4,memory=2Gi")
-    let_in.add_argument(
-        "--limits", metavar="LIST", default="", help="what it may have at most; a missing request equals its limit"
-    )
+    let_in.add_argument("--requests", metavar="LIST", default="", help="its requests: cpu=4,memory=2Gi")
+    let_in.add_argument("--limits", metavar="LIST", default="", help="its limits; a missing request equals its limit")
     let_in.add_argument(
         "--hold", choices=("declared", "running"), default="declared", help="until its release, or its stop"
     )

@@ -39,7 +39,7 @@ def do_status(host: Host, asked: argparse.Namespace) -> int:
     told = status_file.last_status(host)
     if not told:
         raise refusal(
-            "no tick has told anything as Corral writes it: is corral-reconcile.timer active? corral drift looks now",
+            "no readable status: is corral-reconcile.timer active? corral drift looks now",
             path=state.STATUS,
         )
     command_output.show(asked, {**told, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, told))

@@ -209,7 +209,7 @@ def lines(result: Result) -> list[str]:
         rows.append(f"dead containers and pods: {len(part.removed)} {verb}, {part.dead - len(part.removed)} kept")
     rows += [f"? {error}" for error in result.errors]
     if any(part.unfinished for part in (result.images, result.containers) if part):
-        rows.append("the pass has had its time: the next one goes on")
+        rows.append("the pass reached its time limit: the next one continues")
     count = len(result.removed)
     freed = f", about {about_text(result.freed)}" if result.freed else ""
     return [*rows, f"{count} {verb}{freed}" if count else "nothing to collect"]

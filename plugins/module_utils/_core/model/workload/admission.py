@@ -132,7 +132,7 @@ def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: Work
         and need.workload.hold == RUNNING
         and grant.workload not in status.alive
     ):
-        return "it holds what it has while it runs, and does not run"
+        return "its grant lasts while it runs, and it does not run"
     return ""
 
 
@@ -172,7 +172,7 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
     if len(grant.cpus) != need.cpus:
         return f"{need.cpus or 'no'} CPUs of its own are declared, it has {len(grant.cpus) or 'none'}"
     if tuple(name for name, dummy in grant.containers) != tuple(one.name for one, dummy in need.containers if one.name):
-        return "its containers are declared otherwise"
+        return "its declared containers changed"
     if any(amount > dict(grant.requests).get(resource, 0) for resource, amount in need.requests):
         return "more is declared"
     wanted = memory_demand(budget.inputs, need)
