@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a keep-list and a workload's match say of an image, a container or a pod."""
+"""Whether a keep-list or a workload's match applies to an image, a container or a pod."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ _DIGEST = re.compile(r"(?:sha256:)?([0-9a-f]{12,64})")
 
 
 def keeps_image(patterns: t.Iterable[str], image: ListedImage) -> t.Optional[str]:
-    """The first of the patterns that means the image, None when none does."""
+    """The first of the patterns that matches the image, None when none does."""
     return next((pattern for pattern in patterns if means_image(pattern, image)), None)
 
 
 def means_image(pattern: str, image: ListedImage) -> bool:
-    """Whether a pattern means the image.
+    """Whether a pattern matches the image.
 
     A digest is the image's own, its manifest's, or the beginning of its id; NAME@sha256:… asks for both. A name without
     a tag means every tag. A name whose first part is no host means that name in any registry: ``tools`` is
@@ -49,7 +49,7 @@ def ends(image: ListedImage) -> list[str]:
 
 
 def named(pattern: str, name: str) -> bool:
-    """Whether a pattern means a name of an image (``registry/path:tag``, or ``…@digest`` for one pulled by that)."""
+    """Whether a pattern matches a name of an image (``registry/path:tag``, or ``…@digest`` for one pulled by that)."""
     name = name.partition("@")[0]
     pattern = pattern[: -len(":*")] if pattern.endswith(":*") else pattern
     last = pattern.rpartition("/")[2]
@@ -67,7 +67,7 @@ def has_label(pattern: str, labels: t.Mapping[str, str]) -> bool:
 
 
 class Item(NamedTuple):
-    """What goes as one: a container of its own, or a pod (with its containers, the infra container among them)."""
+    """A unit of removal: a container outside of pods, or a pod (with its containers, the infra container among them)."""
 
     id: str
     name: str

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""When images were first seen and last used, and which workloads were declared: what Podman does not know.
+"""When images were first seen and last used, and which workloads were declared: Podman does not record that.
 
 Kept on the node, so that a restart or a reboot forgets nothing. Where it is lost the node is as one that is looked at
 for the first time: ages start from 0, nothing is removed that would have stayed.
@@ -28,7 +28,7 @@ class Use(NamedTuple):
 
 
 class Clock(NamedTuple):
-    """What the clocks show: epoch seconds, seconds since the machine started, and which boot that was."""
+    """A reading of the clocks: epoch seconds, seconds since the machine started, and the id of the boot."""
 
     now: float
     up: float
@@ -47,7 +47,7 @@ class Records(NamedTuple):
 
 
 def read(data: object, clock: Clock) -> Records:
-    """The records as they were kept, by the clock as it is now; what is not understood is left out."""
+    """The records as they were kept, by the clock as it is now; data of another form is left out."""
     found = Records(clock.now, {}, (), clock)
     if not isinstance(data, dict) or not is_time(data.get("since")):
         return found

@@ -16,12 +16,12 @@ import typing as t
 
 from ..values.records import NamedTuple
 
-# What removes an image and says how many bytes that gained; None: it was refused, and the image is still there.
+# A function that removes an image and returns the bytes that this freed; None: it was refused, and the image still exists.
 Remove = t.Callable[["Image"], t.Optional[int]]
 
 
 class Image(NamedTuple):
-    """An image that might go. Times are epoch seconds; ``last_used`` None: no use was observed.
+    """An image that might be removed. Times are epoch seconds; ``last_used`` None: no use was observed.
 
     ``pinned`` is kept whatever happens: by the keep-list, or because it is not ours to remove.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What removing an image gains: the layers that no other image has.
+"""The bytes that removing an image frees: those of layers that no other image has.
 
 The sum of the images' sizes is more than the disk holds; what they share goes with the last of them.
 """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The compiled profile: what the intents came to on this node, as data that can be kept, shown and compared."""
+"""The compiled profile: the result of the intents on this node, as data that can be kept, shown and compared."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ Pool = tuple[int, t.Optional[int]]
 
 
 def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None) -> list[Problem]:
-    """Everything that keeps this profile from this machine, CPU pools included; empty when it fits.
+    """All problems of this profile on this machine, those of CPU pools included; empty when it fits.
 
     ``before`` has the pages of pools as they were before Corral: what the profile no longer declares goes back to them.
     """
@@ -40,7 +40,7 @@ def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mappin
 
 
 def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
-    """What could not be checked about memory, and what a person should know of it."""
+    """Notes on memory: what could not be checked, and what the user should know."""
     found: list[str] = []
     declared = {pool.size_kib for pool in profile.memory.hugepages}
     for node in sorted({pool.node for pool in profile.memory.hugepages if pool.node is not None}):
@@ -206,7 +206,7 @@ def _reserved(profile: Profile, node: int) -> int:
 
 
 def _node_memory(node: int, topology: Topology) -> int | None:
-    """Bytes; None when it is not told. A machine without NUMA is node 0."""
+    """Bytes; None when the kernel does not report it. A machine without NUMA is node 0."""
     if not topology.numa and node == 0:
         return _machine_memory(topology)
     kib = topology.numa[node].memory_kib if node in topology.numa else None

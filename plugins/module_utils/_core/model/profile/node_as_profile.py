@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a node is now, as the parts of a profile that would declare just that. Each manager tells its own."""
+"""The present state of a node as parts of a profile that would declare it. Each manager returns its own parts."""
 
 from __future__ import annotations
 

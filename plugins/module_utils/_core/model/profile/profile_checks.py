@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the keys of a profile say of each other: what excludes what, what has to fit into what.
+"""Checks between the keys of a profile: keys that exclude each other, and values that must fit into others.
 
 Each key by itself is read by the schema; what depends on the node is checked in pools.py and fit.py.
 """
@@ -68,7 +68,7 @@ def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.
 
 
 def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
-    """What the managers of CPUs, memory and topology say of each other."""
+    """Checks between the policies for CPUs, memory and topology."""
     cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
     if policy == "single-numa-node" and options_of(cpu).align_by_socket:
         path = "cpu.options.align-by-socket"

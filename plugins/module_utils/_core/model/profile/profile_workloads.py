@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The section ``workloads`` of a profile: what runs here, how it is known, and what it is to have.
+"""The section ``workloads`` of a profile: what runs here, how it is matched, and its requests and limits.
 
 Amounts are whole numbers: CPUs in thousandths, memory and hugepages in bytes, pids in tasks. A missing request equals
 its limit, as in the kubelet.
@@ -20,7 +20,7 @@ from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, pag
 from . import schema_types
 from .schema_reader import Reader, join
 
-# By what a workload is known; exactly one of them.
+# The keys that match a workload; exactly one of them is set.
 MATCHES = ("unit", "container", "pod", "label")
 # How long a grant lasts: as long as the declaration, or as one run of the workload.
 DECLARED, RUNNING = "declared", "running"
@@ -32,7 +32,7 @@ _INSTANCE = re.compile(r"[^A-Za-z0-9:_.@\\]")
 
 
 class Container(NamedTuple):
-    """A container of a pod: what it is there for (app, init or sidecar), and what it is to have."""
+    """A container of a pod: its kind (app, init or sidecar), and its requests and limits."""
 
     name: str
     role: str
@@ -62,7 +62,7 @@ class Workload(NamedTuple):
 
     @property
     def has_resources(self) -> bool:
-        """Whether it declares what it is to have; a workload without is known by name alone."""
+        """Whether it declares requests or limits; a workload without them only has a name."""
         return bool(self.requests or self.limits or self.containers)
 
     @property
@@ -72,7 +72,7 @@ class Workload(NamedTuple):
 
     @property
     def is_glob(self) -> bool:
-        """Whether its pattern may mean several."""
+        """Whether its pattern may match several units."""
         return "*" in self.pattern or "?" in self.pattern
 
 

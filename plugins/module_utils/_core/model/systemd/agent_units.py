@@ -23,7 +23,7 @@ BOOT = "corral-boot.service"
 # What is enabled: unit → the target that wants it. The service is started by timer and path alone.
 WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target"}
 STARTED = (TIMER, PATH)
-INTERVAL = 10  # s, as the kubelet has it
+INTERVAL = 10  # s, as in the kubelet
 # Where Debian's node_exporter looks for metrics of others.
 METRICS_DIR = "/var/lib/prometheus/node-exporter"
 METRICS_NAME = "corral.prom"
@@ -31,7 +31,7 @@ GC_METRICS_NAME = "corral-gc.prom"
 
 
 class Options(NamedTuple):
-    """How the agent is installed: seconds between ticks, the Python that runs it, and where metrics go ("": nowhere)."""
+    """The options of the agent: seconds between ticks, the Python that runs it, and the folder for metrics ("": none)."""
 
     interval: int
     python: str

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What systemctl(1) makes of "NAME=VALUE" and of a unit's name for D-Bus (systemd, src/shared/bus-unit-util.c)."""
+"""D-Bus forms of "NAME=VALUE" and of a unit's name, as systemctl(1) sends them (systemd, src/shared/bus-unit-util.c)."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ Value = t.Union[int, bytes]
 
 
 class Property(NamedTuple):
-    """A property as D-Bus has it: its name there, the type of its value ("t": uint64, "ay": bytes), and the value."""
+    """A property on D-Bus: its name there, the type of its value ("t": uint64, "ay": bytes), and the value."""
 
     name: str
     kind: str
@@ -78,7 +78,7 @@ def quota(value: str) -> t.Optional[Property]:
 
 
 def object_path(unit: str) -> bytes:
-    """The object of a unit, loaded or not: what is no letter and no digit becomes ``_`` and its code."""
+    """The object of a unit, loaded or not: every character but letters and digits becomes ``_`` and its code."""
     escaped = "".join(
         chr(byte) if chr(byte).isalnum() and byte < 128 and (index or not chr(byte).isdigit()) else f"_{byte:02x}"
         for index, byte in enumerate(unit.encode())

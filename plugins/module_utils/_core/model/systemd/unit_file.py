@@ -61,7 +61,7 @@ def file_change(
     phase: int = FILES,
     reload: bool = True,
 ) -> t.Optional[Change]:
-    """The change that makes a file's text what is wanted, None when it is."""
+    """The change that gives a file the wanted text, None when it has it."""
     if actual == wanted:
         return None
     shown = None if actual is None else settings(actual)
@@ -78,6 +78,6 @@ def file_change(
 
 
 def settings(text: str) -> str:
-    """A file's effective lines on one line: what a person compares."""
+    """A file's effective lines on one line, for comparison."""
     lines = (line.strip() for line in text.splitlines())
     return "; ".join(line for line in lines if line and not line.startswith(("#", ";")))

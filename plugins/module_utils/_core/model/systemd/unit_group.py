@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where systemd has a unit's control group."""
+"""The path of a unit's control group in systemd's tree."""
 
 from __future__ import annotations
 

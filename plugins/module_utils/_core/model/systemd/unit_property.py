@@ -106,7 +106,7 @@ def kept_by_others(
 
 
 def last_value(settings: t.Sequence[Setting]) -> str:
-    """What a property is by these assignments, where the last one wins."""
+    """The value of a property after these assignments, where the last one wins."""
     return settings[-1].value
 
 

@@ -38,7 +38,7 @@ def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str
 
 def unit_dropin(need: ResourceRequirements, slice_unit: str, score: t.Optional[int], *, exclusive: bool) -> str:
     """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused."""
-    # What holds CPUs from one boot to the next has them once the pools are there.
+    # A workload that keeps its CPUs over a boot has them again once the pools exist.
     sections = [("Unit", [f"After={BOOT}"])]
     holder = grant_unit(need.workload.name)
     if need.workload.is_template:

@@ -22,7 +22,7 @@ if t.TYPE_CHECKING:
 
 
 class CpuInfo(NamedTuple):
-    """Where a CPU is. A core's id is its lowest CPU, as the kubelet has it; ids are unique on the machine.
+    """The place of a CPU. A core's id is its lowest CPU, as in the kubelet; ids are unique on the machine.
 
     ``uncore`` is the group of CPUs that share a last-level cache.
     """

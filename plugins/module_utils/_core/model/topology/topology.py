@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a machine is made of: CPUs and how they share cores, caches, sockets and memory; pages; devices.
+"""The topology of a machine: CPUs and how they share cores, caches, sockets and memory; pages; devices.
 
 Ids are what the kernel says: sparse, sometimes unknown. Nodes may have no CPU or no memory. Groups hold online CPUs
 only and are ordered by their lowest CPU. Nothing here does I/O: host/discovery/sysfs.py fills it.
@@ -27,7 +27,7 @@ _NO_INTERFACES: dict[str, str | None] = {}
 
 
 class NumaNode(NamedTuple):
-    """A NUMA node: its online CPUs, MemTotal in KiB (None: not told), and huge pages by page size in KiB."""
+    """A NUMA node: its online CPUs, MemTotal in KiB (None: not reported), and huge pages by page size in KiB."""
 
     id: int
     cpus: CpuSet
@@ -51,12 +51,12 @@ class PciDevice(NamedTuple):
 
 
 class Topology(NamedTuple):
-    """One machine. ``None`` says "the kernel does not tell"; an empty value says "there are none".
+    """One machine. ``None`` means that the kernel does not report it; an empty value means that there are none.
 
     ``sockets`` maps physical_package_id to CPUs; where the ids are unknown the keys are ``?0``, ``?1``… in order of
     the lowest CPU and ``socket_ids_known`` is False. ``distances`` has its rows and columns in the order of
     ``distance_nodes``. ``net`` maps interfaces to PCI addresses (None: not on PCI). ``kinds`` are the CPU kinds of a
-    hybrid machine, empty on all others. ``notes`` name what was odd and how it was read.
+    hybrid machine, empty on all others. ``notes`` name invalid data and how it was read.
     """
 
     online: CpuSet
