@@ -562,7 +562,7 @@ KEYS: tuple[Key, ...] = (
         "workloads[].requests",
         types.QUANTITY,
         "What the workload is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
-        "One that is missing equals its limit; one of hugepages must.",
+        "A missing request equals its limit. Requests must equal limits for hugepages.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
         many=MAP,
         keys=types.RESOURCE,
@@ -594,7 +594,7 @@ KEYS: tuple[Key, ...] = (
         "workloads[].containers[].requests",
         types.QUANTITY,
         "What the container is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
-        "One that is missing equals its limit; one of hugepages must.",
+        "A missing request equals its limit. Requests must equal limits for hugepages.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
         many=MAP,
         keys=types.RESOURCE,
