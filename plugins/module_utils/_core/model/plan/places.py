@@ -35,11 +35,11 @@ class Place(NamedTuple):
     def covers(self, step: Step) -> bool:
         """Whether the step is one of these."""
         kind = "file" if step.kind == "link" and self.kind == "file" else step.kind
-        if kind != self.kind or re.fullmatch(self.target, step.target) is None:
+        if kind != self.kind or re.fullmatch(self.target, step.target, re.ASCII) is None:
             return False
         if step.value is None:
             return self.value in (None, ANY)
-        return self.value is not None and re.fullmatch(self.value, step.value, re.DOTALL) is not None
+        return self.value is not None and re.fullmatch(self.value, step.value, re.ASCII | re.DOTALL) is not None
 
 
 def dropins(manager: str) -> Place:

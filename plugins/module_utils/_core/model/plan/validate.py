@@ -20,6 +20,7 @@ from .plan import Change, Step
 
 BY_UNIT = ("property", "unit", "mount")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
+CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no path or unit of Corral's has a newline or another control character
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
 
@@ -45,6 +46,8 @@ def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[
 
 def is_sound(step: Step) -> bool:
     """The rules for a step of any manager: no path leads elsewhere, and no unit's name can be mistaken for an option."""
+    if CONTROL.search(step.target):
+        return False
     if step.kind in BY_UNIT:
         return UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
     holds = step.kind != "cpuset" or step.where in ("", step.target.rpartition("/")[2])

@@ -19,6 +19,11 @@ FAULTY: dict[str, tuple[Step, str]] = {
     "a kernel value": (Step("value", "/proc/sys/kernel/core_pattern", "|/bin/sh", VALUES), "core_pattern"),
     "a unit": (Step("unit", "sshd.socket", "stop", VALUES), "sshd.socket"),
     "another manager's": (Step("property", "system.slice", "AllowedCPUs=0", VALUES), "the manager pids must not"),
+    "a newline in a path": (
+        Step("file", "/etc/systemd/system/a\n.d/10-corral-pids.conf", "", VALUES),
+        "10-corral-pids",
+    ),
+    "another script's digit": (Step("pool", node.pool_file(1).replace("node1", "node\u0661"), "1", VALUES), "must not"),
     "pages": (Step("pool", node.pool_file(1), "999999", VALUES), "NUMA node 1 has"),
 }
 
@@ -35,7 +40,8 @@ def test_a_manager_that_plans_too_much_writes_nothing(
 
     def faulty(*words: t.Any, **options: t.Any) -> Part:
         part = sound(*words, **options)
-        change = Change("pids", step.target, "value", "a", "b", "a fault", step.target, (step,))
+        owner = "memory" if step.kind == "pool" else "pids"
+        change = Change(owner, step.target, "value", "a", "b", "a fault", step.target, (step,))
         return part._replace(changes=(*part.changes, change))
 
     monkeypatch.setattr(pids, "MANAGER", pids.MANAGER._replace(plan=faulty))
