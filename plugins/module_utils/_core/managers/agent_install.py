@@ -8,7 +8,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import typing as t
 
@@ -166,7 +165,9 @@ def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger:
 def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:
     """The observation, with what runs, and with what is known of all programs that are there."""
     link = seen.links[LAUNCHER]
-    runs = None if link is None else agent_program.release_at(os.path.join(FOLDER, link)) or None
+    runs = (
+        None if link is None else agent_program.release_at(link if link.startswith("/") else f"{FOLDER}/{link}") or None
+    )
     if link is None and host.exists(LAUNCHER):
         runs = agent_program.NO_RELEASE
     sources = [path for path in paths_of(program) if path.endswith(".py")]
