@@ -47,7 +47,7 @@ _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map)
-      and C(compiled), and C(paused) while it is under maintenance.
+      and C(effective_profile), and C(paused) while it is under maintenance.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
       of it; its fields are in C(docs/json.md) of the collection.
   type: dict
@@ -56,7 +56,7 @@ _value:
 SCHEMA = 1  # as constants.SCHEMA of the core, which this file need not load
 VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
 ITEM_KEYS = (
-    "manager", "subject", "property", "actual", "wanted", "reason", "place", "verdict", "when", "disruption", "text", "since",
+    "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
 
 
@@ -93,7 +93,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "mode": profile.get("mode"),
         "pools": profile.get("pools"),
         "cpu_map": profile.get("cpu_map"),
-        "compiled": profile.get("compiled"),
+        "effective_profile": profile.get("effective_profile"),
         "paused": profile.get("paused"),
     }
 

@@ -92,7 +92,7 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
     """What every changing module returns. Check mode foretells what the run would return."""
     shown = would_change(outcome) if module.check_mode else outcome.applied
     since = drift_since.known(host, status_file.last_status(host)) if outcome.remaining else {}
-    told: ModuleResult = {
+    common: ModuleResult = {
         "schema": SCHEMA,
         "changed": bool(shown),
         "changes": [change_text.with_text(change) for change in shown],
@@ -100,7 +100,7 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         "in_sync": not outcome.remaining and not outcome.error,
         "report": change_text.lines(outcome.remaining) if module.check_mode else change_text.outcome_lines(outcome),
     }
-    result: dict[str, t.Any] = {**told}
+    result: dict[str, t.Any] = {**common}
     if module._diff:
         result["diff"] = change_text.diff(shown)
     for note in (*outcome.plan.notes, *change_text.leftovers(outcome)):
@@ -149,7 +149,7 @@ def apply_profile(
     """Apply a profile and declare it on this node; in check mode only plan it."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
-    compiled_before = host.read(state.COMPILED, follow=False) or ""
+    effective_before = host.read(state.EFFECTIVE_PROFILE, follow=False) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
         outcome = applying.planned(host, planning.plan_profile(host, context, declare=True))
@@ -169,13 +169,13 @@ def apply_profile(
         "mode": declared.mode,
         "pools": pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
-        "compiled": effective_profile.compile_to_data(declared, context.lasting_pools),
+        "effective_profile": effective_profile.compile_to_data(declared, context.persistent_pools),
         "origins": known,
     }
     if module._diff:
         result["diff"] = [
             result["diff"],
-            *compiled_diff(compiled_before, effective_profile.text_of(declared, context.lasting_pools)),
+            *effective_diff(effective_before, effective_profile.text_of(declared, context.persistent_pools)),
         ]
     if module._verbosity >= 2:
         shown = would_change(outcome) if module.check_mode else outcome.applied
@@ -183,9 +183,9 @@ def apply_profile(
     return result
 
 
-def compiled_diff(before: str, after: str) -> list[dict[str, str]]:
-    """Ansible's diff of the compiled profile; none when it is unchanged."""
-    headers = {"before_header": "the compiled profile as it was", "after_header": "the compiled profile"}
+def effective_diff(before: str, after: str) -> list[dict[str, str]]:
+    """Ansible's diff of the effective profile; none when it is unchanged."""
+    headers = {"before_header": "the effective profile as it was", "after_header": "the effective profile"}
     return [{**headers, "before": before, "after": after}] if before != after else []
 
 

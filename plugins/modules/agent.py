@@ -105,7 +105,7 @@ changes:
       actual: disabled, inactive
       wanted: enabled, active
       reason: the agent does not keep the node without it
-      place: /etc/systemd/system/timers.target.wants/corral-reconcile.timer
+      location: /etc/systemd/system/timers.target.wants/corral-reconcile.timer
       verdict: drift
       when: now
       disruption: none

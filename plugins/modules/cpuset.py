@@ -156,7 +156,7 @@ changes:
       actual: all (0-7)
       wanted: 0-1
       reason: the pool's CPUs are not what runs
-      place: /sys/fs/cgroup/system.slice/cpuset.cpus
+      location: /sys/fs/cgroup/system.slice/cpuset.cpus
       verdict: drift
       when: now
       disruption: none

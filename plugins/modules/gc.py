@@ -192,7 +192,7 @@ changes:
       actual: disabled, inactive
       wanted: enabled, active
       reason: nothing is collected without it
-      place: /etc/systemd/system/timers.target.wants/corral-gc.timer
+      location: /etc/systemd/system/timers.target.wants/corral-gc.timer
       verdict: drift
       when: now
       disruption: none

@@ -80,7 +80,7 @@ changes:
       actual: "0"
       wanted: "512"
       reason: the pool has another size
-      place: /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages
+      location: /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages
       verdict: drift
       when: now
       disruption: none

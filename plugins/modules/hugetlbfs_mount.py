@@ -100,7 +100,7 @@ changes:
       actual: null
       wanted: pagesize=2M,mode=770,size=536870912,gid=996
       reason: it is not mounted
-      place: /dev/hugepages-2Mi
+      location: /dev/hugepages-2Mi
       verdict: drift
       when: now
       disruption: none

@@ -89,7 +89,7 @@ changes:
       actual: "32768"
       wanted: "4194304"
       reason: the kernel's limit differs
-      place: /proc/sys/kernel/pid_max
+      location: /proc/sys/kernel/pid_max
       verdict: drift
       when: now
       disruption: none

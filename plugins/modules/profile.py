@@ -173,7 +173,7 @@ changes:
       type: str
       returned: always
       sample: the pool's CPUs are not what runs
-    place:
+    location:
       description: Where it can be seen.
       type: str
       returned: always
@@ -285,7 +285,7 @@ cpu_map:
   type: list
   elements: str
   sample: ["node 0   RR SS   CPUs 0-3", "node 1   RR II   CPUs 4-7"]
-compiled:
+effective_profile:
   description:
     - The effective profile, which is the CPUs and amounts that the profile's intents give on this node.
     - The node keeps it, and diff mode shows how it changed.

@@ -194,7 +194,7 @@ changes:
       actual: null
       wanted: CPUs 2-3, memory of node 1
       reason: granted
-      place: /var/lib/corral/checkpoint.json
+      location: /var/lib/corral/checkpoint.json
       verdict: drift
       when: now
       disruption: none

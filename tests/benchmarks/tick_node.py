@@ -120,4 +120,4 @@ def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> No
     systemd.sync = show  # type: ignore[method-assign]
     systemd.sync()
     state.remember_profile(host, profile.to_data(declared))
-    applying.keep_compiled(host, context)
+    applying.write_effective_profile(host, context)

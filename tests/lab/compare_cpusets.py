@@ -199,7 +199,7 @@ class Comparison:
                 found.append(f"/{name}: the kernel says {shown[name]!r}, the oracle {one}")
         if found:
             return found  # Looked at once more, it is judged by the same machine.
-        self.machine = oracle.looked(
+        self.machine = oracle.observed(
             self.machine, {name: text in (PARTITION, ISOLATED) for name, text in shown.items()}
         )
         self.count["sure partitions"] += sum(bool(one.valid) for one in self.machine.cgroups.values())

@@ -224,7 +224,7 @@ def tampering() -> None:
     for path, value in paths.items():
         write(path, value)
     said = json.loads(run("corral", "drift", "--json", code=2))["changes"]
-    expect("what is named", sorted(item["place"] for item in said), sorted(paths))
+    expect("what is named", sorted(item["location"] for item in said), sorted(paths))
     in_sync()
     expect("mended", {path: read(path) for path in paths}, before)
     pid = main_pid("dataplane")

@@ -95,12 +95,12 @@ PLAY = [
             {"name": "The role", "ansible.builtin.include_role": {"name": "corral.node.corral"}},
             see(
                 f"__corral_profile.origins == {json.dumps(ORIGINS)}",
-                "__corral_profile.compiled.pids == {'pid_max': 800000, 'default_tasks_max': 4096}",
+                "__corral_profile.effective_profile.pids == {'pid_max': 800000, 'default_tasks_max': 4096}",
                 "__corral_profile.mode == 'audit'",
                 "'  pids.pid_max            800000  corral_profile_layer_40_big' in __corral_profile.explain",
                 "__corral_profile.diff | map(attribute='after_header')"
-                " == ['the node as declared', 'the compiled profile']",
-                "__corral_profile.diff[1].after | from_json == __corral_profile.compiled",
+                " == ['the node as declared', 'the effective profile']",
+                "__corral_profile.diff[1].after | from_json == __corral_profile.effective_profile",
             ),
             {
                 **apply("A file in the place of corral_profile", {"corral_profile_file": "{{ playbook_dir }}/my.yml"}),

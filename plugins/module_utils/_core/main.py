@@ -72,9 +72,9 @@ def tick(host: Host, *, at_boot: bool = False) -> int:
     try:
         if not at_boot and recorded_inputs.same(host, lambda last, now: metrics_are_fresh(host, last, now, began)):
             return os.EX_OK
-        from .pipeline.tick import look
+        from .pipeline.tick import run
 
-        return look(host, at_boot=at_boot, began=began)
+        return run(host, at_boot=at_boot, began=began)
     finally:
         lock.release()
 

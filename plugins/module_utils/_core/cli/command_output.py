@@ -23,11 +23,9 @@ from ..pipeline import declared_profile
 from . import profile_file
 
 
-def show(
-    asked: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterable[str], *, schema: bool = True
-) -> None:
+def show(args: argparse.Namespace, data: t.Mapping[str, t.Any], lines: t.Iterable[str], *, schema: bool = True) -> None:
     """Print JSON, with the version of its ``schema``, or lines. A profile has a version of its own."""
-    if asked.json:
+    if args.json:
         whole = {"schema": SCHEMA, **data} if schema else data
         sys.stdout.write(json.dumps(whole, indent=2, sort_keys=True) + "\n")
     else:

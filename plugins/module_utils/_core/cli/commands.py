@@ -85,17 +85,17 @@ def parser() -> argparse.ArgumentParser:
 def run(words: t.Sequence[str]) -> int:
     """Run one command. Wrong usage is an error like any other: exit code 1."""
     try:
-        asked = parser().parse_args(list(words))
+        args = parser().parse_args(list(words))
     except SystemExit as stop:
         return IN_SYNC if stop.code in (None, 0) else ERROR
     if isinstance(sys.stdout, io.TextIOWrapper):
         sys.stdout.reconfigure(errors="replace")  # no traceback for a character outside the locale
     with contextlib.ExitStack() as stack:
-        root = getattr(asked, "root", None) or "/"
+        root = getattr(args, "root", None) or "/"
         if root != "/" and not os.path.isdir(root):
             root = snapshot.unpack(root, stack.enter_context(tempfile.TemporaryDirectory(prefix="corral-")))
-        host = Host(root, record=asked.command == "snapshot")
-        return t.cast("dict[str, t.Callable[[Host, t.Any], int]]", COMMANDS)[asked.command](host, asked)
+        host = Host(root, record=args.command == "snapshot")
+        return t.cast("dict[str, t.Callable[[Host, t.Any], int]]", COMMANDS)[args.command](host, args)
 
 
 COMMANDS = {

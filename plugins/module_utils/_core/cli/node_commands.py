@@ -35,46 +35,46 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedPause
 
 
-def do_topology(host: Host, asked: argparse.Namespace) -> int:
+def do_topology(host: Host, args: argparse.Namespace) -> int:
     """corral topology"""
     found = sysfs.discover(host)
-    command_output.show(asked, topology.to_dict(found), cpu_map.topology_lines(found))
+    command_output.show(args, topology.to_dict(found), cpu_map.topology_lines(found))
     return IN_SYNC
 
 
-def do_pools(host: Host, asked: argparse.Namespace) -> int:
+def do_pools(host: Host, args: argparse.Namespace) -> int:
     """corral pools"""
-    context = planning.compile_profile(host, command_output.the_profile(host, asked.profile))
+    context = planning.compile_profile(host, command_output.the_profile(host, args.profile))
     drawn = cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())
-    command_output.show(asked, pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
+    command_output.show(args, pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
     return IN_SYNC
 
 
-def planned(host: Host, asked: argparse.Namespace) -> Plan:
+def planned(host: Host, args: argparse.Namespace) -> Plan:
     """The plan of a profile on this host, of the agent's units as well where it is installed."""
-    declared = command_output.the_profile(host, asked.profile)
+    declared = command_output.the_profile(host, args.profile)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     plan = tick.plan_node(host, context, with_agent=True)
     return plan._replace(notes=(*plan.notes, *status_command.gc_lines(host), *preflight_notes.notes(host, context)))
 
 
-def do_plan(host: Host, asked: argparse.Namespace) -> int:
+def do_plan(host: Host, args: argparse.Namespace) -> int:
     """corral plan"""
-    plan = planned(host, asked)
+    plan = planned(host, args)
     paused = pause_file.in_force(host)
     notes = [*plan.notes, *([paused["text"]] if paused else [])]
-    if asked.explain and plan.context is not None:
+    if args.explain and plan.context is not None:
         from ..reports import explain
 
-        context = plan.context._replace(origins=origins_of(host, asked.profile, plan.context.profile))
+        context = plan.context._replace(origins=origins_of(host, args.profile, plan.context.profile))
         command_output.show(
-            asked, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
+            args, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
         )
         return DIFFERS if plan.changes else IN_SYNC
-    since = drift_since.known(host, status_file.last_status(host)) if asked.profile is None else {}
+    since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
     data = change_text.plan_data(plan.changes, since, host.now())
-    command_output.show(asked, data, [*change_text.lines(plan.changes, since=since), *notes])
-    for note in notes if asked.json else ():
+    command_output.show(args, data, [*change_text.lines(plan.changes, since=since), *notes])
+    for note in notes if args.json else ():
         sys.stderr.write(f"corral: {note}\n")
     return DIFFERS if plan.changes else IN_SYNC
 
@@ -89,54 +89,54 @@ def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str
     )
 
 
-def do_profile(host: Host, asked: argparse.Namespace) -> int:
+def do_profile(host: Host, args: argparse.Namespace) -> int:
     """corral profile"""
-    if not asked.from_node:
+    if not args.from_node:
         data = profile.to_data(command_output.the_profile(host, None))
-        command_output.show(asked, data, yaml_text.text(data).splitlines(), schema=False)
+        command_output.show(args, data, yaml_text.text(data).splitlines(), schema=False)
         return IN_SYNC
     from . import describe
 
-    found = describe.describe(host, asked.name)
-    command_output.show(asked, found.data, found.text.splitlines(), schema=False)
-    for note in found.notes if asked.json else ():
+    found = describe.describe(host, args.name)
+    command_output.show(args, found.data, found.text.splitlines(), schema=False)
+    for note in found.notes if args.json else ():
         sys.stderr.write(f"corral: {note}\n")
     return IN_SYNC
 
 
-def do_reconcile(host: Host, asked: argparse.Namespace) -> int:
+def do_reconcile(host: Host, args: argparse.Namespace) -> int:
     """corral reconcile"""
-    return applied(host, asked, lambda: applying.declare(host, command_output.the_profile(host, None)))
+    return applied(host, args, lambda: applying.declare(host, command_output.the_profile(host, None)))
 
 
-def applied(host: Host, asked: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:
+def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:
     """Apply a profile now, as the module does, and print the result.
 
     The profile is read while the lock is held: the run that held it before may have declared another.
     """
 
     def work() -> Outcome:
-        if not asked.force:
+        if not args.force:
             pause_file.refuse_changes(host, "end the pause with corral resume, or add --force")
         return locked_run.published(host, declare())
 
     outcome = locked_run.locked(host, work)
     since = drift_since.known(host, status_file.last_status(host))
     data = change_text.outcome_data(outcome, since, host.now())
-    command_output.show(asked, data, change_text.outcome_lines(outcome))
+    command_output.show(args, data, change_text.outcome_lines(outcome))
     return ERROR if outcome.error else DIFFERS if outcome.remaining else IN_SYNC
 
 
-def do_pause(host: Host, asked: argparse.Namespace) -> int:
+def do_pause(host: Host, args: argparse.Namespace) -> int:
     """corral pause"""
-    seconds, reason = pause.duration(asked.duration), pause.reason(asked.reason)
+    seconds, reason = pause.duration(args.duration), pause.reason(args.reason)
     paused = locked_run.locked(host, lambda: pause_file.begin(host, pause_file.asked_for(host, seconds, reason)))
     pause_file.tick_now(host)
-    command_output.show(asked, {"paused": paused}, [paused["text"]])
+    command_output.show(args, {"paused": paused}, [paused["text"]])
     return IN_SYNC
 
 
-def do_resume(host: Host, asked: argparse.Namespace) -> int:
+def do_resume(host: Host, args: argparse.Namespace) -> int:
     """corral resume"""
 
     def work() -> t.Optional[RenderedPause]:
@@ -147,11 +147,11 @@ def do_resume(host: Host, asked: argparse.Namespace) -> int:
     paused = locked_run.locked(host, work)
     pause_file.tick_now(host)
     said = "the node was not paused" if paused is None else f"ended: {paused['text']}"
-    command_output.show(asked, {"ended": paused}, [said])
+    command_output.show(args, {"ended": paused}, [said])
     return IN_SYNC
 
 
-def do_rollback(host: Host, asked: argparse.Namespace) -> int:
+def do_rollback(host: Host, args: argparse.Namespace) -> int:
     """corral rollback"""
 
     def declare() -> Outcome:
@@ -163,10 +163,10 @@ def do_rollback(host: Host, asked: argparse.Namespace) -> int:
             state.write_checked(host, state.HISTORY, past[1:])
         return outcome
 
-    return applied(host, asked, declare)
+    return applied(host, args, declare)
 
 
-def do_gc(host: Host, asked: argparse.Namespace) -> int:
+def do_gc(host: Host, args: argparse.Namespace) -> int:
     """corral gc"""
     import signal
 
@@ -175,15 +175,15 @@ def do_gc(host: Host, asked: argparse.Namespace) -> int:
     stop = gc_pass.new_stop(host)
     signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
     state.preflight(host, ())
-    if asked.tick:
+    if args.tick:
         result = gc_pass.tick(host, tick.notice, stop)
     else:
-        result = gc_pass.now(host, command_output.the_profile(host, None), dry=asked.dry_run, stop=stop)
-        command_output.show(asked, gc_outcome.result_data(result), gc_outcome.lines(result))
+        result = gc_pass.now(host, command_output.the_profile(host, None), dry=args.dry_run, stop=stop)
+        command_output.show(args, gc_outcome.result_data(result), gc_outcome.lines(result))
     return ERROR if result.errors else DIFFERS if result.drift else IN_SYNC
 
 
-def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
+def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     """corral snapshot"""
     from . import describe
 
@@ -194,13 +194,13 @@ def do_snapshot(host: Host, asked: argparse.Namespace) -> int:
         pass  # A machine without a profile, or one that does not fit, can be recorded all the same.
     with contextlib.suppress(CorralError):
         describe.describe(host)
-    target = asked.output or f"corral-{os.uname().nodename}.tar.gz"
+    target = args.output or f"corral-{os.uname().nodename}.tar.gz"
     try:
         count = snapshot.write(host, target)
     except OSError as error:
         raise refusal(f"cannot be written: {error.strerror}", path=target) from None
     command_output.show(
-        asked,
+        args,
         {"file": target, "entries": count},
         [f"{target}: {counted(count, 'entry', 'entries')}; replay with --root {target}"],
     )

@@ -23,44 +23,44 @@ from . import command_output
 
 def gc_lines(host: Host) -> list[str]:
     """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
-    told = state.read_json(host, state.GC_STATUS)
-    if told is None:
+    status = state.read_json(host, state.GC_STATUS)
+    if status is None:
         return []
     from ..gc import gc_status
 
     try:
-        return gc_status.lines(told, host.now())
+        return gc_status.lines(status, host.now())
     except (LookupError, TypeError, ValueError):
         return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
 
 
-def do_status(host: Host, asked: argparse.Namespace) -> int:
+def do_status(host: Host, args: argparse.Namespace) -> int:
     """corral status"""
-    told = status_file.last_status(host)
-    if not told:
+    status = status_file.last_status(host)
+    if not status:
         raise refusal(
             "no readable status: is corral-reconcile.timer active? corral drift looks now",
             path=state.STATUS,
         )
-    command_output.show(asked, {**told, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, told))
-    return ERROR if told.get("error") else IN_SYNC if told.get("in_sync") else DIFFERS
+    command_output.show(args, {**status, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, status))
+    return ERROR if status.get("error") else IN_SYNC if status.get("in_sync") else DIFFERS
 
 
-def status_lines(host: Host, told: dict[str, t.Any]) -> list[str]:
+def status_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     """status.json as text, with the CPU map."""
-    age = max(int(host.now()) - int(told.get("time") or 0), 0)
-    items = [(item, change_from_dict(item)) for item in told.get("items", [])]
-    verdict = told.get("error") or change_text.recap([change for dummy, change in items], done=False)
-    rows = [f"profile {told.get('name') or '-'}   mode {told.get('mode') or '-'}   looked {age} s ago   {verdict}"]
-    if told.get("paused"):
-        rows.append(pause_file.sentence(told["paused"]))
-    rows += [told[key] for key in ("pause_error", "metrics_error") if told.get(key)]
-    last = told.get("last_changed")
+    age = max(int(host.now()) - int(status.get("time") or 0), 0)
+    items = [(item, change_from_dict(item)) for item in status.get("items", [])]
+    verdict = status.get("error") or change_text.recap([change for dummy, change in items], done=False)
+    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   looked {age} s ago   {verdict}"]
+    if status.get("paused"):
+        rows.append(pause_file.sentence(status["paused"]))
+    rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
+    last = status.get("last_changed")
     if isinstance(last, dict):
         count = counted(len(last["changes"]), "change")
         rows.append(f"last change {change_text.moment(last['time'])}: {count}")
-    if told.get("exclusive"):
-        rows.append(f"exclusive CPUs: {told['exclusive']}")
+    if status.get("exclusive"):
+        rows.append(f"exclusive CPUs: {status['exclusive']}")
     rows += gc_lines(host)
     for item, change in items:
         since = change_text.moment(item.get("since") or 0)

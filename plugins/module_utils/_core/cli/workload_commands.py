@@ -25,7 +25,7 @@ if t.TYPE_CHECKING:
     from ..pipeline.admit_workload import Admission
 
 
-def do_explain(host: Host, asked: argparse.Namespace) -> int:
+def do_explain(host: Host, args: argparse.Namespace) -> int:
     """corral explain"""
     from ..pipeline import admit_workload, allocate_workloads
     from ..reports import workload_table
@@ -33,24 +33,24 @@ def do_explain(host: Host, asked: argparse.Namespace) -> int:
     context = admit_workload.what_if(host, allocate_workloads.NOTHING)
     found = context.workloads
     if found is None:
-        raise refusal("no workload is declared with resources here", path=asked.name)
+        raise refusal("no workload is declared with resources here", path=args.name)
     known = [row["name"] for row in workload_table.rows(found)]
     # A pattern that matches several units is one workload for each of them.
-    names = [name for name in known if name == asked.name or name.startswith(f"{asked.name}:")]
+    names = [name for name in known if name == args.name or name.startswith(f"{args.name}:")]
     if not names:
-        raise refusal("no such workload is declared with resources: corral status lists them", path=asked.name)
+        raise refusal("no such workload is declared with resources: corral status lists them", path=args.name)
     said, rows = [], []
     for name in names:
         shown = context
         if admit_workload.grant_of(context, name) is None and name in {need.workload.name for need in found.needs}:
-            shown = admit_workload.what_if(host, allocate_workloads.Asked(start={name: "what-if"}))
+            shown = admit_workload.what_if(host, allocate_workloads.Request(start={name: "what-if"}))
             if admit_workload.grant_of(shown, name) is not None:
                 said.append(f"{name} is granted nothing now; this is what a start would give it:")
         grant = admit_workload.grant_of(context, name)
         enforced = enforcement_of(host, context, grant.slice) if grant is not None and grant.cpus else None
         said += workload_table.explained(shown, name, enforced)
         rows += [row for row in workload_table.rows(t.cast("Workloads", shown.workloads)) if row["name"] == name]
-    command_output.show(asked, {"workloads": rows, "explanation": said}, said)
+    command_output.show(args, {"workloads": rows, "explanation": said}, said)
     return DIFFERS if any(row["state"] == "refused" for row in rows) else IN_SYNC
 
 
@@ -63,24 +63,24 @@ def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
     return status_file.enforcement(host, context, [change for change in changes if change.subject == unit])
 
 
-def do_admit(host: Host, asked: argparse.Namespace) -> int:
+def do_admit(host: Host, args: argparse.Namespace) -> int:
     """corral admit"""
     from ..pipeline import admit_workload, allocate_workloads
     from .grant_service import started
 
-    match = {kind: value for kind in ("unit", "container") if (value := getattr(asked, kind))}
+    match = {kind: value for kind in ("unit", "container") if (value := getattr(args, kind))}
     if not match:
-        if asked.dry_run:
-            plan = admit_workload.planned(host, allocate_workloads.Asked(start={asked.name: "what-if"}), asked.name)
-            return show_grant(asked, admit_workload.granted(plan, asked.name), ())
-        found = started(host, asked.name, "")
-        return show_grant(asked, found.grant, found.outcome.applied)
-    row = {"name": asked.name, "match": match, "hold": asked.hold}
-    row.update({key: amounts(getattr(asked, key)) for key in ("requests", "limits") if getattr(asked, key)})
+        if args.dry_run:
+            plan = admit_workload.planned(host, allocate_workloads.Request(start={args.name: "what-if"}), args.name)
+            return show_grant(args, admit_workload.granted(plan, args.name), ())
+        found = started(host, args.name, "")
+        return show_grant(args, found.grant, found.outcome.applied)
+    row = {"name": args.name, "match": match, "hold": args.hold}
+    row.update({key: amounts(getattr(args, key)) for key in ("requests", "limits") if getattr(args, key)})
     workload = profile.parse_workloads([row])[0]
-    if asked.dry_run:
-        plan = admit_workload.planned(host, admit_workload.admission(host, workload)[0], asked.name, with_files=True)
-        return show_grant(asked, admit_workload.granted(plan, asked.name), ())
+    if args.dry_run:
+        plan = admit_workload.planned(host, admit_workload.admission(host, workload)[0], args.name, with_files=True)
+        return show_grant(args, admit_workload.granted(plan, args.name), ())
 
     def work() -> Admission:
         found = admit_workload.admit(host, workload)
@@ -88,7 +88,7 @@ def do_admit(host: Host, asked: argparse.Namespace) -> int:
         return found
 
     found = locked_run.locked(host, work)
-    return show_grant(asked, found.grant, found.outcome.applied)
+    return show_grant(args, found.grant, found.outcome.applied)
 
 
 def amounts(text: str) -> dict[str, str]:
@@ -102,7 +102,7 @@ def amounts(text: str) -> dict[str, str]:
     return found
 
 
-def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
+def show_grant(args: argparse.Namespace, grant: t.Optional[Grant], applied: t.Sequence[Change]) -> int:
     """The grant, and the changes for it."""
     from ..model.workload.grants import grant_to_data
     from .grant_service import shown
@@ -111,18 +111,18 @@ def show_grant(asked: argparse.Namespace, grant: t.Optional[Grant], applied: t.S
         "grant": grant_to_data(grant) if grant else None,
         "changed": [change_text.with_text(change) for change in applied],
     }
-    command_output.show(asked, data, [shown(asked.name, grant)])
+    command_output.show(args, data, [shown(args.name, grant)])
     return IN_SYNC
 
 
-def do_release(host: Host, asked: argparse.Namespace) -> int:
+def do_release(host: Host, args: argparse.Namespace) -> int:
     """corral release"""
     from ..pipeline import admit_workload
 
     def work() -> admit_workload.Admission:
-        found = admit_workload.withdraw(host, asked.name)
+        found = admit_workload.withdraw(host, args.name)
         locked_run.published(host, found.outcome)
         return found
 
     found = locked_run.locked(host, work)
-    return show_grant(asked, None, found.outcome.applied)
+    return show_grant(args, None, found.outcome.applied)

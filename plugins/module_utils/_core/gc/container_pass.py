@@ -35,7 +35,7 @@ class Found(NamedTuple):
     left: bool
 
 
-class Looked(NamedTuple):
+class Observation(NamedTuple):
     """All items of all storages, what could not be read, and the records with the images that these containers used."""
 
     found: tuple[Found, ...]
@@ -43,9 +43,9 @@ class Looked(NamedTuple):
     records: Records
 
 
-def look(
+def observe(
     podmans: Podmans, users: t.Sequence[str], declared: t.Sequence[Workload], records: Records, now: float, stop: Stop
-) -> Looked:
+) -> Observation:
     """Read every storage, and record the images in use before their containers are removed."""
     left = [workload for workload in records.workloads if workload not in declared]
     found: list[Found] = []
@@ -68,12 +68,12 @@ def look(
     # A workload that left the profile is remembered as long as any of its items exists.
     present = {one.workload for one in found if one.left}
     known = (*declared, *(one for one in left if errors or one in present))
-    return Looked(tuple(found), tuple(errors), records._replace(images=uses, workloads=known))
+    return Observation(tuple(found), tuple(errors), records._replace(images=uses, workloads=known))
 
 
-def run(looked: Looked, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
+def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
     """Remove the items that are due, or (``dry``) only list them."""
-    by_key = {(one.podman.user, one.item.id): one for one in looked.found if in_scope(one, policy)}
+    by_key = {(one.podman.user, one.item.id): one for one in observed.found if in_scope(one, policy)}
     dead: list[Dead] = []
     pods: list[Pod] = []
     for key, one in by_key.items():
@@ -94,7 +94,7 @@ def run(looked: Looked, policy: ContainerGC, now: float, stop: Stop, *, dry: boo
     removed: list[Removed] = []
     refused: list[str] = []
     unfinished = False
-    errors = list(looked.errors)
+    errors = list(observed.errors)
     sound: dict[str, bool] = {}
     going = [one.id for one in container_gc.evict(dead, limits, now)]
     going += [pod.id for pod in container_gc.evict_pods(pods)]

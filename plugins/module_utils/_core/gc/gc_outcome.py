@@ -64,7 +64,7 @@ class Images(NamedTuple):
     @property
     def removed(self) -> tuple[Removed, ...]:
         """All images that were removed."""
-        return tuple(one for held in self.file_systems for one in held.removed)
+        return tuple(one for disk in self.file_systems for one in disk.removed)
 
 
 class Containers(NamedTuple):
@@ -135,8 +135,8 @@ def result_data(result: Result) -> dict[str, t.Any]:
 def images_data(part: Images) -> dict[str, t.Any]:
     """A pass over images as JSON."""
     rows = [
-        {**held._asdict(), "used_percent": held.used, "removed": [one._asdict() for one in held.removed]}
-        for held in part.file_systems
+        {**disk._asdict(), "used_percent": disk.used, "removed": [one._asdict() for one in disk.removed]}
+        for disk in part.file_systems
     ]
     return {**part._asdict(), "file_systems": rows, "freed": sum(one.bytes for one in part.removed)}
 
@@ -149,17 +149,17 @@ def containers_data(part: Containers) -> dict[str, t.Any]:
 def images_drift(part: Images, dry: str) -> list[Change]:
     """What a pass over images left undone, or (dry) would do."""
     found = [change("images", "pass", None, None, error, "", UNKNOWN) for error in part.errors]
-    for held in part.file_systems:
-        if dry and held.removed:
-            freed = sum(one.bytes for one in held.removed)
-            reason = f"would free about {about_text(freed)} ({dry}): {names(held.removed)}"
-            found.append(change(held.path, "images", f"{len(held.removed)} to go", "0 to go", reason, held.path))
-        if held.short and not part.unfinished:
-            reason = f"freed {about_text(max(held.asked - held.short, 0))} of {about_text(held.asked)}: {held.why}"
-            wanted = f"at most {held.low} %"
-            found.append(change(held.path, "disk use", f"{held.used} %", wanted, reason, held.path, UNCHANGEABLE))
-        elif held.refused:
-            found.append(change(held.path, "images", "kept", "removed", held.refused[0], held.path, UNCHANGEABLE))
+    for disk in part.file_systems:
+        if dry and disk.removed:
+            freed = sum(one.bytes for one in disk.removed)
+            reason = f"would free about {about_text(freed)} ({dry}): {names(disk.removed)}"
+            found.append(change(disk.path, "images", f"{len(disk.removed)} to go", "0 to go", reason, disk.path))
+        if disk.short and not part.unfinished:
+            reason = f"freed {about_text(max(disk.asked - disk.short, 0))} of {about_text(disk.asked)}: {disk.why}"
+            wanted = f"at most {disk.low} %"
+            found.append(change(disk.path, "disk use", f"{disk.used} %", wanted, reason, disk.path, UNCHANGEABLE))
+        elif disk.refused:
+            found.append(change(disk.path, "images", "kept", "removed", disk.refused[0], disk.path, UNCHANGEABLE))
     return found
 
 
@@ -175,11 +175,11 @@ def containers_drift(part: Containers, dry: str) -> list[Change]:
 
 
 def change(
-    subject: str, name: str, actual: t.Optional[str], wanted: t.Optional[str], reason: str, place: str,
+    subject: str, name: str, actual: t.Optional[str], wanted: t.Optional[str], reason: str, location: str,
     verdict: Verdict = DRIFT,
 ) -> Change:  # fmt: skip
     """A drift item of garbage collection; it never has steps, because the pass itself removes."""
-    return Change(NAME, subject, name, actual, wanted, reason, place, (), verdict)
+    return Change(NAME, subject, name, actual, wanted, reason, location, (), verdict)
 
 
 def names(removed: t.Sequence[Removed], most: int = 5) -> str:
@@ -192,16 +192,16 @@ def lines(result: Result) -> list[str]:
     """A pass as text."""
     verb = "would go" if result.dry else "removed"
     rows = []
-    for held in result.images.file_systems if result.images else ():
-        users = "" if held.users == ("root",) else f" ({', '.join(held.users)})"
+    for disk in result.images.file_systems if result.images else ():
+        users = "" if disk.users == ("root",) else f" ({', '.join(disk.users)})"
         rows.append(
-            f"{held.path}{users}: {held.used} % of {about_text(held.capacity)} used{' then' if result.dry else ''}; "
-            f"images go from {held.high} % down to {held.low} %"
+            f"{disk.path}{users}: {disk.used} % of {about_text(disk.capacity)} used{' then' if result.dry else ''}; "
+            f"images go from {disk.high} % down to {disk.low} %"
         )
-        rows += [f"- image {name_of(one)} {verb}: {about_text(one.bytes)} ({one.reason})" for one in held.removed]
-        rows += [f"! {said}" for said in held.refused]
-        if held.short:
-            rows.append(f"! {about_text(held.short)} short of {about_text(held.asked)}: {held.why}")
+        rows += [f"- image {name_of(one)} {verb}: {about_text(one.bytes)} ({one.reason})" for one in disk.removed]
+        rows += [f"! {said}" for said in disk.refused]
+        if disk.short:
+            rows.append(f"! {about_text(disk.short)} short of {about_text(disk.asked)}: {disk.why}")
     if result.containers is not None:
         part = result.containers
         rows += [f"- {name_of(one)} {verb} ({one.reason})" for one in part.removed]

@@ -42,7 +42,7 @@ LEFT = "gc left the profile during the pass: nothing more is collected, and noth
 LOCK_SECONDS = 120.0
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """Options of a pass: ``dry`` why it must not remove anything, "" to collect; whether to leave out what is not due;
     whether to keep and publish the observation; whether it ignores a pause of the node."""
 
@@ -52,40 +52,40 @@ class Asked(NamedTuple):
     despite_pause: bool = False
 
 
-def collect(host: Host, declared: Profile, asked: Asked, stop: Stop) -> Result:
+def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Result:
     """Collect as the profile declares; the caller holds the lock. Nothing is removed unless its records can be written."""
     now = host.now()
     gc = declared.gc
     # A pass that would be dry in any case gives that reason.
-    result = Result(int(now), dry=reason_to_look_only(host, declared, despite_pause=asked.despite_pause) or asked.dry)
+    result = Result(int(now), dry=dry_run_reason(host, declared, despite_pause=request.despite_pause) or request.dry)
     if gc is None:
         return result._replace(error="the profile declares no gc: nothing is collected")
     owner = other_gc.kubelet(host)
     if owner is not None:
         said = f"{owner} runs on this node and collects its runtime's images itself: leave gc out of the profile"
         return result._replace(error=said)
-    last = read_status(host) if asked.due_only else {}
+    last = read_status(host) if request.due_only else {}
     users = (ROOT, *gc.users)
     kept = records = kept_records(host, now)
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
     podmans = Podmans(host)
-    if asked.publish:
+    if request.publish:
         stop.wanted = lambda: unchanged(host, declared)
     try:
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
-            found = container_pass.look(podmans, users, owners, records, now, stop)
+            found = container_pass.observe(podmans, users, owners, records, now, stop)
             # Without a policy for images, their use is not observed.
             records = found.records if gc.images else found.records._replace(images={})
-            if not remember(host, declared, kept, records, asked):
+            if not remember(host, declared, kept, records, request):
                 return result._replace(error=LEFT)
             kept = records
             result = result._replace(containers=container_pass.run(found, gc.containers, now, stop, dry=dry))
         if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
-            looked = image_pass.look(podmans, users, records, now, stop)
-            if not remember(host, declared, kept, looked.records, asked):
+            observed = image_pass.observe(podmans, users, records, now, stop)
+            if not remember(host, declared, kept, observed.records, request):
                 return result._replace(error=LEFT)
-            result = result._replace(images=image_pass.run(host, gc.images, looked, now, stop, dry=dry))
+            result = result._replace(images=image_pass.run(host, gc.images, observed, now, stop, dry=dry))
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing goes that is not noted"
         return result._replace(error=said)
@@ -102,7 +102,7 @@ def kept_records(host: Host, now: float) -> Records:
     return gc_records.read(data, Clock(now, host.uptime(), pause_file.boot_id(host)))
 
 
-def reason_to_look_only(host: Host, declared: Profile, *, despite_pause: bool) -> str:
+def dry_run_reason(host: Host, declared: Profile, *, despite_pause: bool) -> str:
     """Why nothing is removed here now; "" when removal is allowed."""
     if declared.mode != "enforce":
         return f"mode {declared.mode}"
@@ -111,9 +111,9 @@ def reason_to_look_only(host: Host, declared: Profile, *, despite_pause: bool) -
 
 def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
     """Whether a part is due; it is also due after a clock was set back, and when the last pass was dry and this one is not, or the reverse."""
-    held = gc_records.mapping(part)
-    last = held.get("time")
-    if last is None or not gc_records.is_time(last) or bool(held.get("dry")) != dry:
+    before = gc_records.mapping(part)
+    last = before.get("time")
+    if last is None or not gc_records.is_time(last) or bool(before.get("dry")) != dry:
         return True
     return not 0 <= now - last < interval - SLACK_SECONDS
 
@@ -150,8 +150,8 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
     # A removal takes the lock's folder along: where there is nothing to write, the lock is not made again.
     if current() is None:
         return False
-    held = lock.Lock(host)
-    if not held.take(LOCK_SECONDS):
+    own_lock = lock.Lock(host)
+    if not own_lock.take(LOCK_SECONDS):
         raise refusal("another run of Corral holds it: the next pass goes on", path=lock.LOCK)
     try:
         still = current()
@@ -160,12 +160,12 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
         write(still)
         return True
     finally:
-        held.release()
+        own_lock.release()
 
 
-def remember(host: Host, declared: Profile, before: Records, records: Records, asked: Asked) -> bool:
+def remember(host: Host, declared: Profile, before: Records, records: Records, request: Request) -> bool:
     """Write the records before anything is removed; False when gc has left the profile."""
-    if not asked.publish or records == before:
+    if not request.publish or records == before:
         return True
     data = gc_records.to_data(records)
     return written(host, declared, lambda dummy: state.write_checked(host, state.GC_RECORDS, data))
@@ -173,29 +173,29 @@ def remember(host: Host, declared: Profile, before: Records, records: Records, a
 
 def read_status(host: Host) -> dict[str, t.Any]:
     """The results of the last passes; empty where there is no file, or an unreadable one."""
-    told = state.read_json(host, state.GC_STATUS)
-    return told if isinstance(told, dict) else {}
+    status = state.read_json(host, state.GC_STATUS)
+    return status if isinstance(status, dict) else {}
 
 
 def publish(host: Host, declared: Profile, result: Result) -> None:
     """Write the result of a pass for users and exporters, and its drift for the tick."""
-    told = read_status(host)
-    totals = gc_records.mapping(told.get("totals"))
-    told = {
+    status = read_status(host)
+    totals = gc_records.mapping(status.get("totals"))
+    status = {
         "time": result.time,
         "dry": result.dry or None,
         "error": result.error or None,
-        IMAGES: part_data(told.get(IMAGES), declared, IMAGES),
-        CONTAINERS: part_data(told.get(CONTAINERS), declared, CONTAINERS),
+        IMAGES: part_data(status.get(IMAGES), declared, IMAGES),
+        CONTAINERS: part_data(status.get(CONTAINERS), declared, CONTAINERS),
     }
     if result.images is not None and declared.gc and declared.gc.images is not None:
         items = gc_outcome.images_drift(result.images, result.dry)
-        told[IMAGES] = {**gc_outcome.images_data(result.images), **stamp(result), "items": as_data(items)}
+        status[IMAGES] = {**gc_outcome.images_data(result.images), **stamp(result), "items": as_data(items)}
     if result.containers is not None and declared.gc and declared.gc.containers is not None:
         items = gc_outcome.containers_drift(result.containers, result.dry)
-        told[CONTAINERS] = {**gc_outcome.containers_data(result.containers), **stamp(result), "items": as_data(items)}
+        status[CONTAINERS] = {**gc_outcome.containers_data(result.containers), **stamp(result), "items": as_data(items)}
     done = () if result.dry else result.removed
-    told["totals"] = {
+    status["totals"] = {
         "images": totals.get("images", 0) + len(result.images.removed if result.images and done else ()),
         "containers": totals.get("containers", 0)
         + len(result.containers.removed if result.containers and done else ()),
@@ -203,14 +203,14 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
         "errors": totals.get("errors", 0) + len(result.errors),
     }
     lock.own_folder(host, state.RUN, 0o755)
-    host.write_file(state.GC_STATUS, json.dumps(told, sort_keys=True) + "\n")
+    host.write_file(state.GC_STATUS, json.dumps(status, sort_keys=True) + "\n")
     failed = gc_outcome.change("gc", PASS, None, None, result.error, "", UNKNOWN) if result.error else None
-    drift = [item for name in (IMAGES, CONTAINERS) for item in (told[name] or {}).get("items", ())]
+    drift = [item for name in (IMAGES, CONTAINERS) for item in (status[name] or {}).get("items", ())]
     drift += as_data([failed]) if failed else []
     text = json.dumps(drift, sort_keys=True) + "\n"
     if host.read(state.GC_DRIFT, follow=False) != text:
         host.write_file(state.GC_DRIFT, text)
-    write_metrics(host, told)
+    write_metrics(host, status)
 
 
 def stamp(result: Result) -> dict[str, t.Any]:
@@ -247,34 +247,34 @@ def now(
 
     A dry run writes nothing, no lock either.
     """
-    asked = Asked(DRY_RUN if dry else "", publish=not dry, despite_pause=despite_pause)
+    request = Request(DRY_RUN if dry else "", publish=not dry, despite_pause=despite_pause)
     stop = stop or new_stop(host)
     if dry:
-        return collect(host, declared, asked, stop)
-    held = lock.Lock(host, LOCK)
-    if not held.take(wait):
+        return collect(host, declared, request, stop)
+    own_lock = lock.Lock(host, LOCK)
+    if not own_lock.take(wait):
         raise refusal("another pass of garbage collection runs: try again", path=LOCK)
     try:
-        result = collect(host, declared, asked, stop)
+        result = collect(host, declared, request, stop)
         if written(host, declared, lambda current: publish(host, current, result)):
             return result
         return result._replace(error=LEFT)
     finally:
-        held.release()
+        own_lock.release()
 
 
 def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] = None) -> Result:
     """The timer's pass over what is due. ``tell`` writes a line with its priority to the journal (sd-daemon(3))."""
-    held = lock.Lock(host, LOCK)
+    own_lock = lock.Lock(host, LOCK)
     idle = Result(int(host.now()))
-    if not held.take():
+    if not own_lock.take():
         return idle  # Another process collects; the next tick looks again.
     try:
         declared = declared_profile.read_declared(host)
         if declared is None or declared.gc is None:
             return idle
         before = read_status(host)
-        result = collect(host, declared, Asked(due_only=True), stop or new_stop(host))
+        result = collect(host, declared, Request(due_only=True), stop or new_stop(host))
     except CorralError as error:
         # An invalid profile does not say what may be removed, so nothing is. The tick reports it.
         tell(f"not collected: {error}".replace("\n", "; "), 3)
@@ -286,7 +286,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         except CorralError as error:  # What was removed is logged all the same.
             result = result._replace(error=str(error).replace("\n", "; "))
     finally:
-        held.release()
+        own_lock.release()
     if not result.dry:
         for one in result.removed:
             gained = f", {one.bytes} bytes" if one.bytes else ""
@@ -300,8 +300,8 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
     return result
 
 
-def write_metrics(host: Host, told: t.Mapping[str, t.Any]) -> None:
+def write_metrics(host: Host, status: t.Mapping[str, t.Any]) -> None:
     """Write the metrics of the last passes where their folder exists."""
     from ..host import metrics_file
 
-    metrics_file.publish_gc(host, told)
+    metrics_file.publish_gc(host, status)

@@ -13,14 +13,14 @@ from ..model.profile.schema_types import about_text
 from ..reports.text_table import aligned
 
 
-def lines(told: t.Mapping[str, t.Any], now: float) -> list[str]:
+def lines(status: t.Mapping[str, t.Any], now: float) -> list[str]:
     """gc.json as text. Raises LookupError, TypeError or ValueError where it is not as Corral writes it."""
     table = []
-    images, containers, totals = told["images"], told["containers"], told["totals"]
-    for held in images["file_systems"] if images else ():
-        use = f"{held['used_percent']} % of {about_text(held['capacity'])} used"
-        limits = f"images go from {held['high']} % down to {held['low']} %"
-        table.append((f"gc: {held['path']}: {use}, {limits}", last_pass(images, held, now)))
+    images, containers, totals = status["images"], status["containers"], status["totals"]
+    for disk in images["file_systems"] if images else ():
+        use = f"{disk['used_percent']} % of {about_text(disk['capacity'])} used"
+        limits = f"images go from {disk['high']} % down to {disk['low']} %"
+        table.append((f"gc: {disk['path']}: {use}, {limits}", last_pass(images, disk, now)))
     if images and (images["errors"] or not table):
         table.append(("gc: images: not all known", ago(images, now, failed(images))))
     if containers:
@@ -34,13 +34,13 @@ def lines(told: t.Mapping[str, t.Any], now: float) -> list[str]:
     return [*(aligned(table) if table else ()), since]
 
 
-def last_pass(part: t.Mapping[str, t.Any], held: t.Mapping[str, t.Any], now: float) -> str:
+def last_pass(part: t.Mapping[str, t.Any], disk: t.Mapping[str, t.Any], now: float) -> str:
     """The result of the last pass over images on one file system, or over containers."""
-    count, freed = len(held["removed"]), sum(one["bytes"] for one in held["removed"])
+    count, freed = len(disk["removed"]), sum(one["bytes"] for one in disk["removed"])
     said = [f"{count} would go ({part['dry']})" if part["dry"] and count else f"{count} removed"]
     said += [f"{about_text(freed)}{'' if part['dry'] else ' freed'}"] if freed else []
-    said += [f"{len(held['refused'])} refused"] if held["refused"] else []
-    said += [failed(part)] if held is part and part["errors"] else []
+    said += [f"{len(disk['refused'])} refused"] if disk["refused"] else []
+    said += [failed(part)] if disk is part and part["errors"] else []
     return ago(part, now, ", ".join(said))
 
 

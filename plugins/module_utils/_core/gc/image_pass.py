@@ -42,7 +42,7 @@ class Storage(NamedTuple):
     space: tuple[int, int] = (0, 0)  # bytes of its file system, and those that are free
 
 
-class Looked(NamedTuple):
+class Observation(NamedTuple):
     """The storages by file system (device), what could not be read, and the records as they are now."""
 
     by_device: dict[int, list[Storage]]
@@ -50,7 +50,7 @@ class Looked(NamedTuple):
     records: Records
 
 
-def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> Looked:
+def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: float, stop: Stop) -> Observation:
     """Read every storage, and record which images are used."""
     by_device: dict[int, list[Storage]] = {}
     errors: list[str] = []
@@ -60,7 +60,7 @@ def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float,
         try:
             stop.check(user)
             podman = podmans.of(user)
-            events = podman.recent_uses(max(records.looked - EVENTS_SLACK, now - EVENTS_SECONDS))
+            events = podman.recent_uses(max(records.observed - EVENTS_SLACK, now - EVENTS_SECONDS))
             storage = read_storage(podman)
             space = podmans.host.space(storage.root)
             if space is None or space[1] <= 0:
@@ -83,8 +83,8 @@ def look(podmans: Podmans, users: t.Sequence[str], records: Records, now: float,
     # Without records of any image, observation of their use begins now.
     since = records.since if any(records.images.values()) else now
     # Events that could not be read are requested again.
-    until = now if complete else records.looked
-    return Looked(by_device, tuple(errors), records._replace(images=known, since=since, looked=until))
+    until = now if complete else records.observed
+    return Observation(by_device, tuple(errors), records._replace(images=known, since=since, observed=until))
 
 
 def read_storage(podman: Podman) -> Storage:
@@ -97,11 +97,11 @@ def read_storage(podman: Podman) -> Storage:
     return Storage(podman, root, images, tuple(podman.containers()), podman.layers(root, driver))
 
 
-def run(host: Host, policy: ImageGC, looked: Looked, now: float, stop: Stop, *, dry: bool) -> Images:
+def run(host: Host, policy: ImageGC, observed: Observation, now: float, stop: Stop, *, dry: bool) -> Images:
     """Remove the images that are due, or (``dry``) only list them: one file system after the other."""
-    errors, done, unfinished = list(looked.errors), [], False
-    for storages in looked.by_device.values():
-        one = Pass(host, policy, storages, looked.records, now, stop)
+    errors, done, unfinished = list(observed.errors), [], False
+    for storages in observed.by_device.values():
+        one = Pass(host, policy, storages, observed.records, now, stop)
         try:
             one.run(dry=dry)
         except PodmanError as error:

@@ -34,7 +34,7 @@ class StepFailed(Exception):
     """The kernel or systemd refused a step; the text says which and why."""
 
 
-def look(host: Host, step: Step) -> Original:
+def observe(host: Host, step: Step) -> Original:
     """The state before the step: enough to restore it (see undo.py)."""
     before = Original(step.kind, step.target)
     if step.kind in ("file", "link"):
@@ -56,8 +56,8 @@ def look(host: Host, step: Step) -> Original:
         # For an invalid partition the requested kind is recorded: the kernel accepts no other value.
         return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
     if step.kind == "cpuset":
-        held = host.read(f"{step.target}/cpuset.cpus")
-        return before._replace(name=step.where, value=None if held is None else held.strip())
+        found = host.read(f"{step.target}/cpuset.cpus")
+        return before._replace(name=step.where, value=None if found is None else found.strip())
     if step.kind == "property":
         name = (step.value or "").partition("=")[0]
         control = control_file(step.target, name, runtime=True)
@@ -228,7 +228,7 @@ def set_cpuset(host: Host, step: Step) -> None:
         if step.value is None:
             cgroup_v1_cpuset.dissolve(host, step.target)
         else:
-            cgroup_v1_cpuset.settle(host, step.target, cgroup.cpu_list(step.value) or frozenset(), step.where)
+            cgroup_v1_cpuset.set_cpus(host, step.target, cgroup.cpu_list(step.value) or frozenset(), step.where)
     except OSError as error:
         hint = cgroup_v1_cpuset.REFUSALS.get(error.errno or 0, "see cpuset(7)")
         raise StepFailed(f"{step.target}: {step.value or 'removal'}: {error.strerror} ({hint})") from None

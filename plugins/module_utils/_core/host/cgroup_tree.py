@@ -23,7 +23,7 @@ class Tree(NamedTuple):
     populated: frozenset[str]
 
 
-def look(host: Host) -> Tree:
+def observe(host: Host) -> Tree:
     """Every control group that has a cpuset, and those at the top without one.
 
     Where a control group gives the ones in it no cpuset, none of them can have CPUs that it has not.
@@ -35,9 +35,9 @@ def look(host: Host) -> Tree:
     pending = [*host.folders(cgroup.ROOT)]
     for path in pending:  # The list grows in the loop.
         directory = f"{cgroup.ROOT}/{path}"
-        asked = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
+        requested = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus"))
         text = (host.read(f"{directory}/cpuset.cpus.partition") or MEMBER).split()
-        found[path] = Cgroup(asked or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
+        found[path] = Cgroup(requested or NONE, text[0], len(text) == 1 and text[0] != MEMBER)
         effective[path] = cgroup.cpu_list(host.read(f"{directory}/cpuset.cpus.effective")) or NONE
         if cgroup.populated_at(host, directory):
             populated.add(path)

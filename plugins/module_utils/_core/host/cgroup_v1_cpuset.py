@@ -81,7 +81,7 @@ def location(host: Host, process: str) -> t.Optional[str]:
 # Writing
 
 
-def settle(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
+def set_cpus(host: Host, directory: str, wanted: frozenset[int], unit: str) -> None:
     """Give a directory its CPUs, made when it is missing, and move the processes of ``unit`` into it.
 
     Without a unit (when a step is undone) it writes the directory alone. Raises OSError when the kernel refuses.
@@ -101,14 +101,14 @@ def give(host: Host, directory: str, wanted: frozenset[int], *, follow: bool) ->
 
     While they change over, the directory has the CPUs of before as well: no other directory has been given those yet.
     """
-    held = cpus(host, directory).requested or frozenset()
+    requested = cpus(host, directory).requested or frozenset()
     for inner in cgroup.below(host, directory) if follow else ():
         own = cpus(host, inner).requested
         if not own:
             continue
-        target = wanted if own == held else own & wanted or wanted
+        target = wanted if own == requested else own & wanted or wanted
         if target != own:
-            write_cpus(host, directory, held | wanted)
+            write_cpus(host, directory, requested | wanted)
             give(host, inner, target, follow=True)
     write_cpus(host, directory, wanted)
 

@@ -43,7 +43,7 @@ def boot_clock() -> float:
 class Host:
     """A machine under ``root``. Reads never raise; writes raise OSError.
 
-    ``errors`` maps each path that could not be read to its errno; ``told`` (a dict while recording) has each question
+    ``errors`` maps each path that could not be read to its errno; ``recorded`` (a dict while recording) has each question
     (method and its words) with the first answer to it; ``writes`` and ``commands`` count, so that a test can show that
     a converged run does neither.
     """
@@ -59,7 +59,7 @@ class Host:
     ) -> None:
         self.root = os.path.abspath(root).rstrip("/")
         self.errors: dict[str, int] = {}
-        self.told: t.Optional[dict[tuple[t.Any, ...], t.Any]] = {} if record else None
+        self.recorded: t.Optional[dict[tuple[t.Any, ...], t.Any]] = {} if record else None
         self.writes: list[str] = []
         self.commands: list[tuple[str, ...]] = []
         self._run = run
@@ -95,21 +95,21 @@ class Host:
     @property
     def seen(self) -> set[str]:
         """The paths that were asked about while recording: what a snapshot holds."""
-        return {question[1] for question in self.told or ()}
+        return {question[1] for question in self.recorded or ()}
 
     def tell(self, answer: Answer, *question: t.Any) -> Answer:
         """The answer, kept with its question while recording."""
-        if self.told is not None:
-            self.told.setdefault(question, answer)
+        if self.recorded is not None:
+            self.recorded.setdefault(question, answer)
         return answer
 
     def unrecorded(self, ask: t.Callable[[], Answer]) -> Answer:
         """The answer to questions that are not kept."""
-        told, self.told = self.told, None
+        recorded, self.recorded = self.recorded, None
         try:
             return ask()
         finally:
-            self.told = told
+            self.recorded = recorded
 
     def read(self, path: str, *, follow: bool = True) -> t.Optional[str]:
         """The file's text, undecodable bytes replaced; None when it is absent or cannot be read (see ``errors``).
@@ -285,11 +285,11 @@ class Host:
         None when it cannot be looked at.
         """
         try:
-            held, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev
+            usage, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev
         except OSError as error:
             self.errors[path] = error.errno or errno.EIO
             return None
-        return device, held.f_blocks * held.f_frsize, held.f_bavail * held.f_frsize
+        return device, usage.f_blocks * usage.f_frsize, usage.f_bavail * usage.f_frsize
 
     # Writing
 

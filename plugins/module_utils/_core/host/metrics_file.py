@@ -17,7 +17,7 @@ from . import state
 from .files import Host
 
 
-def publish(host: Host, told: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
+def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Optional[str]:
     """Write the metrics of a tick that began then (seconds of the boot) where their folder is there.
 
     Returns what went wrong, None when nothing did.
@@ -25,7 +25,7 @@ def publish(host: Host, told: t.Mapping[str, t.Any], began: float) -> t.Optional
     path = agent_units.metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
     if not path or not host.is_dir(os.path.dirname(path)):
         return None
-    text = metrics.text(told, seconds=host.uptime() - began, python=sys.version.split()[0])
+    text = metrics.text(status, seconds=host.uptime() - began, python=sys.version.split()[0])
     try:
         host.write_file(path, text)
     except OSError as error:
@@ -35,19 +35,19 @@ def publish(host: Host, told: t.Mapping[str, t.Any], began: float) -> t.Optional
 
 def refresh(host: Host, now: int, began: float) -> bool:
     """Write the metrics of a tick that found the node as in the status. Whether that succeeds, and did before."""
-    told = state.read_json(host, state.STATUS)
-    return told["metrics_error"] is None and publish(host, {**told, "time": now}, began) is None
+    status = state.read_json(host, state.STATUS)
+    return status["metrics_error"] is None and publish(host, {**status, "time": now}, began) is None
 
 
-def publish_gc(host: Host, told: t.Mapping[str, t.Any]) -> t.Optional[str]:
-    """Write the metrics of garbage collection; ``told`` is what gc.json holds. Returns what went wrong."""
+def publish_gc(host: Host, status: t.Mapping[str, t.Any]) -> t.Optional[str]:
+    """Write the metrics of garbage collection; ``status`` is what gc.json holds. Returns what went wrong."""
     from ..model.status import gc_metrics
 
     path = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
     if not path or not host.is_dir(os.path.dirname(path)):
         return None
     try:
-        host.write_file(path, gc_metrics.text(told))
+        host.write_file(path, gc_metrics.text(status))
     except OSError as error:
         return f"{path}: cannot be written ({error.strerror}): no metrics"
     return None

@@ -37,7 +37,7 @@ class State(NamedTuple):
     error: t.Optional[str] = None
 
 
-def look(host: Host) -> State:
+def observe(host: Host) -> State:
     """Whether the node is paused. A file that cannot be read as Corral wrote it pauses nothing."""
     if not host.exists(state.PAUSE):
         return State()
@@ -52,12 +52,12 @@ def look(host: Host) -> State:
 
 def in_force(host: Host) -> t.Optional[RenderedPause]:
     """The pause in force, None when the node is not paused."""
-    return look(host).paused
+    return observe(host).paused
 
 
 def tidy(host: Host) -> State:
     """As look; the file of an ended pause is removed, so that a clock that is set back cannot restore it. The caller holds the lock."""
-    found = look(host)
+    found = observe(host)
     if found.ended is not None:
         try:
             host.remove(state.PAUSE)

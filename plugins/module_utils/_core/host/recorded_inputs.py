@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 # reads it.
 KEPT = f"{RUN}/inputs"
 # Bounds what rests on the things that are not asked again: the clock, and most of the topology (sysfs.watched).
-FULL_LOOK_SECONDS = 600
+FULL_TICK_SECONDS = 600
 METRICS_SECONDS = 60  # the metrics are written in every minute of the clock
 STEADY_SECONDS = 2  # many times the step of the kernel's clock
 FOLDERS = ("names", "names_like", "among", "folders")  # questions about the names in a folder
@@ -54,10 +54,10 @@ def keep(host: Host, published: t.Sequence[str], now: int) -> None:
 
     ``published`` are the files that tell of it: the one with the time ``now`` in it is rewritten each tick.
     """
-    told, host.told = host.told, None
-    if told is None or host.commands:
+    recorded, host.recorded = host.recorded, None
+    if recorded is None or host.commands:
         return
-    asked = dict(told)
+    asked = dict(recorded)
     texts = []
     for path in published:
         text = host.read(path, follow=False) or ""
@@ -97,7 +97,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
         for path, parts in texts:
             text = host.read(path, follow=False) or ""
             before = text[len(parts[0]) :].partition(parts[1])[0]
-            if text != before.join(parts) or int(before) // FULL_LOOK_SECONDS != now // FULL_LOOK_SECONDS:
+            if text != before.join(parts) or int(before) // FULL_TICK_SECONDS != now // FULL_TICK_SECONDS:
                 return False
             last = int(before)
         if not hold(host, facts):

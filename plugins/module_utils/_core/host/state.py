@@ -27,7 +27,7 @@ AGENT = "/etc/corral/agent.json"
 STATE = "/var/lib/corral"
 BEFORE = f"{STATE}/journal/before.json"
 APPLIED = f"{STATE}/applied.json"
-COMPILED = f"{STATE}/compiled.json"
+EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
 HISTORY = f"{STATE}/journal/profiles.json"
 PAUSE = f"{STATE}/pause.json"
 CHECKPOINT = f"{STATE}/checkpoint.json"
@@ -70,17 +70,17 @@ def checked(host: Host, path: str) -> t.Any:
         return None
 
 
-def checked_data(held: t.Any) -> t.Any:
+def checked_data(stored: t.Any) -> t.Any:
     """The data of what a checksummed file holds. Raises ValueError with what is wrong with it."""
-    if held is None:
+    if stored is None:
         raise ValueError("is no JSON: truncated, or not Corral's")
-    if not isinstance(held, dict) or not {"version", "checksum", "data"} <= held.keys():
+    if not isinstance(stored, dict) or not {"version", "checksum", "data"} <= stored.keys():
         raise ValueError("is not Corral's")
-    if held["version"] != VERSION:
-        raise ValueError(f"is of version {held['version']}, this Corral writes {VERSION}")
-    if held["checksum"] != checksum(held["data"]):
+    if stored["version"] != VERSION:
+        raise ValueError(f"is of version {stored['version']}, this Corral writes {VERSION}")
+    if stored["checksum"] != checksum(stored["data"]):
         raise ValueError("was changed by hand, or is damaged (its checksum differs)")
-    return held["data"]
+    return stored["data"]
 
 
 def checked_text(data: t.Any) -> str:

@@ -57,10 +57,10 @@ def later_entries(host: Host, keys: t.Container[str]) -> dict[str, Entry]:
     return entries(host, keys, [file for file in files_in_order(host) if file.rpartition("/")[2] > ours])
 
 
-def lasting_entries(host: Host, keys: t.Container[str], folders: t.Sequence[str] = FOLDERS) -> dict[str, Entry]:
+def persistent_entries(host: Host, keys: t.Container[str], folders: t.Sequence[str] = FOLDERS) -> dict[str, Entry]:
     """For each key the last assignment of all files but ours that are still there after a reboot."""
-    lasting = [folder for folder in folders if not folder.startswith("/run/")]
-    return entries(host, keys, [file for file in files_in_order(host, lasting) if file != OURS])
+    persistent = [folder for folder in folders if not folder.startswith("/run/")]
+    return entries(host, keys, [file for file in files_in_order(host, persistent) if file != OURS])
 
 
 def files_in_order(host: Host, folders: t.Sequence[str] = FOLDERS) -> list[str]:

@@ -13,7 +13,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import Part
 from .manager import Manager
 
-NAME = "owners"
+NAME = "conflicts"
 SERVICES = ("tuned.service", "kubelet.service")
 
 

@@ -217,11 +217,13 @@ def decide(
             change = change._replace(steps=(*change.steps, Step("unit", agent_units.TIMER, "restart", START, 10)))
         changes.append(change)
     changes += [state_change(unit, seen) for unit in agent_units.WANTED_BY]
-    held = {f"file:{path}" for path in files} | {f"link:{path}" for path in (*links, LAUNCHER)} | {f"file:{LAUNCHER}"}
-    held |= {f"unit:{unit}" for unit in agent_units.STARTED} | {one.key for one in seen.programs}
+    owned = {f"file:{path}" for path in files} | {f"link:{path}" for path in (*links, LAUNCHER)} | {f"file:{LAUNCHER}"}
+    owned |= {f"unit:{unit}" for unit in agent_units.STARTED} | {one.key for one in seen.programs}
     if program is not None:
-        held.add(f"compile:{program.folder}")
-    return Part(whole(tuple(filter(None, changes)), seen), frozenset(held), gone=frozenset(one.key for one in outdated))
+        owned.add(f"compile:{program.folder}")
+    return Part(
+        whole(tuple(filter(None, changes)), seen), frozenset(owned), gone=frozenset(one.key for one in outdated)
+    )
 
 
 def whole(changes: tuple[Change, ...], seen: Observation) -> tuple[Change, ...]:

@@ -84,14 +84,14 @@ class Observation(NamedTuple):
 
 
 class Wanted(NamedTuple):
-    """The CPUs of each unit: ``now`` in force, and ``lasting`` in files. They differ by the grants that end with a run.
+    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. They differ by the grants that end with a run.
 
     ``partitions`` has the kind of each slice that is to be a partition; ``confine`` is whether unmanaged units get the shared CPUs;
     ``at_boot`` are the CPUs of isolcpus=.
     """
 
     now: dict[str, frozenset[int]]
-    lasting: dict[str, frozenset[int]]
+    persistent: dict[str, frozenset[int]]
     reserved: frozenset[int]
     partitions: dict[str, str]
     online: frozenset[int]
@@ -108,11 +108,11 @@ def plan(host: Host, context: Context) -> Part:
         return slices.unknown("systemd does not run here, so no slice has CPUs of its own", cgroup.ROOT)
     now = slices.wanted_cpus(cpu, context.pools, context.grants)
     if cgroup.unified(host):
-        lasting = slices.wanted_cpus(cpu, context.lasting_pools, grants.lasting(context.grants))
+        persistent = slices.wanted_cpus(cpu, context.persistent_pools, grants.persistent(context.grants))
         at_boot = context.topology.isolated or cpuset.EMPTY
         kinds = partitions.wanted(cpu, now, at_boot)
         confine = cpu.unmanaged == "confine"
-        wanted = Wanted(now, lasting, context.pools.reserved, kinds, context.pools.online, confine, at_boot)
+        wanted = Wanted(now, persistent, context.pools.reserved, kinds, context.pools.online, confine, at_boot)
         return decide(wanted, observe(host, wanted), context)
     from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
 
@@ -137,8 +137,8 @@ def observe(host: Host, wanted: Wanted) -> Observation:
     """Read the slice tree: kernel files and systemd's files, no command."""
     top = cgroup.top_level(host)
     left = slices.left_over(wanted.now, top)
-    looked_at = list(dict.fromkeys((*wanted.now, *wanted.lasting, *left)))
-    files = systemd.UnitFiles(host, looked_at)
+    observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
+    files = systemd.UnitFiles(host, observed)
     units = {
         unit: UnitState(
             cgroup.exists(host, unit),
@@ -149,7 +149,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             not is_exclusive(unit) or cgroup.populated(host, unit),
             tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)) if is_exclusive(unit) else (),
         )
-        for unit in looked_at
+        for unit in observed
     }
     rest = cgroup.rest(host)
     unmanaged = (unmanaged_group(host, name) for name in top if name not in units)
@@ -160,13 +160,13 @@ def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
     """A top-level control group that the profile does not name, when it has processes or requests CPUs."""
     path = f"{cgroup.ROOT}/{name}"
     cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
-    asked = cpus.requested or frozenset()
-    if not populated and not asked:
+    requested = cpus.requested or frozenset()
+    if not populated and not requested:
         return None
     shown = cgroup.processes_shown(host, path) if populated else ()
-    lasting = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if asked else []
-    file = lasting[-1].file if lasting and lasting[-1].value else ""
-    return Unmanaged(name, cpus.effective or frozenset(), asked, populated, shown, file)
+    persistent = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if requested else []
+    file = persistent[-1].file if persistent and persistent[-1].value else ""
+    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file)
 
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
@@ -175,18 +175,18 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     started = started_on(wanted, seen)
     now.update(started)
     confined = {
-        one.name: one.cpus | one.asked & wanted.online
+        one.name: one.cpus | one.requested & wanted.online
         for one in seen.unmanaged
         if wanted.confine and slices.can_be_confined(one)
     }
-    requested = {one.name: one.asked for one in seen.unmanaged}
+    requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update(started)
     moves = handover.order(slices.handed_over(wanted.now, now, confined, requested), wanted.reserved)
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen)])
-    for unit, cpus in wanted.lasting.items():
+    for unit, cpus in wanted.persistent.items():
         changes += filter(
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
         )
@@ -198,21 +198,21 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         if found.value not in ("", kind)
     ]
     changes += [left_change(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists]
-    changes += filter(None, [target_change(wanted.lasting, seen)])
+    changes += filter(None, [target_change(wanted.persistent, seen)])
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     shared = wanted.now[CORRAL_SLICE]
 
     taken = frozenset().union(*own.values())
-    unmanaged = [one for one in seen.unmanaged if one.populated or one.asked & taken]
+    unmanaged = [one for one in seen.unmanaged if one.populated or one.requested & taken]
     unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
     changes += slices.unmanaged_changes(unmanaged, own, shared, confined)
-    remember = [
+    baseline = [
         Step("property", unit, "AllowedCPUs=", RELEASE)
-        for unit, cpus in wanted.lasting.items()
+        for unit, cpus in wanted.persistent.items()
         if kept_by_others(unit, cpus, seen)
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
-    return Part(moved, held_by(wanted, seen), manager=NAME, remember=tuple(remember))
+    return Part(moved, owned_by(wanted, seen), manager=NAME, baseline=tuple(baseline))
 
 
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
@@ -248,9 +248,11 @@ def left_change(unit: str, seen: Observation) -> Change:
 def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
     """The change of a unit's CPUs in force; its steps are the hand-over's."""
     state = seen.units[unit]
-    place = f"{cgroup.path_of(unit)}/cpuset.cpus"
+    location = f"{cgroup.path_of(unit)}/cpuset.cpus"
     if not state.exists:
-        return Change(NAME, unit, "AllowedCPUs", None, cpuset.format(cpus), "the pool's slice does not run yet", place)
+        return Change(
+            NAME, unit, "AllowedCPUs", None, cpuset.format(cpus), "the pool's slice does not run yet", location
+        )
     requested, effective = state.cpus
     if requested == cpus and effective == cpus:
         return None
@@ -260,22 +262,22 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
             "the kernel does not have in force what was asked for", f"{cgroup.path_of(unit)}/cpuset.cpus.effective",
         )  # fmt: skip
     shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
-    return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), place)
+    return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)
 
 
 def partition_changes(wanted: Wanted, seen: Observation, context: Context, moving: t.Container[str]) -> list[Change]:
     """The changes of the partitions: of slices that are to become one, and of those that are to end."""
     changes = []
-    rivals = {one.name: one.asked for one in seen.unmanaged if not (wanted.confine and slices.can_be_confined(one))}
+    rivals = {one.name: one.requested for one in seen.unmanaged if not (wanted.confine and slices.can_be_confined(one))}
     for unit, state in seen.units.items():
         kind = wanted.partitions.get(unit, MEMBER)
         is_left = unit not in wanted.now and state.exists and state.partition not in (None, MEMBER)
         if not (unit in wanted.partitions or is_left or (is_exclusive(unit) and state.partition not in (None, MEMBER))):
             continue
         target = cgroup.partition_file(unit)
-        asked = state.cpus.requested
-        offline = unit in moving and asked is not None and not asked & wanted.online
-        found = partitions.State(state.exists, state.partition, asked, seen.rest, offline)
+        requested = state.cpus.requested
+        offline = unit in moving and requested is not None and not requested & wanted.online
+        found = partitions.State(state.exists, state.partition, requested, seen.rest, offline)
         attempt = context.attempts.get(target)
         if state.cpus.requested == wanted.now.get(unit) and partitions.refused_for_boot(kind, found, wanted.at_boot):
             continue
@@ -402,14 +404,14 @@ def with_moves(
         if change.property in LIVE_PROPERTIES:
             own = steps.pop(change.subject, [])
             settings = seen.units[change.subject].settings
-            cpus = wanted.lasting.get(change.subject, wanted.now[change.subject])
+            cpus = wanted.persistent.get(change.subject, wanted.now[change.subject])
             wrong = not kept_by_others(change.subject, cpus, seen)
             by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
         elif change.property == partitions.PROPERTY:
             # A partition that releases CPUs ends before other slices get them.
-            place = last.get(change.subject, order) + 6 if change.subject in wanted.partitions else 1
-            made = tuple(step._replace(order=place) for step in change.steps)
+            position = last.get(change.subject, order) + 6 if change.subject in wanted.partitions else 1
+            made = tuple(step._replace(order=position) for step in change.steps)
             if made and change.subject in last and "invalid" in (change.actual or ""):
                 # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
                 made = (made[0]._replace(value=MEMBER, order=1), *made)
@@ -424,25 +426,25 @@ def with_moves(
     return tuple(result)
 
 
-def held_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
+def owned_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
     """The keys of everything that this manager holds for the profile.
 
     The slice of a workload that lost its CPUs is held until it is empty; then it stops.
     """
-    held = {f"file:{dropin(TARGET, NAME)}"}
-    for unit in wanted.lasting:
-        held |= {f"file:{dropin(unit, NAME)}", f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}"}
+    owned = {f"file:{dropin(TARGET, NAME)}"}
+    for unit in wanted.persistent:
+        owned |= {f"file:{dropin(unit, NAME)}", f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}"}
     left = [unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].populated]
     for unit in (*wanted.now, *left):
-        held |= {
+        owned |= {
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
             f"cpuset:{cgroup.path_of(unit, cgroup.CPUSETS)}",  # from before a boot with v1
         }
     own = filter(is_exclusive, wanted.now)
-    held |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
-    held |= {f"property:{one.name}:AllowedCPUs" for one in seen.unmanaged if wanted.confine}
-    return frozenset(held)
+    owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
+    owned |= {f"property:{one.name}:AllowedCPUs" for one in seen.unmanaged if wanted.confine}
+    return frozenset(owned)
 
 
 # Its entry for the registry

@@ -30,5 +30,5 @@ def slice_of(host: Host, unit: str) -> Slice:
     if cgroup.exists(host, unit):
         confined = cgroup.cpus(host, unit).requested
     else:
-        confined = systemd.merged_cpus(unit_property.lasting(systemd.unit_settings(host, unit, "AllowedCPUs")))
+        confined = systemd.merged_cpus(unit_property.outside_run(systemd.unit_settings(host, unit, "AllowedCPUs")))
     return Slice(unit, confined or None, cgroup.populated(host, unit))

@@ -110,18 +110,18 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
             *changes,
             *slices.unmanaged_changes(seen.unmanaged, {}, frozenset(), (), f"{cgroup.ROOT}/systemd"),
         ),
-        held_by(wanted),
+        owned_by(wanted),
         problems=problems(wanted),
         notes=() if seen.boots else (NOT_KEPT,),
     )
 
 
-def held_by(wanted: t.Iterable[str]) -> frozenset[str]:
+def owned_by(wanted: t.Iterable[str]) -> frozenset[str]:
     """The keys of all that is held for the profile, what a boot with v2 left included: but for the drop-ins, which lie."""
     return frozenset(
-        held
+        key
         for unit in wanted
-        for held in (f"cpuset:{cgroup_v1_cpuset.directory_of(unit)}", f"property:{unit}:AllowedCPUs", f"unit:{unit}")
+        for key in (f"cpuset:{cgroup_v1_cpuset.directory_of(unit)}", f"property:{unit}:AllowedCPUs", f"unit:{unit}")
     )
 
 

@@ -34,13 +34,13 @@ LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
 LONGEST_PASS = 600
 MAY_BE_NONE = ("actual", "wanted")
 
-TOLD = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
+STATUS_FILES = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
 WRITES = (
     Place("file", rf"{ETC}/({re.escape(TIMER)}|{re.escape(SERVICE)})"),
     Place("file", re.escape(LINK)),
     Place("unit", re.escape(TIMER), "start|stop|restart"),
     # Passes write their own results.
-    Place("file", "|".join(map(re.escape, TOLD)), None, volatile=True),
+    Place("file", "|".join(map(re.escape, STATUS_FILES)), None, volatile=True),
     Place("file", agent_units.metrics_place(agent_units.GC_METRICS_NAME), None, volatile=True),
 )
 
@@ -137,18 +137,21 @@ def decide(context: Context, gc: GC, seen: Observation) -> Part:
         said = f"{seen.kubelet} on this node collects its runtime's images itself: leave gc out of its profile"
         problems.append(Problem("gc", None, said))
         changes.append(Change(NAME, seen.kubelet, "owner", "collects as well", "one owner", said, "", (), UNCHANGEABLE))
-    for place, line in seen.pruners:
+    for location, line in seen.pruners:
         if not other_gc.DANGLING.search(line):
             reason = f"it runs {line[:120]}: disable it, or leave gc out of the profile"
             changes.append(
-                Change(NAME, place, "owner", "collects as well", "one owner", reason, place, (), UNCHANGEABLE)
+                Change(NAME, location, "owner", "collects as well", "one owner", reason, location, (), UNCHANGEABLE)
             )
     if seen.active and seen.last is not None and context.now - seen.last > 3 * gc_units.period(gc) + LONGEST_PASS:
         reason = f"the timer runs, and no pass has ended since: see journalctl -u {SERVICE}"
         changes.append(Change(NAME, SERVICE, "last pass", None, None, reason, state.GC_STATUS, (), UNKNOWN))
-    held = {f"file:{ETC}/{unit}" for unit in (TIMER, SERVICE)} | {f"link:{LINK}", f"unit:{TIMER}"}
+    owned = {f"file:{ETC}/{unit}" for unit in (TIMER, SERVICE)} | {f"link:{LINK}", f"unit:{TIMER}"}
     return Part(
-        (*filter(None, changes), *seen.items), frozenset(held), problems=tuple(problems), notes=notes(context, gc, seen)
+        (*filter(None, changes), *seen.items),
+        frozenset(owned),
+        problems=tuple(problems),
+        notes=notes(context, gc, seen),
     )
 
 
@@ -170,8 +173,8 @@ def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
     if not seen.agent:
         found.append("gc: collects once the agent is installed on the node (corral.node.agent)")
     found += [
-        f"gc.images: {place} removes images without a name, too ({line[:120]})"
-        for place, line in seen.pruners
+        f"gc.images: {location} removes images without a name, too ({line[:120]})"
+        for location, line in seen.pruners
         if gc.images is not None and other_gc.DANGLING.search(line)
     ]
     if gc.images is not None and gc.images.high == 100 and not gc.images.max_age:
@@ -189,15 +192,15 @@ def stale(host: Host) -> tuple[Change, ...]:
     reason = "nothing is collected any more"
     return tuple(
         Change(NAME, path, "content", "the last pass", None, reason, path, (Step("file", path, None, FILES),))
-        for path in told(host)
+        for path in status_files(host)
         if host.exists(path)
     )
 
 
-def told(host: Host) -> tuple[str, ...]:
+def status_files(host: Host) -> tuple[str, ...]:
     """The files that passes write for the next pass, the tick and exporters."""
     metrics = agent_units.gc_metrics_file(agent_units.metrics_dir(state.read_json(host, state.AGENT)))
-    return (*TOLD, metrics) if metrics else TOLD
+    return (*STATUS_FILES, metrics) if metrics else STATUS_FILES
 
 
-MANAGER = Manager(NAME, plan, WRITES, told=told)
+MANAGER = Manager(NAME, plan, WRITES, status_files=status_files)

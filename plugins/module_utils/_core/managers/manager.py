@@ -59,14 +59,14 @@ def no_files(dummy_host: Host) -> tuple[str, ...]:
 class Manager(NamedTuple):
     """One manager, by its ``name``, which its changes and originals have as well.
 
-    ``plan``       what differs from the profile: observe, then decide; its ``held`` has the keys of everything that it manages
+    ``plan``       what differs from the profile: observe, then decide; its ``owned`` has the keys of everything that it manages
     ``writes``     where its steps may write, and what of that is volatile: the validator refuses every other step
     ``live``       the property that its drop-ins of slices and scopes set, whose live value is taken over with them
     ``key_of``     the key of the profile that one of its changes follows from, for explain
     ``describe``   the node as it is, as fragments of a profile
     ``places_of``  the places of what one task of a part module declares (None: all of the manager's)
     ``on_removal`` what the removal of these managers needs from it, beside restoring its originals
-    ``told``       files that it publishes: they are removed with the profile
+    ``status_files``       files that it publishes: they are removed with the profile
     """
 
     name: str
@@ -77,4 +77,4 @@ class Manager(NamedTuple):
     describe: t.Callable[[Host, Topology], t.Sequence[ProfileFragment]] = no_fragments
     places_of: t.Callable[[SectionPatch], t.Optional[frozenset[str]]] = all_places
     on_removal: t.Callable[[Host, t.Container[str]], tuple[Change, ...]] = no_changes
-    told: t.Callable[[Host], tuple[str, ...]] = no_files
+    status_files: t.Callable[[Host], tuple[str, ...]] = no_files

@@ -158,10 +158,10 @@ def problems(context: Context, seen: Observation) -> list[Problem]:
 def decide(context: Context, seen: Observation) -> Part:
     """The changes that make pools and mounts as wanted."""
     changes: list[Change] = []
-    held: set[str] = set()
+    owned: set[str] = set()
     asked: set[int] = set()
     for pages, pool in zip(context.profile.memory.hugepages, seen.pools):
-        held.add(f"pool:{pool_file(pages)}")
+        owned.add(f"pool:{pool_file(pages)}")
         change = pool_change(context, pages, pool)
         if change is not None:
             changes.append(change)
@@ -170,16 +170,16 @@ def decide(context: Context, seen: Observation) -> Part:
         changes.append(Change(NAME, "mounts", "mounted", None, None, seen.unknown, mounts.TABLE, (), UNKNOWN))
     for mount, state in zip(context.profile.memory.mounts, seen.mounts):
         unit = unit_of(mount)
-        held |= {f"mount:{unit}", f"file:{ETC}/{unit}"}
+        owned |= {f"mount:{unit}", f"file:{ETC}/{unit}"}
         changes += filter(None, [unit_change(mount, state)])
         changes += filter(None, [None if seen.unknown else mount_change(mount, state, mount.pagesize_kib in asked)])
-    remember = tuple(
+    baseline = tuple(
         Step("mount", unit_of(mount), "start", START, where=mount.path)
         for mount, state in zip(context.profile.memory.mounts, seen.mounts)
         if state.kept and state.mount
     )
     found = tuple(problems(context, seen))
-    return Part(tuple(changes), frozenset(held), problems=found, manager=NAME, remember=remember)
+    return Part(tuple(changes), frozenset(owned), problems=found, manager=NAME, baseline=baseline)
 
 
 # Pools
@@ -192,18 +192,18 @@ def pool_file(pages: Hugepages) -> str:
 
 def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Change]:
     """The change of one pool; without steps while the kernel's last answer is younger than ten minutes."""
-    place = pool_file(pages)
+    location = pool_file(pages)
     subject = f"hugepages-{page_text(pages.size_kib)}" + ("" if pages.node is None else f" node {pages.node}")
     if pool is None:
-        reason = f"{place} cannot be read"
-        return Change(NAME, subject, "nr_hugepages", None, str(pages.pages), reason, place, (), UNKNOWN)
+        reason = f"{location} cannot be read"
+        return Change(NAME, subject, "nr_hugepages", None, str(pages.pages), reason, location, (), UNKNOWN)
     if pool == pages.pages:
         return None
-    step = Step("pool", place, str(pages.pages), VALUES)
+    step = Step("pool", location, str(pages.pages), VALUES)
     change = Change(
-        NAME, subject, "nr_hugepages", str(pool), str(pages.pages), "the pool has another size", place, (step,)
+        NAME, subject, "nr_hugepages", str(pool), str(pages.pages), "the pool has another size", location, (step,)
     )
-    attempt = context.attempts.get(place)
+    attempt = context.attempts.get(location)
     if attempt is None or context.fresh or not same_answer(attempt, pages, pool):
         return change
     wait = attempt.time + RETRY_SECONDS - context.now

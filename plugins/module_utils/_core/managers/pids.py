@@ -52,7 +52,7 @@ class SliceState(NamedTuple):
     limit: t.Optional[str]
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
-    place: str = ""
+    location: str = ""
 
 
 class Observation(NamedTuple):
@@ -61,7 +61,7 @@ class Observation(NamedTuple):
     sysctls: dict[str, t.Optional[int]]
     sysctl_file: t.Optional[str]
     later: dict[str, sysctl.Entry]
-    lasting: dict[str, sysctl.Entry]
+    persistent: dict[str, sysctl.Entry]
     running: t.Optional[int]
     slices: dict[str, SliceState]
     manager_conf: t.Optional[str]
@@ -73,7 +73,7 @@ class Observation(NamedTuple):
 def plan(host: Host, context: Context) -> Part:
     """The pids manager's part of the plan; a profile without ``pids`` has none."""
     pids, cpu = context.profile.pids, context.profile.cpu
-    seen = observe(host, pids, task_budget.homes(cpu))
+    seen = observe(host, pids, task_budget.slices_of_profile(cpu))
     if context.fresh:  # It matters only when a profile is first applied, and changes all the time.
         seen = seen._replace(running=sysctl.running_tasks(host))
     starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
@@ -91,7 +91,7 @@ def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
         {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)},
         ours,
         sysctl.later_entries(host, (PID_MAX, THREADS_MAX)),
-        sysctl.lasting_entries(host, (PID_MAX, THREADS_MAX)) if ours is None else {},
+        sysctl.persistent_entries(host, (PID_MAX, THREADS_MAX)) if ours is None else {},
         None,
         {
             unit: SliceState(
@@ -150,9 +150,9 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[
     """The changes that make the limits as wanted."""
     sysctls = {key: value for key, value in ((PID_MAX, pids.pid_max), (THREADS_MAX, pids.threads_max)) if value}
     changes: list[t.Optional[Change]] = [sysctl_change(key, value, seen) for key, value in sysctls.items()]
-    held = {f"value:{sysctl.path_of(key)}" for key in sysctls}
+    owned = {f"value:{sysctl.path_of(key)}" for key in sysctls}
     if sysctls:
-        held.add(f"file:{sysctl.OURS}")
+        owned.add(f"file:{sysctl.OURS}")
         changes.append(sysctl_file_change(sysctls, seen))
         changes += [later_change(key, value, seen) for key, value in sysctls.items()]
     limits = limits_of(pids, cpu, task_budget.capacity(pids, seen.sysctls), own)
@@ -162,15 +162,15 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[
         )
     elif limits:
         for unit, limit in limits.items():
-            held |= {f"file:{dropin(unit, NAME)}", f"property:{unit}:TasksMax"}
-            held.add(f"file:{control_file(unit, 'TasksMax', runtime=False)}")
+            owned |= {f"file:{dropin(unit, NAME)}", f"property:{unit}:TasksMax"}
+            owned.add(f"file:{control_file(unit, 'TasksMax', runtime=False)}")
             changes += [
                 live_change(unit, limit, seen),
                 dropin_change(unit, limit, seen),
                 later_limit(unit, limit, seen),
             ]
     if pids.default_tasks_max is not None and seen.systemd_runs:
-        held.add(f"file:{MANAGER_CONF}")
+        owned.add(f"file:{MANAGER_CONF}")
         text = unit_text(("Manager", [f"DefaultTasksMax={pids.default_tasks_max}"]))
         others = [row for row in seen.default_settings if row.file != MANAGER_CONF]
         if seen.manager_conf is not None or not others or others[-1].value != str(pids.default_tasks_max):
@@ -179,30 +179,30 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[
     kept = [unit for unit, limit in limits.items() if seen.systemd_runs and kept_by_others(unit, limit, seen)]
     return Part(
         tuple(filter(None, changes)),
-        frozenset(held),
+        frozenset(owned),
         problems=tuple(problems(pids, cpu, seen, own)),
         manager=NAME,
-        remember=tuple(Step("property", unit, "TasksMax=", RELEASE) for unit in kept),
+        baseline=tuple(Step("property", unit, "TasksMax=", RELEASE) for unit in kept),
     )
 
 
 def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]:
     """The change of a limit in force."""
-    actual, place = seen.sysctls[key], sysctl.path_of(key)
+    actual, location = seen.sysctls[key], sysctl.path_of(key)
     if actual == value:
         return None
     if actual is None:
-        return Change(NAME, key, "value", None, str(value), f"{place} cannot be read", place, (), UNKNOWN)
+        return Change(NAME, key, "value", None, str(value), f"{location} cannot be read", location, (), UNKNOWN)
     reason = "the kernel's limit differs"
     return Change(
-        NAME, key, "value", str(actual), str(value), reason, place, (Step("value", place, str(value), VALUES),)
+        NAME, key, "value", str(actual), str(value), reason, location, (Step("value", location, str(value), VALUES),)
     )
 
 
 def sysctl_file_change(sysctls: t.Mapping[str, int], seen: Observation) -> t.Optional[Change]:
     """The change of the file that keeps the limits over a reboot; not needed while others' files give all of them."""
-    lasting = {key: entry.value for key, entry in seen.lasting.items()}
-    if seen.sysctl_file is None and all(lasting.get(key) == str(value) for key, value in sysctls.items()):
+    persistent = {key: entry.value for key, entry in seen.persistent.items()}
+    if seen.sysctl_file is None and all(persistent.get(key) == str(value) for key, value in sysctls.items()):
         return None
     text = HEADER + "".join(f"{key} = {value}\n" for key, value in sysctls.items())
     reason = "keeps the limits over a reboot"
@@ -232,14 +232,14 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     if actual is None:
         step = Step("property", unit, f"TasksMax={limit}", LIVE)
         return Change(
-            NAME, unit, "TasksMax", None, str(limit), "the slice does not run yet", seen.slices[unit].place, (step,)
+            NAME, unit, "TasksMax", None, str(limit), "the slice does not run yet", seen.slices[unit].location, (step,)
         )
     by_hand = unit_property.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
     said = f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit differs"
     steps: tuple[Step, ...] = (Step("property", unit, f"TasksMax={limit}", LIVE),)
     if not kept_by_others(unit, limit, seen):
         steps += unit_property.removal(unit, "TasksMax", seen.slices[unit].settings)
-    return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].place, steps)
+    return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].location, steps)
 
 
 def later_limit(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
@@ -313,7 +313,7 @@ def machine_limits(host: Host, topology: Topology) -> dict[str, Limit]:
 
     keys = (PID_MAX, THREADS_MAX)
     elsewhere = [folder for folder in sysctl.FOLDERS if folder != DISTRIBUTION]
-    given = {key: number(entry.value) for key, entry in sysctl.lasting_entries(host, keys, (DISTRIBUTION,)).items()}
+    given = {key: number(entry.value) for key, entry in sysctl.persistent_entries(host, keys, (DISTRIBUTION,)).items()}
     said = {
         key: number(entry.value)
         for key, entry in sysctl.entries(host, keys, sysctl.files_in_order(host, elsewhere)).items()
@@ -333,7 +333,7 @@ def tasks_max(host: Host, unit: str) -> t.Optional[int]:
     """A slice's limit as it runs, or as its files will have it when it starts; None without one."""
     if cgroup.exists(host, unit):
         return number(cgroup.pids_max(host, unit) or "")
-    tasks = unit_property.lasting(systemd.unit_settings(host, unit, "TasksMax"))
+    tasks = unit_property.outside_run(systemd.unit_settings(host, unit, "TasksMax"))
     return number(tasks[-1].value) if tasks else None
 
 

@@ -33,7 +33,7 @@ FILES = {
     "memory": "memory",
     "pids": "pids",
     "gc": "gc_timer",
-    "owners": "agent_conflicts",
+    "conflicts": "agent_conflicts",
     WORKLOADS: "workload_slices",
 }
 # Those that plan apart from a profile: its declaration, and the agent's installation.

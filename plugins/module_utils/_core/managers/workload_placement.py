@@ -45,7 +45,9 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     usual = before[-1] if before else systemd.usual_slice(unit)
     slices = [grants.slice_of(need.workload.name, exclusive=exclusive) for exclusive in (True, False)]
     places = dict.fromkeys((wanted, usual, *slices))
-    runs_in = next((place for place in places if cgroup.populated_at(host, f"{cgroup.path_of(place)}/{unit}")), None)
+    runs_in = next(
+        (location for location in places if cgroup.populated_at(host, f"{cgroup.path_of(location)}/{unit}")), None
+    )
     quotas = files.settings(unit, "CPUQuota") if need.cpus else []
     there = workload_state.there(host, files, unit)
     return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in)
@@ -59,19 +61,19 @@ def place_file(need: ResourceRequirements) -> str:
 # Units
 
 
-def unit_changes(need: ResourceRequirements, home: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
+def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
     """The changes of a workload's unit: its drop-in, and its slice while it runs."""
     unit = need.workload.pattern
     changes = []
-    text = workload_units.unit_dropin(need, home, score, exclusive=bool(need.cpus))
+    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus))
     change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
     changes += filter(None, [later_change(need, "CPUQuota", found.quotas, "")] if need.cpus else [])
-    if found.runs_in is not None and found.runs_in != home:
+    if found.runs_in is not None and found.runs_in != slice_name:
         changes.append(
             Change(
-                NAME, unit, "slice", found.runs_in, home,
+                NAME, unit, "slice", found.runs_in, slice_name,
                 f"a unit moves when it starts: systemctl restart {unit}",
                 f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
             )
@@ -105,28 +107,30 @@ def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> l
     return conmon.containers(host, cgroup.ROOT, tuple(patterns))
 
 
-def container_change(need: ResourceRequirements, home: str, running: t.Iterable[tuple[str, str]]) -> t.Optional[Change]:
+def container_change(
+    need: ResourceRequirements, slice_name: str, running: t.Iterable[tuple[str, str]]
+) -> t.Optional[Change]:
     """A container of a workload that was not started in its slice: it runs on shared CPUs.
 
     Where one may be the workload's and nothing but Podman can say so, it is unknown whether it is in place.
     """
     kind, pattern = need.workload.match, need.workload.pattern
-    inside = f"{cgroup.path_of(home)}/"
-    outside = [(name, place) for name, place in running if not f"{place}/".startswith(inside)]
-    hint = f"start it with --cgroup-parent={home}, or as a unit (Quadlet) that the workload matches"
+    inside = f"{cgroup.path_of(slice_name)}/"
+    outside = [(name, location) for name, location in running if not f"{location}/".startswith(inside)]
+    hint = f"start it with --cgroup-parent={slice_name}, or as a unit (Quadlet) that the workload matches"
     named = [one for one in outside if kind == "container" and fnmatch.fnmatchcase(one[0], pattern)]
     if named:
-        name, place = named[0]
-        actual = f"{name} in {slice_shown(place)}{'' if len(named) == 1 else f', and {len(named) - 1} more'}"
+        name, location = named[0]
+        actual = f"{name} in {slice_shown(location)}{'' if len(named) == 1 else f', and {len(named) - 1} more'}"
         verdict = UNCHANGEABLE
         return Change(
             NAME,
             need.workload.name,
             "slice",
             actual,
-            home,
+            slice_name,
             hint,
-            place,
+            location,
             (),
             verdict,
             "next start",
@@ -135,20 +139,20 @@ def container_change(need: ResourceRequirements, home: str, running: t.Iterable[
     maybe = [one for one in outside if not (kind == "container" and one[0]) and not in_own_slice(one[1])]
     if not maybe:
         return None
-    name, place = maybe[0]
-    who = f"{name or 'a container that has lost its monitor (conmon)'} runs in {slice_shown(place)}"
+    name, location = maybe[0]
+    who = f"{name or 'a container that has lost its monitor (conmon)'} runs in {slice_shown(location)}"
     reason = f"{who}, and only Podman knows whether it is one of {kind} {pattern}: if so, {hint}"
-    return Change(NAME, need.workload.name, "slice", None, home, reason, place, (), UNKNOWN)
+    return Change(NAME, need.workload.name, "slice", None, slice_name, reason, location, (), UNKNOWN)
 
 
-def in_own_slice(place: str) -> bool:
+def in_own_slice(location: str) -> bool:
     """Whether a control group lies in a slice of Corral's."""
-    return is_own(place[len(cgroup.ROOT) + 1 :].partition("/")[0])
+    return is_own(location[len(cgroup.ROOT) + 1 :].partition("/")[0])
 
 
-def slice_shown(place: str) -> str:
+def slice_shown(location: str) -> str:
     """The slice of a container's control group, for display."""
-    return place[len(cgroup.ROOT) + 1 :].partition("/libpod-")[0] or "the root"
+    return location[len(cgroup.ROOT) + 1 :].partition("/libpod-")[0] or "the root"
 
 
 # OOM scores

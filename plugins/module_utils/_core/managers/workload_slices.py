@@ -95,7 +95,7 @@ def plan(host: Host, context: Context) -> Part:
     sizes = sorted({row.size_kib for row in context.profile.memory.hugepages})
     by_name = {grant.workload: grant for grant in found.allocated.grants}
     changes = [*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)]
-    held: set[str] = {f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else set()
+    owned: set[str] = {f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else set()
     problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
     problems += twice_matched(found.needs)
     notes = list(found.notes)
@@ -108,7 +108,7 @@ def plan(host: Host, context: Context) -> Part:
         score = workload_placement.score_of(need, None if memory is None else memory << 10)
         if need.workload.is_template:
             changes += filter(None, [workload_placement.template_change(host, need, score)])
-            held.add(f"file:{dropin(need.workload.template, NAME)}")
+            owned.add(f"file:{dropin(need.workload.template, NAME)}")
             continue
         grant = by_name.get(need.workload.name)
         wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
@@ -121,12 +121,12 @@ def plan(host: Host, context: Context) -> Part:
             wanted = {**wanted, "TasksMax": str(tasks)}
         seen = observe(host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes)
         changes += slice_changes(host, need, grant, wanted, seen, sizes)
-        held |= held_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
+        owned |= owned_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
         if need.workload.match == "unit":
             changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
             problems += unit_problems(context, need, seen)
             if not need.workload.template:
-                held.add(f"file:{dropin(need.workload.pattern, NAME)}")
+                owned.add(f"file:{dropin(need.workload.pattern, NAME)}")
             if seen.unit is not None and not seen.unit.there:
                 notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
         else:
@@ -136,7 +136,7 @@ def plan(host: Host, context: Context) -> Part:
         changes += score_changes(host, need, seen, score)
     names = {need.workload.name for need in found.needs}
     orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
-    held |= held_for_runs(host, orphans)
+    owned |= owned_for_runs(host, orphans)
     changes += [checkpoint.refused_change(refusal) for refusal in found.allocated.refusals]
     if orphans or any(need.workload.hold == RUNNING for need in found.needs):
         path = workload_units.GRANT_UNIT
@@ -144,10 +144,10 @@ def plan(host: Host, context: Context) -> Part:
         changes += filter(
             None, [file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")]
         )
-        held.add(f"file:{path}")
+        owned.add(f"file:{path}")
         if not host.exists(LAUNCHER):
             notes.append("workloads with hold: running start once the agent is installed (corral.node.agent)")
-    return Part(tuple(changes), frozenset(held), problems=tuple(problems), manager=NAME, notes=tuple(notes))
+    return Part(tuple(changes), frozenset(owned), problems=tuple(problems), manager=NAME, notes=tuple(notes))
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
@@ -204,18 +204,18 @@ def stripped(text: t.Optional[str]) -> t.Optional[str]:
     return None if text is None else text.strip()
 
 
-def held_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
+def owned_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
     """The keys of a workload's slice; the slice itself is held with its limits, while there is a grant."""
-    held = {f"file:{dropin(unit, NAME)}"} if files else set()
-    return held | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
+    owned = {f"file:{dropin(unit, NAME)}"} if files else set()
+    return owned | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
 
 
-def held_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
+def owned_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
     """The keys of what grants need until their run ends, though their workloads are no longer declared.
 
     Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload.
     """
-    held: set[str] = set()
+    owned: set[str] = set()
     names = host.names(ETC) if orphans else []
     paths = [f"{ETC}/{name}/10-corral-{NAME}.conf" for name in names if name.endswith(".service.d")]
     texts = {path: host.read(path) or "" for path in paths}
@@ -223,9 +223,9 @@ def held_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
         instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
         # Its slice may be another one by now: without the static policy new runs share.
         line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
-        held |= {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
-        held |= held_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
-    return held
+        owned |= {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
+        owned |= owned_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
+    return owned
 
 
 def problem_of(context: Context, refusal: Refusal) -> Problem:
@@ -303,14 +303,14 @@ def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[s
     """The limits that a workload on the shared pool cannot reach: those of the slice around all of them are lower."""
     found = []
     for name in ("TasksMax", "MemoryMax", "CPUQuota"):
-        place = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
-        own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(place)) or "max"
+        location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
+        own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(location)) or "max"
         around = unit_limits.meaning(name, around)
         if "max" in (own, around) or int(around.split()[0]) >= int(own.split()[0]):
             continue
         reason = f"{CORRAL_SLICE} is limited to less: raise that, or lower the limit of {need.workload.name}"
         subject = need.workload.name
-        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, place, (), UNCHANGEABLE))
+        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, location, (), UNCHANGEABLE))
     return found
 
 
@@ -321,11 +321,11 @@ def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
     nothing_yet = actual is None and (target == "max" or (name == "CPUWeight" and target == unit_limits.DEFAULT_WEIGHT))
     if shown == target or nothing_yet:
         return None
-    place = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
+    location = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
     # Memory nodes before the first process comes: with the CPUs, once the slice is there.
     phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
     step = Step("property", seen.slice, f"{name}={value}", phase, order)
-    return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", place, (step,))
+    return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", location, (step,))
 
 
 def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: t.Sequence[int]) -> list[Change]:
@@ -337,8 +337,8 @@ def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: 
         actual = seen.hugetlb.get(file)
         if actual == str(limit) or not cgroup.offers(host, "hugetlb"):
             continue
-        above = [place for place in cgroup.ancestors(path) if "hugetlb" not in cgroup.delegated(host, place)]
-        steps = [Step("controller", f"{place}/cgroup.subtree_control", "+hugetlb", START, 1) for place in above]
+        above = [location for location in cgroup.ancestors(path) if "hugetlb" not in cgroup.delegated(host, location)]
+        steps = [Step("controller", f"{location}/cgroup.subtree_control", "+hugetlb", START, 1) for location in above]
         steps.append(Step("value", f"{path}/{file}", str(limit), START, 2))
         changes.append(
             Change(
@@ -373,10 +373,17 @@ def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.
     if not steps:
         return []
     actual = ", ".join(seen.scores)
-    place = f"/proc/{others[0]}/oom_score_adj"
+    location = f"/proc/{others[0]}/oom_score_adj"
     return [
         Change(
-            NAME, need.workload.name, "oom_score_adj", actual, str(score), "processes have another score", place, steps
+            NAME,
+            need.workload.name,
+            "oom_score_adj",
+            actual,
+            str(score),
+            "processes have another score",
+            location,
+            steps,
         )
     ]
 
@@ -387,7 +394,7 @@ def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.
 def key_of(change: Change, declared: Profile) -> str:
     """The key of the workload that a change is about, as far as its subject and place show it."""
     names = [one.name for one in declared.workloads]
-    for part in (change.subject, *change.place.split("/"), *change.subject.split("/")):
+    for part in (change.subject, *change.location.split("/"), *change.subject.split("/")):
         name = (grants.workload_of(part.removesuffix(".d")) or part).partition(":")[0]
         if name in names:
             return f"workloads[{names.index(name)}]"

@@ -24,7 +24,7 @@ from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
 from . import allocate_workloads, applying, declared_profile, overlap_check, planning
-from .allocate_workloads import BY_HAND, Asked
+from .allocate_workloads import BY_HAND, Request
 
 # The phases that grants need at once. The rollout writes the files that systemd reads: a reload at each start would take seconds.
 PHASES = (CLAIM, CPUS, LIVE, RELEASE, START)
@@ -45,38 +45,40 @@ def start(host: Host, name: str, run: str) -> Admission:
     """Grant a declared workload what it holds while it runs, before its first instruction. Raises CorralError."""
     if not run:
         run = f"{BY_HAND}:{int(host.now())}"
-    return execute(host, Asked(start={name: run}), name, look_again=False)
+    return execute(host, Request(start={name: run}), name, refresh=False)
 
 
 def stop(host: Host, name: str, run: str) -> Admission:
     """Take back what a run held; a later run's grant is not touched."""
     if not run:
-        held = next((one for one in held_now(host) if one.workload == name), None)
-        run = held.instance if held else ""
-    return execute(host, Asked(stop={name: run}), "", look_again=False)
+        granted = next((one for one in current_grants(host) if one.workload == name), None)
+        run = granted.instance if granted else ""
+    return execute(host, Request(stop={name: run}), "", refresh=False)
 
 
 def admit(host: Host, workload: Workload) -> Admission:
     """Declare a workload on this node beside those of the profile, and grant it what it requests. Raises CorralError."""
-    asked, name = admission(host, workload)
-    return execute(host, asked, name, with_files=True)
+    request, name = admission(host, workload)
+    return execute(host, request, name, with_files=True)
 
 
-def admission(host: Host, workload: Workload) -> tuple[Asked, str]:
+def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     """The request to admit a workload, and the workload that must have a grant after it. Raises CorralError for an impossible one.
 
     The same workload again changes nothing while it has its grant, or gets one at each start of its unit.
     """
     before = allocate_workloads.admitted(host)
     refuse_admission(workload, profile_of(host), before)
-    asked = Asked(admitted=tuple({**{one.name: one for one in before}, workload.name: workload}.values()))
+    request = Request(admitted=tuple({**{one.name: one for one in before}, workload.name: workload}.values()))
     if workload.hold != RUNNING:
-        return asked, workload.name
+        return request, workload.name
     now = int(host.now())
-    held = any(one.workload == workload.name and allocate_workloads.runs(host, one, now) for one in held_now(host))
-    if workload in before and (held or workload.match == "unit"):
-        return asked, ""
-    return asked._replace(start={workload.name: f"{BY_HAND}:{now}"}), workload.name
+    running = any(
+        one.workload == workload.name and allocate_workloads.runs(host, one, now) for one in current_grants(host)
+    )
+    if workload in before and (running or workload.match == "unit"):
+        return request, ""
+    return request._replace(start={workload.name: f"{BY_HAND}:{now}"}), workload.name
 
 
 def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence[Workload]) -> None:
@@ -114,29 +116,29 @@ def withdraw(host: Host, name: str) -> Admission:
     return stop(host, name, "")
 
 
-def withdrawal(host: Host, name: str) -> Asked:
+def withdrawal(host: Host, name: str) -> Request:
     """The request to release an admitted workload."""
-    return Asked(admitted=tuple(one for one in allocate_workloads.admitted(host) if one.name != name))
+    return Request(admitted=tuple(one for one in allocate_workloads.admitted(host) if one.name != name))
 
 
-def what_if(host: Host, asked: Asked) -> Context:
+def what_if(host: Host, request: Request) -> Context:
     """The result that a run would have; nothing is changed."""
-    return planning.compile_profile(host, profile_of(host), asked=asked)
+    return planning.compile_profile(host, profile_of(host), request=request)
 
 
-def planned(host: Host, asked: Asked, name: str, *, with_files: bool = False) -> Plan:
+def planned(host: Host, request: Request, name: str, *, with_files: bool = False) -> Plan:
     """The plan of an admission or release; ``name`` is the workload that must have a grant after it. Raises CorralError."""
-    plan = to_be_applied(host, asked, name, with_files=with_files)
+    plan = to_be_applied(host, request, name, with_files=with_files)
     overlap_check.refuse_overlaps(host, plan)
     return plan
 
 
-def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> Plan:
+def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) -> Plan:
     """The result of planned(), before it is replayed. Raises CorralError."""
-    context = what_if(host, asked)
+    context = what_if(host, request)
     refuse(context, name)
     # A release may restore values of other managers as well.
-    starts = bool(asked.start) and not with_files
+    starts = bool(request.start) and not with_files
     plan = planning.plan_grants(host, context) if starts else planning.plan_profile(host, context)
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
@@ -144,17 +146,17 @@ def to_be_applied(host: Host, asked: Asked, name: str, *, with_files: bool) -> P
     return narrowed(plan, None if with_files else PHASES)
 
 
-def execute(host: Host, asked: Asked, name: str, *, with_files: bool = False, look_again: bool = True) -> Admission:
+def execute(host: Host, request: Request, name: str, *, with_files: bool = False, refresh: bool = True) -> Admission:
     """Execute the plan of an admission or release. Raises CorralError.
 
-    Each step reads back what the kernel made of it. Without ``look_again`` the outcome does not say what is left to do:
+    Each step reads back what the kernel made of it. Without ``refresh`` the outcome does not say what is left to do:
     a start waits for it, and the next tick looks at the node.
     """
-    plan = to_be_applied(host, asked, name, with_files=with_files)
+    plan = to_be_applied(host, request, name, with_files=with_files)
     context = t.cast("Context", plan.context)
 
     def again() -> Plan:
-        if not look_again:
+        if not refresh:
             return plan._replace(changes=())
         left = planning.plan_profile(host, applying.refresh(host, context))
         return narrowed(left, None if with_files else PHASES)
@@ -194,12 +196,12 @@ def grant_of(context: Context, name: str) -> t.Optional[Grant]:
 
 def ending(host: Host, name: str) -> bool:
     """Whether the run of another workload has ended, or is about to, so that its resources will be free in a moment."""
-    others = (one for one in held_now(host) if one.hold == RUNNING and one.workload != name)
+    others = (one for one in current_grants(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
     return any(not workload_state.populated(host, one.workload) for one in by_units)
 
 
-def held_now(host: Host) -> tuple[Grant, ...]:
+def current_grants(host: Host) -> tuple[Grant, ...]:
     """The grants of the checkpoint."""
     from ..model.workload import grants
 
@@ -239,6 +241,6 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
     later = {step.key for change in plan.changes for step in change.steps} - now
     return plan._replace(
         changes=kept,
-        parts=tuple(part._replace(changes=ours(part.changes), remember=()) for part in plan.parts),
+        parts=tuple(part._replace(changes=ours(part.changes), baseline=()) for part in plan.parts),
         obsolete=plan.obsolete - later,
     )

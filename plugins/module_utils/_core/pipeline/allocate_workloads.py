@@ -37,7 +37,7 @@ START_SECONDS = 120
 BY_HAND = "by-hand"
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """The requests of this run: ``start`` has the run of each workload about to start, ``stop`` the run of each that ended.
 
     ``admitted`` replaces the workloads that were admitted at run time (None: they stay as they are).
@@ -48,7 +48,7 @@ class Asked(NamedTuple):
     admitted: t.Optional[tuple[Workload, ...]] = None
 
 
-NOTHING = Asked()
+NOTHING = Request()
 
 
 def concerns(host: Host, declared: Profile) -> bool:
@@ -61,7 +61,7 @@ def allocate(
     declared: Profile,
     topology: Topology,
     base: Pools,
-    asked: Asked = NOTHING,
+    request: Request = NOTHING,
     *,
     fresh: bool = False,
     before: t.Mapping[str, str] = types.MappingProxyType({}),
@@ -69,8 +69,8 @@ def allocate(
     """The pools that the grants leave, and the grants. ``base`` are the pools without any; ``fresh`` is a profile whose
     hugepages are yet to be made; ``before`` has the kernel values that Corral has changed, as they were (context.py).
     """
-    extra, unreadable = admitted_or_damage(host) if asked.admitted is None else (asked.admitted, "")
-    found, notes = expanded(host, [*declared.workloads, *extra], asked.start)
+    extra, unreadable = admitted_or_damage(host) if request.admitted is None else (request.admitted, "")
+    found, notes = expanded(host, [*declared.workloads, *extra], request.start)
     listed = [
         resource_requirements.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload)
         for one in found
@@ -82,16 +82,16 @@ def allocate(
     )
     if any(need.cpus for need in listed):
         inputs = beside_kubelet(host, inputs)
-    status = look(host, checkpoint.grants, listed, asked)
+    status = observe(host, checkpoint.grants, listed, request)
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
     status = status._replace(lost_memory=drift.broken, undeclared_stay=bool(unreadable))
-    held: list[Grant] = []
+    granted: list[Grant] = []
     gone: list[Grant] = []
     for one in checkpoint.grants:
-        ends = one.hold == RUNNING and asked.stop.get(one.workload) == one.instance
-        (gone if ends else held).append(one)
-    allocated = admission.allocate(inputs, listed, held, status)
+        ends = one.hold == RUNNING and request.stop.get(one.workload) == one.instance
+        (gone if ends else granted).append(one)
+    allocated = admission.allocate(inputs, listed, granted, status)
     allocated = allocated._replace(
         events=(
             *allocated.events,
@@ -99,18 +99,18 @@ def allocate(
         )
     )
     now = pools.with_exclusive(base, grants.exclusive(allocated.grants))
-    lasting = pools.with_exclusive(base, grants.exclusive(grants.lasting(allocated.grants)))
+    persistent = pools.with_exclusive(base, grants.exclusive(grants.persistent(allocated.grants)))
     shared = [f"workload {need.workload.name}: {need.note}" for need in listed if need.note]
     return now, Workloads(
         tuple(listed),
         checkpoint,
         allocated,
         tables,
-        lasting,
+        persistent,
         status,
         damage,
         (*notes, *shared, *drift.notes, *([unreadable] if unreadable else [])),
-        asked.admitted,
+        request.admitted,
         inputs.pids,
         drift.notes,
     )
@@ -175,17 +175,19 @@ def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
     return profile.parse_workloads(state.checked_data(state.read_json(host, path)))
 
 
-def look(host: Host, held: t.Iterable[Grant], listed: t.Iterable[ResourceRequirements], asked: Asked) -> WorkloadStatus:
+def observe(
+    host: Host, granted: t.Iterable[Grant], listed: t.Iterable[ResourceRequirements], request: Request
+) -> WorkloadStatus:
     """Which workloads run, of those whose grants depend on it."""
     now = int(host.now())
     declared = {need.workload.name: need for need in listed}
-    held = [one for one in held if run_matters(one, declared.get(one.workload))]
-    alive = frozenset(one.workload for one in held if runs(host, one, now))
+    granted = [one for one in granted if run_matters(one, declared.get(one.workload))]
+    alive = frozenset(one.workload for one in granted if runs(host, one, now))
     keeping = [
-        one.workload for one in held if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
+        one.workload for one in granted if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
     ]
     sharing = frozenset(name for name in keeping if name in alive and workload_state.shares(host, name))
-    return WorkloadStatus(alive, asked.start, now, sharing=sharing)
+    return WorkloadStatus(alive, request.start, now, sharing=sharing)
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
@@ -225,9 +227,9 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
     return numa_memory.allocatable(totals, pages, reserved)
 
 
-def waits(host: Host, held: t.Iterable[Grant]) -> bool:
+def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
     """Whether a grant is for a workload that was admitted by hand and is yet to start: it ends with the clock."""
-    return any(one.instance.startswith(BY_HAND) and not workload_state.populated(host, one.workload) for one in held)
+    return any(one.instance.startswith(BY_HAND) and not workload_state.populated(host, one.workload) for one in granted)
 
 
 def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
@@ -260,9 +262,9 @@ def read_checkpoint(host: Host, listed: t.Sequence[ResourceRequirements]) -> tup
     if not state.written_before(host, state.CHECKPOINT):
         found = rebuilt(host, listed, Checkpoint())
         return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
-    held = state.read_json(host, state.CHECKPOINT)
+    stored = state.read_json(host, state.CHECKPOINT)
     try:
-        return grants.from_data(state.checked_data(held)), ""
+        return grants.from_data(state.checked_data(stored)), ""
     except ValueError as error:
         said = f"{error}, set aside" if host.exists(state.CHECKPOINT) else "is gone"
     try:

@@ -60,7 +60,7 @@ def declare(
     outcome = apply(host, narrow(planning.plan_profile(host, context, declare=True)), again, forgiving=forgiving)
     if not outcome.error:
         state.remember_profile(host, profile.to_data(declared))
-        keep_compiled(host, context)
+        write_effective_profile(host, context)
     return outcome
 
 
@@ -73,14 +73,14 @@ def refresh(host: Host, context: Context) -> Context:
     return context._replace(now=host.now(), attempts=planning.load_attempts(host), fresh=False)
 
 
-def keep_compiled(host: Host, context: Context) -> None:
+def write_effective_profile(host: Host, context: Context) -> None:
     """Keep the effective profile of this node for the diff of the next run; written only when it changed."""
     from ..model.profile import effective_profile
 
-    text = effective_profile.text_of(context.profile, context.lasting_pools)
-    if host.read(state.COMPILED, follow=False) != text:
+    text = effective_profile.text_of(context.profile, context.persistent_pools)
+    if host.read(state.EFFECTIVE_PROFILE, follow=False) != text:
         state.state_folder(host, state.STATE)
-        host.write_file(state.COMPILED, text, state.PRIVATE)
+        host.write_file(state.EFFECTIVE_PROFILE, text, state.PRIVATE)
 
 
 def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything) -> Outcome:
@@ -98,8 +98,15 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         return outcome
     if not outcome.error and PROFILE in managers:
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
-        told = [path for one in registry.every() for path in one.told(host)]
-        for path in (state.APPLIED, state.COMPILED, *of_workloads, state.SINCE, *state.PUBLISHED, *told):
+        status_files = [path for one in registry.every() for path in one.status_files(host)]
+        for path in (
+            state.APPLIED,
+            state.EFFECTIVE_PROFILE,
+            *of_workloads,
+            state.SINCE,
+            *state.PUBLISHED,
+            *status_files,
+        ):
             if host.exists(path):
                 host.remove(path)
     # A node whose before-values were lost may still have a declared profile.
@@ -206,8 +213,8 @@ def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tup
 
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
     """The before-values of everything that this plan touches for the first time."""
-    held = {record.before.key for record in kept}
-    known = set(held)
+    recorded = {record.before.key for record in kept}
+    known = set(recorded)
     found = []
     for change in (change for part in plan.parts for change in part.changes if change.steps):
         owner = registry.manager(change.manager)
@@ -216,18 +223,20 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 is_volatile(step, owner)
                 or step.key in known
                 or step.value in NEVER_RECORDED
-                or is_tampering(step, held)
+                or is_tampering(step, recorded)
             ):
                 continue
             known.add(step.key)
-            found.append(Record(change.manager, change.subject, apply_step.look(host, step)))
+            found.append(Record(change.manager, change.subject, apply_step.observe(host, step)))
     # A kernel value that is right already is recorded now: a value that is set later is not the original.
     for part in plan.parts:
-        keys = sorted(part.held - known) if part.manager else []
+        keys = sorted(part.owned - known) if part.manager else []
         for kind in VALUE_KINDS:
             for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
-                found.append(Record(part.manager, target, apply_step.look(host, Step(kind, target, None, VALUES))))
-        found += [Record(part.manager, s.target, apply_step.look(host, s)) for s in part.remember if s.key not in known]
+                found.append(Record(part.manager, target, apply_step.observe(host, Step(kind, target, None, VALUES))))
+        found += [
+            Record(part.manager, s.target, apply_step.observe(host, s)) for s in part.baseline if s.key not in known
+        ]
     return found
 
 
@@ -243,12 +252,12 @@ def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
     return (Step("property", unit, f"{owner.live}=", RELEASE),) if unit else ()
 
 
-def is_tampering(step: Step, held: t.Container[str]) -> bool:
+def is_tampering(step: Step, recorded: t.Container[str]) -> bool:
     """Whether the step removes a property that was set after Corral took the unit: it is not the original."""
     folder, dummy, file = step.target.rpartition(".d/50-")
     if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
         return False
-    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in held
+    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in recorded
 
 
 def execute(
@@ -264,7 +273,7 @@ def execute(
         if blocked:
             leftovers.append(blocked)
             continue
-        before = apply_step.look(host, step)
+        before = apply_step.observe(host, step)
         done.append((before, step))
         try:
             apply_step.perform(host, step, masks)

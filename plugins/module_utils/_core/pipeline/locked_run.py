@@ -67,10 +67,10 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     except CorralError:
         return outcome
     reported = outcome._replace(remaining=items, error="")  # an undone run is no error of the node
-    told = status_file.status(host, context, reported, now.previous, paused=now.paused, logged=False)
+    status = status_file.status(host, context, reported, now.previous, paused=now.paused, logged=False)
     if agent_install.installed(host) is not None:  # Without ticks, metrics would soon be outdated.
-        tick.write_metrics(host, now, told)
-    status_file.publish(host, told, context)
+        tick.write_metrics(host, now, status)
+    status_file.publish(host, status, context)
     return outcome
 
 

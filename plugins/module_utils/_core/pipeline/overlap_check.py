@@ -37,7 +37,7 @@ def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
     from ..host import cgroup_tree
     from ..model.plan import replay
 
-    tree = host.unrecorded(lambda: cgroup_tree.look(host))
+    tree = host.unrecorded(lambda: cgroup_tree.observe(host))
     exclusive = {path for path in tree.machine.cgroups if "/" not in path and is_exclusive(path)}
     keeps = keep_cpus(plan, exclusive)
     cpu = plan.context.profile.cpu if plan.context else None
@@ -56,7 +56,7 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
     written = {replay_v1.unit_of(step) for change in plan.changes for step in change.steps if step.kind == "cpuset"}
     written |= {replay_v1.unit_of(step) for step in steps if step.kind == "cpuset"}
-    held = {key.rpartition("/")[2] for part in plan.parts for key in part.held if key.startswith("cpuset:")}
+    held = {key.rpartition("/")[2] for part in plan.parts for key in part.owned if key.startswith("cpuset:")}
     exclusive = {name for name in host.folders(cgroup.CPUSETS) if is_exclusive(name)}
     has_pools = plan.context is not None and plan.context.profile.cpu is not None
     own = keep_cpus(plan, exclusive) if has_pools else exclusive

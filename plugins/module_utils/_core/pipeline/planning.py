@@ -30,7 +30,7 @@ from . import declared_profile
 
 if t.TYPE_CHECKING:
     from ..model.systemd.agent_units import Options
-    from .allocate_workloads import Asked
+    from .allocate_workloads import Request
 
 GRANTS = (CPU, WORKLOADS)  # the managers that an admission needs
 BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
@@ -46,9 +46,9 @@ def compile_profile(
     *,
     fresh: bool = False,
     topology: t.Optional[Topology] = None,
-    asked: t.Optional[Asked] = None,
+    request: t.Optional[Request] = None,
 ) -> Context:
-    """The profile on this machine, or on that ``topology`` of it; ``asked`` has the workloads that start or stop now.
+    """The profile on this machine, or on that ``topology`` of it; ``request`` has the workloads that start or stop now.
 
     Raises CorralError with every problem at once.
     """
@@ -61,14 +61,14 @@ def compile_profile(
     computed = pools.compute(declared, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     context = Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
-    if not (asked or declared.workloads or any(state.written_before(host, path) for path in state.WORKLOADS)):
+    if not (request or declared.workloads or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
     from . import allocate_workloads
 
-    if not (asked or allocate_workloads.concerns(host, declared)):
+    if not (request or allocate_workloads.concerns(host, declared)):
         return context
     left, allocated = allocate_workloads.allocate(
-        host, declared, topology, computed, asked or allocate_workloads.NOTHING, fresh=fresh, before=before
+        host, declared, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
     )
     return context._replace(pools=left, workloads=allocated)
 
@@ -148,8 +148,8 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     if left:  # Nothing is given up of what cannot be brought back.
         return plan._replace(changes=(*plan.changes, *left))
     known = {change.subject for change in plan.changes}
-    asked = [change for one in registry.every() for change in one.on_removal(host, managers)]
-    return plan._replace(changes=plan.changes + tuple(change for change in asked if change.subject not in known))
+    own = [change for one in registry.every() for change in one.on_removal(host, managers)]
+    return plan._replace(changes=plan.changes + tuple(change for change in own if change.subject not in known))
 
 
 def is_lost(plan: Plan) -> bool:
@@ -173,13 +173,13 @@ def joined(first: Plan, second: Plan) -> Plan:
 def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], managers: t.Sequence[str]) -> Plan:
     """A plan of these parts, and of all that these managers once changed and no part owns any more."""
     records, warning = state.records(host)
-    held = frozenset(key for part in parts for key in part.held)
+    owned = frozenset(key for part in parts for key in part.owned)
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if context is not None and context.profile.cpu is not None:
         # A unit that goes back to no set of its own has what exclusive slices leave.
         free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
         online = cpuset.format(free) or online
-    dropped = [record for record in records if record.manager in managers and record.before.key not in held]
+    dropped = [record for record in records if record.manager in managers and record.before.key not in owned]
     if set(registry.FILES) <= set(managers):  # A plan of the whole profile: what no manager here knows is said with it.
         dropped += [record for record in records if record.manager not in registry.names()]
     strays = [record for record in dropped if is_stray(record, online)]
@@ -230,7 +230,7 @@ def is_restored(host: Host, before: undo.Original) -> bool:
     step = Step(before.kind, before.target, named.get(before.kind), RELEASE, where=before.name)
     if before.kind not in t.get_args(StepKind) or not validate.is_sound(step):
         return False
-    return is_as_before(host, before) or apply_step.look(host, step)._replace(made=before.made) == before
+    return is_as_before(host, before) or apply_step.observe(host, step)._replace(made=before.made) == before
 
 
 def is_busy(host: Host, before: undo.Original) -> bool:
@@ -242,13 +242,13 @@ def is_busy(host: Host, before: undo.Original) -> bool:
 def is_as_before(host: Host, before: undo.Original) -> bool:
     """Whether a kernel value, a mount or a property of a unit need not be restored."""
     if before.kind == "cpuset":
-        return apply_step.look(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
+        return apply_step.observe(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
     if before.kind == "mount":
         return before.active and mounts.at(host, before.name) is not None
     if before.kind == "property":
         step = Step("property", before.target, f"{before.name}=", RELEASE)
         # The folders that would have to be made are missing now as they were then, too.
-        return apply_step.look(host, step) == before
+        return apply_step.observe(host, step) == before
     if before.kind not in ("value", "pool", "partition"):
         return False
     # A pool can be gone with its NUMA node.

@@ -35,39 +35,41 @@ class Scope(NamedTuple):
     manager: str
     places: t.Optional[frozenset[str]]
 
-    def has(self, manager: str, place: str) -> bool:
+    def has(self, manager: str, location: str) -> bool:
         """Whether something is the piece's own."""
-        return manager == self.manager and (self.places is None or place in self.places)
+        return manager == self.manager and (self.places is None or location in self.places)
 
 
-class Asked(NamedTuple):
+class Request(NamedTuple):
     """A task: its piece, the keys and places of that piece, and the declared profile before and after it (None: none)."""
 
     piece: SectionPatch
     scope: Scope
-    held: t.Optional[Profile]
+    declared: t.Optional[Profile]
     wanted: t.Optional[Profile]
     own: str  # the piece's path in the profile
 
 
-def ask(host: Host, piece: SectionPatch) -> Asked:
+def ask(host: Host, piece: SectionPatch) -> Request:
     """A task on this node. Raises CorralError by the module's options.
 
     A profile that was declared as a whole is not changed by parts: they may only declare what it declares.
     """
-    held = declared_profile.read_declared(host)
-    if held is None or held.name == profile_sections.NAME:
-        wanted, own = profile_sections.merged(held, piece)
-        return Asked(piece, scope_of(piece), held, wanted, own)
+    declared = declared_profile.read_declared(host)
+    if declared is None or declared.name == profile_sections.NAME:
+        wanted, own = profile_sections.merged(declared, piece)
+        return Request(piece, scope_of(piece), declared, wanted, own)
     try:
-        wanted, own = profile_sections.merged(held, piece)
+        wanted, own = profile_sections.merged(declared, piece)
     except CorralError:
         wanted, own = None, ""
-    if wanted != held:
-        raise refusal(f"this node has the profile {held.name}: declare it there, or remove that profile first")
-    if not declared_profile.applied_already(host, held):
-        raise refusal(f"the profile {held.name} is declared and not applied yet: apply it first (corral.node.profile)")
-    return Asked(piece, scope_of(piece), held, wanted, own)
+    if wanted != declared:
+        raise refusal(f"this node has the profile {declared.name}: declare it there, or remove that profile first")
+    if not declared_profile.applied_already(host, declared):
+        raise refusal(
+            f"the profile {declared.name} is declared and not applied yet: apply it first (corral.node.profile)"
+        )
+    return Request(piece, scope_of(piece), declared, wanted, own)
 
 
 def refuse_name(declared: Profile) -> None:
@@ -83,52 +85,52 @@ def scope_of(piece: SectionPatch) -> Scope:
     return Scope(manager.name, manager.places_of(piece))
 
 
-def plan(host: Host, asked: Asked) -> Plan:
+def plan(host: Host, request: Request) -> Plan:
     """A task's plan. Raises CorralError by the module's options."""
-    if asked.wanted is None:
-        return narrowing(host, asked)(planning.plan_removal(host, registry.of_profile()))
-    fresh = not declared_profile.applied_already(host, asked.wanted)
+    if request.wanted is None:
+        return narrowing(host, request)(planning.plan_removal(host, registry.of_profile()))
+    fresh = not declared_profile.applied_already(host, request.wanted)
     try:
-        context = planning.compile_profile(host, asked.wanted, fresh=fresh)
-        context = context._replace(origins=profile_sections.origins_of(asked.wanted))
-        return narrowing(host, asked)(planning.plan_profile(host, context, declare=True))
+        context = planning.compile_profile(host, request.wanted, fresh=fresh)
+        context = context._replace(origins=profile_sections.origins_of(request.wanted))
+        return narrowing(host, request)(planning.plan_profile(host, context, declare=True))
     except CorralError as error:
-        raise profile_sections.rewrite_paths(error, asked.piece.module, asked.own) from None
+        raise profile_sections.rewrite_paths(error, request.piece.module, request.own) from None
 
 
-def apply(host: Host, asked: Asked) -> Outcome:
+def apply(host: Host, request: Request) -> Outcome:
     """Execute a task's plan; the caller holds the lock. Raises CorralError by the module's options."""
-    narrow = narrowing(host, asked)
-    if asked.wanted is None:
+    narrow = narrowing(host, request)
+    if request.wanted is None:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
     try:
-        origins = profile_sections.origins_of(asked.wanted)
-        return applying.declare(host, asked.wanted, origins, narrow=narrow, forgiving=not asked.piece.present)
+        origins = profile_sections.origins_of(request.wanted)
+        return applying.declare(host, request.wanted, origins, narrow=narrow, forgiving=not request.piece.present)
     except CorralError as error:
-        raise profile_sections.rewrite_paths(error, asked.piece.module, asked.own) from None
+        raise profile_sections.rewrite_paths(error, request.piece.module, request.own) from None
 
 
-def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
+def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
     """What makes of the node's plan the task's: without what differed before the task and is not the piece's own.
 
     The last part takes all that Corral still holds for the profile with it.
     """
-    before = plan_before(host, asked.held)
-    if before is None or (asked.wanted is None and asked.held is not None):
+    before = plan_before(host, request.declared)
+    if before is None or (request.wanted is None and request.declared is not None):
         return applying.everything
     known = {(change.item(), change.wanted) for change in before.changes}
-    declares = asked.wanted is None or asked.wanted != asked.held
+    declares = request.wanted is None or request.wanted != request.declared
     others = {
         record.before.key
         for record in state.records(host)[0]
-        if (record.before.key in before.obsolete and not asked.scope.has(record.manager, record.before.target))
+        if (record.before.key in before.obsolete and not request.scope.has(record.manager, record.before.target))
         or (record.manager == PROFILE and not declares)
     }
 
     def ours(change: Change) -> bool:
         if change.manager == PROFILE:
             return declares
-        return asked.scope.has(change.manager, change.place) or (change.item(), change.wanted) not in known
+        return request.scope.has(change.manager, change.location) or (change.item(), change.wanted) not in known
 
     def narrow(plan: Plan) -> Plan:
         return plan._replace(
@@ -140,25 +142,25 @@ def narrowing(host: Host, asked: Asked) -> t.Callable[[Plan], Plan]:
     return narrow
 
 
-def plan_before(host: Host, held: t.Optional[Profile]) -> t.Optional[Plan]:
+def plan_before(host: Host, declared: t.Optional[Profile]) -> t.Optional[Plan]:
     """What differed before the task; None when the declared profile was never applied, so that all of it is still to do."""
-    if held is None:
+    if declared is None:
         return planning.plan_removal(host, tuple(registry.FILES))
-    if not declared_profile.applied_already(host, held):
+    if not declared_profile.applied_already(host, declared):
         return None
     try:
-        return planning.plan_profile(host, planning.compile_profile(host, held))
+        return planning.plan_profile(host, planning.compile_profile(host, declared))
     except CorralError:
         return None  # It no longer fits the node.
 
 
-def settled(host: Host, asked: Asked, planned: Plan) -> bool:
+def settled(host: Host, request: Request, planned: Plan) -> bool:
     """Whether there is nothing to do, and no interrupted run to finish."""
     if any(change.steps for change in planned.changes) or planned.obsolete:
         return False
-    if asked.wanted is None:
+    if request.wanted is None:
         return not host.exists(state.STATE) and not host.exists(state.RUN)
-    return declared_profile.applied_already(host, asked.wanted)
+    return declared_profile.applied_already(host, request.wanted)
 
 
 def declared(outcome: Outcome) -> bool:

@@ -38,16 +38,16 @@ class Tick(NamedTuple):
     pause_error: t.Optional[str] = None
 
 
-def look(host: Host, *, at_boot: bool = False, began: float) -> int:
+def run(host: Host, *, at_boot: bool = False, began: float) -> int:
     """One pass over the node; the caller holds the lock."""
     compile_once(host)
     previous = status_file.last_status(host)
-    host.told = {}
+    host.recorded = {}
     now = with_pause(host, Tick(previous, at_boot, began))
     declared, broken = declared_profile.last_good(host) if at_boot else declared_profile.declared_or_last_good(host)
     if declared is None:
         return report_error(host, now, broken) if broken else IN_SYNC
-    return look_after(host, declared, broken, now)
+    return reconcile(host, declared, broken, now)
 
 
 def with_pause(host: Host, now: Tick) -> Tick:
@@ -85,7 +85,7 @@ def compile_once(host: Host) -> None:
             notice(str(error), priority=4)
 
 
-def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], now: Tick) -> int:
+def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], now: Tick) -> int:
     """One pass over the node with a profile that is right in itself."""
     at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
     fresh = at_boot or not declared_profile.applied_already(host, declared)
@@ -112,44 +112,44 @@ def look_after(host: Host, declared: Profile, broken: t.Optional[CorralError], n
         return report_error(host, now, error)
     if not outcome.error and broken is None and enforce:
         state.remember_profile(host, profile.to_data(declared))
-    told = status_file.status(host, context, outcome, now.previous, paused=now.paused)
+    status = status_file.status(host, context, outcome, now.previous, paused=now.paused)
     log(outcome, now)
-    keep = not told["error"] and broken is None
-    host.unrecorded(lambda: publish(host, now, told, context, keep=keep))
+    keep = not status["error"] and broken is None
+    host.unrecorded(lambda: publish(host, now, status, context, keep=keep))
     # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
-    settled = told["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    settled = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
     if settled and context.workloads is not None:
         from . import allocate_workloads
 
         settled = not allocate_workloads.waits(host, context.grants)
     if settled and not at_boot:
-        recorded_inputs.keep(host, state.PUBLISHED, told["time"])
+        recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 
 
-def publish(host: Host, now: Tick, told: Status, context: Context, *, keep: bool) -> None:
+def publish(host: Host, now: Tick, status: Status, context: Context, *, keep: bool) -> None:
     """Publish the observation, and ``keep`` the effective profile, which is written when it changed."""
-    write_metrics(host, now, told)
-    status_file.publish(host, told, context)
+    write_metrics(host, now, status)
+    status_file.publish(host, status, context)
     if keep:
-        applying.keep_compiled(host, context)
+        applying.write_effective_profile(host, context)
 
 
-def write_metrics(host: Host, now: Tick, told: Status) -> None:
+def write_metrics(host: Host, now: Tick, status: Status) -> None:
     """Write the metrics where they are due. A new error of them is logged and published; it fails no tick."""
     before = now.previous
-    told["pause_error"], told["metrics_error"] = now.pause_error, before.get("metrics_error")
+    status["pause_error"], status["metrics_error"] = now.pause_error, before.get("metrics_error")
     # Counters alone are no reason to write: ticks that fail would write each time.
     moving = {"time": 0, "totals": 0}
-    same = {**before, **moving} == {**told, **moving}
-    if same and before["time"] // recorded_inputs.METRICS_SECONDS == told["time"] // recorded_inputs.METRICS_SECONDS:
+    same = {**before, **moving} == {**status, **moving}
+    if same and before["time"] // recorded_inputs.METRICS_SECONDS == status["time"] // recorded_inputs.METRICS_SECONDS:
         return
     from ..host import metrics_file
 
-    said = metrics_file.publish(host, told, now.began)
-    if said and said != told["metrics_error"]:
+    said = metrics_file.publish(host, status, now.began)
+    if said and said != status["metrics_error"]:
         notice(said, priority=4)
-    told["metrics_error"] = said
+    status["metrics_error"] = said
 
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
@@ -172,9 +172,9 @@ def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:
     """Publish an error and log it when it is new."""
     said = str(error).replace("\n", "; ")
     nothing = Outcome(Plan(None, (), (), frozenset()), (), ())
-    told = status_file.status(host, None, nothing, now.previous, error=said, paused=now.paused)
-    write_metrics(host, now, told)
-    status_file.publish(host, told, None)
+    status = status_file.status(host, None, nothing, now.previous, error=said, paused=now.paused)
+    write_metrics(host, now, status)
+    status_file.publish(host, status, None)
     if now.previous.get("error") != said:
         notice(f"not reconciled: {said}", priority=3)
     return ERROR

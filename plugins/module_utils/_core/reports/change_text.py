@@ -35,8 +35,8 @@ def described(change: Change) -> str:
     values = "" if change.verdict == UNKNOWN else f": {' -> '.join(compared(change.actual, change.wanted))}"
     extra = "" if change.when == "now" else f" [{change.when}]"
     extra += "" if change.disruption == "none" else f" [{change.disruption}]"
-    place = f" [{change.place}]" if change.place and change.place not in change.subject else ""
-    return f"{change.manager} {change.subject} {change.property}{values} ({change.reason}){extra}{place}"
+    location = f" [{change.location}]" if change.location and change.location not in change.subject else ""
+    return f"{change.manager} {change.subject} {change.property}{values} ({change.reason}){extra}{location}"
 
 
 def with_text(change: Change) -> RenderedItem:

@@ -49,8 +49,8 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
         for start in range(0, len(cores), CORES_PER_LINE):
             part = cores[start : start + CORES_PER_LINE]
             name = f"node {node}" if start == 0 else ""
-            held = frozenset(cpu for core in part for cpu in core)
-            rows.append(f"{name:<8} {' '.join(block(core) for core in part)}   CPUs {cpuset.format(held)}")
+            cpus = frozenset(cpu for core in part for cpu in core)
+            rows.append(f"{name:<8} {' '.join(block(core) for core in part)}   CPUs {cpuset.format(cpus)}")
         if not cores:
             rows.append(f"node {node:<3} (no CPUs)")
     offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""

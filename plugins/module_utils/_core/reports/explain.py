@@ -34,7 +34,7 @@ def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
     return {
         "schema": SCHEMA,
         "keys": keys,
-        "compiled": effective_profile.compile_to_data(declared, context.lasting_pools),
+        "effective_profile": effective_profile.compile_to_data(declared, context.persistent_pools),
         "changes": [{**change_text.with_text(change), "asked_by": asked_by(change, context)} for change in changes],
     }
 
@@ -43,7 +43,11 @@ def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
     """All of it as text."""
     found = to_data(context, changes)
     keys = [(f"  {path}", shown(key["value"]), key["origin"] or UNKNOWN_ORIGIN) for path, key in found["keys"].items()]
-    here = [(f"  {path}", shown(value)) for path, value in flat(found["compiled"], "") if path not in ("name", "mode")]
+    here = [
+        (f"  {path}", shown(value))
+        for path, value in flat(found["effective_profile"], "")
+        if path not in ("name", "mode")
+    ]
     rows = [
         f"profile {context.profile.name}, each key with its origin:",
         *text_table.aligned(keys),

@@ -36,7 +36,7 @@ if t.TYPE_CHECKING:
 
 # What is read from the status that was published before.
 ITEM = {
-    **dict.fromkeys(("manager", "subject", "property", "verdict", "reason", "place", "when", "disruption"), str),
+    **dict.fromkeys(("manager", "subject", "property", "verdict", "reason", "location", "when", "disruption"), str),
     **dict.fromkeys(("actual", "wanted"), (str, None)),
     "since": int,
 }
@@ -55,8 +55,8 @@ LARGEST = 2**40  # the largest of its numbers; a larger one is no time
 
 def last_status(host: Host) -> dict[str, t.Any]:
     """The status that was published last; empty where there is none, or where it is not as Corral writes it."""
-    told = state.read_json(host, state.STATUS)
-    return t.cast("dict[str, t.Any]", told) if built_as(told, BUILT_UPON) else {}
+    status = state.read_json(host, state.STATUS)
+    return t.cast("dict[str, t.Any]", status) if built_as(status, BUILT_UPON) else {}
 
 
 def built_as(value: t.Any, shape: t.Any) -> bool:
@@ -191,13 +191,13 @@ def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
     ]
 
 
-def publish(host: Host, told: Status, context: t.Optional[Context]) -> bool:
+def publish(host: Host, status: Status, context: t.Optional[Context]) -> bool:
     """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
-    host.write_file(state.STATUS, json.dumps(told, sort_keys=True) + "\n")
+    host.write_file(state.STATUS, json.dumps(status, sort_keys=True) + "\n")
     if context is None:
         return False  # The node could not be looked at: what differed may differ still.
-    drift_since.keep(host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in told["items"]})
+    drift_since.keep(host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in status["items"]})
     return publish_pools(host, context)
 
 

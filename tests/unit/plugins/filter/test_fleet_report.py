@@ -37,7 +37,7 @@ def item(verdict: str) -> dict[str, t.Any]:
         "actual": None,
         "wanted": "0-1",
         "reason": "why",
-        "place": "/p",
+        "location": "/p",
         "verdict": verdict,
         "when": "now",
         "disruption": "none",

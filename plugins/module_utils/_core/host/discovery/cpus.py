@@ -127,9 +127,9 @@ class Cpus:
     # Presence
 
     def _online(self) -> CpuSet:
-        told = self._reader.cpus(CPU, ("online",))
-        if told:
-            return told
+        online = self._reader.cpus(CPU, ("online",))
+        if online:
+            return online
         # Before 2.6.28 only the CPUs' own files show this, and a CPU that cannot go offline has none.
         if self._folders:
             return frozenset(

@@ -143,10 +143,10 @@ def _fewest_nodes(view: CpuTopology, count: int, group: int) -> int:
     nodes = view.units[NUMA].values()
     if view.averages:
         return _ceil(count // group, _ceil(_ceil(len(view.cpus), group), len(nodes)))
-    held = 0
+    total = 0
     for number, cpus in enumerate(sorted((node.size for node in nodes), reverse=True), 1):
-        held += _ceil(cpus, group)
-        if held * group >= count:
+        total += _ceil(cpus, group)
+        if total * group >= count:
             return number
     return len(nodes)
 

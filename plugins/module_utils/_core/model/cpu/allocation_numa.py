@@ -67,7 +67,7 @@ class _Search:
         self.squares = sum(cpus * cpus for cpus in free)
         self.total_after = sum(free) - count
         self.fullest: dict[int, list[int]] = {}
-        self.looks = 0
+        self.tries = 0
         self.best: _Choice | None = None
         self.in_order = False
 
@@ -96,7 +96,7 @@ class _Search:
             if self.free[node] in seen:
                 continue
             seen.add(self.free[node])
-            if self.looks > LIMIT or not self.improves(goal):
+            if self.tries > LIMIT or not self.improves(goal):
                 return
             thinkable = self.thinkable((*chosen, node), at + 1)
             if thinkable is not None and self.improves(thinkable):
@@ -121,7 +121,7 @@ class _Search:
 
         The nodes with most free CPUs complete it, and each group of the remainder comes from the then fullest.
         """
-        self.looks += 1
+        self.tries += 1
         missing = self.number - len(chosen)
         others = self.fullest_from(start)[:missing]
         if len(others) < missing:
@@ -150,7 +150,7 @@ class _Search:
 
     def judge(self, nodes: tuple[int, ...]) -> _Choice:
         """A combination with its best subset for the remainder; there must be enough."""
-        self.looks += 1
+        self.tries += 1
         gain = self.gain_of_shares(nodes)
         if not self.rest:
             return _Choice(self.balance(gain), nodes, ())
@@ -190,9 +190,9 @@ class _Search:
         """The best subset of fewer nodes than groups, if it is better than ``best``."""
         for number in range(min(len(left), self.rest - 1), 0, -1):
             for subset in _subsets(left, number):
-                if best is not None and (self.looks > LIMIT or best[0] == thinkable):
+                if best is not None and (self.tries > LIMIT or best[0] == thinkable):
                     return best
-                self.looks += 1
+                self.tries += 1
                 turns = self.turns(left, subset)
                 if turns is None:
                     continue

@@ -91,8 +91,8 @@ def change(
     if found.exists and found.in_force(kind):
         return None
     step = Step("partition", target, kind, CPUS)
-    asked = found.cpus or frozenset()
-    by = [f"{name} ({cpuset.format(cpus & asked)})" for name, cpus in rivals.items() if cpus & asked]
+    requested = found.cpus or frozenset()
+    by = [f"{name} ({cpuset.format(cpus & requested)})" for name, cpus in rivals.items() if cpus & requested]
     verdict = DRIFT
     steps: tuple[Step, ...] = (step,)
     if kind == MEMBER:
@@ -104,9 +104,9 @@ def change(
         reason = f"{', '.join(by)} asks for the same CPUs, so the partition is invalid: remove its AllowedCPUs="
         verdict, steps = UNCHANGEABLE, ()
     elif found.text == kind and found.offline:
-        reason = f"none of its CPUs {cpuset.format(asked)} is online"
+        reason = f"none of its CPUs {cpuset.format(requested)} is online"
     elif found.text == kind:
-        reason = f"others still have CPUs {cpuset.format(asked & found.rest)} of it"
+        reason = f"others still have CPUs {cpuset.format(requested & found.rest)} of it"
     elif found.text in (None, MEMBER):
         reason = "not a partition yet: the kernel does not keep others out"
     else:

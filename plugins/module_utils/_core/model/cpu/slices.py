@@ -86,13 +86,13 @@ def handed_over(
 class Unmanaged(NamedTuple):
     """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
-    ``cpus`` are those that its processes get, ``asked`` those that it requests; ``processes`` are some of those that
+    ``cpus`` are those that its processes get, ``requested`` those that it requests; ``processes`` are some of those that
     it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any.
     """
 
     name: str
     cpus: frozenset[int]
-    asked: frozenset[int]
+    requested: frozenset[int]
     populated: bool
     processes: tuple[str, ...]
     file: str = ""
@@ -116,7 +116,7 @@ def unmanaged_changes(
     """
     changes = []
     for one in unmanaged:
-        met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.asked, own)]
+        met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.requested, own)]
         running = f" (PID {', '.join(one.processes)})" if one.processes else ""
         actual = f"runs on {cpuset.format(one.cpus)}{running}"
         reason = f"on {', '.join(met)}; " if met else ""
@@ -144,6 +144,6 @@ def unmanaged_reason(one: Unmanaged) -> str:
     return "not made by systemd (cset, lxc?): stop it, or start it in a slice of the profile"
 
 
-def unknown(reason: str, place: str) -> Part:
+def unknown(reason: str, location: str) -> Part:
     """The message where unmanaged control groups cannot be read."""
-    return Part((Change(MANAGER, "slices", "AllowedCPUs", None, None, reason, place, (), UNKNOWN),), frozenset())
+    return Part((Change(MANAGER, "slices", "AllowedCPUs", None, None, reason, location, (), UNKNOWN),), frozenset())

@@ -37,12 +37,12 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED)}
     others = [row for row in rows if row.unit not in ours and not is_exclusive(row.unit)]
     confined = {row.unit: row.cpus for row in others if row.cpus is not None and row.cpus < online}
-    home = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
-    if home is None:
+    reserved = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
+    if reserved is None:
         return None
     managed = ours.get(CORRAL_SLICE) is not None
-    housekeeping = [unit for unit in schema.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == home]
-    housekeeping += [unit for unit, cpus in confined.items() if cpus == home and unit not in housekeeping]
+    housekeeping = [unit for unit in schema.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == reserved]
+    housekeeping += [unit for unit, cpus in confined.items() if cpus == reserved and unit not in housekeeping]
     nothing: frozenset[int] = frozenset()
     if managed:
         workloads, isolated = ours[CORRAL_SLICE] or nothing, ours.get(ISOLATED) or nothing
@@ -51,12 +51,12 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     else:
         there = [row for row in others if row.unit not in housekeeping and (row.populated or row.unit in confined)]
         workloads = nothing.union(*(confined.get(row.unit, online) or nothing for row in there))
-        isolated = online - home - workloads if workloads else nothing
+        isolated = online - reserved - workloads if workloads else nothing
         shared = list(dict.fromkeys([*schema.SHARED_SLICES, *(row.unit for row in there)]))
-    section: dict[str, t.Any] = {"reserved": {"cpus": cpuset.format(home), "slices": housekeeping}}
+    section: dict[str, t.Any] = {"reserved": {"cpus": cpuset.format(reserved), "slices": housekeeping}}
     if isolated:
         section["isolated"] = {"cpus": cpuset.format(isolated)}
     section["shared"] = {"slices": shared}
-    if home <= workloads:
+    if reserved <= workloads:
         section["options"] = {"strict-cpu-reservation": False}
     return section

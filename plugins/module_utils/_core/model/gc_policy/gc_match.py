@@ -33,8 +33,8 @@ def means_image(pattern: str, image: ListedImage) -> bool:
     """
     name, at, digest = pattern.partition("@")
     if at:
-        held = (*image.names, *image.digests)
-        return any(end == digest for end in ends(image)) and any(named(name, one) for one in held)
+        own = (*image.names, *image.digests)
+        return any(end == digest for end in ends(image)) and any(named(name, one) for one in own)
     match = _DIGEST.fullmatch(pattern)
     if match and (pattern.startswith("sha256:") or not image.names):
         return any(end.partition(":")[2].startswith(match.group(1)) for end in ends(image))
@@ -108,7 +108,7 @@ def kept(item: Item, names: t.Iterable[str], labels: t.Iterable[str]) -> bool:
     """Whether the keep-lists name an item, or a part of it."""
     own = [item.name, *(one.name for one in item.members)]
     return any(fnmatch.fnmatchcase(name, pattern) for pattern in names for name in own) or any(
-        has_label(pattern, held) for pattern in labels for held in labels_of(item)
+        has_label(pattern, label) for pattern in labels for label in labels_of(item)
     )
 
 

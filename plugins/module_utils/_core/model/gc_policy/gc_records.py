@@ -36,14 +36,14 @@ class Clock(NamedTuple):
 
 
 class Records(NamedTuple):
-    """``since`` when looking began, ``looked`` until when Podman's events are known; ``images`` by user and id;
+    """``since`` when looking began, ``observed`` until when Podman's events are known; ``images`` by user and id;
     ``workloads`` as declared, those that left among them; ``clock`` is of when they were kept."""
 
     since: float
     images: dict[str, dict[str, Use]]
     workloads: tuple[Workload, ...]
     clock: Clock
-    looked: float = 0.0
+    observed: float = 0.0
 
 
 def read(data: object, clock: Clock) -> Records:
@@ -57,7 +57,7 @@ def read(data: object, clock: Clock) -> Records:
         rows = {key: use(row, off) for key, row in mapping(uses).items()}
         found.images[user] = {key: row for key, row in rows.items() if row is not None}
     if is_time(data.get("looked")):
-        found = found._replace(looked=min(float(data["looked"]) + off, clock.now))
+        found = found._replace(observed=min(float(data["looked"]) + off, clock.now))
     listed = data.get("workloads")
     known = [workload(row) for row in listed] if isinstance(listed, list) else []
     return found._replace(workloads=tuple(row for row in known if row is not None))
@@ -67,7 +67,7 @@ def to_data(records: Records) -> dict[str, t.Any]:
     """As plain JSON data."""
     return {
         "since": records.since,
-        "looked": records.looked,
+        "looked": records.observed,
         "images": {user: {key: list(row) for key, row in uses.items()} for user, uses in records.images.items()},
         "workloads": [list(one[:3]) for one in records.workloads],
         "clock": list(records.clock),
@@ -119,9 +119,9 @@ def seen(
     """
     found = {}
     for image in present:
-        held = uses.get(image, Use(now, None))
-        last = max((moment for moment in (held.last, used.get(image)) if moment is not None), default=None)
-        found[image] = Use(min(held.first, now), None if last is None else min(last, now))
+        use = uses.get(image, Use(now, None))
+        last = max((moment for moment in (use.last, used.get(image)) if moment is not None), default=None)
+        found[image] = Use(min(use.first, now), None if last is None else min(last, now))
     return found
 
 

@@ -180,10 +180,10 @@ def moment(value: t.Any) -> float:
 
 def store(data: object) -> tuple[str, str]:
     """``GET /libpod/info``: where the storage is, and its driver."""
-    held = data.get("store") if isinstance(data, dict) else None
-    if not isinstance(held, dict):
+    store = data.get("store") if isinstance(data, dict) else None
+    if not isinstance(store, dict):
         raise ValueError("no store")
-    root, driver = text(held, "graphRoot"), text(held, "graphDriverName")
+    root, driver = text(store, "graphRoot"), text(store, "graphDriverName")
     if not root.startswith("/") or not root.isprintable() or not re.fullmatch(r"[a-z0-9]+", driver):
         raise ValueError("no place of the storage")
     return root, driver
@@ -191,10 +191,10 @@ def store(data: object) -> tuple[str, str]:
 
 def store_of_image(data: object) -> t.Optional[tuple[str, str]]:
     """``GET /libpod/images/ID/json``: where the storage of the image is, and its driver; None where that does not say it."""
-    held = data.get("GraphDriver") if isinstance(data, dict) else None
-    folders = held.get("Data") if isinstance(held, dict) else None
+    driver = data.get("GraphDriver") if isinstance(data, dict) else None
+    folders = driver.get("Data") if isinstance(driver, dict) else None
     upper = folders.get("UpperDir") if isinstance(folders, dict) else None
-    if not isinstance(upper, str) or not upper.isprintable() or held is None or held.get("Name") != "overlay":
+    if not isinstance(upper, str) or not upper.isprintable() or driver is None or driver.get("Name") != "overlay":
         return None
     found = re.fullmatch(r"(/.*[^/])/overlay/[^/]+/diff", upper)
     return (found[1], "overlay") if found else None

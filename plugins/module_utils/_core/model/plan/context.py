@@ -40,7 +40,7 @@ class Workloads(NamedTuple):
     checkpoint: Checkpoint
     allocated: AllocationResult
     totals: t.Mapping[int, t.Mapping[str, int]]
-    lasting_pools: Pools
+    persistent_pools: Pools
     status: WorkloadStatus
     damage: str = ""
     notes: tuple[str, ...] = ()
@@ -76,6 +76,6 @@ class Context(NamedTuple):
         return self.workloads.allocated.grants if self.workloads else ()
 
     @property
-    def lasting_pools(self) -> Pools:
+    def persistent_pools(self) -> Pools:
         """The pools as they are after a reboot, without the grants that end with a run."""
-        return self.workloads.lasting_pools if self.workloads else self.pools
+        return self.workloads.persistent_pools if self.workloads else self.pools

@@ -200,7 +200,7 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
     return changed_in(renewed, {path: one._replace(kept=found[parent(path)]) for path, one in lost.items()})
 
 
-def looked(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
+def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
     """The machine with the kernel's reports on its partitions. A report that a partition is invalid is reliable.
 
     A report that it is valid is not: 6.1 reports so of some that had no CPUs, or whose CPUs a sibling requested, when they became

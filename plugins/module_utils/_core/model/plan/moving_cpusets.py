@@ -32,7 +32,7 @@ class MovingMachine:
         taken, doubted = oracle.given_out(machine)
         self._taken = {path: set(cpus) for path, cpus in taken.items()}
         self._doubted = {path: set(cpus) for path, cpus in doubted.items()}
-        self._settled = False  # no operation may lead to the observed state: the first one evaluates all
+        self._known = False  # no operation may lead to the observed state: the first one evaluates all
         # The control groups directly in another; those of them that ask for a CPU, or that depend on all that it has.
         self._inner: dict[str, set[str]] = collections.defaultdict(set)
         self._asking: dict[tuple[str, int], set[str]] = collections.defaultdict(set)
@@ -50,17 +50,17 @@ class MovingMachine:
     def set_cpus(self, path: str, cpus: CpuSet) -> None:
         """Write cpuset.cpus."""
         part = self._concerned(path, cpus)
-        self._settle(part, oracle.set_cpus(part, path, cpus))
+        self._update(part, oracle.set_cpus(part, path, cpus))
 
     def set_partition(self, path: str, partition: str) -> None:
         """Write cpuset.cpus.partition."""
         part = self._concerned(path)
-        self._settle(part, oracle.set_partition(part, path, partition))
+        self._update(part, oracle.set_partition(part, path, partition))
 
-    def _settle(self, before: Machine, after: Machine) -> None:
+    def _update(self, before: Machine, after: Machine) -> None:
         """Take over what an operation changed, which left the control groups settled (kernel_cpusets.settled)."""
         if after is not before:
-            self._settled = True
+            self._known = True
             self._done(after)
 
     def _concerned(self, path: str, cpus: CpuSet = NONE) -> Machine:
@@ -68,7 +68,7 @@ class MovingMachine:
 
         That is the control group, its siblings that ask for the same CPUs, all in these, and all around it.
         """
-        if not self._settled:
+        if not self._known:
             return self.machine._replace(cgroups=dict(self.cgroups))
         around = parent(path)
         near = {path}.union(*(self._asking[around, cpu] for cpu in self.cgroups[path].cpus | cpus))
@@ -106,7 +106,7 @@ class MovingMachine:
         if lost:
             doubtful.update((ROOT, *self._partitions_with(lost)))
         for path in sorted(doubtful, key=lambda name: (oracle.depth(name), name)):
-            self._look_again(path)
+            self._refresh(path)
 
     def _enter(self, path: str, one: Cgroup) -> None:
         around = parent(path)
@@ -134,7 +134,7 @@ class MovingMachine:
         found = [path for path in near if self.cgroups[path].valid]
         return found + [inner for path in found for inner in self._partitions_with(cpus, path)]
 
-    def _look_again(self, path: str) -> None:
+    def _refresh(self, path: str) -> None:
         """Find out what a control group has now, and those in it that depend on that."""
         before = self.bounds.get(path, Bounds())
         taken, doubted = self._taken.setdefault(path, set()), self._doubted.setdefault(path, set())
@@ -145,7 +145,7 @@ class MovingMachine:
         if cpus:
             self._add_moved(path, cpus)
             for inner in self._following[path].union(*(self._asking[path, cpu] for cpu in cpus)):
-                self._look_again(inner)
+                self._refresh(inner)
 
     def _follow(self, path: str) -> None:
         """Note whether a control group depends on all that the one around it has, not only on the CPUs that it asks for."""

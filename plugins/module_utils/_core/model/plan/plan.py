@@ -83,7 +83,7 @@ class Step(NamedTuple):
 class Change(NamedTuple):
     """One atom of a plan.
 
-    ``actual`` and ``wanted`` are texts to compare; ``place`` is where the actual value can be seen (file, unit, cgroup
+    ``actual`` and ``wanted`` are texts to compare; ``location`` is where the actual value can be seen (file, unit, cgroup
     path). What ``verdict``, ``when`` and ``disruption`` may be is in vocabulary.py.
     """
 
@@ -93,7 +93,7 @@ class Change(NamedTuple):
     actual: t.Optional[str]
     wanted: t.Optional[str]
     reason: str
-    place: str
+    location: str
     steps: tuple[Step, ...] = ()
     verdict: Verdict = DRIFT
     when: When = "now"
@@ -110,17 +110,17 @@ class Part(NamedTuple):
     A value that Corral once changed and no part holds any more returns to its original. ``problems`` are reasons not to
     begin with this profile on this node;
     ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
-    are hints for the user; ``remember`` are steps on values that another file keeps right: nothing to do, but the value
+    are hints for the user; ``baseline`` are steps on values that another file keeps right: nothing to do, but the value
     is recorded as the original; ``gone`` are keys of files that its changes remove for good: what was there before
     them is forgotten with them.
     """
 
     changes: tuple[Change, ...]
-    held: frozenset[str]
+    owned: frozenset[str]
     problems: tuple[Problem, ...] = ()
     manager: str = ""
     notes: tuple[str, ...] = ()
-    remember: tuple[Step, ...] = ()
+    baseline: tuple[Step, ...] = ()
     gone: frozenset[str] = frozenset()
 
 
@@ -141,7 +141,7 @@ def change_to_dict(change: Change) -> Item:
         "actual": change.actual,
         "wanted": change.wanted,
         "reason": change.reason,
-        "place": change.place,
+        "location": change.location,
         "verdict": change.verdict,
         "when": change.when,
         "disruption": change.disruption,

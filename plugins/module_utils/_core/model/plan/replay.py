@@ -43,18 +43,18 @@ def problems(
     Others that may have such CPUs before may go on to, but not ask for them by a step, unless they are sure to have them.
     """
     found: list[Problem] = []
-    told: set[Pair] = set()
+    reported: set[Pair] = set()
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions)
     for step in steps:
         do(moving, step)
-        shared = watch.look()
+        shared = watch.observe()
         # A control group that requests the same CPUs is the reason why others get them.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
-        new = sorted(askers.keys() - told)
+        new = sorted(askers.keys() - reported)
         found += [problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in new]
-        told.update(new)
+        reported.update(new)
         if len(found) >= MOST:
             return found[:MOST]
     return found
@@ -112,7 +112,7 @@ class Watch:
             enter(self.owners, path, self.owned.get(path, NONE), owned)
             self.owned[path] = owned
 
-    def look(self) -> dict[Pair, CpuSet]:
+    def observe(self) -> dict[Pair, CpuSet]:
         """The CPUs of each owner that another one has, and had not in the beginning."""
         moved, self.machine.moved = self.machine.moved, {}
         for path in moved:

@@ -47,7 +47,7 @@ class Original(NamedTuple):
     made: tuple[str, ...] = ()
 
     @property
-    def place(self) -> str:
+    def location(self) -> str:
         """The path for which ``made`` names the folders, "" for what needs none."""
         if self.kind == "property":
             return control_file(self.target, self.name, runtime=True)
@@ -155,12 +155,12 @@ def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[
     """``kept`` with the folders that were made for others that are gone: a record inside, beside or above one removes it."""
     made = [set(before.made) for before in kept]
     for folder in sorted({path for before in gone for path in before.made}):
-        inside = [index for index, before in enumerate(kept) if before.place.startswith(f"{folder}/")]
+        inside = [index for index, before in enumerate(kept) if before.location.startswith(f"{folder}/")]
         beside = [index for index, paths in enumerate(made) if folder.rpartition("/")[0] in paths]
         above = [
             index
             for index, before in enumerate(kept)
-            if before.place and folder.startswith(f"{before.place.rpartition('/')[0]}/")
+            if before.location and folder.startswith(f"{before.location.rpartition('/')[0]}/")
         ]
         for index in (inside or beside or above)[:1]:
             made[index].add(folder)

@@ -53,8 +53,8 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
         others = {
             size: count for size, count in topology.numa[node].hugepages.items() if count and size not in declared
         }
-        held = sum((size << 10) * count for size, count in others.items())
-        if held and _asked(profile, node) + held > memory - _reserved(profile, node):
+        taken = sum((size << 10) * count for size, count in others.items())
+        if taken and _asked(profile, node) + taken > memory - _reserved(profile, node):
             listed = ", ".join(f"{count} of {page_text(size)}" for size, count in sorted(others.items()))
             found.append(
                 f"NUMA node {node} holds hugepages that the profile does not declare ({listed}): with them its budget is exceeded"

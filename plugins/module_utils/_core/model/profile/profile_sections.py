@@ -36,12 +36,12 @@ class SectionPatch(NamedTuple):
     present: bool = True
 
 
-def merged(held: t.Optional[Profile], piece: SectionPatch) -> tuple[t.Optional[Profile], str]:
+def merged(declared: t.Optional[Profile], piece: SectionPatch) -> tuple[t.Optional[Profile], str]:
     """The declared profile with the piece in it, or without (None: nothing is left), and the piece's path in it.
 
     Raises CorralError by the module's options.
     """
-    data: dict[str, t.Any] = {"name": NAME} if held is None else profile.to_data(held)
+    data: dict[str, t.Any] = {"name": NAME} if declared is None else profile.to_data(declared)
     given = without_empty(piece.options)
     own = SECTIONS[piece.module]
     if piece.module in LISTS:
@@ -75,12 +75,12 @@ def cpu_data(given: dict[str, t.Any]) -> dict[str, t.Any]:
     return {**data, "options": {"strict-cpu-reservation": given[STRICT]}} if STRICT in given else data
 
 
-def added(held: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
+def added(declared: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.Any]:
     """A section as it was declared, with what is given now, key by key; a list is replaced.
 
     An empty mapping stays: for the schema it takes the defaults.
     """
-    found = dict(held)
+    found = dict(declared)
     for name, value in given.items():
         there = found.get(name, {})
         found[name] = added(there, value) if isinstance(value, dict) and isinstance(there, dict) else value

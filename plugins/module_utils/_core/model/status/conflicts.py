@@ -78,9 +78,9 @@ def changes(
     return found
 
 
-def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str, reason: str, place: str) -> Change:
+def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str, reason: str, location: str) -> Change:
     """A drift item that only its owner can mend."""
-    return Change(manager, subject, name, actual, wanted, reason, place, (), UNCHANGEABLE)
+    return Change(manager, subject, name, actual, wanted, reason, location, (), UNCHANGEABLE)
 
 
 def declared(profile: Profile, default_kib: t.Optional[int]) -> t.Iterator[tuple[str, str, int]]:

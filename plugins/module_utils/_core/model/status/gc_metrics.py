@@ -28,34 +28,36 @@ FAMILIES = (
 )
 
 
-def text(told: t.Mapping[str, t.Any]) -> str:
-    """The file's text. ``told`` is what gc.json holds."""
-    return rendered(FAMILIES, samples(told))
+def text(status: t.Mapping[str, t.Any]) -> str:
+    """The file's text. ``status`` is what gc.json holds."""
+    return rendered(FAMILIES, samples(status))
 
 
-def samples(told: t.Mapping[str, t.Any]) -> dict[str, Samples]:
+def samples(status: t.Mapping[str, t.Any]) -> dict[str, Samples]:
     """The samples of each metric by its name."""
-    totals, parts = told["totals"], {kind: told[kind] for kind in ("images", "containers") if told[kind]}
+    totals, parts = status["totals"], {kind: status[kind] for kind in ("images", "containers") if status[kind]}
     found: dict[str, Samples] = {
         "corral_gc_last_pass_timestamp_seconds": [({"kind": kind}, part["time"]) for kind, part in parts.items()],
         "corral_gc_removed_total": [({"kind": kind}, totals[kind]) for kind in ("images", "containers")],
         "corral_gc_freed_bytes_total": [({}, totals["bytes"])],
         "corral_gc_errors_total": [({}, totals["errors"])],
-        "corral_gc_failing": [({}, bool(told["error"]) or any(part["errors"] for part in parts.values()))],
+        "corral_gc_failing": [({}, bool(status["error"]) or any(part["errors"] for part in parts.values()))],
     }
-    for held in parts.get("images", {}).get("file_systems", ()):
-        path = {"path": held["path"]}
+    for disk in parts.get("images", {}).get("file_systems", ()):
+        path = {"path": disk["path"]}
         for name, value in (
-            ("images", held["images"] - len(held["removed"] if not parts["images"]["dry"] else ())),
-            ("size_bytes", held["capacity"]),
-            ("available_bytes", held["available"]),
-            ("short_bytes", held["short"]),
+            ("images", disk["images"] - len(disk["removed"] if not parts["images"]["dry"] else ())),
+            ("size_bytes", disk["capacity"]),
+            ("available_bytes", disk["available"]),
+            ("short_bytes", disk["short"]),
         ):
             found.setdefault(f"corral_gc_{name}", []).append((path, value))
         for name in ("high", "low"):
-            row = ({**path, "threshold": name}, held[name] / 100)
+            row = ({**path, "threshold": name}, disk[name] / 100)
             found.setdefault("corral_gc_threshold_ratio", []).append(row)
     if "containers" in parts:
-        held = parts["containers"]
-        found["corral_gc_dead_containers"] = [({}, held["dead"] - (0 if held["dry"] else len(held["removed"])))]
+        containers = parts["containers"]
+        found["corral_gc_dead_containers"] = [
+            ({}, containers["dead"] - (0 if containers["dry"] else len(containers["removed"])))
+        ]
     return found

@@ -26,7 +26,7 @@ class Item(t.TypedDict):
     actual: t.Optional[str]
     wanted: t.Optional[str]
     reason: str
-    place: str
+    location: str
     verdict: Verdict
     when: When
     disruption: Disruption
@@ -203,7 +203,7 @@ class ExplainedPlan(t.TypedDict):
 
     schema: int
     keys: dict[str, Key]
-    compiled: dict[str, t.Any]
+    effective_profile: dict[str, t.Any]
     changes: list[ExplainedItem]
 
 
@@ -252,7 +252,7 @@ class FleetHost(t.TypedDict):
     mode: t.Optional[Mode]
     pools: t.Optional[Pools]
     cpu_map: t.Optional[list[str]]
-    compiled: t.Optional[dict[str, t.Any]]
+    effective_profile: t.Optional[dict[str, t.Any]]
     paused: t.Optional[RenderedPause]
 
 

@@ -56,12 +56,12 @@ FAMILIES = (
 )
 
 
-def text(told: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
-    """The file's text. ``told`` is what status.json holds, ``seconds`` how long the tick took.
+def text(status: t.Mapping[str, t.Any], *, seconds: float, python: str) -> str:
+    """The file's text. ``status`` is what status.json holds, ``seconds`` how long the tick took.
 
     What the last tick could not know has no samples: a series that is not there is not a good one.
     """
-    return rendered(FAMILIES, samples(told, seconds, python))
+    return rendered(FAMILIES, samples(status, seconds, python))
 
 
 def rendered(families: t.Iterable[Family], found: t.Mapping[str, Samples]) -> str:
@@ -74,33 +74,33 @@ def rendered(families: t.Iterable[Family], found: t.Mapping[str, Samples]) -> st
     return "".join(f"{line}\n" for line in lines)
 
 
-def samples(told: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[str, Samples]:
+def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[str, Samples]:
     """The samples of each metric by its name."""
-    paused, totals = told["paused"], told["totals"]
+    paused, totals = status["paused"], status["totals"]
     found: dict[str, Samples] = {
         "corral_agent_info": [({"version": VERSION, "python": python}, 1)],
-        "corral_in_sync": [({}, told["in_sync"])],
+        "corral_in_sync": [({}, status["in_sync"])],
         "corral_changes_total": [({}, totals["changes"])],
         "corral_tick_errors_total": [({}, totals["errors"])],
-        "corral_last_tick_timestamp_seconds": [({}, told["time"])],
+        "corral_last_tick_timestamp_seconds": [({}, status["time"])],
         "corral_last_tick_duration_seconds": [({}, seconds)],
         "corral_paused": [({}, paused is not None)],
         "corral_paused_until_timestamp_seconds": [({}, paused["until"] if paused else 0)],
-        "corral_drift_items": drift(told["counts"] or {}),
-        "corral_pool_cpus": pools((told["pools"] or {}).get("numa", {})),
+        "corral_drift_items": drift(status["counts"] or {}),
+        "corral_pool_cpus": pools((status["pools"] or {}).get("numa", {})),
     }
-    if told["name"] is not None:
-        found["corral_profile_info"] = [({"name": told["name"]}, 1)]
-        found["corral_mode"] = [({"mode": mode}, told["mode"] == mode) for mode in MODES]
-    if told["last_changed"]:
-        found["corral_last_change_timestamp_seconds"] = [({}, told["last_changed"]["time"])]
-    converged = told["time"] if told["in_sync"] else told["last_in_sync"]
+    if status["name"] is not None:
+        found["corral_profile_info"] = [({"name": status["name"]}, 1)]
+        found["corral_mode"] = [({"mode": mode}, status["mode"] == mode) for mode in MODES]
+    if status["last_changed"]:
+        found["corral_last_change_timestamp_seconds"] = [({}, status["last_changed"]["time"])]
+    converged = status["time"] if status["in_sync"] else status["last_in_sync"]
     if converged is not None:
         found["corral_last_in_sync_timestamp_seconds"] = [({}, converged)]
     for name, key in (("corral_hugepages_wanted", "wanted"), ("corral_hugepages_actual", "actual")):
-        rows = [(page_labels(row), row[key]) for row in told["hugepages"] or ()]
+        rows = [(page_labels(row), row[key]) for row in status["hugepages"] or ()]
         found[name] = [(labels, value) for labels, value in rows if value is not None]
-    return {**found, **workloads(told.get("workloads") or (), told.get("budget") or {})}
+    return {**found, **workloads(status.get("workloads") or (), status.get("budget") or {})}
 
 
 def workloads(

@@ -56,7 +56,7 @@ def is_transient(file: str) -> bool:
     return file.startswith(f"{TRANSIENT}/") and ".d/" in file
 
 
-def lasting(settings: t.Iterable[Setting]) -> list[Setting]:
+def outside_run(settings: t.Iterable[Setting]) -> list[Setting]:
     """The assignments of files that survive a reboot."""
     return [item for item in settings if not item.file.startswith("/run/")]
 
@@ -101,7 +101,7 @@ def kept_by_others(
     ours: t.Optional[str], settings: t.Iterable[Setting], wanted: t.Callable[[list[Setting]], bool]
 ) -> bool:
     """Whether files of others set a property as ``wanted`` at the next boot, where our drop-in (its text) is not there."""
-    others = lasting(settings)
+    others = outside_run(settings)
     return ours is None and bool(others) and wanted(others)
 
 

@@ -36,7 +36,7 @@ class NumaNode(NamedTuple):
 
 
 class PciDevice(NamedTuple):
-    """A PCI device; ``numa_node`` is -1 without a node, ``node_told`` is False when the kernel has no such file.
+    """A PCI device; ``numa_node`` is -1 without a node, ``node_known`` is False when the kernel has no such file.
 
     ``pci_class``, ``vendor`` and ``device`` are the kernel's texts (``0x020000``), None when unreadable.
     """
@@ -47,7 +47,7 @@ class PciDevice(NamedTuple):
     vendor: str | None = None
     device: str | None = None
     local_cpus: CpuSet | None = None
-    node_told: bool = True
+    node_known: bool = True
 
 
 class Topology(NamedTuple):
@@ -101,8 +101,8 @@ class Topology(NamedTuple):
         orphans = self.online.difference(*nodes.values())
         if orphans:
             with_cpus = [node for node in sorted(nodes) if nodes[node]]
-            home = with_cpus[0] if with_cpus else min(nodes, default=0)
-            nodes[home] = nodes.get(home, cpuset.EMPTY) | orphans
+            node = with_cpus[0] if with_cpus else min(nodes, default=0)
+            nodes[node] = nodes.get(node, cpuset.EMPTY) | orphans
         return nodes
 
     def numa_of(self, cpu: int) -> int:
@@ -138,7 +138,7 @@ def to_dict(topology: Topology) -> dict[str, t.Any]:
         "distance_nodes": None if topology.distance_nodes is None else list(topology.distance_nodes),
         "machine_memory_kib": topology.machine_memory_kib,
         "global_hugepages": None if topology.global_hugepages is None else _text_keys(topology.global_hugepages),
-        "pci_numa_node": {pci.address: pci.numa_node for pci in topology.pci.values() if pci.node_told},
+        "pci_numa_node": {pci.address: pci.numa_node for pci in topology.pci.values() if pci.node_known},
         "pci": {pci.address: _pci_to_dict(pci) for pci in topology.pci.values()},
         "net": dict(topology.net),
         "kinds": [{"name": name, "cpus": sorted(cpus)} for name, cpus in topology.kinds],
@@ -198,7 +198,7 @@ def _node_to_dict(node: NumaNode) -> dict[str, t.Any]:
 def _pci_to_dict(device: PciDevice) -> dict[str, t.Any]:
     return {
         "numa_node": device.numa_node,
-        "node_told": device.node_told,
+        "node_told": device.node_known,
         "class": device.pci_class,
         "vendor": device.vendor,
         "device": device.device,

@@ -26,13 +26,13 @@ from .resources import MEMORY
 
 
 class WorkloadStatus(NamedTuple):
-    """Workloads as observed. ``alive`` are those whose run has not ended; ``asked`` has those that are about to start
+    """Workloads as observed. ``alive`` are those whose run has not ended; ``starting`` has those that are about to start
     with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared whose
     processes all run on the shared pool.
     """
 
     alive: frozenset[str] = frozenset()
-    asked: t.Mapping[str, str] = {}
+    starting: t.Mapping[str, str] = {}
     now: int = 0
     lost_memory: t.Mapping[str, str] = {}
     undeclared_stay: bool = False
@@ -66,14 +66,14 @@ class AllocationResult(NamedTuple):
 
 
 def allocate(
-    inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], held: t.Sequence[Grant], status: WorkloadStatus
+    inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
     """The grants for these needs, in the order in which they are declared."""
     budget = NodeBudget(inputs)
     by_name = {need.workload.name: need for need in needs}
     broken: dict[str, tuple[Grant, str]] = {}
     events: list[AllocationEvent] = []
-    for grant in held:
+    for grant in granted:
         ended = why_ended(grant, by_name.get(grant.workload), status)
         if ended:
             events.append(AllocationEvent(grant.workload, grant, None, ended))
@@ -99,7 +99,9 @@ def allocate(
     for need in sorted(needs, key=lambda need: need.workload.name not in broken):
         name = need.workload.name
         before, reason = broken.get(name, (None, "granted"))
-        wanted = need.workload.hold == DECLARED or name in status.asked or (before is not None and name in status.alive)
+        wanted = (
+            need.workload.hold == DECLARED or name in status.starting or (before is not None and name in status.alive)
+        )
         if name in budget.grants or not wanted:
             continue
         try:
@@ -120,7 +122,7 @@ def allocate(
 
 def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
     """Why a grant is over; "" while it lasts. What was granted for a run lasts as long as that run."""
-    if grant.workload in status.asked:
+    if grant.workload in status.starting:
         return ""
     if grant.hold == RUNNING and grant.workload not in status.alive:
         return "its run has ended"
@@ -141,7 +143,7 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits)
-    return grant._replace(instance=status.asked.get(grant.workload, grant.instance if grant.hold == RUNNING else ""))
+    return grant._replace(instance=status.starting.get(grant.workload, grant.instance if grant.hold == RUNNING else ""))
 
 
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
@@ -216,7 +218,7 @@ def remnant(
 
     A workload that is about to start has nothing to keep, and does not start.
     """
-    if before is None or not need.cpus or need.workload.name in status.asked:
+    if before is None or not need.cpus or need.workload.name in status.starting:
         return None
     left = before.cpus & budget.free
     if len(budget.shared_without(left)) < budget.min_shared:
@@ -232,14 +234,14 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     blocks: tuple[Block, ...] = ()
     wanted = memory_demand(budget.inputs, need)
     if wanted:
-        held = {grant.workload: grant.blocks for grant in budget.grants.values() if grant.blocks}
+        holders = {grant.workload: grant.blocks for grant in budget.grants.values() if grant.blocks}
         try:
-            blocks = numa_memory.allocate(budget.inputs.memory, budget.blocks, wanted, affinity.nodes, holders=held)
+            blocks = numa_memory.allocate(budget.inputs.memory, budget.blocks, wanted, affinity.nodes, holders=holders)
         except ValueError as error:
             raise Refused("requests.memory", shown(need, MEMORY), str(error)) from None
     mems = cpuset.EMPTY.union(*(block.nodes for block in blocks)) if blocks else None
     hold = need.workload.hold
-    instance = status.asked.get(name, before.instance if before and hold == RUNNING else "")
+    instance = status.starting.get(name, before.instance if before and hold == RUNNING else "")
     since = before.since if before else status.now
     grant = Grant(name, hold, instance, cpus, containers, mems, blocks, need.requests, need.limits, since)
     budget.reserve(grant)

@@ -91,7 +91,7 @@ def exclusive(grants: t.Iterable[Grant]) -> CpuSet:
     return cpuset.EMPTY.union(*(grant.cpus for grant in grants))
 
 
-def lasting(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
+def persistent(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
     """The grants that are there after a reboot: those that end with a run are not."""
     return tuple(grant for grant in grants if grant.hold == DECLARED)
 

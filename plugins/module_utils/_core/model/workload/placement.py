@@ -28,20 +28,20 @@ def place(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant]
 ) -> tuple[Affinity, CpuSet, tuple[tuple[str, CpuSet], ...]]:
     """Nodes and CPUs for a need; CPUs that it had and may keep are taken first. Raises Refused."""
-    held = (before.cpus & budget.free) if before else cpuset.EMPTY
+    kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     if need.qos != qos.GUARANTEED:
         return Affinity(None, True, True, ()), cpuset.EMPTY, ()
     if need.cpus:
         check_cpus(budget, need)
     if len(need.containers) < 2 or budget.inputs.policy.scope == "pod":
-        affinity = affinity_of(budget, need, need.cpus, held)
-        return affinity, *take_all(budget, need, affinity, held)
+        affinity = affinity_of(budget, need, need.cpus, kept)
+        return affinity, *take_all(budget, need, affinity, kept)
     try:
         return place_each(budget, need)
     except Refused:
         # An init container that was placed first may leave no room for the others: place the pod as a whole.
-        affinity = affinity_of(budget, need, need.cpus, held)
-        return affinity, *take_all(budget, need, affinity, held)
+        affinity = affinity_of(budget, need, need.cpus, kept)
+        return affinity, *take_all(budget, need, affinity, kept)
 
 
 def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
@@ -68,7 +68,7 @@ def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
         )  # fmt: skip
 
 
-def affinity_of(budget: NodeBudget, need: ResourceRequirements, cpus: int, held: CpuSet) -> Affinity:
+def affinity_of(budget: NodeBudget, need: ResourceRequirements, cpus: int, kept: CpuSet) -> Affinity:
     """The NUMA nodes that the topology manager chooses. Raises Refused."""
     policy = budget.inputs.policy
     if policy.name == "none":
@@ -77,7 +77,7 @@ def affinity_of(budget: NodeBudget, need: ResourceRequirements, cpus: int, held:
     if cpus:
         by_node = {node: members for node, members in budget.inputs.topology.node_cpus().items() if members}
         own = {node: len(members) for node, members in by_node.items()}
-        whole = usable(budget, budget.free | held)
+        whole = usable(budget, budget.free | kept)
         free = {node: len(members & whole) for node, members in by_node.items()}
         demands.append(Demand(CPU, cpus, own, free, socket_of=sockets(budget)))
     wanted = memory_demand(budget.inputs, need)
@@ -117,21 +117,21 @@ def sockets(budget: NodeBudget) -> t.Optional[dict[int, int]]:
 
 
 def take_all(
-    budget: NodeBudget, need: ResourceRequirements, affinity: Affinity, held: CpuSet
+    budget: NodeBudget, need: ResourceRequirements, affinity: Affinity, kept: CpuSet
 ) -> tuple[CpuSet, tuple[tuple[str, CpuSet], ...]]:
     """The CPUs of a workload as a whole, and of its containers among them."""
     if not need.cpus:
         return cpuset.EMPTY, ()
-    cpus = take(budget, budget.free, need.cpus, affinity, held)
+    cpus = take(budget, budget.free, need.cpus, affinity, kept)
     if not need.workload.containers:
         return cpus, ()
     return cpus, shared_out(budget, need, cpus)
 
 
-def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, held: CpuSet = cpuset.EMPTY) -> CpuSet:
+def take(budget: NodeBudget, free: CpuSet, count: int, affinity: Affinity, kept: CpuSet = cpuset.EMPTY) -> CpuSet:
     """``count`` of the free CPUs; those that the workload had are kept as far as they fit."""
     options = budget.inputs.options
-    near = held & machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else held
+    near = kept & machine_cpus(budget, affinity.nodes) if affinity.nodes is not None else kept
     if options.full_pcpus_only:
         # A CPU that was offline comes back to the core that it left.
         closed = budget.inputs.topology.siblings_of(near)

@@ -49,7 +49,7 @@ def coming(
     return {**live, **back}
 
 
-def homes(cpu: t.Optional[Cpu]) -> tuple[str, ...]:
+def slices_of_profile(cpu: t.Optional[Cpu]) -> tuple[str, ...]:
     """The slices at the top in which workloads share CPUs."""
     return (CORRAL_SLICE, *(cpu.shared_slices if cpu else ()))
 
@@ -85,7 +85,7 @@ def asked(pids: Pids, own: t.Iterable[Own]) -> int:
 def sharers(pids: Pids, cpu: t.Optional[Cpu], own: t.Iterable[Own]) -> list[str]:
     """The slices without a declared limit: shared slices, and "" for each exclusive one."""
     declared = {row.slice for row in pids.slices}
-    shared = [unit for unit in homes(cpu) if unit not in declared]
+    shared = [unit for unit in slices_of_profile(cpu) if unit not in declared]
     return shared + [""] * sum(one.slices for one in own if one.limit is None)
 
 

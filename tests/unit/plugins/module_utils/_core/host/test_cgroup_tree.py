@@ -46,7 +46,7 @@ def tree(
     for path, text in (("sys/devices/system/cpu/online", online), ("proc/sys/kernel/osrelease", release)):
         (root / path).parent.mkdir(parents=True, exist_ok=True)
         (root / path).write_text(f"{text}\n")
-    return cgroup_tree.look(Host(str(root)))
+    return cgroup_tree.observe(Host(str(root)))
 
 
 def test_control_groups_in_others_are_looked_at_where_they_can_have_cpus(tmp_path: Path) -> None:
@@ -89,7 +89,7 @@ def test_what_a_partition_gave_to_one_in_it_is_not_missing(inner: str, tmp_path:
         file.write_text(f"{text}\n")
     tree(tmp_path, has="2" if inner == "3" else "")
     (tmp_path / "sys/fs/cgroup" / OWN / "cgroup.subtree_control").write_text("cpuset\n")
-    found = cgroup_tree.look(Host(str(tmp_path))).machine.cgroups
+    found = cgroup_tree.observe(Host(str(tmp_path))).machine.cgroups
     assert (found[OWN].valid, found[f"{OWN}/x.service"].valid) == (True, True)
 
 

@@ -52,7 +52,7 @@ ALLOWED: dict[str, list[Step]] = {
         step("file", "/run/corral/gc.json", None),
         step("file", "/var/lib/corral/gc.json.previous", None),
     ],
-    "owners": [],
+    "conflicts": [],
     "workloads": [
         step("file", "/var/lib/corral/checkpoint.json"),
         step("file", "/var/lib/corral/admitted.json.previous", None),

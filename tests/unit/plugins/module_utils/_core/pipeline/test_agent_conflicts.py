@@ -98,7 +98,7 @@ def planned(fake: node.Node, **sections: t.Any) -> Plan:
 
 def named(changes: t.Iterable[Change]) -> list[tuple[str, str, str | None, str | None, str]]:
     ours = [row for row in changes if "tuned" in row.property or "kubelet" in row.subject]
-    return [(row.manager, row.subject, row.actual, row.wanted, row.place) for row in ours]
+    return [(row.manager, row.subject, row.actual, row.wanted, row.location) for row in ours]
 
 
 def test_tuned_that_sets_other_values_is_drift_and_names_its_files(fake: node.Node) -> None:

@@ -93,7 +93,7 @@ def test_a_file_that_has_systemd_make_another_partition_is_named(value: str, nam
     file = f"/etc/systemd/system/{OWN}.d/90-admin.conf"
     rolled.put(file, f"[Slice]\nCPUSetPartition={value}\n")
     found = [change for change in runs.plan(rolled.host()) if change.property == "CPUSetPartition"]
-    assert [(one.subject, one.actual, one.wanted, one.place, one.verdict) for one in found] == (
+    assert [(one.subject, one.actual, one.wanted, one.location, one.verdict) for one in found] == (
         [(OWN, value, "root", file, "unchangeable")] if named else []
     )
 
@@ -293,7 +293,7 @@ def test_the_slice_of_a_workload_that_left_is_held_while_it_runs(rolled: node.No
     host = rolled.host()
     plan = planning.plan_profile(host, planning.compile_profile(host, profile.parse(without("dataplane"))))
     for key in (f"unit:{OWN}", f"property:{OWN}:AllowedCPUs", f"partition:{CGROUP}/{OWN}/{PARTITION}"):
-        assert any(key in part.held for part in plan.parts), key
+        assert any(key in part.owned for part in plan.parts), key
         assert key not in plan.obsolete
 
 

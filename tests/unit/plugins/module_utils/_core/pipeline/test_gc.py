@@ -1192,8 +1192,8 @@ def test_a_converged_tick_with_gc_starts_nothing_and_writes_status_and_metrics_a
     assert runs.tick(fake.host()) == 0
     metrics = "/var/lib/prometheus/node-exporter/corral.prom"
     full: list[int] = []
-    whole = full_tick.look
-    monkeypatch.setattr(full_tick, "look", lambda *words, **more: full.append(1) or whole(*words, **more))
+    whole = full_tick.run
+    monkeypatch.setattr(full_tick, "run", lambda *words, **more: full.append(1) or whole(*words, **more))
     for dummy in range(8):
         fake.wait(60)
         tick(fake)

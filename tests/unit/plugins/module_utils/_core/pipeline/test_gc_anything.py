@@ -102,10 +102,10 @@ def a_pass(host: Bench, policy: ImageGC, rows: dict[str, Row], watched: int, *, 
     uses = {key: Use(NOW - row.first, None if row.last is None else NOW - row.last) for key, row in rows.items()}
     records = Records(NOW - watched, {"root": uses}, (), Clock(NOW, 0.0, ""))
     stop = host.stop()
-    looked = image_pass.look(Podmans(host), ("root",), records, NOW, stop)
-    assert looked.errors == ()
-    (storages,) = looked.by_device.values()
-    done = image_pass.Pass(host, policy, storages, looked.records, NOW, stop)
+    observed = image_pass.observe(Podmans(host), ("root",), records, NOW, stop)
+    assert observed.errors == ()
+    (storages,) = observed.by_device.values()
+    done = image_pass.Pass(host, policy, storages, observed.records, NOW, stop)
     done.run(dry=dry)
     return done
 
@@ -171,11 +171,11 @@ def test_a_pass_over_any_containers(
     records = Records(NOW, {}, (*DECLARED, Workload("gone", "container", "gone-*")), Clock(NOW, 0.0, ""))
     stop = host.stop()
     planned = container_pass.run(
-        container_pass.look(Podmans(host), ("root",), DECLARED, records, NOW, stop), policy, NOW, stop, dry=True
+        container_pass.observe(Podmans(host), ("root",), DECLARED, records, NOW, stop), policy, NOW, stop, dry=True
     )
     assert host.storage.containers == before
-    looked = container_pass.look(Podmans(host), ("root",), DECLARED, records, NOW, stop)
-    done = container_pass.run(looked, policy, NOW, stop, dry=False)
+    observed = container_pass.observe(Podmans(host), ("root",), DECLARED, records, NOW, stop)
+    done = container_pass.run(observed, policy, NOW, stop, dry=False)
     assert planned == done
     gone = [before[one.id] for one in done.removed]
     assert {one.id for one in gone} == set(before) - set(host.storage.containers)
@@ -195,7 +195,7 @@ def test_a_pass_over_any_containers(
         own = [one for one in theirs if one.name.startswith(owner)]
         assert policy.max_per_workload < 0 or len(own) <= policy.max_per_workload
     assert policy.max_total < 0 or len(theirs) <= policy.max_total
-    kept = {one.name for one in looked.records.workloads}
+    kept = {one.name for one in observed.records.workloads}
     assert ("gone" in kept) is any(
         one.name.startswith("gone") and one.state not in ("storage", "unknown") for one in before.values()
     )

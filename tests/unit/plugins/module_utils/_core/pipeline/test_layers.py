@@ -20,7 +20,7 @@ from _core.model.profile.compose import Layer
 from _core.pipeline import applying, planning
 from _core.reports import explain
 
-ORIGINS, COMPILED = "/etc/corral/origins.json", "/var/lib/corral/compiled.json"
+ORIGINS, EFFECTIVE = "/etc/corral/origins.json", "/var/lib/corral/effective-profile.json"
 HOST = {"pids": {"pid_max": 50000}, "cpu": {"isolated": None}}
 
 
@@ -36,7 +36,7 @@ def kept(fake: node.Node) -> dict[str, str]:
 
 
 def compiled(fake: node.Node) -> t.Any:
-    return json.loads(fake.get(COMPILED))
+    return json.loads(fake.get(EFFECTIVE))
 
 
 def drift(fake: node.Node, capsys: pytest.CaptureFixture[str], *words: str) -> str:
@@ -60,7 +60,7 @@ def test_the_node_keeps_each_keys_origin_and_the_compiled_profile(fake: node.Nod
     assert compiled(fake)["cpu"]["numa"]["0"] == {"reserved": "0,4", "shared": "1,5"}
     assert compiled(fake)["memory"]["hugepages"] == {"2Mi": {"node 0": 32, "node 1": 32}}
     assert compiled(fake)["pids"]["pid_max"] == 50000
-    modes = [stat.S_IMODE((fake.root / path.lstrip("/")).stat().st_mode) for path in (ORIGINS, COMPILED)]
+    modes = [stat.S_IMODE((fake.root / path.lstrip("/")).stat().st_mode) for path in (ORIGINS, EFFECTIVE)]
     assert modes == [0o644, 0o600]
 
 
@@ -113,17 +113,17 @@ def test_origins_of_another_profile_are_not_shown(fake: node.Node, capsys: pytes
 
 def test_a_tick_keeps_the_compiled_profile_when_it_changed_and_else_lets_it_be(fake: node.Node) -> None:
     roll_out(fake)
-    before = fake.get(COMPILED)
+    before = fake.get(EFFECTIVE)
     assert runs.tick(fake.host()) == 0
-    fake.put(COMPILED, "not looked at")
+    fake.put(EFFECTIVE, "not looked at")
     assert runs.tick(fake.host()) == 0
-    assert fake.get(COMPILED) == "not looked at"
+    assert fake.get(EFFECTIVE) == "not looked at"
     data = json.loads(fake.get("/etc/corral/profile.json"))
     fake.put("/etc/corral/profile.json", json.dumps({**data, "cpu": {"reserved": {"cores_per_numa": 1}}}))
     assert runs.tick(fake.host()) == 2
     assert compiled(fake)["cpu"]["isolated"] == ""
     fake.put("/etc/corral/profile.json", "{")
-    fake.put(COMPILED, before)
+    fake.put(EFFECTIVE, before)
     runs.tick(fake.host(), at_boot=True)
     assert compiled(fake)["cpu"]["isolated"] == "", "what was applied last is in force"
 
@@ -146,7 +146,7 @@ def test_explain_tells_key_value_origin_and_who_asks_for_a_change(
         assert line in lines
     data = json.loads(drift(fake, capsys, "--json"))
     assert data["keys"]["pids.pid_max"] == {"value": 50000, "origin": "host"}
-    assert data["compiled"] == compiled(fake)
+    assert data["effective_profile"] == compiled(fake)
     assert [change["asked_by"] for change in data["changes"]] == [{"key": "pids.pid_max", "origin": "host"}]
 
 

@@ -70,7 +70,7 @@ def start(fake: node.Node, unit: str, count: int = 1) -> None:
 
 
 def drift(fake: node.Node) -> list[tuple[str, str, str | None, str | None, str]]:
-    return [(item.subject, item.property, item.actual, item.wanted, item.place) for item in runs.plan(fake.host())]
+    return [(item.subject, item.property, item.actual, item.wanted, item.location) for item in runs.plan(fake.host())]
 
 
 def test_the_example_profile_becomes_the_node(fake: node.Node) -> None:

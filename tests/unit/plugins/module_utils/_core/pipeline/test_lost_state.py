@@ -195,7 +195,7 @@ def test_a_removal_without_originals_names_what_is_left(how: str, rolled: node.N
     host = rolled.host()
     outcome = runs.remove(host)
     assert node.different(before, rolled.fingerprint()) == []
-    told = {change.place for change in outcome.remaining}
+    told = {change.location for change in outcome.remaining}
     assert {"/etc/corral/profile.json", "/etc/corral/agent.json", agent_units.COMMAND, agent_units.LAUNCHER} <= told
     assert any(path.endswith("/10-corral-cpu.conf") for path in told)
     assert {f"{ETC}/{unit}" for unit in (agent_units.TIMER, agent_units.SERVICE)} <= told

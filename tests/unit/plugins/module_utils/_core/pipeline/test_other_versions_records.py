@@ -37,7 +37,7 @@ def recorded(fake: node.Node, stray: Record) -> None:
 
 
 def named(changes: t.Iterable[Change], stray: Record) -> list[Change]:
-    told = [change for change in changes if change.place == stray.before.target]
+    told = [change for change in changes if change.location == stray.before.target]
     return [change for change in told if f"the manager {stray.manager} of another version" in change.reason]
 
 

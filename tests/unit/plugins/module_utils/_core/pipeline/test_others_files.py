@@ -126,7 +126,9 @@ def test_who_would_win_over_a_new_file_is_named_in_the_first_plan(fake: node.Nod
 
     def named(changes: t.Iterable[Change]) -> set[tuple[str, ...]]:
         return {
-            (row.subject, row.property, str(row.actual), row.place) for row in changes if row.verdict == "unchangeable"
+            (row.subject, row.property, str(row.actual), row.location)
+            for row in changes
+            if row.verdict == "unchangeable"
         }
 
     first = named(planning.plan_profile(fake.host(), context).changes)

@@ -51,7 +51,7 @@ def short(fake: node.Node) -> bool:
     """Whether a tick ends before it has looked in full; it may write its status, and starts nothing."""
     host = fake.host()
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(full_tick, "look", lambda *dummy, **more: 77)
+        patch.setattr(full_tick, "run", lambda *dummy, **more: 77)
         code = runs.tick(host)
     assert code in (0, 77)
     assert (host.writes, host.commands) == (["/run/corral/status.json"] if code == 0 else [], [])

@@ -276,7 +276,7 @@ def test_a_part_mends_its_own_drift_and_leaves_that_of_others(module: str, fake:
         fake.put(path, text)
     outcome = part(fake.host(), module)
     assert (outcome.error, outcome.remaining) == ("", ())
-    assert [change.place for change in outcome.applied] == [DRIFTS[module][0]]
+    assert [change.location for change in outcome.applied] == [DRIFTS[module][0]]
     left = {other for other, (path, text) in DRIFTS.items() if fake.get(path) == text}
     assert left == set(PARTS) - {module}
 

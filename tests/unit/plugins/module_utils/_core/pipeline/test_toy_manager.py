@@ -154,7 +154,7 @@ def test_a_value_without_an_original_is_not_recorded(toy: node.Node, monkeypatch
     writes = (Place("value", VALUE, "[0-9]+", volatile=True),)
     plan = toy_manager.MANAGER.plan
     volatile = toy_manager.MANAGER._replace(
-        writes=writes, plan=lambda host, context: plan(host, context)._replace(held=frozenset())
+        writes=writes, plan=lambda host, context: plan(host, context)._replace(owned=frozenset())
     )
     monkeypatch.setattr(toy_manager, "MANAGER", volatile)
     rolled_out(toy)

@@ -210,15 +210,15 @@ def test_a_container_in_a_slice_of_corrals_says_nothing_of_a_pod(fake: node.Node
 
 def test_a_quiet_tick_sees_a_container_that_starts(held: node.Node) -> None:
     host = held.host()
-    host.told = {}
+    host.recorded = {}
     context = planning.compile_profile(host, declared(HELD))
     planning.plan_profile(host, context)
-    (question,) = [words for words in host.told if words[0] == "containers"]
-    assert conmon.containers(held.host(), *question[1:]) == host.told[question]
+    (question,) = [words for words in host.recorded if words[0] == "containers"]
+    assert conmon.containers(held.host(), *question[1:]) == host.recorded[question]
     start_container(held, "other")
-    assert conmon.containers(held.host(), *question[1:]) == host.told[question]
+    assert conmon.containers(held.host(), *question[1:]) == host.recorded[question]
     start_container(held, "held-1")
-    assert conmon.containers(held.host(), *question[1:]) != host.told[question]
+    assert conmon.containers(held.host(), *question[1:]) != host.recorded[question]
     assert not host.commands
 
 

@@ -63,7 +63,7 @@ def test_a_line_says_when_and_what_it_interrupts_and_a_place_that_its_subject_do
     assert change_text.line(change) == (
         "~ cpu first AllowedCPUs: 0-3 -> 2-3 (set by hand) [next boot] [service restart] [/place/of/first]"
     )
-    there = item("/place/of/it")._replace(place="/place/of/it")
+    there = item("/place/of/it")._replace(location="/place/of/it")
     assert change_text.line(there) == "~ cpu /place/of/it AllowedCPUs: 0-3 -> absent (set by hand)"
 
 
@@ -78,7 +78,7 @@ def test_data_have_each_item_whole() -> None:
     assert [row["subject"] for row in data["drift"]] == ["first", "second", "third"]
     assert data["drift"][2] == {
         "manager": "cpu", "subject": "third", "property": "AllowedCPUs", "actual": "0-3", "wanted": None,
-        "reason": "set by hand", "place": "/place/of/third", "verdict": "unchangeable", "when": "now", "disruption": "none",
+        "reason": "set by hand", "location": "/place/of/third", "verdict": "unchangeable", "when": "now", "disruption": "none",
         "text": LINES[2], "since": 9,
     }  # fmt: skip
     assert [row["since"] for row in data["drift"]] == [5, 9, 9], "what was not seen before is of now"

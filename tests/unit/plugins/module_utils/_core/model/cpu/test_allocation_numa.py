@@ -141,7 +141,7 @@ def test_looks_are_bounded(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
 
     def counting(self: t.Any) -> t.Any:
         found = search(self)
-        looks.append(self.looks)
+        looks.append(self.tries)
         return found
 
     monkeypatch.setattr(allocation_numa._Search, "run", counting)

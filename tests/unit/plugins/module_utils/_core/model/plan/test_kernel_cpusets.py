@@ -88,7 +88,7 @@ def test_a_sibling_that_wants_the_same_may_end_a_partition_or_get_what_it_leaves
     assert least(older) == {"": "0-1,6-7", "a": "2-3", "b": "", "x": "6-7"}
     assert newer.cgroups["b"].valid
     assert least(newer) == most(newer) == {"": "0-1,6-7", "a": "2-3", "b": "4-5", "x": "6-7"}
-    told = oracle.looked(older, {"a": True, "b": False, "x": False})
+    told = oracle.observed(older, {"a": True, "b": False, "x": False})
     assert most(told) == most(older), "its CPUs may still be kept from all"
 
 
@@ -102,7 +102,7 @@ def test_who_lost_its_cpus_keeps_on_6_1_what_it_got_although_a_partition_took_it
 
     taken = oracle.set_cpus(kept, "a", cpuset.parse("3-5"))
     assert taken.cgroups["a"].valid is None, "6.1 says that it is valid, and x goes on to run on 3 and 4"
-    assert oracle.looked(taken, dict.fromkeys(taken.cgroups, True)).cgroups["a"].valid is None
+    assert oracle.observed(taken, dict.fromkeys(taken.cgroups, True)).cgroups["a"].valid is None
     assert most(taken)["x"] == "0-1,3-7"
 
     beside = oracle.remove(oracle.set_partition(taken, "a", MEMBER), "a")
@@ -183,15 +183,15 @@ def test_what_the_kernel_may_decide_either_way_is_not_believed_whatever_it_says(
     (path,) = (path for path, one in machine.cgroups.items() if one.partition != MEMBER)
     assert machine.cgroups[path].valid is None
     everybody = dict.fromkeys(machine.cgroups, True)
-    assert oracle.looked(machine, everybody).cgroups[path].valid is None
+    assert oracle.observed(machine, everybody).cgroups[path].valid is None
     nobody = dict.fromkeys(machine.cgroups, False)
-    assert oracle.looked(machine, nobody).cgroups[path].valid is False
+    assert oracle.observed(machine, nobody).cgroups[path].valid is False
 
 
 @pytest.mark.parametrize("said", [True, False])
 def test_a_partition_of_cpus_that_are_offline_may_have_none(said: bool) -> None:
     machine = after([("online", "0-3,5-7"), ("cpus", "a", "4"), ("partition", "a", PARTITION), ("cpus", "a/x", "1")])
-    machine = oracle.looked(machine, {"a": said, "a/x": False})
+    machine = oracle.observed(machine, {"a": said, "a/x": False})
     assert (least(machine)["a"], most(machine)["a"]) == ("", "0-3,5-7")
     assert (least(machine)["a/x"], most(machine)["a/x"]) == ("", "0-3,5-7")
 

@@ -155,5 +155,5 @@ def test_other_units_are_no_workloads(unit: str) -> None:
 
 def test_what_lasts_over_a_reboot_and_what_is_taken() -> None:
     held = (Grant("a", cpus=frozenset({1})), Grant("b", hold="running", cpus=frozenset({2})), Grant("c"))
-    assert grants.lasting(held) == (held[0], held[2])
+    assert grants.persistent(held) == (held[0], held[2])
     assert grants.exclusive(held) == {1, 2}
