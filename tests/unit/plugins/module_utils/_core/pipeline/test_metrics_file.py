@@ -12,6 +12,7 @@ import typing as t
 import node
 import pytest
 import runs
+from _core.host import state
 from _core.managers import agent_install, registry
 from _core.model.plan.plan import Plan
 from _core.model.systemd.agent_units import METRICS_DIR, SERVICE, Options
@@ -50,10 +51,10 @@ def samples(fake: node.Node, path: str = FILE) -> dict[str, float]:
 
 
 def metrics_written(fake: node.Node) -> int:
-    """A tick; how often it wrote the metrics, and that it wrote nothing but them and the status."""
+    """A tick; how often it wrote the metrics, and that it wrote nothing but them, the status, and since when drift is seen."""
     host = fake.host()
     runs.tick(host)
-    kept = [path for path in host.writes if path != "/run/corral/inputs"]
+    kept = [path for path in host.writes if path not in ("/run/corral/inputs", state.SINCE)]
     assert kept == [*[FILE] * kept.count(FILE), STATUS]
     assert host.commands == []
     return kept.count(FILE)
@@ -77,7 +78,7 @@ def test_what_a_tick_saw_is_in_them(rolled: node.Node) -> None:
     found = samples(rolled)
     assert {name: value for name, value in found.items() if "drift_items" in name} == {
         f'corral_drift_items{{manager="{manager}",verdict="{verdict}"}}': 0
-        for manager in ("profile", "cpu", "memory", "pids", "workloads", "gc", "owners", "agent")
+        for manager in ("profile", "cpu", "memory", "pids", "workloads", "gc", "conflicts", "agent")
         for verdict in ("drift", "unchangeable", "unknown")
     }
     assert found["corral_in_sync"] == 1
