@@ -55,6 +55,7 @@ _value:
 
 SCHEMA = 1  # as constants.SCHEMA of the core, which this file need not load
 VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
+WORST = ("in_sync", "unknown", "drift", "refused", "failed", "unreachable")  # last is worst: the recap begins with it
 ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
@@ -130,7 +131,8 @@ def fleet_report(
     """The fleet's report: hosts, summary and lines."""
     hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles)}
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
-    lines = [line for name, host in hosts.items() for line in host_lines(name, host)]
+    worst_first = sorted(hosts.items(), key=lambda row: -WORST.index(row[1]["verdict"]))
+    lines = [line for name, host in worst_first for line in host_lines(name, host)]
     counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
     paused = sum(host["paused"] is not None for host in hosts.values())
     counted += f" ({paused} paused)" if paused else ""

@@ -13,6 +13,7 @@ from __future__ import annotations
 import json
 import typing as t
 
+from ..constants import SCHEMA
 from ..host import lock, other_gc, pause_file, state
 from ..host.files import Host
 from ..host.podman_cli import ROOT, Podmans
@@ -182,6 +183,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
     status = read_status(host)
     totals = gc_records.mapping(status.get("totals"))
     status = {
+        "schema": SCHEMA,
         "time": result.time,
         "dry": result.dry or None,
         "error": result.error or None,

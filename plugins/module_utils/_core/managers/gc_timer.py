@@ -28,6 +28,9 @@ from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from .manager import Manager
 
+if t.TYPE_CHECKING:
+    from ..model.profile.profile import Profile
+
 NAME = "gc"
 LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
 # A pass may take this long; the tick must not take such a pass for a timer that does not run.
@@ -203,4 +206,11 @@ def status_files(host: Host) -> tuple[str, ...]:
     return (*STATUS_FILES, metrics) if metrics else STATUS_FILES
 
 
-MANAGER = Manager(NAME, plan, WRITES, status_files=status_files)
+def key_of(change: Change, dummy_declared: Profile) -> str:
+    """The key that a change follows from: that of images or containers, for what a pass left undone; else the section."""
+    if change.subject == "containers":
+        return "gc.containers"
+    return "gc.images" if change.property in ("images", "disk use") or change.subject == "images" else "gc"
+
+
+MANAGER = Manager(NAME, plan, WRITES, status_files=status_files, key_of=key_of)

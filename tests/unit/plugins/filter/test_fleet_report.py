@@ -120,16 +120,24 @@ def test_a_paused_host_says_so_and_is_counted() -> None:
     assert report["lines"][-1] == "3 hosts: 2 in sync, 1 drift (2 paused)"
 
 
+def test_the_recap_begins_with_the_worst() -> None:
+    results = {"a": IN_SYNC, "b": UNKNOWN, "c": DRIFT, "d": REFUSED, "e": FAILED, "f": UNREACHABLE, "g": DRIFT}
+    report = fleet_report(results, dict.fromkeys(results, AGENT))
+    heads = [line.partition(":")[0] for line in report["lines"][:-1] if not line.startswith(" ")]
+    assert heads == ["f", "e", "d", "c", "g", "b", "a"]
+    assert list(report["hosts"]) == sorted(results), "in the file they are in the order of their names"
+
+
 def test_every_item_is_in_the_file_and_on_a_line() -> None:
     report = fleet_report({"b": DRIFT, "a": IN_SYNC}, {"b": AGENT, "a": AGENT})
     assert list(report["hosts"]) == ["a", "b"]
     assert [one["verdict"] for one in report["hosts"]["b"]["items"]] == ["unknown", "drift"]
     assert "steps" not in report["hosts"]["b"]["items"][0]
     assert report["lines"] == [
-        "a: in sync (profile edge, mode enforce)",
         "b: drift, 2 items (profile edge, mode enforce)",
         "  the node's <line> of what is unknown [since 1970-01-01 00:00:05 UTC]",
         "  the node's <line> of what is drift [since 1970-01-01 00:00:05 UTC]",
+        "a: in sync (profile edge, mode enforce)",
         "2 hosts: 1 in sync, 1 drift",
     ]
 

@@ -19,7 +19,7 @@ from .schema_types import page_text
 
 
 def compile_to_data(declared: Profile, pools: Pools) -> dict[str, t.Any]:
-    """CPU lists of the pools, of their NUMA nodes and slices; hugepages by size and node; mounts; limits.
+    """CPU lists of the pools, of their NUMA nodes and slices; hugepages by size and node; mounts; limits; garbage collection.
 
     A section that the profile does not have is left out.
     """
@@ -37,8 +37,7 @@ def compile_to_data(declared: Profile, pools: Pools) -> dict[str, t.Any]:
     memory = _memory(declared.memory, plain.get("memory", {}))
     if memory:
         data["memory"] = memory
-    if "pids" in plain:
-        data["pids"] = plain["pids"]
+    data.update({section: plain[section] for section in ("pids", "gc") if section in plain})
     return data
 
 

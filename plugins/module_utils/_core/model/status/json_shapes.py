@@ -241,6 +241,81 @@ class Problem(t.TypedDict):
 FleetVerdict = t.Literal["in_sync", "drift", "unknown", "refused", "failed", "unreachable"]
 
 
+class GcRemoved(t.TypedDict):
+    """An image, container or pod that garbage collection removed, or in a dry run would."""
+
+    user: str
+    id: str
+    names: list[str]
+    bytes: int
+    reason: str
+
+
+class GcFileSystem(t.TypedDict):
+    """A file system that holds images."""
+
+    path: str
+    users: list[str]
+    capacity: int
+    available_before: int
+    available: int
+    used_percent: int
+    high: int
+    low: int
+    asked: int
+    short: int
+    why: str
+    images: int
+    removed: list[GcRemoved]
+    refused: list[str]
+
+
+class GcImages(t.TypedDict):
+    """The last pass over images."""
+
+    time: int
+    dry: t.Optional[str]
+    file_systems: list[GcFileSystem]
+    freed: int
+    errors: list[str]
+    unfinished: bool
+    items: list[Item]
+
+
+class GcContainers(t.TypedDict):
+    """The last pass over containers and pods."""
+
+    time: int
+    dry: t.Optional[str]
+    dead: int
+    removed: list[GcRemoved]
+    refused: list[str]
+    errors: list[str]
+    unfinished: bool
+    items: list[Item]
+
+
+class GcTotals(t.TypedDict):
+    """What garbage collection has removed since the node started."""
+
+    images: int
+    containers: int
+    bytes: int
+    errors: int
+
+
+class GcStatus(t.TypedDict):
+    """The last passes of garbage collection: ``/run/corral/gc.json``."""
+
+    schema: int
+    time: int
+    dry: t.Optional[str]
+    error: t.Optional[str]
+    images: t.Optional[GcImages]
+    containers: t.Optional[GcContainers]
+    totals: GcTotals
+
+
 class FleetHost(t.TypedDict):
     """A host in the fleet's report."""
 

@@ -21,11 +21,13 @@ from _core.host.lock import Lock
 from _core.host.podman_cli import Podman
 from _core.managers import registry
 from _core.model.plan.plan import change_to_dict
+from _core.model.status import json_shapes
 from _core.model.systemd.gc_units import SERVICE, TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import declared_profile, planning
 from _core.pipeline import tick as full_tick
 from fake_podman import MIB, Disk, Service, Storage
+from shapes import misfits
 
 Make = t.Callable[..., node.Node]
 
@@ -1242,6 +1244,23 @@ def test_hostile_names_and_labels_are_data_alone(fake: node.Node, capsys: pytest
     assert storage.names() == []
     said += fake.get("/var/lib/prometheus/node-exporter/corral-gc.prom").splitlines()
     assert [line for line in said if not line.isprintable()] == []
+
+
+# What programs read
+
+
+@pytest.mark.parametrize("dry", [False, True])
+def test_gc_json_has_the_documented_shape(dry: bool, fake: node.Node) -> None:
+    declare(fake, mode="audit" if dry else "enforce")
+    storage = crowd(fake)
+    assert misfits(told(fake), json_shapes.GcStatus) == []
+    storage.trouble["rmi"] = Command(2, "", "Error: no\n")
+    storage.disk.others = 900 * MIB
+    fake.wait(600)
+    tick(fake)
+    found = told(fake)
+    assert misfits(found, json_shapes.GcStatus) == []
+    assert found["images"]["items"]
 
 
 # The command line

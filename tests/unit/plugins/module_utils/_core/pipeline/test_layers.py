@@ -64,6 +64,17 @@ def test_the_node_keeps_each_keys_origin_and_the_compiled_profile(fake: node.Nod
     assert modes == [0o644, 0o600]
 
 
+def test_it_has_every_section_that_the_profile_has(fake: node.Node) -> None:
+    assert compiled_of(fake, gc={"images": {}}).keys() == {"name", "mode", "cpu", "memory", "pids", "gc"}
+    assert compiled_of(fake, gc={"images": {}})["gc"]["images"]["high"] == 85
+    assert "gc" not in compiled_of(fake)
+
+
+def compiled_of(fake: node.Node, **sections: t.Any) -> dict[str, t.Any]:
+    runs.declare(fake.host(), **sections)
+    return t.cast("dict[str, t.Any]", compiled(fake))
+
+
 def test_the_compiled_slices_are_what_runs(fake: node.Node) -> None:
     roll_out(fake)
     fake.systemctl("start", "machine.slice")
@@ -178,5 +189,10 @@ def test_every_change_of_a_rollout_has_a_key_that_asks_for_it(fake: node.Node) -
         ("pids", 'pids.slices["corral.slice"]'),
         ("pids", 'pids.slices["machine.slice"]'),
     }
+    collecting = planning.compile_profile(host, node.parsed(gc={"images": {}}), fresh=True)
+    made = [one for one in planning.plan_profile(host, collecting).changes if one.manager == "gc"]
+    assert {(explain.asked_by(change, collecting) or {}).get("key") for change in made} == {"gc"}
+    left = made[0]._replace(subject="/var/lib/containers", property="disk use")
+    assert (explain.asked_by(left, collecting) or {}).get("key") == "gc.images"
     gone = planning.compile_profile(host, node.parsed(pids=None, memory=None), fresh=True)
     assert not any(explain.asked_by(change, gone) for change in changes if change.manager in ("pids", "memory"))
