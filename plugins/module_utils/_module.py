@@ -96,7 +96,7 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         "schema": SCHEMA,
         "changed": bool(shown),
         "changes": [change_text.with_text(change) for change in shown],
-        "drift": change_text.dated(outcome.remaining, since, host.now()),
+        "drift": change_text.dated(outcome.remaining, since),
         "in_sync": not outcome.remaining and not outcome.error,
         "report": change_text.lines(outcome.remaining) if module.check_mode else change_text.outcome_lines(outcome),
     }

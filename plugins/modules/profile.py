@@ -206,7 +206,7 @@ drift:
   contains:
     <<: *item
     since:
-      description: When it was first seen, in seconds since 1970. It survives a reboot.
+      description: When the agent first saw it, in seconds since 1970, also before a reboot. V(null) when it has not seen it yet.
       type: int
       returned: always
       sample: 1763805723

@@ -37,7 +37,7 @@ class Tampering(t.NamedTuple):
     property: str
     actual: str
     wanted: str
-    place: str
+    location: str
 
 
 # fmt: off
@@ -135,19 +135,19 @@ def journal() -> list[str]:
 
 def tamper(one: Tampering, told: list[str]) -> list[str]:
     """Tamper, look, mend; what was not as it must be. ``told`` grows by what the journal has."""
-    before = held(one.place)
+    before = held(one.location)
     with open("/run/corral/lock", encoding="ascii") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         run("sh", "-c", one.command)
         code, items = drift()
-        tampered = held(one.place)
+        tampered = held(one.location)
     found = [shown(item) for item in items]
     wrong = [] if (code, found) == (2, [tuple(one[1:])]) else [f"{one.command}: exit {code}, items {found}"]
     if tampered == before:
-        wrong.append(f"{one.command}: {one.place} is still {before!r}: nothing was tampered with")
+        wrong.append(f"{one.command}: {one.location} is still {before!r}: nothing was tampered with")
     run("systemctl", "start", SERVICE, code=None)
-    if held(one.place) != before:
-        wrong.append(f"{one.command}: {one.place} was {before!r}, is {held(one.place)!r} after a tick")
+    if held(one.location) != before:
+        wrong.append(f"{one.command}: {one.location} was {before!r}, is {held(one.location)!r} after a tick")
     lines = journal()[len(told) :]
     told += lines
     if len(lines) != 1 or not lines[0].startswith("changed ") or f" {one.subject} {one.property}: " not in lines[0]:
@@ -168,10 +168,10 @@ def occupy() -> None:
 
 def audit() -> int:
     """Tamper in mode audit; what the next ticks do to it."""
-    before = {one.place: held(one.place) for one in AUDITED}
+    before = {one.location: held(one.location) for one in AUDITED}
     for one in AUDITED:
         run("sh", "-c", one.command)
-    tampered = {one.place: held(one.place) for one in AUDITED}
+    tampered = {one.location: held(one.location) for one in AUDITED}
     expect("places that are as before", [place for place in before if before[place] == tampered[place]], [])
     told = len(journal())
     for dummy in range(2):  # The first may join a tick that had looked already.
@@ -179,7 +179,7 @@ def audit() -> int:
     said = status()
     expect("the mode, and whether it is paused", (said["mode"], said.get("paused")), ("audit", None))
     expect("items", sorted(shown(item) for item in said["items"]), sorted(tuple(one[1:]) for one in AUDITED))
-    expect("places after two ticks", {one.place: held(one.place) for one in AUDITED}, tampered)
+    expect("places after two ticks", {one.location: held(one.location) for one in AUDITED}, tampered)
     expect("changes in the journal", [line for line in journal()[told:] if line.startswith("changed ")], [])
     print(f"{len(AUDITED)} tamperings in mode audit: each is one item, and stays")
     return 0

@@ -72,7 +72,7 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
         )
         return DIFFERS if plan.changes else IN_SYNC
     since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
-    data = change_text.plan_data(plan.changes, since, host.now())
+    data = change_text.plan_data(plan.changes, since)
     command_output.show(args, data, [*change_text.lines(plan.changes, since=since), *notes])
     for note in notes if args.json else ():
         sys.stderr.write(f"corral: {note}\n")
@@ -122,7 +122,7 @@ def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcom
 
     outcome = locked_run.locked(host, work)
     since = drift_since.known(host, status_file.last_status(host))
-    data = change_text.outcome_data(outcome, since, host.now())
+    data = change_text.outcome_data(outcome, since)
     command_output.show(args, data, change_text.outcome_lines(outcome))
     return ERROR if outcome.error else DIFFERS if outcome.remaining else IN_SYNC
 

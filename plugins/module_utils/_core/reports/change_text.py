@@ -70,22 +70,22 @@ def lines(changes: t.Sequence[Change], *, done: bool = False, since: t.Optional[
     return [*(line(change) + dates.get(change.item(), "") for change in changes), recap(changes, done=done)]
 
 
-def plan_data(changes: t.Sequence[Change], since: Since, now: float) -> Plan:
+def plan_data(changes: t.Sequence[Change], since: Since) -> Plan:
     """A plan or drift report as JSON."""
-    return {"schema": SCHEMA, "changes": dated(changes, since, now)}
+    return {"schema": SCHEMA, "changes": dated(changes, since)}
 
 
-def dated(changes: t.Iterable[Change], since: Since, now: float) -> list[DriftItem]:
-    """Items of drift as JSON; what was not seen before is of ``now`` (epoch seconds)."""
-    return [{**with_text(change), "since": since.get(change.item(), int(now))} for change in changes]
+def dated(changes: t.Iterable[Change], since: Since) -> list[DriftItem]:
+    """Items of drift as JSON; ``since`` is null for one that was not seen before."""
+    return [{**with_text(change), "since": since.get(change.item())} for change in changes]
 
 
-def outcome_data(outcome: Outcome, since: Since, now: float) -> Run:
+def outcome_data(outcome: Outcome, since: Since) -> Run:
     """An outcome as JSON."""
     return {
         "schema": SCHEMA,
         "changed": [with_text(change) for change in outcome.applied],
-        "drift": dated(outcome.remaining, since, now),
+        "drift": dated(outcome.remaining, since),
         "error": outcome.error or None,
         "undone": list(outcome.undone),
         "leftovers": list(outcome.leftovers),

@@ -41,7 +41,7 @@ class RenderedItem(Item):
 class DriftItem(RenderedItem):
     """An item of drift with its line, and since when it was seen."""
 
-    since: int
+    since: t.Optional[int]
 
 
 class StatusItem(Item):
