@@ -11,9 +11,9 @@ import typing as t
 
 from ..model.gc_policy import image_gc
 from ..model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change
-from ..model.profile.schema_types import about_text
 from ..model.values.errors import shown
 from ..model.values.records import NamedTuple
+from ..model.values.sizes import about_text
 
 if t.TYPE_CHECKING:
     from ..model.values.vocabulary import Verdict

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..model.profile.schema_types import about_text
+from ..model.values.sizes import about_text
 from ..reports.text_table import aligned
 
 

@@ -18,12 +18,12 @@ from ..model.plan.context import Attempt, Context
 from ..model.plan.places import Place
 from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
 from ..model.profile.profile import Hugepages, Mount, Profile
-from ..model.profile.schema_types import page_text
 from ..model.systemd.unit_file import HEADER, escaped_path, file_change, unit_text
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import Problem
 from ..model.values.mount_options import bytes_of, number
 from ..model.values.records import NamedTuple
+from ..model.values.sizes import page_text
 from .manager import Manager
 
 if t.TYPE_CHECKING:

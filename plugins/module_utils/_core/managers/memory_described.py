@@ -12,9 +12,9 @@ import typing as t
 from ..host import hugepage_files, mounts, state
 from ..host.files import Host
 from ..model.profile.node_as_profile import ProfileFragment
-from ..model.profile.schema_types import mode_text, page_text, size_text
 from ..model.topology.topology import Topology
 from ..model.values.mount_options import bytes_of, number
+from ..model.values.sizes import mode_text, page_text, size_text
 
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:

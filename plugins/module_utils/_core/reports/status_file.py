@@ -18,7 +18,7 @@ from ..managers import registry
 from ..model.cpu import partitions, pools
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
-from ..model.profile.schema_types import page_text
+from ..model.values.sizes import page_text
 from . import drift_since
 
 if t.TYPE_CHECKING:

@@ -13,9 +13,9 @@ import typing as t
 from ..cpu import slices
 from ..cpu.pools import POOLS, Pools
 from ..values import cpuset
+from ..values.sizes import page_text
 from . import profile
 from .profile import Memory, Profile
-from .schema_types import page_text
 
 
 def compile_to_data(declared: Profile, pools: Pools) -> dict[str, t.Any]:

@@ -16,8 +16,8 @@ import typing as t
 from ..cpu import pools
 from ..topology.topology import Topology
 from ..values.errors import CorralError, Problem
+from ..values.sizes import about_text, page_text, size_text
 from .profile import Hugepages, Mount, Profile
-from .schema_types import about_text, page_text, size_text
 
 # Page size in KiB and NUMA node (None: the whole machine).
 Pool = tuple[int, t.Optional[int]]

@@ -15,7 +15,7 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..numa.topology_manager import Policy
-from ..values import cpuset
+from ..values import cpuset, sizes
 from ..values.errors import CorralError
 from ..values.records import NamedTuple
 from . import profile_checks, profile_gc, profile_workloads, schema, schema_types
@@ -332,11 +332,11 @@ def _cpu_data(cpu: Cpu) -> dict[str, t.Any]:
 def _memory_data(memory: Memory) -> dict[str, t.Any]:
     data: dict[str, t.Any] = {"policy": memory.policy} if memory.policy != "none" else {}
     if memory.reserved:
-        data["reserved"] = {str(item.node): schema_types.size_text(item.size) for item in memory.reserved}
+        data["reserved"] = {str(item.node): sizes.size_text(item.size) for item in memory.reserved}
     if memory.hugepages:
         data["hugepages"] = [
             {
-                "size": schema_types.page_text(pool.size_kib),
+                "size": sizes.page_text(pool.size_kib),
                 **_renamed(_given(pool._asdict(), "size_kib"), pages="count"),
             }
             for pool in memory.hugepages
@@ -348,9 +348,9 @@ def _memory_data(memory: Memory) -> dict[str, t.Any]:
 
 def _mount_data(mount: Mount) -> dict[str, t.Any]:
     data = _given(mount._asdict(), "pagesize_kib")
-    data["pagesize"] = schema_types.page_text(mount.pagesize_kib)
-    data["mode"] = schema_types.mode_text(mount.mode)
+    data["pagesize"] = sizes.page_text(mount.pagesize_kib)
+    data["mode"] = sizes.mode_text(mount.mode)
     for name in ("size", "min_size"):
         if name in data:
-            data[name] = schema_types.size_text(data[name])
+            data[name] = sizes.size_text(data[name])
     return data

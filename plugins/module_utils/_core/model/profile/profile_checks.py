@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import cpu_options
-from ..values import cpuset
+from ..values import cpuset, sizes
 from . import schema, schema_types
 from .schema_reader import Reader, join
 
@@ -104,7 +104,7 @@ def _check_hugepages(reader: Reader, pools: list[dict[str, t.Any]]) -> None:
         if "size" not in pool:
             continue
         path, size, node = f"memory.hugepages[{index}]", pool["size"], pool.get("node")
-        text = schema_types.page_text(size)
+        text = sizes.page_text(size)
         if (size, node) in seen:
             where = f"NUMA node {node}" if node is not None else "the whole machine"
             reader.refuse(
@@ -127,17 +127,17 @@ def _check_mounts(reader: Reader, mounts: list[dict[str, t.Any]]) -> None:
         at = f"memory.mounts[{index}]"
         for name in ("size", "min_size"):
             if name in mount and "pagesize" in mount and mount[name] % (mount["pagesize"] << 10):
-                page = schema_types.page_text(mount["pagesize"])
+                page = sizes.page_text(mount["pagesize"])
                 reader.refuse(
                     join(at, name),
-                    schema_types.size_text(mount[name]),
+                    sizes.size_text(mount[name]),
                     f"is not a whole number of pages: write a multiple of {page}",
                 )
         if "size" in mount and "min_size" in mount and mount["min_size"] > mount["size"]:
-            size = schema_types.size_text(mount["size"])
+            size = sizes.size_text(mount["size"])
             reader.refuse(
                 join(at, "min_size"),
-                schema_types.size_text(mount["min_size"]),
+                sizes.size_text(mount["min_size"]),
                 f"is more than the mount's size: write at most {size}",
             )
         for number, name in (("uid", "user"), ("gid", "group")):

@@ -14,10 +14,10 @@ from __future__ import annotations
 import re
 import typing as t
 
+from ..values import sizes
 from ..values.quantity import NANO, Quantity
 from ..values.records import NamedTuple
 from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, page_bytes
-from . import schema_types
 from .schema_reader import Reader, join
 
 # The keys that match a workload; exactly one of them is set.
@@ -166,7 +166,7 @@ def amount_problem(resource: str, amount: Quantity) -> str:
     if resource.startswith(HUGEPAGES):
         page = page_bytes(resource)
         if amount.value() % page:
-            return f"is not a whole number of pages: write a multiple of {schema_types.size_text(page)}"
+            return f"is not a whole number of pages: write a multiple of {sizes.size_text(page)}"
     return ""
 
 

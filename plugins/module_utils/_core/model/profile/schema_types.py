@@ -17,6 +17,7 @@ import typing as t
 
 from ..values import cpuset, duration, quantity
 from ..values.records import NamedTuple
+from ..values.sizes import mode_text, page_text, size_text
 
 
 class Type(NamedTuple):
@@ -43,7 +44,6 @@ CORRAL_SLICE = "corral.slice"
 # Of the slices of workloads: those with CPUs of their own are at the top, the others within corral.slice.
 EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral_", "corral-"
 
-_UNITS = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 _LABEL = re.compile(r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?")
 _SLICE = re.compile(r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2}){1,200}\.slice")
@@ -57,32 +57,6 @@ _CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n]{0,1024})?")
 _CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@*?-]{1,240}\.(service|scope|slice|socket|timer)")
 _MODE = re.compile(r"0?[0-7]{3}|[01][0-7]{3}")
-
-
-def size_text(size: int) -> str:
-    """Bytes as a Kubernetes quantity, the largest binary unit that is exact: 536870912 -> ``512Mi``."""
-    for factor, unit in _UNITS:
-        if size and size % factor == 0:
-            return f"{size // factor}{unit}"
-    return str(size)
-
-
-def page_text(size_kib: int) -> str:
-    """A page size in KiB as the profile writes it: 2048 -> ``2Mi``."""
-    return size_text(size_kib << 10)
-
-
-def about_text(size: int) -> str:
-    """Bytes for a person, two digits at least, rounded down: 2083729408 -> ``1987Mi``, 67491659776 -> ``62Gi``."""
-    for factor, unit in _UNITS:
-        if size >= 10 * factor:
-            return f"{size // factor}{unit}"
-    return str(size)
-
-
-def mode_text(mode: int) -> str:
-    """Permission bits as chmod writes them: 504 -> ``0770``."""
-    return f"{mode:04o}"
 
 
 def kind(value: object) -> str:

@@ -14,8 +14,8 @@ from __future__ import annotations
 import mmap
 import typing as t
 
-from ..profile import schema_types
 from ..values import cpuset
+from ..values.sizes import page_text
 from ..workload import qos
 from ..workload.resource_requirements import ResourceRequirements
 from ..workload.resources import CPU, MEMORY, PIDS, hugepages
@@ -75,7 +75,7 @@ def hugetlb(need: ResourceRequirements, sizes: t.Iterable[int]) -> dict[str, int
 
 def page_name(size_kib: int) -> str:
     """A page size in KiB as the hugetlb controller names it, without its B: 2048 → ``2M``."""
-    return schema_types.page_text(size_kib)[:-1]
+    return page_text(size_kib)[:-1]
 
 
 def meaning(name: str, text: str) -> str:

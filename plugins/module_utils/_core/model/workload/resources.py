@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 from ..profile import schema_types
+from ..values import sizes
 
 CPU, MEMORY, PIDS, HUGEPAGES = "cpu", "memory", "pids", "hugepages-"
 
@@ -16,7 +17,7 @@ Amounts = tuple[tuple[str, int], ...]
 
 def hugepages(size_kib: int) -> str:
     """The resource of a page size: 2048 → ``hugepages-2Mi``."""
-    return f"{HUGEPAGES}{schema_types.page_text(size_kib)}"
+    return f"{HUGEPAGES}{sizes.page_text(size_kib)}"
 
 
 def page_bytes(resource: str) -> int:
@@ -28,12 +29,12 @@ def amount_text(resource: str, amount: int) -> str:
     """An amount exactly, as a profile writes it: ``1500m``, ``2``, ``512Mi``."""
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    return str(amount) if resource == PIDS else schema_types.size_text(amount)
+    return str(amount) if resource == PIDS else sizes.size_text(amount)
 
 
 def about(resource: str, amount: int) -> str:
     """An amount for display: bytes rounded down."""
-    return amount_text(resource, amount) if resource in (CPU, PIDS) else schema_types.about_text(amount)
+    return amount_text(resource, amount) if resource in (CPU, PIDS) else sizes.about_text(amount)
 
 
 def shown(resource: str, amount: int) -> str:
