@@ -16,7 +16,7 @@ import typing as t
 
 from ..values.errors import CorralError, Problem, refusal
 from ..values.records import NamedTuple
-from . import compose, profile, schema_types
+from . import compose, profile, schema_quantities, schema_types
 from .profile import Profile
 
 # The profile that parts make up; no other profile may have this name.
@@ -104,7 +104,7 @@ def put_item(data: dict[str, t.Any], piece: SectionPatch, given: dict[str, t.Any
 def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
     """Which pool an item is: page size in KiB, NUMA node."""
     node = item.get("node")
-    size = read("size", schema_types.PAGE_SIZE, item["size"])
+    size = read("size", schema_quantities.PAGE_SIZE, item["size"])
     return t.cast(
         "tuple[int, t.Optional[int]]", (size, node if node is None else read("node", schema_types.NODE, node))
     )

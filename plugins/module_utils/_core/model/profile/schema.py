@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..values.records import NamedTuple
+from . import schema_quantities as quantities
 from . import schema_types as types
 
 # The number of a profile's own format. A node refuses a profile with a larger one: it cannot know what it means.
@@ -256,7 +257,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "memory.reserved",
-        types.SIZE,
+        quantities.SIZE,
         "Memory of each NUMA node that hugepages must leave alone.",
         example='{"0": 1Gi, "1": 512Mi}',
         many=MAP,
@@ -271,7 +272,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "memory.hugepages[].size",
-        types.PAGE_SIZE,
+        quantities.PAGE_SIZE,
         "The size of a page; one the node's kernel has.",
         example="2Mi",
         required=True,
@@ -291,17 +292,17 @@ KEYS: tuple[Key, ...] = (
     ),
     Key("memory.mounts", None, "hugetlbfs mounts, each a systemd mount unit.", many=LIST),
     Key("memory.mounts[].path", types.MOUNT_PATH, "Where it is mounted.", example="/dev/hugepages-2Mi", required=True),
-    Key("memory.mounts[].pagesize", types.PAGE_SIZE, "The size of its pages.", example="2Mi", required=True),
+    Key("memory.mounts[].pagesize", quantities.PAGE_SIZE, "The size of its pages.", example="2Mi", required=True),
     Key(
         "memory.mounts[].size",
-        types.SIZE,
+        quantities.SIZE,
         "The most it may hold, a multiple of the page size. The kernel cannot change it on a live mount: a new size is a "
         "new mount.",
         example="512Mi",
     ),
     Key(
         "memory.mounts[].min_size",
-        types.SIZE,
+        quantities.SIZE,
         "What is set aside for it from the pool when it is mounted, a multiple of the page size.",
         example="64Mi",
     ),
@@ -560,20 +561,20 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "workloads[].requests",
-        types.QUANTITY,
+        quantities.QUANTITY,
         "What the workload is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
         "A missing request equals its limit. Requests must equal limits for hugepages.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
         many=MAP,
-        keys=types.RESOURCE,
+        keys=quantities.RESOURCE,
     ),
     Key(
         "workloads[].limits",
-        types.QUANTITY,
+        quantities.QUANTITY,
         "What the workload may have at most; also `pids`, the number of its tasks.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi, pids: 512}",
         many=MAP,
-        keys=types.RESOURCE,
+        keys=quantities.RESOURCE,
     ),
     Key(
         "workloads[].containers",
@@ -592,20 +593,20 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "workloads[].containers[].requests",
-        types.QUANTITY,
+        quantities.QUANTITY,
         "What the container is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
         "A missing request equals its limit. Requests must equal limits for hugepages.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
         many=MAP,
-        keys=types.RESOURCE,
+        keys=quantities.RESOURCE,
     ),
     Key(
         "workloads[].containers[].limits",
-        types.QUANTITY,
+        quantities.QUANTITY,
         "What the container may have at most; also `pids`, the number of its tasks.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi, pids: 512}",
         many=MAP,
-        keys=types.RESOURCE,
+        keys=quantities.RESOURCE,
     ),
     _later("devices", "Devices that are handed to workloads."),
     _later("tenants", "Groups of workloads with a share of the node."),

@@ -15,9 +15,9 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..values import cpuset, duration, quantity
+from ..values import cpuset, duration
 from ..values.records import NamedTuple
-from ..values.sizes import mode_text, page_text, size_text
+from ..values.sizes import mode_text
 
 
 class Type(NamedTuple):
@@ -30,8 +30,6 @@ class Type(NamedTuple):
 # The number of characters any text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
 TEXT_LIMIT = 16384
 
-# Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
-SIZE_LIMIT = 1 << 60
 
 # The kernel's largest configurations have 8192 CPUs (x86, NR_CPUS) and 1024 NUMA nodes (MAX_NUMNODES).
 CPU_LIMIT = 1 << 16
@@ -78,7 +76,7 @@ def kind(value: object) -> str:
     return "something YAML cannot write"
 
 
-def _text(value: object, *, such_as: str) -> str:
+def read_text(value: object, *, such_as: str) -> str:
     """Text of bearable length, or a ValueError that shows how the value is written."""
     if isinstance(value, bool):
         raise ValueError(f"YAML reads this word as true or false: write text, such as {such_as}, in quotes")
@@ -119,7 +117,7 @@ def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
         # YAML 1.1 reads a bare off as false.
         if isinstance(value, bool) and "off" in words and value:
             raise ValueError(f"is not known: write {listed}")
-        text = "off" if value is False and "off" in words else _text(value, such_as=words[0])
+        text = "off" if value is False and "off" in words else read_text(value, such_as=words[0])
         if text in words:
             return text
         if text in later:
@@ -137,7 +135,7 @@ def _boolean(value: object) -> bool:
 
 
 def _label(value: object) -> str:
-    text = _text(value, such_as="edge-worker")
+    text = read_text(value, such_as="edge-worker")
     if not _LABEL.fullmatch(text):
         raise ValueError(
             "is not a DNS label: write 1 to 63 lower-case letters, digits and inner dashes, such as edge-worker"
@@ -152,7 +150,7 @@ def _cpus(value: object) -> frozenset[int]:
         raise ValueError("is not a CPU number: write a CPU list such as 0-3,8")
     if isinstance(value, (list, tuple)):
         raise ValueError("is a list: write the CPUs as one text, such as 0-3,8")
-    text = _text(value, such_as="0-3,8")
+    text = read_text(value, such_as="0-3,8")
     if not text.strip():
         raise ValueError("names no CPU: write a CPU list such as 0-3,8, or leave the key out")
     try:
@@ -164,64 +162,8 @@ def _cpus(value: object) -> frozenset[int]:
     return cpus
 
 
-def _size(value: object) -> int:
-    """Bytes, from a Kubernetes quantity."""
-    if isinstance(value, float):
-        raise ValueError("is a number with a decimal point: write a quantity as text, such as 1536Mi")
-    if isinstance(value, int) and not isinstance(value, bool):
-        size = int(value)
-    else:
-        text = _text(value, such_as="512Mi")
-        size = _quantity(text)
-    if size <= 0:
-        raise ValueError("is not more than nothing: write a size such as 512Mi, or leave the key out")
-    if size > SIZE_LIMIT:
-        raise ValueError(f"is more than any machine has: write a size up to {size_text(SIZE_LIMIT)}")
-    return size
-
-
-def _quantity(text: str) -> int:
-    if text.strip().endswith("%"):
-        raise ValueError("a share in percent depends on the node: write a size such as 512Mi")
-    if len(text) > 64:
-        raise ValueError("is too long for a quantity: write a size such as 512Mi")
-    try:
-        amount = quantity.parse(text)
-    except ValueError:
-        wanted = _binary(text)
-        hint = f"did you mean {wanted}?" if wanted else "write a size such as 512Mi or 1Gi"
-        raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
-    size = amount.value()
-    if not amount.is_whole():
-        wanted = " (m means thousandths; did you mean Mi?)" if text.endswith("m") else ""
-        raise ValueError(f"is not a whole number of bytes{wanted}: write a size such as 512Mi")
-    return size
-
-
-def _binary(text: str) -> str | None:
-    """``512 MB``, ``512mb``, ``512MiB``, ``2048kB`` as Kubernetes writes what was probably meant."""
-    match = re.fullmatch(r"([0-9]{1,18})\s*([kmgt])i?b?", text.strip(), re.IGNORECASE)
-    return f"{match.group(1)}{match.group(2).upper()}i" if match else None
-
-
-def _page_size(value: object) -> int:
-    """A page size in KiB."""
-    if isinstance(value, int) and not isinstance(value, bool):
-        raise ValueError("has no unit: write a page size such as 2Mi or 1Gi")
-    size = _size(_text(value, such_as="2Mi"))
-    if size & (size - 1) or not 1 << 13 <= size <= 1 << 44:
-        decimal = re.fullmatch(r"([0-9]+)([kMGT])", str(value))
-        hint = (
-            f"did you mean {decimal.group(1)}{decimal.group(2).upper()}i?"
-            if decimal
-            else "write one such as 2Mi or 1Gi"
-        )
-        raise ValueError(f"is no hugepage size (a power of two): {hint}")
-    return size >> 10
-
-
 def _mount_path(value: object) -> str:
-    text = _text(value, such_as="/dev/hugepages-2Mi")
+    text = read_text(value, such_as="/dev/hugepages-2Mi")
     hint = "write an absolute path such as /dev/hugepages-2Mi"
     if not text.startswith("/"):
         raise ValueError(f"is not absolute: {hint}")
@@ -264,7 +206,7 @@ def _mode(value: object) -> int:
     """Permission bits."""
     if isinstance(value, int) and not isinstance(value, bool):
         raise ValueError(f'YAML makes a number of unquoted digits: write it in quotes, such as "{_mode_meant(value)}"')
-    text = _text(value, such_as='"0770"')
+    text = read_text(value, such_as='"0770"')
     if not _MODE.fullmatch(text):
         raise ValueError('is not a mode of three octal digits (and the sticky bit): write it in quotes, such as "0770"')
     return int(text, 8)
@@ -281,7 +223,7 @@ def _mode_meant(value: int) -> str:
 
 def _slice(value: object) -> str:
     """A top-level slice of the system, or init.scope."""
-    text = _text(value, such_as="system.slice")
+    text = read_text(value, such_as="system.slice")
     hint = "name a top-level slice such as system.slice, or init.scope"
     if text == "init.scope":
         return text
@@ -314,7 +256,7 @@ def _first(name: str) -> str:
 
 def _near(value: object) -> str:
     """A network interface, or a PCI address in full and lower case (0000:3b:00.0)."""
-    text = _text(value, such_as="ens1f0")
+    text = read_text(value, such_as="ens1f0")
     pci = _PCI.fullmatch(text)
     if pci:
         return f"{pci.group(1) or '0000'}:{pci.group(2)}".lower()
@@ -324,7 +266,7 @@ def _near(value: object) -> str:
 
 
 def _account(value: object) -> str:
-    text = _text(value, such_as="qemu")
+    text = read_text(value, such_as="qemu")
     if not _ACCOUNT.fullmatch(text):
         raise ValueError("is not the name of an account: write lower-case letters, digits, _ and -, such as qemu")
     return text
@@ -344,41 +286,10 @@ def _duration(value: object, low: int = 0) -> int:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         such_as = f"{value}s" if isinstance(value, int) and 0 <= value <= DURATION_LIMIT else "90s"
         raise ValueError(f"has no unit: write seconds as {such_as}, or such as 2m, 1h30m or 7d")
-    seconds = duration.parse(_text(value, such_as="2m").strip())
+    seconds = duration.parse(read_text(value, such_as="2m").strip())
     if not low <= seconds <= DURATION_LIMIT:
         raise ValueError(f"is out of bounds: write {duration.text(low)} to {duration.text(DURATION_LIMIT)}")
     return seconds
-
-
-def _amount(value: object) -> quantity.Quantity:
-    """A Kubernetes quantity; what may stand there depends on the resource, which profile_workloads.py checks."""
-    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
-        raise ValueError(f"is {kind(value)}, not a quantity: write it as in 2, 500m or 1Gi")
-    if isinstance(value, str) and len(value) > 64:
-        raise ValueError("is too long for a quantity: write it as in 2, 500m or 1Gi")
-    try:
-        amount = quantity.parse(value)
-    except ValueError:
-        wanted = _binary(value) if isinstance(value, str) else None
-        hint = f"did you mean {wanted}?" if wanted else "write it as in 2, 500m or 1Gi"
-        raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
-    if amount.nano > SIZE_LIMIT * quantity.NANO:
-        raise ValueError(f"is more than any machine has: write at most {size_text(SIZE_LIMIT)}")
-    return amount
-
-
-def _resource(value: object) -> str:
-    """The name of a resource that workloads are given, page sizes in the kubelet's form."""
-    text = value if isinstance(value, str) and len(value) <= 64 else ""
-    if text in ("cpu", "memory", "pids"):
-        return text
-    prefix, dash, size = text.partition("-")
-    if prefix == "hugepages" and dash:
-        try:
-            return f"hugepages-{page_text(_page_size(size))}"
-        except ValueError:
-            pass
-    raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
 
 
 def _interval(value: object) -> int:
@@ -389,7 +300,7 @@ def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Calla
     """Text of some characters, ``*`` and ``?`` among them."""
 
     def read(value: object) -> str:
-        text = _text(value, such_as=such_as)
+        text = read_text(value, such_as=such_as)
         if not pattern.fullmatch(text):
             raise ValueError(f"is not {characters}: write it as in {such_as}")
         return text
@@ -400,8 +311,6 @@ def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Calla
 BOOLEAN = Type("true or false", _boolean)
 LABEL = Type("DNS label", _label)
 CPUS = Type("CPU list", _cpus)
-SIZE = Type("quantity in bytes", _size)
-PAGE_SIZE = Type("page size", _page_size)
 MOUNT_PATH = Type("absolute path", _mount_path)
 MODE = Type("octal mode in quotes", _mode)
 SLICE = Type("top-level slice", _slice)
@@ -414,6 +323,4 @@ IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of 
 CONTAINER = Type("container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"))
 CONTAINER_LABEL = Type("label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"))
 CONTAINER_NAME = Type("container name", _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"))
-QUANTITY = Type("quantity", _amount)
-RESOURCE = Type("resource", _resource)
 UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"))

@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from ..profile import schema_types
+from ..profile import schema_quantities
 from ..values import sizes
 
 CPU, MEMORY, PIDS, HUGEPAGES = "cpu", "memory", "pids", "hugepages-"
@@ -22,7 +22,7 @@ def hugepages(size_kib: int) -> str:
 
 def page_bytes(resource: str) -> int:
     """The bytes of a page of a hugepage resource: ``hugepages-2Mi`` → 2097152."""
-    return int(schema_types.PAGE_SIZE.read(resource[len(HUGEPAGES) :])) << 10
+    return int(schema_quantities.PAGE_SIZE.read(resource[len(HUGEPAGES) :])) << 10
 
 
 def amount_text(resource: str, amount: int) -> str:

@@ -1,0 +1,113 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kinds of values a profile holds that are amounts: sizes, page sizes and quantities of resources.
+
+The readers are as those of schema_types.py.
+"""
+
+from __future__ import annotations
+
+import re
+
+from ..values import quantity
+from ..values.sizes import page_text, size_text
+from .schema_types import Type, kind, read_text
+
+# Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
+SIZE_LIMIT = 1 << 60
+
+
+def _size(value: object) -> int:
+    """Bytes, from a Kubernetes quantity."""
+    if isinstance(value, float):
+        raise ValueError("is a number with a decimal point: write a quantity as text, such as 1536Mi")
+    if isinstance(value, int) and not isinstance(value, bool):
+        size = int(value)
+    else:
+        text = read_text(value, such_as="512Mi")
+        size = _quantity(text)
+    if size <= 0:
+        raise ValueError("is not more than nothing: write a size such as 512Mi, or leave the key out")
+    if size > SIZE_LIMIT:
+        raise ValueError(f"is more than any machine has: write a size up to {size_text(SIZE_LIMIT)}")
+    return size
+
+
+def _quantity(text: str) -> int:
+    if text.strip().endswith("%"):
+        raise ValueError("a share in percent depends on the node: write a size such as 512Mi")
+    if len(text) > 64:
+        raise ValueError("is too long for a quantity: write a size such as 512Mi")
+    try:
+        amount = quantity.parse(text)
+    except ValueError:
+        wanted = _binary(text)
+        hint = f"did you mean {wanted}?" if wanted else "write a size such as 512Mi or 1Gi"
+        raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
+    size = amount.value()
+    if not amount.is_whole():
+        wanted = " (m means thousandths; did you mean Mi?)" if text.endswith("m") else ""
+        raise ValueError(f"is not a whole number of bytes{wanted}: write a size such as 512Mi")
+    return size
+
+
+def _binary(text: str) -> str | None:
+    """``512 MB``, ``512mb``, ``512MiB``, ``2048kB`` as Kubernetes writes what was probably meant."""
+    match = re.fullmatch(r"([0-9]{1,18})\s*([kmgt])i?b?", text.strip(), re.IGNORECASE)
+    return f"{match.group(1)}{match.group(2).upper()}i" if match else None
+
+
+def _page_size(value: object) -> int:
+    """A page size in KiB."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        raise ValueError("has no unit: write a page size such as 2Mi or 1Gi")
+    size = _size(read_text(value, such_as="2Mi"))
+    if size & (size - 1) or not 1 << 13 <= size <= 1 << 44:
+        decimal = re.fullmatch(r"([0-9]+)([kMGT])", str(value))
+        hint = (
+            f"did you mean {decimal.group(1)}{decimal.group(2).upper()}i?"
+            if decimal
+            else "write one such as 2Mi or 1Gi"
+        )
+        raise ValueError(f"is no hugepage size (a power of two): {hint}")
+    return size >> 10
+
+
+def _amount(value: object) -> quantity.Quantity:
+    """A Kubernetes quantity; what may stand there depends on the resource, which profile_workloads.py checks."""
+    if isinstance(value, bool) or not isinstance(value, (int, float, str)):
+        raise ValueError(f"is {kind(value)}, not a quantity: write it as in 2, 500m or 1Gi")
+    if isinstance(value, str) and len(value) > 64:
+        raise ValueError("is too long for a quantity: write it as in 2, 500m or 1Gi")
+    try:
+        amount = quantity.parse(value)
+    except ValueError:
+        wanted = _binary(value) if isinstance(value, str) else None
+        hint = f"did you mean {wanted}?" if wanted else "write it as in 2, 500m or 1Gi"
+        raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
+    if amount.nano > SIZE_LIMIT * quantity.NANO:
+        raise ValueError(f"is more than any machine has: write at most {size_text(SIZE_LIMIT)}")
+    return amount
+
+
+def _resource(value: object) -> str:
+    """The name of a resource that workloads are given, page sizes in the kubelet's form."""
+    text = value if isinstance(value, str) and len(value) <= 64 else ""
+    if text in ("cpu", "memory", "pids"):
+        return text
+    prefix, dash, size = text.partition("-")
+    if prefix == "hugepages" and dash:
+        try:
+            return f"hugepages-{page_text(_page_size(size))}"
+        except ValueError:
+            pass
+    raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
+
+
+SIZE = Type("quantity in bytes", _size)
+PAGE_SIZE = Type("page size", _page_size)
+QUANTITY = Type("quantity", _amount)
+RESOURCE = Type("resource", _resource)
