@@ -22,7 +22,7 @@ from ._core.host import pause_file, snapshot, state
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
 from ._core.managers import agent_install, declaration, registry
-from ._core.model.cpu import pools
+from ._core.model.cpu import published_pools
 from ._core.model.plan.context import Context
 from ._core.model.plan.plan import Change, Outcome, Plan
 from ._core.model.profile import compose, effective_profile, profile
@@ -167,7 +167,7 @@ def apply_profile(
         "paused": paused,
         "name": declared.name,
         "mode": declared.mode,
-        "pools": pools.to_dict(context.pools),
+        "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
         "effective_profile": effective_profile.compile_to_data(declared, context.persistent_pools),
         "origins": known,
@@ -291,7 +291,7 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     return {
         "changed": False,
         "notes": list(notes),
-        "pools": pools.to_dict(context.pools),
+        "pools": published_pools.to_dict(context.pools),
         "report": cpu_map.pool_lines(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
     }

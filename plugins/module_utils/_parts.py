@@ -11,7 +11,7 @@ import typing as t
 
 from . import _module
 from ._core.host.files import Host
-from ._core.model.cpu import pools
+from ._core.model.cpu import published_pools
 from ._core.model.plan.plan import Outcome
 from ._core.model.profile.profile_sections import CPUSET, SectionPatch
 from ._core.pipeline import applying, section_tasks
@@ -40,7 +40,7 @@ def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) ->
     result = _module.result_of(module, host, outcome)
     context = outcome.plan.context
     if piece.module == CPUSET and piece.present and context is not None:
-        result["pools"] = pools.to_dict(context.pools)
+        result["pools"] = published_pools.to_dict(context.pools)
         result["cpu_map"] = cpu_map.cpu_map(context.topology, context.pools)
     return result
 

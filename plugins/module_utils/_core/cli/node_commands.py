@@ -18,7 +18,7 @@ from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import declaration
-from ..model.cpu import pools
+from ..model.cpu import published_pools
 from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
 from ..model.profile.profile import Profile
@@ -46,7 +46,7 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
     """corral pools"""
     context = planning.compile_profile(host, command_output.the_profile(host, args.profile))
     drawn = cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())
-    command_output.show(args, pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
+    command_output.show(args, published_pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
     return IN_SYNC
 
 

@@ -15,7 +15,7 @@ from ..host import cgroup, hugepage_files, lock, state
 from ..host.files import Host
 from ..managers import cpu as cpu_manager
 from ..managers import registry
-from ..model.cpu import partitions, pools
+from ..model.cpu import partitions, published_pools
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Outcome, change_to_dict
 from ..model.values.sizes import page_text
@@ -125,7 +125,7 @@ def status(
         "last_in_sync": None
         if not (items or said)
         else previous.get("time" if previous.get("in_sync") else "last_in_sync"),
-        "pools": pools.to_dict(context.pools) if context else None,
+        "pools": published_pools.to_dict(context.pools) if context else None,
         "hugepages": hugepage_rows(host, context) if context else None,
         "exclusive": enforcement(host, context, outcome.remaining) if context else None,
         "workloads": workload_rows(context),
@@ -204,11 +204,11 @@ def publish(host: Host, status: Status, context: t.Optional[Context]) -> bool:
 def publish_pools(host: Host, context: Context) -> bool:
     """Write the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
-    shown: PublishedPools = {"schema": SCHEMA, **pools.to_dict(context.pools)}
+    shown: PublishedPools = {"schema": SCHEMA, **published_pools.to_dict(context.pools)}
     changed = False
     for path, text in (
         (state.PUBLISHED[1], json.dumps(shown, sort_keys=True) + "\n"),
-        (state.PUBLISHED[2], pools.to_env(context.pools)),
+        (state.PUBLISHED[2], published_pools.to_env(context.pools)),
     ):
         if host.read(path) != text:
             host.write_file(path, text)

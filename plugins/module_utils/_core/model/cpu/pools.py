@@ -21,9 +21,6 @@ from ..values.errors import CorralError, Problem
 from ..values.records import NamedTuple
 from . import allocation
 
-if t.TYPE_CHECKING:
-    from ..status import json_shapes
-
 POOLS = ("reserved", "shared", "isolated", "exclusive")
 
 # At most so many split cores, interfaces or devices are named in one message.
@@ -100,37 +97,6 @@ def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
 def shown(pools: Pools) -> tuple[str, ...]:
     """The pools to display; the exclusive pool is among them only where a workload has exclusive CPUs."""
     return POOLS if pools.exclusive else POOLS[:-1]
-
-
-def to_dict(pools: Pools) -> json_shapes.Pools:
-    """JSON data; CPU sets as lists in the kernel's form (``0-3,8``)."""
-    return {
-        "online": cpuset.format(pools.online),
-        **sets_to_dict({name: getattr(pools, name) for name in POOLS}),
-        "workloads": cpuset.format(workload_cpus(pools)),
-        "strict": pools.strict,
-        "numa": {str(node): sets_to_dict(by) for node, by in sorted(pools.per_numa.items())},
-        "notes": list(pools.notes),
-    }
-
-
-def sets_to_dict(by: t.Mapping[str, CpuSet]) -> json_shapes.PoolSets:
-    """The four pools as JSON data."""
-    return {
-        "reserved": cpuset.format(by["reserved"]),
-        "shared": cpuset.format(by["shared"]),
-        "isolated": cpuset.format(by["isolated"]),
-        "exclusive": cpuset.format(by["exclusive"]),
-    }
-
-
-def to_env(pools: Pools) -> str:
-    """The pools as an EnvironmentFile of systemd or a shell: ``CORRAL_SHARED_CPUS="2-7"``, and one for each node."""
-    lines = [("ONLINE_CPUS", pools.online), *((f"{name.upper()}_CPUS", getattr(pools, name)) for name in POOLS)]
-    lines.append(("WORKLOAD_CPUS", workload_cpus(pools)))
-    for node, by in sorted(pools.per_numa.items()):
-        lines += [(f"{name.upper()}_CPUS_NUMA{node}", by[name]) for name in POOLS]
-    return "".join(f'CORRAL_{name}="{cpuset.format(cpus)}"\n' for name, cpus in lines)
 
 
 def _pools(topology: Topology, reserved: CpuSet, isolated: CpuSet, notes: list[str], *, strict: bool) -> Pools:

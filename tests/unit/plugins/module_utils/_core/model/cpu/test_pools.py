@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model.cpu import pools
+from _core.model.cpu import pools, published_pools
 from _core.model.profile import profile
 from _core.model.topology.topology import NumaNode, Topology, ordered
 from _core.model.values import cpuset
@@ -161,41 +161,6 @@ def test_a_profile_without_cpus_shares_them_all() -> None:
     assert found.notes
 
 
-def test_as_data_and_as_environment() -> None:
-    found = compute(
-        with_empty_node(2),
-        reserved={"cores_per_numa": 1},
-        isolated={"cores": 1, "numa": 1},
-        options={"strict-cpu-reservation": False},
-    )
-    assert pools.to_dict(found) == {
-        "online": "0-7",
-        "reserved": "0-1,4-5",
-        "shared": "2-3",
-        "isolated": "6-7",
-        "exclusive": "",
-        "workloads": "0-5",
-        "strict": False,
-        "numa": {
-            "0": {"reserved": "0-1", "shared": "2-3", "isolated": "", "exclusive": ""},
-            "1": {"reserved": "4-5", "shared": "", "isolated": "6-7", "exclusive": ""},
-            "2": {"reserved": "", "shared": "", "isolated": "", "exclusive": ""},
-        },
-        "notes": [],
-    }
-    lines = pools.to_env(found).splitlines()
-    assert lines[:7] == [
-        'CORRAL_ONLINE_CPUS="0-7"',
-        'CORRAL_RESERVED_CPUS="0-1,4-5"',
-        'CORRAL_SHARED_CPUS="2-3"',
-        'CORRAL_ISOLATED_CPUS="6-7"',
-        'CORRAL_EXCLUSIVE_CPUS=""',
-        'CORRAL_WORKLOAD_CPUS="0-5"',
-        'CORRAL_RESERVED_CPUS_NUMA0="0-1"',
-    ]
-    assert len(lines) == 6 + 3 * 4
-
-
 @st.composite
 def machines(draw: st.DrawFn) -> Topology:
     """Machines with sparse CPU and node ids, uneven cores, offline and isolated CPUs, nodes without CPUs, or no NUMA."""
@@ -270,7 +235,7 @@ def check(found: pools.Pools, cpu: dict[str, t.Any], topology: Topology) -> None
         assert len(found.reserved) == reserved["count"]
     if "cores_per_numa" in reserved:
         assert topology.siblings_of(found.reserved) == found.reserved
-    assert pools.to_dict(found)["numa"].keys() == {str(node) for node in topology.node_cpus()}
+    assert published_pools.to_dict(found)["numa"].keys() == {str(node) for node in topology.node_cpus()}
 
 
 def _all_cores(topology: Topology) -> list[frozenset[int]]:
