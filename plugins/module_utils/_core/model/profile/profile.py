@@ -18,7 +18,7 @@ from ..numa.topology_manager import Policy
 from ..values import cpuset, sizes
 from ..values.errors import CorralError
 from ..values.records import NamedTuple
-from . import profile_checks, profile_gc, profile_workloads, schema, schema_types
+from . import profile_checks, profile_gc, profile_topology, profile_workloads, schema
 from .profile_gc import GC
 from .profile_workloads import Workload
 from .schema_reader import Reader
@@ -208,7 +208,7 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
     if pids:
         data["pids"] = pids
     if profile.topology is not None:
-        data["topology"] = _topology_data(profile.topology)
+        data["topology"] = profile_topology.to_data(profile.topology)
     for name, section in SECTIONS.items():
         if getattr(profile, name) != section.build(None):
             data[name] = section.to_data(getattr(profile, name))
@@ -255,7 +255,7 @@ def _build(values: dict[str, t.Any]) -> Profile:
             tuple(sorted(SliceTasks(name, limit) for name, limit in pids.get("slices", {}).items())),
             pids.get("per_workload"),
         ),
-        topology=_build_topology(values.get("topology")),
+        topology=profile_topology.build(values.get("topology")),
         **{name: section.build(values.get(name)) for name, section in SECTIONS.items()},
     )
 
@@ -283,27 +283,6 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
         partitions=cpu["partitions"],
         unmanaged=cpu["unmanaged"],
     )
-
-
-def _build_topology(topology: dict[str, t.Any] | None) -> Policy | None:
-    if topology is None:
-        return None
-    options = topology.get("options", {})
-    return Policy(
-        topology["policy"],
-        topology["scope"],
-        options.get(_CLOSEST, False),
-        options.get(_NODES, schema_types.NODE_LIMIT),
-        topology["preferred_by"],
-    )
-
-
-_CLOSEST, _NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
-
-
-def _topology_data(policy: Policy) -> dict[str, t.Any]:
-    options = {_CLOSEST: policy.prefer_closest, _NODES: policy.max_nodes}
-    return {"policy": policy.name, "scope": policy.scope, "preferred_by": policy.preferred_by, "options": options}
 
 
 def _given(values: dict[str, t.Any], *without: str) -> dict[str, t.Any]:
