@@ -28,6 +28,7 @@ MANAGER_OF = {
     "cpu_v1": "cpu",
     "cpu_described": "cpu",
     "memory_described": "memory",
+    "memory_mounts": "memory",
     "checkpoint": "workload_slices",
     "workload_placement": "workload_slices",
 }

@@ -9,9 +9,9 @@ import re
 
 import pytest
 from _core.host import systemd
-from _core.managers import memory
 from _core.model.systemd import unit_file, unit_property
 from _core.model.systemd.unit_property import Setting
+from _core.model.values import mount_options
 from hypothesis import given
 from hypothesis import strategies as st
 
@@ -62,7 +62,7 @@ def test_cpu_lists_add_up_over_files(values: list[str], wanted: set[int] | None)
     ],
 )  # fmt: skip
 def test_sizes_as_the_kernel_writes_them(text: str | None, wanted: int | None) -> None:
-    assert memory.bytes_of(text) == wanted
+    assert mount_options.bytes_of(text) == wanted
 
 
 def test_a_drop_in_names_its_unit() -> None:
