@@ -30,6 +30,7 @@ MANAGER_OF = {
     "memory_described": "memory",
     "memory_mounts": "memory",
     "checkpoint": "workload_slices",
+    "workload_limits": "workload_slices",
     "workload_placement": "workload_slices",
 }
 # From the distribution, where it is installed: for reports and a person's YAML; the tick does without.

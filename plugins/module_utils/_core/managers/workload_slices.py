@@ -13,11 +13,11 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import cgroup, hugepage_files, oom_score, state, systemd, workload_state
+from ..host import cgroup, state, systemd, workload_state
 from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, RELEASE, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
+from ..model.plan.plan import RELEASE, UNKNOWN, Change, Part, Step
 from ..model.profile import profile_workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
@@ -29,15 +29,13 @@ from ..model.systemd.unit_property import ETC, dropin
 from ..model.systemd.workload_units import NAME
 from ..model.values import cpuset
 from ..model.values.errors import Problem
-from ..model.values.records import NamedTuple
 from ..model.workload import grants, task_budget
 from ..model.workload.admission import Refusal
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS
-from . import checkpoint, workload_placement
+from . import checkpoint, workload_limits, workload_placement
 from .manager import Manager
-from .workload_placement import UnitState
 
 _SLICE = rf"({EXCLUSIVE_PREFIX}|{SHARED_PREFIX})[^/]+\.slice"
 _LIMITS = "|".join(name for name in unit_limits.FILES if name != "AllowedCPUs")
@@ -60,20 +58,6 @@ WRITES = (
     ),
     Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
 )
-
-
-class State(NamedTuple):
-    """One workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
-    that its processes should not have.
-    """
-
-    slice: str
-    exists: bool
-    dropin: t.Optional[str]
-    values: dict[str, t.Optional[str]]
-    hugetlb: dict[str, t.Optional[str]]
-    unit: t.Optional[UnitState]
-    scores: tuple[str, ...]
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -119,8 +103,10 @@ def plan(host: Host, context: Context) -> Part:
         ):
             # A top-level slice lies in no other slice whose limit keeps the reserve for the system.
             wanted = {**wanted, "TasksMax": str(tasks)}
-        seen = observe(host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes)
-        changes += slice_changes(host, need, grant, wanted, seen, sizes)
+        seen = workload_limits.observe(
+            host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes
+        )
+        changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes)
         owned |= owned_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
         if need.workload.match == "unit":
             changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
@@ -132,8 +118,8 @@ def plan(host: Host, context: Context) -> Part:
         else:
             changes += filter(None, [workload_placement.container_change(need, seen.slice, containers)])
         if not need.cpus:
-            changes += narrower_changes(host, need, wanted)
-        changes += score_changes(host, need, seen, score)
+            changes += workload_limits.narrower_changes(host, need, wanted)
+        changes += workload_limits.score_changes(host, need, seen, score)
     names = {need.workload.name for need in found.needs}
     orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
     owned |= owned_for_runs(host, orphans)
@@ -176,32 +162,6 @@ def empty_slices(host: Host) -> tuple[Change, ...]:
         for unit in workload_state.slices(host)
         if not cgroup.populated(host, unit)
     )  # fmt: skip
-
-
-def observe(
-    host: Host,
-    files: systemd.UnitFiles,
-    need: ResourceRequirements,
-    unit: str,
-    limits: t.Iterable[str],
-    score: t.Optional[int],
-    sizes: t.Sequence[int],
-) -> State:
-    """Look at a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
-    path = cgroup.path_of(unit)
-    exists = cgroup.exists(host, unit)
-    values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
-    hugetlb = (
-        {name: stripped(host.read(f"{path}/{name}")) for name in unit_limits.hugetlb(need, sizes)} if exists else {}
-    )
-    service = workload_placement.observe_unit(host, files, need, unit) if need.workload.match == "unit" else None
-    scores = oom_score.scores(host, path, str(score)) if exists and score is not None else ()
-    return State(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
-
-
-def stripped(text: t.Optional[str]) -> t.Optional[str]:
-    """A kernel file's text."""
-    return None if text is None else text.strip()
 
 
 def owned_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]:
@@ -253,139 +213,13 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
     return found
 
 
-# Slices
-
-
-def slice_changes(
-    host: Host,
-    need: ResourceRequirements,
-    grant: t.Optional[Grant],
-    wanted: t.Mapping[str, str],
-    seen: State,
-    sizes: t.Sequence[int],
-) -> list[Change]:
-    """The changes of a workload's slice: its drop-in, its limits in force, and its start."""
-    lasting = {
-        name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
-    }
-    text = workload_units.slice_text(need, seen.slice, lasting)
-    path = dropin(seen.slice, NAME)
-    # A slice that is yet to start finds it there.
-    phase = FILES if seen.exists else CLAIM
-    change = file_change(NAME, path, seen.dropin, text, reason=f"limits of workload {need.workload.name}", phase=phase)
-    # Instances of a template come and go: theirs are set at each start, with no file that systemd would have to read.
-    changes = [change] if change and not need.workload.template else []
-    if not seen.exists:
-        if grant is not None and not grant.cpus:
-            step = Step("unit", seen.slice, "start", START)
-            reason = "the workload's slice does not run yet"
-            changes.append(
-                Change(NAME, seen.slice, "state", "inactive", "active", reason, cgroup.path_of(seen.slice), (step,))
-            )
-        if grant is not None:
-            changes += early_limits(need, seen, wanted)
-            changes += hugetlb_changes(host, need, seen, sizes)
-        return changes
-    if grant is not None:  # The slice of a workload that is yet to start has no grant yet.
-        changes += filter(None, (limit_change(seen, name, value) for name, value in wanted.items()))
-        changes += hugetlb_changes(host, need, seen, sizes)
-    return changes
-
-
-def early_limits(need: ResourceRequirements, seen: State, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The limits of a slice that is about to start and has no drop-in for them."""
-    names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
-    found = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
-    return [change for change in found if change is not None]
-
-
-def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[str, str]) -> list[Change]:
-    """The limits that a workload on the shared pool cannot reach: those of the slice around all of them are lower."""
-    found = []
-    for name in ("TasksMax", "MemoryMax", "CPUQuota"):
-        location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
-        own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(location)) or "max"
-        around = unit_limits.meaning(name, around)
-        if "max" in (own, around) or int(around.split()[0]) >= int(own.split()[0]):
-            continue
-        reason = f"{CORRAL_SLICE} is limited to less: raise that, or lower the limit of {need.workload.name}"
-        subject = need.workload.name
-        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, location, (), UNCHANGEABLE))
-    return found
-
-
-def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
-    """The change of one limit in force."""
-    actual, target = seen.values.get(name), unit_limits.kernel(name, value)
-    shown = None if actual is None else unit_limits.meaning(name, actual)
-    nothing_yet = actual is None and (target == "max" or (name == "CPUWeight" and target == unit_limits.DEFAULT_WEIGHT))
-    if shown == target or nothing_yet:
-        return None
-    location = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
-    # Memory nodes before the first process comes: with the CPUs, once the slice is there.
-    phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
-    step = Step("property", seen.slice, f"{name}={value}", phase, order)
-    return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", location, (step,))
-
-
-def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: t.Sequence[int]) -> list[Change]:
-    """The limits of hugepages, which systemd has no property for: the controller down the path, then the file."""
-    changes = []
-    path = cgroup.path_of(seen.slice)
-    limits = unit_limits.hugetlb(need, [size for size in sizes if hugepage_files.pool(host, size, None) is not None])
-    for file, limit in limits.items():
-        actual = seen.hugetlb.get(file)
-        if actual == str(limit) or not cgroup.offers(host, "hugetlb"):
-            continue
-        above = [location for location in cgroup.ancestors(path) if "hugetlb" not in cgroup.delegated(host, location)]
-        steps = [Step("controller", f"{location}/cgroup.subtree_control", "+hugetlb", START, 1) for location in above]
-        steps.append(Step("value", f"{path}/{file}", str(limit), START, 2))
-        changes.append(
-            Change(
-                NAME,
-                seen.slice,
-                file[: -len(".max")],
-                actual,
-                str(limit),
-                "the limit in force differs",
-                f"{path}/{file}",
-                tuple(steps),
-            )
-        )
-    return changes
-
-
-def unit_problems(context: Context, need: ResourceRequirements, seen: State) -> list[Problem]:
+def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.State) -> list[Problem]:
     """A unit that another file keeps in another slice: there it would get that slice's CPUs."""
     found = seen.unit
     change = workload_placement.later_change(need, "Slice", found.slices, seen.slice) if found else None
     if change is None:
         return []
     return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, change.reason))]
-
-
-def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.Optional[int]) -> list[Change]:
-    """Processes that have another score: OOMScoreAdjust= reaches a unit at its start only."""
-    if score is None or not seen.scores:
-        return []
-    others = oom_score.others(host, cgroup.path_of(seen.slice), str(score))
-    steps = tuple(Step("value", f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in others)
-    if not steps:
-        return []
-    actual = ", ".join(seen.scores)
-    location = f"/proc/{others[0]}/oom_score_adj"
-    return [
-        Change(
-            NAME,
-            need.workload.name,
-            "oom_score_adj",
-            actual,
-            str(score),
-            "processes have another score",
-            location,
-            steps,
-        )
-    ]
 
 
 # Its entry for the registry

@@ -1,0 +1,188 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The slices of workloads: their limits as observed, and the changes that set them, live and in drop-ins."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, hugepage_files, oom_score, systemd
+from ..host.files import Host
+from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, START, UNCHANGEABLE, Change, Step
+from ..model.profile.profile_workloads import RUNNING
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.systemd import unit_limits, workload_units
+from ..model.systemd.unit_file import file_change
+from ..model.systemd.unit_property import dropin
+from ..model.systemd.workload_units import NAME
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import Grant
+from ..model.workload.resource_requirements import ResourceRequirements
+from . import workload_placement
+from .workload_placement import UnitState
+
+
+class State(NamedTuple):
+    """One workload as observed: its slice's drop-in and kernel values (None: no slice), its unit, and the OOM scores
+    that its processes should not have.
+    """
+
+    slice: str
+    exists: bool
+    dropin: t.Optional[str]
+    values: dict[str, t.Optional[str]]
+    hugetlb: dict[str, t.Optional[str]]
+    unit: t.Optional[UnitState]
+    scores: tuple[str, ...]
+
+
+def observe(
+    host: Host,
+    files: systemd.UnitFiles,
+    need: ResourceRequirements,
+    unit: str,
+    limits: t.Iterable[str],
+    score: t.Optional[int],
+    sizes: t.Sequence[int],
+) -> State:
+    """Look at a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
+    path = cgroup.path_of(unit)
+    exists = cgroup.exists(host, unit)
+    values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}
+    hugetlb = (
+        {name: stripped(host.read(f"{path}/{name}")) for name in unit_limits.hugetlb(need, sizes)} if exists else {}
+    )
+    service = workload_placement.observe_unit(host, files, need, unit) if need.workload.match == "unit" else None
+    scores = oom_score.scores(host, path, str(score)) if exists and score is not None else ()
+    return State(unit, exists, host.read(dropin(unit, NAME)), values, hugetlb, service, scores)
+
+
+def stripped(text: t.Optional[str]) -> t.Optional[str]:
+    """A kernel file's text."""
+    return None if text is None else text.strip()
+
+
+def slice_changes(
+    host: Host,
+    need: ResourceRequirements,
+    grant: t.Optional[Grant],
+    wanted: t.Mapping[str, str],
+    seen: State,
+    sizes: t.Sequence[int],
+) -> list[Change]:
+    """The changes of a workload's slice: its drop-in, its limits in force, and its start."""
+    lasting = {
+        name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
+    }
+    text = workload_units.slice_text(need, seen.slice, lasting)
+    path = dropin(seen.slice, NAME)
+    # A slice that is yet to start finds it there.
+    phase = FILES if seen.exists else CLAIM
+    change = file_change(NAME, path, seen.dropin, text, reason=f"limits of workload {need.workload.name}", phase=phase)
+    # Instances of a template come and go: theirs are set at each start, with no file that systemd would have to read.
+    changes = [change] if change and not need.workload.template else []
+    if not seen.exists:
+        if grant is not None and not grant.cpus:
+            step = Step("unit", seen.slice, "start", START)
+            reason = "the workload's slice does not run yet"
+            changes.append(
+                Change(NAME, seen.slice, "state", "inactive", "active", reason, cgroup.path_of(seen.slice), (step,))
+            )
+        if grant is not None:
+            changes += early_limits(need, seen, wanted)
+            changes += hugetlb_changes(host, need, seen, sizes)
+        return changes
+    if grant is not None:  # The slice of a workload that is yet to start has no grant yet.
+        changes += filter(None, (limit_change(seen, name, value) for name, value in wanted.items()))
+        changes += hugetlb_changes(host, need, seen, sizes)
+    return changes
+
+
+def early_limits(need: ResourceRequirements, seen: State, wanted: t.Mapping[str, str]) -> list[Change]:
+    """The limits of a slice that is about to start and has no drop-in for them."""
+    names = [name for name in wanted if need.workload.template or name == "AllowedMemoryNodes"]
+    found = (limit_change(seen, name, wanted[name]) for name in names if need.workload.hold == RUNNING)
+    return [change for change in found if change is not None]
+
+
+def narrower_changes(host: Host, need: ResourceRequirements, wanted: t.Mapping[str, str]) -> list[Change]:
+    """The limits that a workload on the shared pool cannot reach: those of the slice around all of them are lower."""
+    found = []
+    for name in ("TasksMax", "MemoryMax", "CPUQuota"):
+        location = f"{cgroup.path_of(CORRAL_SLICE)}/{unit_limits.FILES[name]}"
+        own, around = unit_limits.kernel(name, wanted[name]), stripped(host.read(location)) or "max"
+        around = unit_limits.meaning(name, around)
+        if "max" in (own, around) or int(around.split()[0]) >= int(own.split()[0]):
+            continue
+        reason = f"{CORRAL_SLICE} is limited to less: raise that, or lower the limit of {need.workload.name}"
+        subject = need.workload.name
+        found.append(Change(NAME, subject, f"{name} in force", around, own, reason, location, (), UNCHANGEABLE))
+    return found
+
+
+def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
+    """The change of one limit in force."""
+    actual, target = seen.values.get(name), unit_limits.kernel(name, value)
+    shown = None if actual is None else unit_limits.meaning(name, actual)
+    nothing_yet = actual is None and (target == "max" or (name == "CPUWeight" and target == unit_limits.DEFAULT_WEIGHT))
+    if shown == target or nothing_yet:
+        return None
+    location = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
+    # Memory nodes before the first process comes: with the CPUs, once the slice is there.
+    phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
+    step = Step("property", seen.slice, f"{name}={value}", phase, order)
+    return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", location, (step,))
+
+
+def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: t.Sequence[int]) -> list[Change]:
+    """The limits of hugepages, which systemd has no property for: the controller down the path, then the file."""
+    changes = []
+    path = cgroup.path_of(seen.slice)
+    limits = unit_limits.hugetlb(need, [size for size in sizes if hugepage_files.pool(host, size, None) is not None])
+    for file, limit in limits.items():
+        actual = seen.hugetlb.get(file)
+        if actual == str(limit) or not cgroup.offers(host, "hugetlb"):
+            continue
+        above = [location for location in cgroup.ancestors(path) if "hugetlb" not in cgroup.delegated(host, location)]
+        steps = [Step("controller", f"{location}/cgroup.subtree_control", "+hugetlb", START, 1) for location in above]
+        steps.append(Step("value", f"{path}/{file}", str(limit), START, 2))
+        changes.append(
+            Change(
+                NAME,
+                seen.slice,
+                file[: -len(".max")],
+                actual,
+                str(limit),
+                "the limit in force differs",
+                f"{path}/{file}",
+                tuple(steps),
+            )
+        )
+    return changes
+
+
+def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.Optional[int]) -> list[Change]:
+    """Processes that have another score: OOMScoreAdjust= reaches a unit at its start only."""
+    if score is None or not seen.scores:
+        return []
+    others = oom_score.others(host, cgroup.path_of(seen.slice), str(score))
+    steps = tuple(Step("value", f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in others)
+    if not steps:
+        return []
+    actual = ", ".join(seen.scores)
+    location = f"/proc/{others[0]}/oom_score_adj"
+    return [
+        Change(
+            NAME,
+            need.workload.name,
+            "oom_score_adj",
+            actual,
+            str(score),
+            "processes have another score",
+            location,
+            steps,
+        )
+    ]
