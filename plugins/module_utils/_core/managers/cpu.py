@@ -18,7 +18,7 @@ from ..host import cgroup, systemd
 from ..host.files import Host
 from ..model.cpu import handover, partitions, slices
 from ..model.cpu.partitions import MEMBER
-from ..model.cpu.slices import Unmanaged, described
+from ..model.cpu.slices import described
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
@@ -26,19 +26,17 @@ from ..model.profile.profile import Profile
 from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
 from ..model.systemd.unit_file import file_change, section_of, unit_in, unit_text
-from ..model.systemd.unit_property import Setting, control_file, dropin
+from ..model.systemd.unit_property import control_file, dropin
 from ..model.values import cpuset
-from ..model.values.records import NamedTuple
 from ..model.workload import grants
 from ..model.workload.grants import ISOLATED, is_exclusive
+from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
 
 if t.TYPE_CHECKING:
     from ..model.profile.node_as_profile import ProfileFragment
     from ..model.topology.topology import Topology
 
-NAME = slices.MANAGER
-TARGET = "slices.target"
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
 WRITES = (
     dropins(NAME),
@@ -50,53 +48,6 @@ WRITES = (
     ),
     Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
 )
-
-
-class UnitState(NamedTuple):
-    """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
-    only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=.
-    """
-
-    exists: bool
-    cpus: cgroup.Cpus
-    partition: t.Optional[str]
-    dropin: t.Optional[str]
-    settings: tuple[Setting, ...]
-    populated: bool = True
-    by_systemd: tuple[Setting, ...] = ()
-
-    def now(self) -> t.Optional[frozenset[int]]:
-        """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
-        if not self.exists:
-            return None
-        if self.populated or self.cpus.requested or self.partition not in (None, MEMBER):
-            return self.cpus.effective or frozenset()
-        return None
-
-
-class Observation(NamedTuple):
-    """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset."""
-
-    units: dict[str, UnitState]
-    unmanaged: tuple[Unmanaged, ...]
-    rest: frozenset[int]
-    target: t.Optional[str]
-
-
-class Wanted(NamedTuple):
-    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. They differ by the grants that end with a run.
-
-    ``partitions`` has the kind of each slice that is to be a partition; ``confine`` is whether unmanaged units get the shared CPUs;
-    ``at_boot`` are the CPUs of isolcpus=.
-    """
-
-    now: dict[str, frozenset[int]]
-    persistent: dict[str, frozenset[int]]
-    reserved: frozenset[int]
-    partitions: dict[str, str]
-    online: frozenset[int]
-    confine: bool = False
-    at_boot: frozenset[int] = cpuset.EMPTY
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -131,42 +82,6 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
         state = partitions.State(True, cgroup.partition(host, unit), units[unit], frozenset())
         found[unit] = partitions.refused_for_boot(kind, state, at_boot)
     return {unit: reason for unit, reason in found.items() if reason}
-
-
-def observe(host: Host, wanted: Wanted) -> Observation:
-    """Read the slice tree: kernel files and systemd's files, no command."""
-    top = cgroup.top_level(host)
-    left = slices.left_over(wanted.now, top)
-    observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
-    files = systemd.UnitFiles(host, observed)
-    units = {
-        unit: UnitState(
-            cgroup.exists(host, unit),
-            cgroup.cpus(host, unit),
-            cgroup.partition(host, unit) if is_exclusive(unit) else None,
-            files.text(dropin(unit, NAME)),
-            tuple(files.settings(unit, "AllowedCPUs")),
-            not is_exclusive(unit) or cgroup.populated(host, unit),
-            tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)) if is_exclusive(unit) else (),
-        )
-        for unit in observed
-    }
-    rest = cgroup.rest(host)
-    unmanaged = (unmanaged_group(host, name) for name in top if name not in units)
-    return Observation(units, tuple(filter(None, unmanaged)), rest, host.read(dropin(TARGET, NAME)))
-
-
-def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
-    """A top-level control group that the profile does not name, when it has processes or requests CPUs."""
-    path = f"{cgroup.ROOT}/{name}"
-    cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
-    requested = cpus.requested or frozenset()
-    if not populated and not requested:
-        return None
-    shown = cgroup.processes_shown(host, path) if populated else ()
-    persistent = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if requested else []
-    file = persistent[-1].file if persistent and persistent[-1].value else ""
-    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file)
 
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:

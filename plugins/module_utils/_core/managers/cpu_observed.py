@@ -1,0 +1,107 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The slice tree as the cpu manager observes it, and as it is wanted."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, systemd
+from ..host.files import Host
+from ..model.cpu import partitions, slices
+from ..model.cpu.partitions import MEMBER
+from ..model.cpu.slices import Unmanaged
+from ..model.systemd import unit_property
+from ..model.systemd.unit_property import Setting, dropin
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import is_exclusive
+
+NAME = slices.MANAGER
+TARGET = "slices.target"
+
+
+class UnitState(NamedTuple):
+    """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
+    only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=.
+    """
+
+    exists: bool
+    cpus: cgroup.Cpus
+    partition: t.Optional[str]
+    dropin: t.Optional[str]
+    settings: tuple[Setting, ...]
+    populated: bool = True
+    by_systemd: tuple[Setting, ...] = ()
+
+    def now(self) -> t.Optional[frozenset[int]]:
+        """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
+        if not self.exists:
+            return None
+        if self.populated or self.cpus.requested or self.partition not in (None, MEMBER):
+            return self.cpus.effective or frozenset()
+        return None
+
+
+class Observation(NamedTuple):
+    """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset."""
+
+    units: dict[str, UnitState]
+    unmanaged: tuple[Unmanaged, ...]
+    rest: frozenset[int]
+    target: t.Optional[str]
+
+
+class Wanted(NamedTuple):
+    """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. They differ by the grants that end with a run.
+
+    ``partitions`` has the kind of each slice that is to be a partition; ``confine`` is whether unmanaged units get the shared CPUs;
+    ``at_boot`` are the CPUs of isolcpus=.
+    """
+
+    now: dict[str, frozenset[int]]
+    persistent: dict[str, frozenset[int]]
+    reserved: frozenset[int]
+    partitions: dict[str, str]
+    online: frozenset[int]
+    confine: bool = False
+    at_boot: frozenset[int] = cpuset.EMPTY
+
+
+def observe(host: Host, wanted: Wanted) -> Observation:
+    """Read the slice tree: kernel files and systemd's files, no command."""
+    top = cgroup.top_level(host)
+    left = slices.left_over(wanted.now, top)
+    observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
+    files = systemd.UnitFiles(host, observed)
+    units = {
+        unit: UnitState(
+            cgroup.exists(host, unit),
+            cgroup.cpus(host, unit),
+            cgroup.partition(host, unit) if is_exclusive(unit) else None,
+            files.text(dropin(unit, NAME)),
+            tuple(files.settings(unit, "AllowedCPUs")),
+            not is_exclusive(unit) or cgroup.populated(host, unit),
+            tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)) if is_exclusive(unit) else (),
+        )
+        for unit in observed
+    }
+    rest = cgroup.rest(host)
+    unmanaged = (unmanaged_group(host, name) for name in top if name not in units)
+    return Observation(units, tuple(filter(None, unmanaged)), rest, host.read(dropin(TARGET, NAME)))
+
+
+def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
+    """A top-level control group that the profile does not name, when it has processes or requests CPUs."""
+    path = f"{cgroup.ROOT}/{name}"
+    cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
+    requested = cpus.requested or frozenset()
+    if not populated and not requested:
+        return None
+    shown = cgroup.processes_shown(host, path) if populated else ()
+    persistent = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if requested else []
+    file = persistent[-1].file if persistent and persistent[-1].value else ""
+    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file)
