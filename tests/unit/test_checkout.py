@@ -27,6 +27,7 @@ BESIDE_REPORTS = {"pipeline": "reports", "gc": "reports"}
 MANAGER_OF = {
     "cpu_v1": "cpu",
     "cpu_described": "cpu",
+    "cpu_dropins": "cpu",
     "cpu_observed": "cpu",
     "memory_described": "memory",
     "memory_mounts": "memory",

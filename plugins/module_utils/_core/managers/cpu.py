@@ -25,11 +25,12 @@ from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
-from ..model.systemd.unit_file import file_change, section_of, unit_in, unit_text
+from ..model.systemd.unit_file import unit_in
 from ..model.systemd.unit_property import control_file, dropin
 from ..model.values import cpuset
 from ..model.workload import grants
 from ..model.workload.grants import ISOLATED, is_exclusive
+from .cpu_dropins import dropin_change, kept_by_others, override_change, target_change
 from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
 
@@ -211,66 +212,6 @@ def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
     if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
     return "the pool's CPUs are not what runs"
-
-
-def assigned(cpus: frozenset[int]) -> tuple[str, str]:
-    """What the drop-in assigns. Lists add up over drop-ins, so it begins with an empty assignment."""
-    return "", cpuset.format(cpus)
-
-
-def dropin_text(unit: str, cpus: frozenset[int]) -> str:
-    """The drop-in of a unit."""
-    description = [("Unit", [f"Description={described(unit)}"])] if described(unit) else []
-    return unit_text(*description, (section_of(unit), [f"AllowedCPUs={value}" for value in assigned(cpus)]))
-
-
-def kept_by_others(unit: str, cpus: frozenset[int], seen: Observation) -> bool:
-    """Whether other files give a unit these CPUs at the next boot: Corral's drop-in is not needed then."""
-    state = seen.units[unit]
-    if described(unit):
-        return False
-    return unit_property.kept_by_others(
-        state.dropin, state.settings, lambda others: systemd.merged_cpus(others) == cpus
-    )
-
-
-def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
-    """The change of the drop-in that keeps the CPUs over a reboot."""
-    path = dropin(unit, NAME)
-    if kept_by_others(unit, cpus, seen):
-        return None
-    return file_change(
-        NAME, path, seen.units[unit].dropin, dropin_text(unit, cpus), reason=f"keeps {unit}'s CPUs over a reboot"
-    )
-
-
-def override_change(
-    unit: str, cpus: frozenset[int], now: t.Optional[frozenset[int]], seen: Observation
-) -> t.Optional[Change]:
-    """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
-
-    While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
-    """
-    state = seen.units[unit]
-    if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, cpus, seen):
-        return None
-    return unit_property.later_change(
-        NAME,
-        unit,
-        "AllowedCPUs",
-        state.settings,
-        cpuset.format(cpus),
-        values=assigned(cpus),
-        meaning=lambda coming: cpuset.format(systemd.merged_cpus(coming) or ()),
-        differs_now=state.exists and state.cpus.requested != now,
-    )
-
-
-def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
-    """The change that starts the pools' slices at boot, before any unit needs them."""
-    units = sorted(unit for unit in wanted if unit.endswith(".slice"))
-    text = unit_text(("Unit", [f"Wants={' '.join(units)}"]))
-    return file_change(NAME, dropin(TARGET, NAME), seen.target, text, reason="starts the pools' slices at boot")
 
 
 def with_moves(
