@@ -24,15 +24,12 @@ if TYPE_CHECKING:  # Each tick loads this file, so it does not import typing.
     from .sd_bus import Connection
 
     Answer = t.TypeVar("Answer")
-    Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
 
 READ_LIMIT = 4 * 1024 * 1024  # No file that Corral reads is larger; a hostile one must not fill the memory.
 # Plain descriptors: a discovery reads hundreds of tiny files, and open() costs five times as much.
 READ_FLAGS = os.O_RDONLY | os.O_CLOEXEC | os.O_NONBLOCK
 # One read returns so many bytes of a file that is long enough: the kernel makes its files by the page, of short lines (seq_file).
 ONE_READ = 2048
-# The kernel makes these files as they are read: they change without their time changing (kernfs, procfs).
-MADE_BY_KERNEL = ("/proc/", "/sys/")
 
 
 def boot_clock() -> float:
@@ -153,53 +150,6 @@ class Host:
             return None
         finally:
             os.close(file)
-
-    def holds(self, files: t.Iterable[tuple[str, bytes]]) -> bool:
-        """Whether each file (links followed) has these bytes. As read_bytes(), but with one read: they are short."""
-        root, opened, read, close, flags = self.root, os.open, os.read, os.close, READ_FLAGS
-        try:
-            for path, wanted in files:
-                file = opened(root + path, flags)
-                try:
-                    if read(file, len(wanted) + 1) != wanted:
-                        return False
-                finally:
-                    close(file)
-        except (OSError, ValueError):
-            return False
-        return True
-
-    def stamp(self, path: str) -> t.Optional[Stamp]:
-        """What changes when the names in a directory or the bytes of a file do, links followed: compare with moved().
-
-        Empty where nothing is there. None for a file that the kernel makes, and for what is neither file nor directory.
-        A time that is younger than a step of the kernel's clock may be that of two changes.
-        """
-        if path.startswith(MADE_BY_KERNEL):
-            return None
-        try:
-            found = os.stat(self.at(path))
-        except (FileNotFoundError, NotADirectoryError):
-            return ()
-        except (OSError, ValueError):
-            return None
-        if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
-            return None
-        return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
-
-    def moved(self, stamps: t.Iterable[tuple[str, Stamp]]) -> set[str]:
-        """The paths that have another stamp."""
-        found, root, status = set(), self.root, os.stat
-        for path, stamp in stamps:
-            try:
-                now = status(root + path)
-            except (OSError, ValueError):
-                if stamp:
-                    found.add(path)
-                continue
-            if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != stamp:
-                found.add(path)
-        return found
 
     def names(self, path: str) -> list[str]:
         """The names in a directory, sorted; empty when it is absent or cannot be read."""

@@ -18,19 +18,21 @@ from __future__ import annotations
 
 import marshal
 import os
+import stat
 import sys
 import time
 import zlib
 
-from .files import ONE_READ
+from .files import ONE_READ, READ_FLAGS
 from .lock import RUN
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     import typing as t
 
-    from .files import Host, Stamp
+    from .files import Host
 
+    Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
     Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
     # Stamps; files and their bytes; control groups and the usual score in them; questions; those that stamps spare, packed.
     Facts = tuple[
@@ -45,6 +47,8 @@ FULL_TICK_SECONDS = 600
 METRICS_SECONDS = 60  # the metrics are written in every minute of the clock
 STEADY_SECONDS = 2  # many times the step of the kernel's clock
 FOLDERS = ("names", "names_like", "among", "folders")  # questions about the names in a folder
+# The kernel makes these files as they are read: they change without their time changing (kernfs, procfs).
+MADE_BY_KERNEL = ("/proc/", "/sys/")
 MARSHAL_VERSION = 2  # The same data give the same bytes.
 COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
 
@@ -123,7 +127,7 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
         key = (method, *words)
         is_file = key == ("read_bytes", True)
         if is_file or method in FOLDERS:
-            stamp = host.stamp(path)
+            stamp = stamp_of(host, path)
             if stamp is not None and max(stamp[3:], default=0) < youngest:
                 # The stamp comes first: a later change shows in the answer now, or in the stamp later.
                 if getattr(host, method)(path, *words) != answer:
@@ -153,16 +157,16 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
 def hold(host: Host, facts: Facts) -> bool:
     """Whether all questions have the same answers still."""
     stamps, reads, scores, questions, spare = facts
-    moved = host.moved(stamps)
-    if moved:
+    others = moved(host, stamps)
+    if others:
         # The bytes of a file are not kept: any that it has now are another answer.
         unasked = marshal.loads(zlib.decompress(spare))  # noqa: S302 - as in same()
-        questions = questions + [(key, [row for row in rows if row[0] in moved]) for key, rows in unasked]
+        questions = questions + [(key, [row for row in rows if row[0] in others]) for key, rows in unasked]
     for (method, *words), rows in questions:
         ask = question(host, method)
         if any(ask(path, *words) != answer for path, answer in rows):
             return False
-    if not host.holds(reads):
+    if not same_bytes(host, reads):
         return False
     if not scores:
         return True
@@ -172,6 +176,56 @@ def hold(host: Host, facts: Facts) -> bool:
         oom_score.usual(host, groups, usual.encode()) or not oom_score.scores(host, path, usual)
         for path, usual, groups in scores
     )
+
+
+def same_bytes(host: Host, files: t.Iterable[tuple[str, bytes]]) -> bool:
+    """Whether each file (links followed) has these bytes. As Host.read_bytes(), but with one read: they are short."""
+    root, opened, read, close, flags = host.root, os.open, os.read, os.close, READ_FLAGS
+    try:
+        for path, wanted in files:
+            file = opened(root + path, flags)
+            try:
+                if read(file, len(wanted) + 1) != wanted:
+                    return False
+            finally:
+                close(file)
+    except (OSError, ValueError):
+        return False
+    return True
+
+
+def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
+    """What changes when the names in a directory or the bytes of a file do, links followed: compare with moved().
+
+    Empty where nothing is there. None for a file that the kernel makes, and for what is neither file nor directory.
+    A time that is younger than a step of the kernel's clock may be that of two changes.
+    """
+    if path.startswith(MADE_BY_KERNEL):
+        return None
+    try:
+        found = os.stat(host.at(path))
+    except (FileNotFoundError, NotADirectoryError):
+        return ()
+    except (OSError, ValueError):
+        return None
+    if not stat.S_ISREG(found.st_mode) and not stat.S_ISDIR(found.st_mode):
+        return None
+    return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
+
+
+def moved(host: Host, stamps: t.Iterable[tuple[str, Stamp]]) -> set[str]:
+    """The paths that have another stamp."""
+    found, root, status = set(), host.root, os.stat
+    for path, stamp in stamps:
+        try:
+            now = status(root + path)
+        except (OSError, ValueError):
+            if stamp:
+                found.add(path)
+            continue
+        if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != stamp:
+            found.add(path)
+    return found
 
 
 def question(host: Host, method: str) -> t.Callable[..., t.Any]:
