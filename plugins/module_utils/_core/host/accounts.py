@@ -34,4 +34,21 @@ def lookup(host: Host, path: str, name: str) -> t.Optional[int]:
         fields = line.split(":")
         if fields[0] == name and len(fields) > 2 and fields[2].isdecimal():
             return int(fields[2])
-    return host.account(path, name)
+    return other_sources(host, path, name)
+
+
+def other_sources(host: Host, database: str, name: str) -> t.Optional[int]:
+    """The id of an account of a live node whose name is not in ``database`` (/etc/passwd, /etc/group) itself.
+
+    The sources are those of nsswitch.conf(5); None for a name that none of them knows.
+    """
+    number = None
+    if host.live:
+        import grp
+        import pwd
+
+        try:
+            number = pwd.getpwnam(name).pw_uid if database == "/etc/passwd" else grp.getgrnam(name).gr_gid
+        except KeyError:
+            pass
+    return host.tell(number, "account", database, name)

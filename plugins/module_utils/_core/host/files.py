@@ -197,22 +197,6 @@ class Host:
             text = None
         return self.tell(text, "link", path)
 
-    def account(self, database: str, name: str) -> t.Optional[int]:
-        """The id of an account of a live node whose name is not in ``database`` (/etc/passwd, /etc/group) itself.
-
-        The sources are those of nsswitch.conf(5); None for a name that none of them knows.
-        """
-        number = None
-        if self.live:
-            import grp
-            import pwd
-
-            try:
-                number = pwd.getpwnam(name).pw_uid if database == "/etc/passwd" else grp.getgrnam(name).gr_gid
-            except KeyError:
-                pass
-        return self.tell(number, "account", database, name)
-
     def mode(self, path: str) -> t.Optional[int]:
         """The permission bits of what is there (0o644), None when nothing is."""
         try:

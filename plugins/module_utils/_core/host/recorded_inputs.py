@@ -234,6 +234,10 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
         from . import oom_score
 
         return lambda path, usual: oom_score.scores(host, path, usual)
+    if method == "account":
+        from . import accounts
+
+        return lambda path, name: accounts.other_sources(host, path, name)
     if method == "containers":
         from . import conmon
 

@@ -6,13 +6,14 @@
 from __future__ import annotations
 
 import os
+import pwd
 import sys
 import typing as t
 from pathlib import Path
 from unittest import mock
 
 import pytest
-from _core.host import oom_score, recorded_inputs
+from _core.host import accounts, oom_score, recorded_inputs
 from _core.host.files import Host
 from hypothesis import given
 from hypothesis import strategies as st
@@ -105,6 +106,16 @@ def test_another_answer_is_seen(name: str, tmp_path: Path) -> None:
     settled(tmp_path, ask)
     assert same(tmp_path)
     change(tmp_path)
+    assert not same(tmp_path)
+
+
+def test_an_account_of_another_source_is_asked_for_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    known = {"far": 5000}
+    monkeypatch.setattr(Host, "live", True)
+    monkeypatch.setattr(pwd, "getpwnam", lambda name: mock.Mock(pw_uid=known[name]))
+    settled(tmp_path, lambda host: accounts.user_id(host, None, "far"))
+    assert same(tmp_path)
+    known["far"] = 5001
     assert not same(tmp_path)
 
 
