@@ -62,13 +62,18 @@ class Host:
         self._run = run
         self._clock = clock
         self._uptime = uptime
-        self._bus: t.Optional[Connection] = None
-        self._bus_tried = False
+        self.connection: t.Optional[Connection] = None  # made and closed by systemd.py
+        self.connection_tried = False
 
     @property
     def live(self) -> bool:
         """True for the machine on which this program runs, False for a recorded or made-up tree."""
         return not self.root
+
+    @property
+    def runs_commands(self) -> bool:
+        """Whether commands run on the machine of this program: not on a tree, nor where a test answers them."""
+        return self.live and self._run is None
 
     @property
     def answers(self) -> bool:
@@ -343,24 +348,6 @@ class Host:
         from .command import Command, run_command
 
         return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
-
-    @property
-    def bus(self) -> t.Optional[Connection]:
-        """The connection to systemd, made when it is first needed; None where there is none: ask systemctl then."""
-        if self._bus is None and not self._bus_tried and self.live and self._run is None:
-            self._bus_tried = True
-            try:
-                from . import sd_bus  # Imported here: a converged tick asks systemd nothing, and does not load ctypes.
-            except (ImportError, MemoryError):  # A Python without ctypes, or one that may not make executable memory.
-                return None
-            self._bus = sd_bus.connect()
-        return self._bus
-
-    def close_bus(self, *, broken: bool = False) -> None:
-        """Close the connection to systemd. The next use makes another one, but not after one that is ``broken``."""
-        bus, self._bus, self._bus_tried = self._bus, None, broken
-        if bus is not None:
-            bus.close()
 
 
 def make_folders(folder: str) -> None:

@@ -73,7 +73,7 @@ def answered(
     """What systemd answers over the host's connection, as systemctl would say it. Where there is no connection, or it does
     not cover what is asked, systemctl is run (``argv``).
     """
-    bus = host.bus
+    bus = connection(host)
     if bus is not None:
         from .command import Command
         from .sd_bus import NotCovered, Refused, Unavailable
@@ -86,11 +86,30 @@ def answered(
         except NotCovered:
             return host.run(*argv, timeout=timeout)
         except Unavailable:
-            host.close_bus(broken=True)  # Each of these can be asked for twice.
+            close_connection(host, broken=True)  # Each of these can be asked for twice.
             return host.run(*argv, timeout=timeout)
         host.commands.append(argv)
         return answer
     return host.run(*argv, timeout=timeout)
+
+
+def connection(host: Host) -> t.Optional[Connection]:
+    """The connection to systemd, made when it is first needed; None where there is none: ask systemctl then."""
+    if host.connection is None and not host.connection_tried and host.runs_commands:
+        host.connection_tried = True
+        try:
+            from . import sd_bus  # Imported here: a converged tick asks systemd nothing, and does not load ctypes.
+        except (ImportError, MemoryError):  # A Python without ctypes, or one that may not make executable memory.
+            return None
+        host.connection = sd_bus.connect()
+    return host.connection
+
+
+def close_connection(host: Host, *, broken: bool = False) -> None:
+    """Close the connection to systemd. The next use makes another one, but not after one that is ``broken``."""
+    bus, host.connection, host.connection_tried = host.connection, None, broken
+    if bus is not None:
+        bus.close()
 
 
 def usual_slice(unit: str) -> str:

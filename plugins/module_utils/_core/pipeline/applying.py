@@ -10,7 +10,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ..host import apply_step, cgroup, lock, state
+from ..host import apply_step, cgroup, lock, state, systemd
 from ..host.apply_step import StepFailed
 from ..host.files import Host
 from ..host.state import Record
@@ -129,7 +129,7 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
     try:
         return carry_out(host, plan, steps, replan, forgiving)
     finally:
-        host.close_bus()  # One connection to systemd serves the whole plan.
+        systemd.close_connection(host)  # One connection to systemd serves the whole plan.
 
 
 def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:

@@ -57,7 +57,7 @@ def host() -> t.Iterator[Host]:
     """A live node; nothing of it is written but through systemd."""
     found = Host()
     yield found
-    found.close_bus()
+    systemd.close_connection(found)
 
 
 def descriptors() -> int:
@@ -158,7 +158,7 @@ def test_systemctl_goes_on_when_the_connection_breaks(
     ]
     assert host.commands == processes
     assert given_back(before)
-    host.close_bus()
+    systemd.close_connection(host)
     assert systemd.set_property(host, UNIT, "TasksMax=3").out == "", "the next plan connects again"
 
 
@@ -177,11 +177,11 @@ def test_one_connection_serves_all_and_is_given_back(pid1: FakeBus, host: Host) 
         connections = set()
         for number in range(3):
             systemd.set_property(host, UNIT, f"TasksMax={turn + number}")
-            connections.add(id(host.bus))
+            connections.add(id(systemd.connection(host)))
         assert len(connections) == 1
-        host.close_bus()
+        systemd.close_connection(host)
     systemd.set_property(host, UNIT, "TasksMax=9")
-    host._bus = None  # as when the host itself goes
+    host.connection = None  # as when the host itself goes
     assert given_back(before)
 
 
@@ -194,7 +194,7 @@ def test_systemctl_does_it_without_a_connection(
         monkeypatch.setattr(sd_bus, "LIBRARY", "libno-such.so.0")
     before = descriptors()
     assert systemd.set_property(host, UNIT, "TasksMax=3").out == "by systemctl"
-    assert host.bus is None
+    assert systemd.connection(host) is None
     assert descriptors() == before
 
 
@@ -205,7 +205,7 @@ def test_a_tree_and_a_host_of_tests_have_no_connection(tmp_path: Path) -> None:
         ran.append(tuple(argv))
         return Command(0, "", "")
 
-    assert Host(str(tmp_path)).bus is None
+    assert systemd.connection(Host(str(tmp_path))) is None
     assert systemd.set_property(Host(str(tmp_path)), UNIT, "TasksMax=3").code == 127
     assert systemd.set_property(Host(run=run), UNIT, "TasksMax=3").code == 0
     assert len(ran) == 1
