@@ -7,17 +7,16 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
-from ..host import apply_step, cgroup, lock, state, systemd
+from ..host import apply_step, cgroup, state, systemd
 from ..host.apply_step import StepFailed
 from ..host.files import Host
 from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import undo
-from ..model.plan.context import Attempt, Context
+from ..model.plan.context import Context
 from ..model.plan.places import covering
 from ..model.plan.plan import RELEASE, START, VALUES, Outcome, Plan, Step, steps_in_order
 from ..model.profile import profile
@@ -173,7 +172,7 @@ def carry_out(
         if not leftovers and new:
             leftovers = forget_records(host, kept, untouched)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
-    save_attempts(host, steps)
+    planning.save_attempts(host, steps)
     if plan.obsolete and not leftovers:
         gone = [record.before for record in kept if record.before.key in plan.obsolete]
         rest = [record for record in (*kept, *new) if record.before.key not in plan.obsolete]
@@ -335,18 +334,3 @@ def sentence(step: Step, error: Exception) -> str:
     if isinstance(error, OSError):
         return f"{error.filename or step.target}: {error.strerror or error}"
     return str(error)
-
-
-def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
-    """Remember what the kernel gave for the pools that were just asked for, and which partitions it refused."""
-    asked = [step for step in steps if step.kind == "pool"]
-    refused = [
-        step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
-    ]
-    if asked or refused:
-        attempts = planning.load_attempts(host)
-        attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
-        for step in asked:
-            attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
-        lock.own_folder(host, state.RUN, 0o755)
-        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

@@ -7,9 +7,10 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
-from ..host import apply_step, cgroup, hugepage_files, mounts, state
+from ..host import apply_step, cgroup, hugepage_files, lock, mounts, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.state import Record
@@ -286,3 +287,18 @@ def load_attempts(host: Host) -> dict[str, Attempt]:
         except (TypeError, ValueError, IndexError, KeyError):
             continue
     return found
+
+
+def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
+    """Remember what the kernel gave for the pools that were just asked for, and which partitions it refused."""
+    asked = [step for step in steps if step.kind == "pool"]
+    refused = [
+        step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+    ]
+    if asked or refused:
+        attempts = load_attempts(host)
+        attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
+        for step in asked:
+            attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
+        lock.own_folder(host, state.RUN, 0o755)
+        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)
