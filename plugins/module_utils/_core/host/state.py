@@ -26,6 +26,7 @@ ORIGINS = "/etc/corral/origins.json"
 AGENT = "/etc/corral/agent.json"
 STATE = "/var/lib/corral"
 BEFORE = f"{STATE}/journal/before.json"
+LOST = f"{BEFORE}.damaged"  # the before-values that could not be read any more; empty where they were gone
 APPLIED = f"{STATE}/applied.json"
 EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
 HISTORY = f"{STATE}/journal/profiles.json"
@@ -135,7 +136,12 @@ def were_recorded(host: Host) -> bool:
 
 
 def originals_lost(host: Host) -> bool:
-    """Whether neither copy of the before-values can be read, and there must be some."""
+    """Whether neither copy of the before-values can be read, and there must be some; or whether that was so once.
+
+    What a later run found and recorded is not what was there before Corral: the loss stays until the state is removed.
+    """
+    if host.exists(LOST):
+        return True
     copies = (host.read(path, follow=False) or "" for path in (BEFORE, f"{BEFORE}.previous"))
     return all(records_in(text) is None for text in copies) and were_recorded(host)
 
@@ -157,7 +163,11 @@ def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
 
 
 def save_records(host: Host, kept: t.Sequence[Record]) -> None:
-    """Keep the before-values; on the disk before this returns."""
+    """Keep the before-values; on the disk before this returns. A loss of those before is recorded first."""
+    if not host.exists(LOST) and originals_lost(host):
+        state_folder(host, os.path.dirname(BEFORE))
+        damaged = host.read(BEFORE, follow=False) or host.read(f"{BEFORE}.previous", follow=False) or ""
+        host.write_file(LOST, damaged, PRIVATE)
     rows = [{"manager": row.manager, "subject": row.subject, "before": row.before._asdict()} for row in kept]
     write_checked(host, BEFORE, rows)
 

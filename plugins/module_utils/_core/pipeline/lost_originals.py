@@ -19,7 +19,7 @@ from ..model.systemd.unit_file import HEADER
 from ..model.systemd.unit_property import ETC
 
 REASON = (
-    f"the originals are lost with {state.BEFORE} and its second copy, so this stays: restore or remove it by hand, "
+    f"the originals were lost with {state.BEFORE} and its second copy, so this stays: restore or remove it by hand, "
     "kernel values and units' live properties too, then remove again"
 )
 OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, COMMAND)

@@ -14,7 +14,7 @@ import typing as t
 from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..host import recorded_inputs, state
 from ..host.files import Host
-from ..managers import agent_install
+from ..managers import agent_install, registry
 from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
 from ..model.profile import profile
@@ -130,7 +130,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
 def publish(host: Host, now: Tick, status: Status, context: Context, *, keep: bool) -> None:
     """Publish the observation, and ``keep`` the effective profile, which is written when it changed."""
     write_metrics(host, now, status)
-    status_file.publish(host, status, context)
+    status_file.publish(host, status, context, (registry.AGENT,) if now.at_boot else ())
     if keep:
         applying.write_effective_profile(host, context)
 

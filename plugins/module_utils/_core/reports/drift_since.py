@@ -37,12 +37,15 @@ def is_row(row: t.Any) -> bool:
     )  # fmt: skip
 
 
-def keep(host: Host, since: t.Mapping[Item, int]) -> None:
+def keep(host: Host, since: t.Mapping[Item, int], unplanned: t.Container[str] = ()) -> None:
     """Keep the times of these items, and of no others. Writes when they differ from what is kept.
 
     A disk that is full does not stop a tick: the status has them as well, until the next boot.
     """
-    if since == read(host):
+    kept = read(host)
+    # Items of managers that did not plan now may differ still.
+    since = {**{item: first for item, first in kept.items() if item[0] in unplanned}, **since}
+    if since == kept:
         return
     with contextlib.suppress(OSError):
         if not since:

@@ -191,13 +191,15 @@ def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
     ]
 
 
-def publish(host: Host, status: Status, context: t.Optional[Context]) -> bool:
+def publish(host: Host, status: Status, context: t.Optional[Context], unplanned: t.Container[str] = ()) -> bool:
     """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
     host.write_file(state.STATUS, json.dumps(status, sort_keys=True) + "\n")
     if context is None:
         return False  # The node could not be looked at: what differed may differ still.
-    drift_since.keep(host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in status["items"]})
+    drift_since.keep(
+        host, {(one["manager"], one["subject"], one["property"]): one["since"] for one in status["items"]}, unplanned
+    )
     return publish_pools(host, context)
 
 

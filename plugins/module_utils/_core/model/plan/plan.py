@@ -109,7 +109,7 @@ class Part(NamedTuple):
 
     A value that Corral once changed and no part holds any more returns to its original. ``problems`` are reasons not to
     begin with this profile on this node;
-    ``manager`` is whose kernel values (of those held) are to be remembered even when they are right already; ``notes``
+    ``manager`` is whose kernel values (of those owned) are to be remembered even when they are right already; ``notes``
     are hints for the user; ``baseline`` are steps on values that another file keeps right: nothing to do, but the value
     is recorded as the original; ``gone`` are keys of files that its changes remove for good: what was there before
     them is forgotten with them.

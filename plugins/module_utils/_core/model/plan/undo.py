@@ -62,7 +62,7 @@ class Original(NamedTuple):
 
 
 def from_data(data: t.Mapping[str, t.Any]) -> Original:
-    """A Before from its JSON form (``_asdict``)."""
+    """An original from its JSON form (``_asdict``)."""
     known = {field: data[field] for field in Original._fields if field in data}
     return Original(**{**known, "made": tuple(known.get("made", ()))})
 

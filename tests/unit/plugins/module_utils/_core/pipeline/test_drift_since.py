@@ -13,6 +13,7 @@ import node
 import pytest
 import runs
 from _core.host import state
+from _core.model.systemd.agent_units import SERVICE
 from _core.reports import drift_since
 
 PID_MAX = "/proc/sys/kernel/pid_max"
@@ -44,6 +45,20 @@ def test_a_reboot_does_not_forget_it(drifted: node.Node) -> None:
     runs.tick(drifted.host(), at_boot=True)
     assert drift_since.read(drifted.host()) == {later: first}, "the boot mends the other one"
     assert since(drifted) == first == int(drifted.time) - 600
+
+
+def test_a_boot_does_not_forget_the_agents_own_drift(fake: node.Node) -> None:
+    runs.install(fake.host())
+    runs.declare(fake.host(), mode="audit")
+    unit = f"/etc/systemd/system/{SERVICE}"
+    fake.put(unit, f"{fake.get(unit)}# mine\n")
+    runs.tick(fake.host())
+    first = drift_since.read(fake.host())
+    assert [item[0] for item in first] == ["agent"]
+    fake.boot_anew(600)
+    runs.tick(fake.host(), at_boot=True)
+    runs.tick(fake.host())
+    assert drift_since.read(fake.host()) == first
 
 
 def test_it_is_kept_for_as_long_as_the_item_stays(drifted: node.Node) -> None:

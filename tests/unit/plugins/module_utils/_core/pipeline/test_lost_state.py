@@ -207,6 +207,26 @@ def test_a_removal_without_originals_names_what_is_left(how: str, rolled: node.N
     assert not rolled.has(STATE)
 
 
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+def test_a_run_after_the_loss_does_not_take_what_it_finds_for_originals(how: str, rolled: node.Node) -> None:
+    services.stop(rolled, DATAPLANE)
+    damaged = rolled.get(BEFORE)[:20]
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        rolled.drop(path) if how == "gone" else rolled.put(path, damaged)
+    rolled.drop(f"{ETC}/system.slice.d/10-corral-cpu.conf")
+    rolled.wait(10)
+    assert runs.tick(rolled.host()) == 2
+    assert state.records(rolled.host())[0], "the tick recorded what it found"
+    outcome = runs.remove(rolled.host())
+    assert planning.is_lost(outcome.plan)
+    assert "/etc/corral/profile.json" in {change.location for change in outcome.remaining}
+    assert rolled.get(state.LOST) == ("" if how == "gone" else damaged), "it may be mended by hand"
+    for change in outcome.remaining:
+        rolled.drop(change.location)
+    assert not runs.remove(rolled.host()).remaining
+    assert not rolled.has(STATE)
+
+
 def test_a_profile_that_changed_nothing_lost_no_original(fake: node.Node) -> None:
     assert not declare(fake, cpu=None, workloads=None).error
     assert state.records(fake.host())[1] is None
@@ -221,5 +241,5 @@ def test_the_module_fails_where_it_cannot_remove(check: bool, rolled: node.Node)
     result = test_workload_module.WORKLOAD._module.profile_task(module, rolled.host())
     assert (result["failed"], result["changed"], result["in_sync"]) == (True, False, False)
     assert "/etc/corral/profile.json" in result["msg"]
-    assert f"the originals are lost with {BEFORE}" in result["msg"]
+    assert f"the originals were lost with {BEFORE}" in result["msg"]
     assert held(rolled) == {"dataplane": "1,5"}, "no grant is given up"
