@@ -73,7 +73,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         for item in result.get("drift") or ()
     ]
     lost = [result for result in results if result.get("unreachable")]
-    failed = [result for result in results if "drift" not in result and not result.get("skipped")]
+    failed = [one for one in results if ("drift" not in one or one.get("problems")) and not one.get("skipped")]
     verdict: FleetVerdict
     if lost:
         verdict = "unreachable"

@@ -30,7 +30,7 @@ from ._core.model.profile.profile import Profile
 from ._core.model.status import pause
 from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
-from ._core.model.values.errors import CorralError, refusal
+from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
 from ._core.reports import change_text, cpu_map, drift_since, explain, status_file
 
@@ -88,10 +88,20 @@ def would_change(outcome: Outcome) -> tuple[Change, ...]:
     return tuple(change for change in outcome.plan.changes if change.steps)
 
 
+def is_of_declared(host: Host, outcome: Outcome) -> bool:
+    """Whether an outcome compares the node with the profile that it has declared: what the agent saw is about that one."""
+    if not outcome.remaining or outcome.plan.context is None:
+        return bool(outcome.remaining)
+    try:
+        return declared_profile.read_declared(host) == outcome.plan.context.profile
+    except CorralError:
+        return False
+
+
 def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, t.Any]:
     """What every changing module returns. Check mode foretells what the run would return."""
     shown = would_change(outcome) if module.check_mode else outcome.applied
-    since = drift_since.known(host, status_file.last_status(host)) if outcome.remaining else {}
+    since = drift_since.known(host, status_file.last_status(host)) if is_of_declared(host, outcome) else {}
     common: ModuleResult = {
         "schema": SCHEMA,
         "changed": bool(shown),
@@ -108,6 +118,10 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
     if planning.is_lost(outcome.plan):
         said = "\n".join(change_text.line(change) for change in outcome.plan.changes)
         result.update(failed=True, msg=f"nothing was removed:\n{said}")
+    elif outcome.error and module.check_mode:
+        # As a run says it; what differs is reported all the same.
+        problem = Problem("", None, outcome.error)._asdict()
+        result.update(failed=True, changed=False, msg=outcome.error, problems=[problem])
     elif outcome.error:
         result.update(failed=True, msg=change_text.refused(outcome), undone=list(outcome.undone))
     elif not module.check_mode:

@@ -174,3 +174,4 @@ def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path
     report = json.loads((tmp_path / "corral-drift.json").read_text())["hosts"]["one"]
     assert report["verdict"] == "refused"
     assert "systemd is not the init of this machine" in report["message"]
+    assert report["items"], "what differs is reported all the same"

@@ -146,13 +146,17 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
 
 
 def planned(host: Host, plan: Plan) -> Outcome:
-    """A run in check mode: nothing is executed, and the plan is drift. Raises CorralError where a run would."""
+    """A run in check mode: nothing is executed, and the plan is drift. Its ``error`` is what a run would raise."""
     from ..managers import declaration
 
     steps = steps_in_order(plan.changes)
+    error = ""
     if steps or plan.obsolete:
-        refuse(host, plan, steps)
-    return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)))
+        try:
+            refuse(host, plan, steps)
+        except CorralError as refused:
+            error = str(refused)
+    return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)), error)
 
 
 def carry_out(

@@ -227,7 +227,7 @@ class Planner:
                 self.put(self.slices[unit], self.available(self.slices[unit], self.now[unit]) - {borrowed} or rest)
             return True
         for one in self.slices.values():
-            mine = self.now[one.unit]
+            mine = self.kept(one)
             alone = [cpu for cpu in mine if len(exclusive[cpu]) == 1 and not holders[cpu]]
             if one.exclusive and alone and len(mine) > 1:
                 self.put(one, mine - {max(alone)})
