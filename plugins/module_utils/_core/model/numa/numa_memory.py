@@ -77,6 +77,21 @@ def free(tables: Tables, blocks: t.Iterable[Block]) -> dict[int, dict[str, int]]
     return left
 
 
+def is_crowded(tables: Tables, blocks: t.Sequence[Block], others: t.Sequence[Block]) -> bool:
+    """Whether ``others`` cannot be held beside ``blocks``: their memory is taken, or a node is used alone and in a group.
+
+    The rule is the kubelet's: all blocks that have a node have the same nodes.
+    """
+    left = free(tables, blocks)
+    for block in others:
+        if any(block.nodes & held.nodes and block.nodes != held.nodes for held in blocks):
+            return True
+        if block.size > sum(left.get(node, {}).get(block.resource, 0) for node in block.nodes):
+            return True
+        _take(left, block)
+    return False
+
+
 def demands(
     tables: Tables, blocks: t.Sequence[Block], wanted: t.Mapping[str, int], reusable: t.Collection[Block] = ()
 ) -> tuple[Demand, ...]:

@@ -68,10 +68,34 @@ class AllocationResult(NamedTuple):
 def allocate(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """The grants for these needs, in the order in which they are declared."""
+    """The grants for these needs, in the order in which they are declared.
+
+    What a workload keeps of a grant that cannot be made whole is known when it is refused. Where another workload was given
+    that memory before, all is decided anew with it reserved.
+    """
+    kept_first: dict[str, Refused] = {}
+    while True:
+        found, crowded = attempt(inputs, needs, granted, status, kept_first)
+        if not crowded:
+            return found
+        kept_first.update(crowded)
+
+
+def attempt(
+    inputs: AllocationInput,
+    needs: t.Sequence[ResourceRequirements],
+    granted: t.Sequence[Grant],
+    status: WorkloadStatus,
+    kept_first: t.Mapping[str, Refused],
+) -> tuple[AllocationResult, dict[str, Refused]]:
+    """The grants, where these refused workloads keep what is left of theirs before others are given any.
+
+    Also returns the refused workloads whose memory others were given before.
+    """
     budget = NodeBudget(inputs)
     by_name = {need.workload.name: need for need in needs}
     broken: dict[str, tuple[Grant, str]] = {}
+    crowded: dict[str, Refused] = {}
     events: list[AllocationEvent] = []
     for grant in granted:
         ended = why_ended(grant, by_name.get(grant.workload), status)
@@ -96,7 +120,9 @@ def allocate(
     ]
     refusals = []
     # Workloads that had a grant come before new ones.
-    for need in sorted(needs, key=lambda need: need.workload.name not in broken):
+    for need in sorted(
+        needs, key=lambda need: (need.workload.name not in kept_first, need.workload.name not in broken)
+    ):
         name = need.workload.name
         before, reason = broken.get(name, (None, "granted"))
         wanted = (
@@ -105,11 +131,15 @@ def allocate(
         if name in budget.grants or not wanted:
             continue
         try:
+            if name in kept_first:
+                raise kept_first[name]
             grant = admit(budget, need, before, status)
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
             rest = remnant(budget, need, before, status)
             if rest is not None:
+                if numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks) and name not in kept_first:
+                    crowded[name] = refused
                 budget.reserve(rest)
             if before is not None and rest != before:
                 events.append(AllocationEvent(name, before, rest, f"{reason}; refused: {refused}"))
@@ -117,7 +147,7 @@ def allocate(
         events.append(AllocationEvent(name, before, grant, reason))
     order = {need.workload.name: index for index, need in enumerate(needs)}
     grants = sorted(budget.grants.values(), key=lambda grant: (order.get(grant.workload, len(order)), grant.workload))
-    return AllocationResult(tuple(grants), tuple(refusals), tuple(events))
+    return AllocationResult(tuple(grants), tuple(refusals), tuple(events)), crowded
 
 
 def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:

@@ -391,6 +391,22 @@ def test_a_run_that_begins_while_the_one_before_is_there_goes_on_with_its_cpus()
     assert (node.cpus("a"), node.grant("a").instance) == ("2-5", "run-2")
 
 
+def test_memory_that_a_refused_workload_keeps_is_given_to_no_other() -> None:
+    """Both lose a CPU: the first moves to two nodes, the second cannot be made whole and its memory stays where it is."""
+    node = Node(4, 4, 1, node_memory=GIB, cpu={"reserved": {"count": 1}, "shared": {"min_cpus": 2}})
+    node.change(memory={"policy": "static"}, topology={"policy": "best-effort"})
+    node.guaranteed("a", 4)
+    node.guaranteed("b", 3)
+    node.guaranteed("c", 6)
+    before = {grant.workload: grant for grant in node.held}
+    lost = [min(before[name].cpus) for name in ("a", "c")]
+    node.change(offline=lost)
+    node.allocate()
+    sets = [block.nodes for grant in node.held for block in grant.blocks]
+    assert {grant.workload for grant in node.held} == {"a", "b", "c"}
+    assert [(a, b) for a in sets for b in sets if a & b and a != b] == [], "the kubelet's rule of groups"
+
+
 def test_a_run_keeps_what_it_has_when_it_is_no_longer_declared() -> None:
     node = Node()
     node.guaranteed("a", 4, hold=RUN)
