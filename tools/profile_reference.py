@@ -46,10 +46,25 @@ devices: not in this version of Corral: leave the key out
 
 `bin/corral pools --profile examples/edge.yml` shows what it gives on this machine, with `--root TREE` on a recorded one.
 
+## One profile for unlike nodes
+
+The example names no CPU and no NUMA node. Such a key says what is meant, and each node finds its own answer:
+
+| key | means on each node |
+|---|---|
+| `cpu.reserved.cores_per_numa: 1`, `cpu.reserved.count: 4` | that many cores of each NUMA node; that many CPUs, as the kubelet chooses them |
+| `cpu.isolated.numa: last`, `cpu.isolated.near: ens1f0` | the last NUMA node that has CPUs; the NUMA node of a device |
+| `memory.hugepages[].node: each`, `near: ens1f0` | a pool on each NUMA node that has memory; on the NUMA node of a device |
+| `memory.hugepages[].share: 25%`, `memory.reserved_per_numa: 10%` | that share of the memory |
+| `optional: true` | a node that cannot have the part does without it, and a note says why |
+
+The node's effective profile has the answers: `corral plan --explain` shows them beside the keys, `corral pools` the CPUs.
+
 ## How values are written
 
 - **CPU list**: as the kernel and the kubelet write it, `0-3,8`: no blanks, no strides. A single CPU may be a number.
 - **quantity in bytes**: as Kubernetes writes it: `512Mi`, `1Gi`, `1500M`, `1073741824`.
+- **share in percent**: above 0% and up to 100%, with at most two decimals: `25%`, `12.5%`.
 - **page size**: a quantity that is a power of two: `2Mi`, `1Gi`.
 - **octal mode in quotes**: `"0770"`. Without quotes YAML makes another number of it.
 - **true or false**: without quotes.

@@ -93,7 +93,7 @@ def is_of_declared(host: Host, outcome: Outcome) -> bool:
     if not outcome.remaining or outcome.plan.context is None:
         return bool(outcome.remaining)
     try:
-        return declared_profile.read_declared(host) == outcome.plan.context.profile
+        return declared_profile.read_declared(host) == outcome.plan.context.declared
     except CorralError:
         return False
 
@@ -183,13 +183,13 @@ def apply_profile(
         "mode": declared.mode,
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
-        "effective_profile": effective_profile.compile_to_data(declared, context.persistent_pools),
+        "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
         "origins": known,
     }
     if module._diff:
         result["diff"] = [
             result["diff"],
-            *effective_diff(effective_before, effective_profile.text_of(declared, context.persistent_pools)),
+            *effective_diff(effective_before, effective_profile.text_of(context.profile, context.persistent_pools)),
         ]
     if module._verbosity >= 2:
         shown = would_change(outcome) if module.check_mode else outcome.applied

@@ -30,8 +30,8 @@ def plan(host: Host, context: Context) -> Part:
     """
     from ..model.profile import compose  # A tick declares no profile.
 
-    data = profile.to_data(context.profile)
-    files = [(state.DECLARED, data, "another profile", context.profile.name, "the declared profile")]
+    data = profile.to_data(context.declared)
+    files = [(state.DECLARED, data, "another profile", context.declared.name, "the declared profile")]
     origins = compose.declared_origins(data, context.origins) if context.origins else read_origins(host, data)
     if origins:
         kept = {"profile": state.checksum(data), "origins": origins}

@@ -17,7 +17,8 @@ from ..host.files import Host
 from ..model.plan.context import Attempt, Context
 from ..model.plan.places import Place
 from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
-from ..model.profile.profile import Hugepages, Profile
+from ..model.profile.profile import Profile
+from ..model.profile.profile_memory import Hugepages
 from ..model.systemd.unit_file import escaped_path
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import Problem

@@ -12,7 +12,7 @@ import typing as t
 from ..host import accounts, hugepage_files, mounts, systemd
 from ..host.files import Host
 from ..model.plan.plan import START, UNCHANGEABLE, Change, Step
-from ..model.profile.profile import Mount
+from ..model.profile.profile_memory import Mount
 from ..model.systemd.unit_file import HEADER, escaped_path, file_change, unit_text
 from ..model.systemd.unit_property import ETC
 from ..model.values.mount_options import bytes_of, number

@@ -67,7 +67,7 @@ def refresh(host: Host, context: Context) -> Context:
     """The context for the look after an apply, with what the kernel gave and what workloads were granted."""
     if context.workloads is not None:
         origins, timer, boot = context.origins, context.by_timer, context.at_boot
-        context = planning.compile_profile(host, context.profile, topology=context.topology)
+        context = planning.compile_profile(host, context.declared, topology=context.topology)
         context = context._replace(origins=origins, by_timer=timer, at_boot=boot)
     return context._replace(now=host.now(), attempts=planning.load_attempts(host), fresh=False)
 

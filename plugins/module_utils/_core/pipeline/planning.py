@@ -30,6 +30,7 @@ from ..model.workload.grants import is_workloads
 from . import declared_profile
 
 if t.TYPE_CHECKING:
+    from ..model.profile.node_intent import Resolved
     from ..model.systemd.agent_units import Options
     from .allocate_workloads import Request
 
@@ -56,12 +57,19 @@ def compile_profile(
     topology = sysfs.watched(host) if topology is None else topology
     befores = [record.before for record in state.records(host)[0]]
     pages = {hugepage_files.pool_of(one.target): one.value or "" for one in befores if one.kind == "pool"}
-    problems = fit.check_node(declared, topology, {pool: int(n) for pool, n in pages.items() if pool and n.isdecimal()})
+    counts = {pool: int(n) for pool, n in pages.items() if pool and n.isdecimal()}
+    resolved = resolve(declared, topology, counts)
+    literal = resolved.profile if resolved else declared
+    problems = fit.check_node(literal, topology, counts)
+    if resolved:
+        problems = [*resolved.problems, *map(resolved.as_declared, problems)]
     if problems:
         raise CorralError(*problems)
-    computed = pools.compute(declared, topology)
+    computed = pools.compute(literal, topology)
+    if resolved:
+        computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
-    context = Context(declared, topology, computed, host.now(), load_attempts(host), fresh, before)
+    context = Context(literal, topology, computed, host.now(), load_attempts(host), fresh, before, resolved=resolved)
     if not (request or declared.workloads or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
     from . import allocate_workloads
@@ -69,9 +77,20 @@ def compile_profile(
     if not (request or allocate_workloads.concerns(host, declared)):
         return context
     left, allocated = allocate_workloads.allocate(
-        host, declared, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
+        host, literal, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
     )
     return context._replace(pools=left, workloads=allocated)
+
+
+def resolve(
+    declared: Profile, topology: Topology, before: t.Mapping[tuple[int, t.Optional[int]], int]
+) -> t.Optional[Resolved]:
+    """What the profile's intents mean on this machine; None for a profile without any."""
+    if not declared.has_intents:
+        return None
+    from ..model.profile import node_intent
+
+    return node_intent.resolve(declared, topology, before)
 
 
 def plan_grants(host: Host, context: Context) -> Plan:
@@ -80,7 +99,7 @@ def plan_grants(host: Host, context: Context) -> Plan:
     Raises CorralError, as plan_profile() does. What another manager plans is left out where it has no say: on a node where
     this profile is applied, and where nothing goes back to what it was before Corral.
     """
-    if declared_profile.applied_already(host, context.profile):
+    if declared_profile.applied_already(host, context.declared):
         plan = plan_profile(host, context, managers=GRANTS)
         if not plan.obsolete:
             return plan
@@ -106,13 +125,16 @@ def plan_profile(
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
     problems = [problem for part in parts for problem in part.problems]
-    if problems and not declared_profile.applied_already(host, context.profile):
+    if context.resolved is not None:
+        problems = list(map(context.resolved.as_declared, problems))
+    if problems and not declared_profile.applied_already(host, context.declared):
         raise CorralError(*problems)
     if declare:
         parts.append(registry.manager(PROFILE).plan(host, context))
     plan = finish(host, context, parts, (PROFILE, *names) if declare else names)
-    plan = plan._replace(notes=(*plan.notes, *fit.notes(context.profile, context.topology)))
-    if not declared_profile.applied_already(host, context.profile):
+    left_out = context.resolved.notes if context.resolved else ()
+    plan = plan._replace(notes=(*plan.notes, *left_out, *fit.notes(context.profile, context.topology)))
+    if not declared_profile.applied_already(host, context.declared):
         from . import overlap_check
 
         overlap_check.refuse_overlaps(host, plan)

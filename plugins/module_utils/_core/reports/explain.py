@@ -26,7 +26,7 @@ UNKNOWN_ORIGIN = "-"
 
 def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
     """All of it as JSON data."""
-    declared = context.profile
+    declared = context.declared
     keys: dict[str, Key] = {
         path: {"value": value, "origin": context.origins.get(path)}
         for path, value in compose.leaves_of(profile.to_data(declared)).items()
@@ -34,7 +34,7 @@ def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
     return {
         "schema": SCHEMA,
         "keys": keys,
-        "effective_profile": effective_profile.compile_to_data(declared, context.persistent_pools),
+        "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
         "changes": [{**change_text.with_text(change), "asked_by": asked_by(change, context)} for change in changes],
     }
 
@@ -65,8 +65,8 @@ def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
 
 def asked_by(change: Change, context: Context) -> t.Optional[AskedBy]:
     """The key, or the section, that a change follows from, and its origin; None where it follows from no key."""
-    origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.profile)), "")
-    key = registry.manager(change.manager).key_of(change, context.profile)
+    origins = context.origins or dict.fromkeys(compose.leaves_of(profile.to_data(context.declared)), "")
+    key = registry.manager(change.manager).key_of(change, context.declared)
     if key is None or not any(leaf == key or leaf.startswith((f"{key}.", f"{key}[")) for leaf in origins):
         return None
     written = {leaf: origin for leaf, origin in origins.items() if origin != compose.DEFAULT}

@@ -15,6 +15,7 @@ from ..topology.topology import Topology
 from ..values.records import NamedTuple
 
 if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads does not load it.
+    from ..profile.node_intent import Resolved
     from ..profile.profile_workloads import Workload
     from ..workload.admission import AllocationResult, WorkloadStatus
     from ..workload.grants import Checkpoint, Grant
@@ -50,7 +51,8 @@ class Workloads(NamedTuple):
 
 
 class Context(NamedTuple):
-    """The compiled profile. ``fresh`` is a profile change or a boot, at which hugepages are asked for at once.
+    """The profile on this node, with its intents ``resolved``. ``fresh`` is a profile change or a boot, at which hugepages are
+    asked for at once.
 
     ``before`` has the original kernel values that Corral has changed, by file: what a profile no longer declares
     returns to them, and the rest of the plan must take that into account. ``origins`` has the layer that each leaf of the
@@ -69,6 +71,12 @@ class Context(NamedTuple):
     by_timer: bool = False
     at_boot: bool = False
     workloads: t.Optional[Workloads] = None
+    resolved: t.Optional[Resolved] = None
+
+    @property
+    def declared(self) -> Profile:
+        """The profile as it is declared, with its intents."""
+        return self.resolved.declared if self.resolved else self.profile
 
     @property
     def grants(self) -> tuple[Grant, ...]:

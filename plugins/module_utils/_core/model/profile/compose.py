@@ -22,11 +22,14 @@ from .schema_reader import brief, join
 
 # What an item of a list of sections is told apart by; a pool without a node is the whole machine's.
 IDENTITY: dict[str, tuple[str, ...]] = {
-    "memory.hugepages": ("size", "node"),
+    "memory.hugepages": ("size", "node", "near"),
     "memory.mounts": ("path",),
     "workloads": ("name",),
     "workloads[].containers": ("name",),
 }
+
+# Exactly one of these is in each pool of hugepages.
+POOLS, AMOUNTS = "memory.hugepages", ("count", "share")
 
 # A key and those that cannot stand beside it: a later layer's choice takes the earlier layers' away.
 DISPLACES: dict[str, tuple[str, ...]] = {
@@ -37,6 +40,8 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "cpu.isolated.cores": ("cpus",),
     "cpu.isolated.numa": ("near",),
     "cpu.isolated.near": ("numa",),
+    "memory.hugepages[].count": ("share",),
+    "memory.hugepages[].share": ("count",),
     "memory.mounts[].uid": ("user",),
     "memory.mounts[].user": ("uid",),
     "memory.mounts[].gid": ("group",),
@@ -238,6 +243,11 @@ def _identity(item: _Marked, node: schema.Node) -> t.Optional[tuple[t.Any, ...]]
 def _takes_away(item: _Marked, node: schema.Node) -> bool:
     """Whether the item has null for something that no item can be without: `{size: 2Mi, node: 0, count: null}`."""
     names = IDENTITY.get(node.key.path, ())
+    amounts = (
+        [item[name] for name in AMOUNTS if name in item] if node.key.path == POOLS and isinstance(item, dict) else []
+    )
+    if amounts and all(map(_is_null, amounts)):
+        return True
     return isinstance(item, dict) and any(
         child.key.required and name not in names and name in item and _is_null(item[name])
         for name, child in node.children.items()
@@ -248,9 +258,13 @@ def _rivals(
     name: t.Optional[tuple[t.Any, ...]], others: t.Iterable[tuple[t.Any, ...]], node: schema.Node
 ) -> list[tuple[t.Any, ...]]:
     """Pools of hugepages of the same size: the whole machine's and those of NUMA nodes cannot stand together."""
-    if node.key.path != "memory.hugepages" or name is None:
+    if node.key.path != POOLS or name is None:
         return []
-    return [other for other in others if other[0] == name[0] and (other[1] is None) != (name[1] is None)]
+
+    def whole_machine(pool: tuple[t.Any, ...]) -> bool:
+        return all(part is None for part in pool[1:])
+
+    return [other for other in others if other[0] == name[0] and whole_machine(other) != whole_machine(name)]
 
 
 def _read(kind_of: t.Optional[schema_types.Type], value: t.Any) -> t.Any:

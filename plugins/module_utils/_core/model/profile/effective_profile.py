@@ -15,7 +15,8 @@ from ..cpu.pools import POOLS, Pools
 from ..values import cpuset
 from ..values.sizes import page_text
 from . import profile
-from .profile import Memory, Profile
+from .profile import Profile
+from .profile_memory import Memory
 
 
 def compile_to_data(declared: Profile, pools: Pools) -> dict[str, t.Any]:

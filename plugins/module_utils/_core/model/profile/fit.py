@@ -17,7 +17,8 @@ from ..cpu import pools
 from ..topology.topology import Topology
 from ..values.errors import CorralError, Problem
 from ..values.sizes import about_text, page_text, size_text
-from .profile import Hugepages, Mount, Profile
+from .profile import Profile
+from .profile_memory import Hugepages, Mount
 
 # Page size in KiB and NUMA node (None: the whole machine).
 Pool = tuple[int, t.Optional[int]]
@@ -33,10 +34,23 @@ def check_node(profile: Profile, topology: Topology, before: t.Optional[t.Mappin
         pools.compute(profile, topology)
     except CorralError as exc:
         problems += exc.problems
-    problems += _check_reserved(profile, topology)
-    problems += _check_pools(profile, topology) or _check_budget(profile, topology)
-    problems += _check_mounts(profile, topology, before or {})
-    return problems
+    return problems + memory_problems(profile, topology, before)
+
+
+def memory_problems(
+    profile: Profile, topology: Topology, before: t.Optional[t.Mapping[Pool, int]] = None
+) -> list[Problem]:
+    """The problems of reserved memory, of pools of hugepages and of mounts."""
+    return [
+        *_check_reserved(profile, topology),
+        *pool_problems(profile, topology),
+        *_check_mounts(profile, topology, before or {}),
+    ]
+
+
+def pool_problems(profile: Profile, topology: Topology) -> list[Problem]:
+    """The problems of pools of hugepages: places and page sizes that the node lacks, else too little memory."""
+    return _check_pools(profile, topology) or _check_budget(profile, topology)
 
 
 def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
@@ -44,7 +58,7 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
     found: list[str] = []
     declared = {pool.size_kib for pool in profile.memory.hugepages}
     for node in sorted({pool.node for pool in profile.memory.hugepages if pool.node is not None}):
-        memory = _node_memory(node, topology)
+        memory = node_memory(node, topology)
         if node not in topology.numa:
             continue
         if memory is None:
@@ -59,7 +73,7 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
             found.append(
                 f"NUMA node {node} holds hugepages that the profile does not declare ({listed}): with them its budget is exceeded"
             )
-    if any(pool.node is None for pool in profile.memory.hugepages) and _machine_memory(topology) is None:
+    if any(pool.node is None for pool in profile.memory.hugepages) and machine_memory(topology) is None:
         found.append("the kernel does not tell the machine's memory: the hugepage budget is not checked")
     for mount in profile.memory.mounts:
         pool = _pool_bytes(profile, topology, mount.pagesize_kib, {})
@@ -73,7 +87,7 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
 def _check_reserved(profile: Profile, topology: Topology) -> t.Iterator[Problem]:
     for node, size in profile.memory.reserved:
         path, text = f"memory.reserved.{node}", size_text(size)
-        memory = _node_memory(node, topology)
+        memory = node_memory(node, topology)
         if node not in topology.numa and not (node == 0 and not topology.numa):
             yield Problem(path, text, _no_node(topology))
         elif memory == 0:
@@ -117,11 +131,11 @@ def _check_budget(profile: Profile, topology: Topology) -> list[Problem]:
     declared = profile.memory.hugepages
     problems: list[Problem] = []
     for node in sorted({pool.node for pool in declared if pool.node is not None}):
-        memory = _node_memory(node, topology)
+        memory = node_memory(node, topology)
         if memory is not None:
             own = [(index, pool) for index, pool in enumerate(declared) if pool.node == node]
             problems += _over(own, memory, _reserved(profile, node), f"NUMA node {node}")
-    memory = _machine_memory(topology)
+    memory = machine_memory(topology)
     if not problems and memory is not None:
         kept = sum(size for dummy, size in profile.memory.reserved)
         problems += _over(list(enumerate(declared)), memory, kept, "this node")
@@ -205,15 +219,16 @@ def _reserved(profile: Profile, node: int) -> int:
     return sum(size for other, size in profile.memory.reserved if other == node)
 
 
-def _node_memory(node: int, topology: Topology) -> int | None:
-    """Bytes; None when the kernel does not report it. A machine without NUMA is node 0."""
+def node_memory(node: int, topology: Topology) -> int | None:
+    """Bytes of one NUMA node; None when the kernel does not report it. A machine without NUMA is node 0."""
     if not topology.numa and node == 0:
-        return _machine_memory(topology)
+        return machine_memory(topology)
     kib = topology.numa[node].memory_kib if node in topology.numa else None
     return None if kib is None else kib << 10
 
 
-def _machine_memory(topology: Topology) -> int | None:
+def machine_memory(topology: Topology) -> int | None:
+    """Bytes of the whole machine; None when the kernel does not report it."""
     if topology.machine_memory_kib is not None:
         return topology.machine_memory_kib << 10
     sizes = [node.memory_kib for node in topology.numa.values()]

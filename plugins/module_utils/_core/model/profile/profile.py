@@ -15,11 +15,12 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..numa.topology_manager import Policy
-from ..values import cpuset, sizes
+from ..values import cpuset
 from ..values.errors import CorralError
 from ..values.records import NamedTuple
-from . import profile_checks, profile_gc, profile_topology, profile_workloads, schema
+from . import profile_checks, profile_gc, profile_memory, profile_topology, profile_values, profile_workloads, schema
 from .profile_gc import GC
+from .profile_memory import Memory
 from .profile_workloads import Workload
 from .schema_reader import Reader
 
@@ -37,9 +38,10 @@ class Reserved(NamedTuple):
 
 
 class Isolated(NamedTuple):
-    """CPUs that only processes in the isolated slice may use; exactly one of ``cpus`` and ``cores`` is set, ``numa`` and ``near`` say where cores are.
+    """CPUs that only processes in the isolated slice may use; exactly one of ``cpus`` and ``cores`` is set.
 
-    ``load_balance`` is whether the scheduler spreads threads over them.
+    ``numa``, ``place`` (first, last) and ``near`` say where cores are, ``load_balance`` whether the scheduler spreads threads
+    over them, ``optional`` whether a node that cannot have them does without.
     """
 
     cpus: t.Optional[frozenset[int]]
@@ -47,6 +49,8 @@ class Isolated(NamedTuple):
     numa: t.Optional[int]
     near: t.Optional[str]  # an interface, or a PCI address in full
     load_balance: bool = True
+    place: t.Optional[str] = None  # key `numa`, where it is a word
+    optional: bool = False
 
 
 class Cpu(NamedTuple):
@@ -70,44 +74,6 @@ class Cpu(NamedTuple):
     def strict(self) -> bool:
         """Whether shared workloads are kept off the reserved CPUs."""
         return self.options.strict_cpu_reservation
-
-
-class NodeMemory(NamedTuple):
-    """Bytes of a NUMA node's memory that hugepages leave alone."""
-
-    node: int
-    size: int
-
-
-class Hugepages(NamedTuple):
-    """``pages`` (key `count`) of one size; ``node`` None: on the whole machine, spread by the kernel."""
-
-    size_kib: int
-    pages: int
-    node: t.Optional[int]
-
-
-class Mount(NamedTuple):
-    """A hugetlbfs mount. Sizes in bytes; an owner is a number or a name, neither is root."""
-
-    path: str
-    pagesize_kib: int
-    size: t.Optional[int]
-    min_size: t.Optional[int]
-    mode: int
-    uid: t.Optional[int]
-    user: t.Optional[str]
-    gid: t.Optional[int]
-    group: t.Optional[str]
-
-
-class Memory(NamedTuple):
-    """All empty when the profile says nothing about memory. Pools and mounts in the order of the profile: errors name their index."""
-
-    reserved: tuple[NodeMemory, ...]
-    hugepages: tuple[Hugepages, ...]
-    mounts: tuple[Mount, ...]
-    policy: str = "none"
 
 
 class SliceTasks(NamedTuple):
@@ -140,6 +106,17 @@ class Profile(NamedTuple):
     gc: t.Optional[GC] = None
     workloads: tuple[Workload, ...] = ()
     topology: t.Optional[Policy] = None
+
+    @property
+    def has_intents(self) -> bool:
+        """Whether anything in it means something else on each node than it says: see node_intent.py."""
+        isolated, memory = self.cpu.isolated if self.cpu else None, self.memory
+        return bool(
+            (isolated and (isolated.place or isolated.optional))
+            or memory.reserved_per_numa is not None
+            or any(row.share or row.place or row.near or row.optional for row in memory.hugepages)
+            or any(mount.optional for mount in memory.mounts)
+        )
 
 
 class Section(NamedTuple):
@@ -199,10 +176,10 @@ def to_data(profile: Profile) -> dict[str, t.Any]:
     data: dict[str, t.Any] = {"name": profile.name, "version": profile.version, "mode": profile.mode}
     if profile.cpu is not None:
         data["cpu"] = _cpu_data(profile.cpu)
-    memory = _memory_data(profile.memory)
+    memory = profile_memory.to_data(profile.memory)
     if memory:
         data["memory"] = memory
-    pids = _given(profile.pids._asdict(), "slices")
+    pids = profile_values.given(profile.pids._asdict(), "slices")
     if profile.pids.slices:
         pids["slices"] = {item.slice: item.tasks_max for item in profile.pids.slices}
     if pids:
@@ -221,32 +198,12 @@ def _newer(version: object) -> bool:
 
 def _build(values: dict[str, t.Any]) -> Profile:
     cpu, memory, pids = values.get("cpu"), values.get("memory", {}), values.get("pids", {})
-    mounts = (
-        Mount(
-            m["path"],
-            m["pagesize"],
-            m.get("size"),
-            m.get("min_size"),
-            m["mode"],
-            m.get("uid"),
-            m.get("user"),
-            m.get("gid"),
-            m.get("group"),
-        )
-        for m in memory.get("mounts", [])
-    )
-    pools = [Hugepages(pool["size"], pool["count"], pool.get("node")) for pool in memory.get("hugepages", [])]
     return Profile(
         name=values["name"],
         version=values["version"],
         mode=values["mode"],
         cpu=_build_cpu(cpu) if cpu is not None else None,
-        memory=Memory(
-            reserved=tuple(sorted(NodeMemory(node, size) for node, size in memory.get("reserved", {}).items())),
-            hugepages=tuple(pools),
-            mounts=tuple(mounts),
-            policy=memory.get("policy", "none"),
-        ),
+        memory=profile_memory.build(memory),
         pids=Pids(
             pids.get("pid_max"),
             pids.get("threads_max"),
@@ -271,9 +228,11 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
         else Isolated(
             isolated.get("cpus"),
             isolated.get("cores"),
-            isolated.get("numa"),
+            profile_values.number(isolated.get("numa")),
             isolated.get("near"),
             isolated.get("load_balance", True),
+            profile_values.word(isolated.get("numa")),
+            isolated.get("optional", False),
         ),
         shared_slices=tuple(cpu.get("shared", {}).get("slices", schema.SHARED_SLICES)),
         whole_cores=cpu["whole_cores"],
@@ -285,51 +244,16 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
     )
 
 
-def _given(values: dict[str, t.Any], *without: str) -> dict[str, t.Any]:
-    return {name: value for name, value in values.items() if value is not None and name not in without}
-
-
-def _renamed(values: dict[str, t.Any], **names: str) -> dict[str, t.Any]:
-    return {names.get(name, name): value for name, value in values.items()}
-
-
 def _cpu_data(cpu: Cpu) -> dict[str, t.Any]:
-    reserved = _renamed(_given(cpu.reserved._asdict()), number="count")
+    reserved = profile_values.renamed(profile_values.given(cpu.reserved._asdict()), number="count")
     reserved["slices"] = list(cpu.reserved.slices)
     shared = {"slices": list(cpu.shared_slices), "min_cpus": cpu.min_shared}
     data: dict[str, t.Any] = {"reserved": reserved, "shared": shared}
     if cpu.isolated is not None:
-        data["isolated"] = _given(cpu.isolated._asdict())
+        data["isolated"] = profile_values.with_place(profile_values.given(cpu.isolated._asdict()), "numa")
     for section in data.values():
         if "cpus" in section:
             section["cpus"] = cpuset.format(section["cpus"])
     options = {name: getattr(cpu.options, field) for name, field in cpu_options.NAMES.items()}
     rest = {name: getattr(cpu, name) for name in ("whole_cores", "policy", "partitions", "unmanaged")}
     return {**data, **rest, "options": options}
-
-
-def _memory_data(memory: Memory) -> dict[str, t.Any]:
-    data: dict[str, t.Any] = {"policy": memory.policy} if memory.policy != "none" else {}
-    if memory.reserved:
-        data["reserved"] = {str(item.node): sizes.size_text(item.size) for item in memory.reserved}
-    if memory.hugepages:
-        data["hugepages"] = [
-            {
-                "size": sizes.page_text(pool.size_kib),
-                **_renamed(_given(pool._asdict(), "size_kib"), pages="count"),
-            }
-            for pool in memory.hugepages
-        ]
-    if memory.mounts:
-        data["mounts"] = [_mount_data(mount) for mount in memory.mounts]
-    return data
-
-
-def _mount_data(mount: Mount) -> dict[str, t.Any]:
-    data = _given(mount._asdict(), "pagesize_kib")
-    data["pagesize"] = sizes.page_text(mount.pagesize_kib)
-    data["mode"] = sizes.mode_text(mount.mode)
-    for name in ("size", "min_size"):
-        if name in data:
-            data[name] = sizes.size_text(data[name])
-    return data

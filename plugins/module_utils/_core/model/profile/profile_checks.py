@@ -13,8 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import cpu_options
-from ..values import cpuset, sizes
-from . import schema, schema_types
+from ..values import cpuset
+from . import profile_memory, schema, schema_types
 from .schema_reader import Reader, join
 
 Check = t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
@@ -26,8 +26,7 @@ def check(reader: Reader, values: dict[str, t.Any], given: dict[str, t.Any], sec
     ``sections`` are the checks of sections that lie in files of their own.
     """
     _check_cpu(reader, values.get("cpu"), _mapping(given, "cpu"))
-    _check_hugepages(reader, values.get("memory", {}).get("hugepages", []))
-    _check_mounts(reader, values.get("memory", {}).get("mounts", []))
+    profile_memory.check(reader, values.get("memory", {}), _mapping(given, "memory"))
     _check_pids(reader, values.get("pids", {}), values.get("cpu") or {})
     for section in sections:
         section(reader, values, given)
@@ -96,70 +95,6 @@ def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
             cpuset.format(isolated),
             f"CPUs {both} are in cpu.reserved.cpus as well: name each CPU in one of them",
         )
-
-
-def _check_hugepages(reader: Reader, pools: list[dict[str, t.Any]]) -> None:
-    seen: dict[tuple[int, int | None], int] = {}
-    for index, pool in enumerate(pools):
-        if "size" not in pool:
-            continue
-        path, size, node = f"memory.hugepages[{index}]", pool["size"], pool.get("node")
-        text = sizes.page_text(size)
-        if (size, node) in seen:
-            where = f"NUMA node {node}" if node is not None else "the whole machine"
-            reader.refuse(
-                path, text, f"is declared for {where} in memory.hugepages[{seen[size, node]}] already: write one count"
-            )
-        seen.setdefault((size, node), index)
-        if node is not None and (size, None) in seen:
-            reader.refuse(
-                path,
-                text,
-                f"is declared for the whole machine in memory.hugepages[{seen[size, None]}]: write node in both, or in none",
-            )
-        elif node is None and any(other == size and at is not None for other, at in seen):
-            reader.refuse(path, text, "is declared for single NUMA nodes before: write node here too, or nowhere")
-
-
-def _check_mounts(reader: Reader, mounts: list[dict[str, t.Any]]) -> None:
-    paths: dict[str, int] = {}
-    for index, mount in enumerate(mounts):
-        at = f"memory.mounts[{index}]"
-        for name in ("size", "min_size"):
-            if name in mount and "pagesize" in mount and mount[name] % (mount["pagesize"] << 10):
-                page = sizes.page_text(mount["pagesize"])
-                reader.refuse(
-                    join(at, name),
-                    sizes.size_text(mount[name]),
-                    f"is not a whole number of pages: write a multiple of {page}",
-                )
-        if "size" in mount and "min_size" in mount and mount["min_size"] > mount["size"]:
-            size = sizes.size_text(mount["size"])
-            reader.refuse(
-                join(at, "min_size"),
-                sizes.size_text(mount["min_size"]),
-                f"is more than the mount's size: write at most {size}",
-            )
-        for number, name in (("uid", "user"), ("gid", "group")):
-            if number in mount and name in mount:
-                reader.refuse(
-                    join(at, number), mount[number], f"stands beside {name}: {mount[name]}: leave one of them out"
-                )
-        if "path" in mount:
-            _check_path(reader, join(at, "path"), mount["path"], paths)
-            paths.setdefault(mount["path"], index)
-
-
-def _check_path(reader: Reader, at: str, path: str, before: dict[str, int]) -> None:
-    for other, index in before.items():
-        if path == other:
-            reader.refuse(at, path, f"is the path of memory.mounts[{index}] already: give each mount its own")
-        elif path.startswith(other + "/") or other.startswith(path + "/"):
-            reader.refuse(
-                at,
-                path,
-                f"and the path of memory.mounts[{index}] ({other}) lie within each other: mount them side by side",
-            )
 
 
 def _check_pids(reader: Reader, pids: dict[str, t.Any], cpu: dict[str, t.Any]) -> None:

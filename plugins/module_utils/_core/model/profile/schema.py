@@ -154,12 +154,25 @@ KEYS: tuple[Key, ...] = (
         "lowest numbers.",
         example="4",
     ),
-    Key("cpu.isolated.numa", types.NODE, "The NUMA node of the `cores`.", example="1"),
+    Key(
+        "cpu.isolated.numa",
+        types.NODE_WITH_CPUS,
+        "The NUMA node of the `cores`: its number, or `first` or `last` for the first or last NUMA node that has CPUs.",
+        example="last",
+    ),
     Key(
         "cpu.isolated.near",
         types.NEAR,
         "Take the `cores` from the NUMA node of this device: a network interface or a PCI address.",
         example="ens1f0",
+    ),
+    Key(
+        "cpu.isolated.optional",
+        types.BOOLEAN,
+        "Whether a node that cannot have the isolated CPUs (too few cores, no such NUMA node or device) does without them. A note "
+        "says so. When it is false the profile is refused there.",
+        example="true",
+        default=False,
     ),
     Key(
         "cpu.isolated.load_balance",
@@ -264,6 +277,12 @@ KEYS: tuple[Key, ...] = (
         keys=types.NODE,
     ),
     Key(
+        "memory.reserved_per_numa",
+        quantities.SIZE_OR_SHARE,
+        "The same for each NUMA node that has memory and is not in `memory.reserved`: a size, or a share of the NUMA node's memory.",
+        example="10%",
+    ),
+    Key(
         "memory.hugepages",
         None,
         "Hugepage pools, made at run time. Together with `memory.reserved` they fit into each node's memory, or the "
@@ -280,19 +299,48 @@ KEYS: tuple[Key, ...] = (
     Key(
         "memory.hugepages[].count",
         types.integer(0, 1 << 32),
-        "The number of pages; 0 is an empty pool.",
+        "The number of pages; 0 is an empty pool. Exactly one of `count` and `share`.",
         example="512",
-        required=True,
+    ),
+    Key(
+        "memory.hugepages[].share",
+        quantities.SHARE,
+        "As many pages as this share of the memory has room for: of the NUMA node's memory, or of the machine's without a NUMA node.",
+        example="25%",
     ),
     Key(
         "memory.hugepages[].node",
-        types.NODE,
-        "The NUMA node of the pool. Without it `count` is for the whole machine and the kernel spreads the pages.",
-        example="0",
+        types.NODES,
+        "The NUMA node of the pool: its number, `first` or `last` for the first or last NUMA node that has CPUs and memory, or "
+        "`each` for a pool on each NUMA node that has memory and no other pool of this size. On a machine without NUMA nodes a "
+        "word means the whole machine. Without `node` and `near` the pool is the whole machine's and the kernel spreads the pages.",
+        example="each",
+    ),
+    Key(
+        "memory.hugepages[].near",
+        types.NEAR,
+        "Instead of `node`: the NUMA node of this device, a network interface or a PCI address.",
+        example="ens1f0",
+    ),
+    Key(
+        "memory.hugepages[].optional",
+        types.BOOLEAN,
+        "Whether a node that cannot have the pool (no pages of that size, no such NUMA node or device, too little memory) does "
+        "without it. A note says so. When it is false the profile is refused there.",
+        example="true",
+        default=False,
     ),
     Key("memory.mounts", None, "hugetlbfs mounts, each a systemd mount unit.", many=LIST),
     Key("memory.mounts[].path", types.MOUNT_PATH, "Where it is mounted.", example="/dev/hugepages-2Mi", required=True),
     Key("memory.mounts[].pagesize", quantities.PAGE_SIZE, "The size of its pages.", example="2Mi", required=True),
+    Key(
+        "memory.mounts[].optional",
+        types.BOOLEAN,
+        "Whether a node whose kernel has no pages of that size, or too few for `min_size`, does without the mount. A note says so. "
+        "When it is false the profile is refused there.",
+        example="true",
+        default=False,
+    ),
     Key(
         "memory.mounts[].size",
         quantities.SIZE,

@@ -13,11 +13,12 @@ from __future__ import annotations
 import re
 
 from ..values import quantity
-from ..values.sizes import page_text, size_text
+from ..values.sizes import Share, page_text, size_text
 from .schema_types import Type, kind, read_text
 
 # Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
 SIZE_LIMIT = 1 << 60
+_SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%")
 
 
 def _size(value: object) -> int:
@@ -107,6 +108,23 @@ def _resource(value: object) -> str:
     raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
 
 
+def _share(value: object) -> Share:
+    """A share in percent, such as 25% or 12.5%."""
+    text = read_text(value, such_as="25%")
+    match = _SHARE.fullmatch(text.strip())
+    parts = int(match.group(1)) * 100 + int((match.group(2) or "0").ljust(2, "0")) if match else 0
+    if not 0 < parts <= 10000:
+        raise ValueError("is not a share: write one above 0% and up to 100%, with at most two decimals, such as 25%")
+    return Share(parts)
+
+
+def _size_or_share(value: object) -> int | Share:
+    """Bytes, or a share of the memory of the NUMA node."""
+    return _share(value) if isinstance(value, str) and value.strip().endswith("%") else _size(value)
+
+
+SHARE = Type("share in percent", _share)
+SIZE_OR_SHARE = Type("quantity in bytes, or share in percent", _size_or_share)
 SIZE = Type("quantity in bytes", _size)
 PAGE_SIZE = Type("page size", _page_size)
 QUANTITY = Type("quantity", _amount)

@@ -281,6 +281,21 @@ def _node(value: object) -> int:
     return int(value)
 
 
+def _place(*words: str) -> t.Callable[[object], int | str]:
+    """The id of a NUMA node, or one of some words for nodes that each machine has."""
+
+    def read(value: object) -> int | str:
+        if isinstance(value, str) and value in words:
+            return value
+        try:
+            return _node(value)
+        except ValueError:
+            listed = " or ".join([", ".join(words[:-1]), words[-1]])
+            raise ValueError(f'is no NUMA node: write a number such as "0", or {listed}') from None
+
+    return read
+
+
 def _duration(value: object, low: int = 0) -> int:
     """Seconds, from a length of time with its unit."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
@@ -317,6 +332,8 @@ SLICE = Type("top-level slice", _slice)
 NEAR = Type("network interface or PCI address", _near)
 ACCOUNT = Type("account name", _account)
 NODE = Type("NUMA node", _node)
+NODE_WITH_CPUS = Type("NUMA node, first or last", _place("first", "last"))
+NODES = Type("NUMA node, each, first or last", _place("each", "first", "last"))
 DURATION = Type("length of time", _duration)
 INTERVAL = Type("length of time, from 10s", _interval)
 IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"))

@@ -16,24 +16,26 @@ from .topology import Topology
 NAMED = 8
 
 
-def node_near(name: str, topology: Topology) -> int:
+def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
     """The NUMA node, with CPUs, of a network interface or of a PCI device given by its full address.
+
+    ``key`` is the profile's key that takes a number instead, for the way out.
 
     Raises ValueError with a message that ends with the way out. A device without a node (-1) is near the only node
     where there is one: firmware of machines with a single node rarely says so (Documentation/ABI/testing/sysfs-bus-pci).
     """
-    address = name if ":" in name else _address(name, topology)
+    address = name if ":" in name else _address(name, topology, key)
     device = topology.pci.get(address)
     what = address if address == name else f"{name} ({address})"
     if device is None:
         meant = suggest.nearest(address, topology.pci)
-        hint = f"did you mean {meant}?" if meant else f"lspci -D lists them; {_numa_instead(topology)}"
+        hint = f"did you mean {meant}?" if meant else f"lspci -D lists them; {_numa_instead(topology, key)}"
         raise ValueError(f"this node has no PCI device {address}: {hint}")
-    with_cpus = _nodes_with_cpus(topology)
+    with_cpus = nodes_with_cpus(topology)
     if device.numa_node < 0:
         if len(with_cpus) == 1:
             return with_cpus[0]
-        raise ValueError(f"the firmware tells no NUMA node for {what}: {_numa_instead(topology)}")
+        raise ValueError(f"the firmware tells no NUMA node for {what}: {_numa_instead(topology, key)}")
     if device.numa_node not in with_cpus:
         raise ValueError(f"{what} is on NUMA node {device.numa_node}: {no_such_node(device.numa_node, topology)}")
     return device.numa_node
@@ -41,10 +43,10 @@ def node_near(name: str, topology: Topology) -> int:
 
 def no_such_node(node: int, topology: Topology) -> str:
     """Why no CPUs can be taken from a node, and which nodes have some."""
-    if not _nodes_with_cpus(topology):
+    if not nodes_with_cpus(topology):
         return "no NUMA node shows its CPUs: leave the node out"
     if node not in topology.numa:
-        return numa_nodes(_nodes_with_cpus(topology), "with CPUs")
+        return numa_nodes(nodes_with_cpus(topology), "with CPUs")
     nearest = _nearest_with_cpus(node, topology)
     return f"NUMA node {node} has no CPUs; name another, such as numa: {nearest}, the nearest that has"
 
@@ -56,30 +58,31 @@ def numa_nodes(nodes: t.Collection[int], what: str) -> str:
     return f"the NUMA nodes {what} are {cpuset.format(nodes)}: name one of them"
 
 
-def _address(interface: str, topology: Topology) -> str:
+def _address(interface: str, topology: Topology, key: str) -> str:
     if interface not in topology.net:
         meant = suggest.nearest(interface, topology.net)
         names = [name for name, address in sorted(topology.net.items()) if address is not None]
-        known = f"it has {_list(names)}; name one of them" if names else _numa_instead(topology)
+        known = f"it has {_list(names)}; name one of them" if names else _numa_instead(topology, key)
         raise ValueError(f"this node has no such interface: {f'did you mean {meant}?' if meant else known}")
     address = topology.net[interface]
     if address is None:
-        raise ValueError(f"is not a PCI device's interface: name the one below it, or {_numa_instead(topology)}")
+        raise ValueError(f"is not a PCI device's interface: name the one below it, or {_numa_instead(topology, key)}")
     return address
 
 
-def _numa_instead(topology: Topology) -> str:
-    nodes = _nodes_with_cpus(topology)
+def _numa_instead(topology: Topology, key: str) -> str:
+    nodes = nodes_with_cpus(topology)
     which = f"one of {cpuset.format(nodes)}" if len(nodes) > 1 else cpuset.format(nodes)
-    return f"write numa: {which} instead of near"
+    return f"write {key}: {which} instead of near"
 
 
-def _nodes_with_cpus(topology: Topology) -> list[int]:
+def nodes_with_cpus(topology: Topology) -> list[int]:
+    """The NUMA nodes that have CPUs online, in their order."""
     return [node for node, cpus in sorted(topology.node_cpus().items()) if cpus]
 
 
 def _nearest_with_cpus(node: int, topology: Topology) -> int:
-    with_cpus = _nodes_with_cpus(topology)
+    with_cpus = nodes_with_cpus(topology)
     if topology.distances is None or topology.distance_nodes is None or node not in topology.distance_nodes:
         return with_cpus[0]
     row = dict(zip(topology.distance_nodes, topology.distances[topology.distance_nodes.index(node)]))

@@ -7,6 +7,19 @@
 
 from __future__ import annotations
 
+from .records import NamedTuple
+
+
+class Share(NamedTuple):
+    """A share of an amount that depends on the node, in hundredths of a percent: 12.5% is 1250."""
+
+    parts: int
+
+    def of(self, amount: int) -> int:
+        """That share of an amount, rounded down."""
+        return amount * self.parts // 10000
+
+
 _UNITS = ((1 << 60, "Ei"), (1 << 50, "Pi"), (1 << 40, "Ti"), (1 << 30, "Gi"), (1 << 20, "Mi"), (1 << 10, "Ki"))
 
 
@@ -34,3 +47,9 @@ def about_text(size: int) -> str:
 def mode_text(mode: int) -> str:
     """Permission bits as chmod writes them: 504 -> ``0770``."""
     return f"{mode:04o}"
+
+
+def share_text(share: Share) -> str:
+    """A share as the profile writes it: 1250 -> ``12.5%``."""
+    whole, rest = divmod(share.parts, 100)
+    return f"{whole}{f'.{rest:02d}'.rstrip('0') if rest else ''}%"

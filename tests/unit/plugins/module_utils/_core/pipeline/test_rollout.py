@@ -35,6 +35,25 @@ CIRCLE = {
 }
 
 
+def test_the_declared_profile_keeps_its_intents(fake: node.Node) -> None:
+    """The node has them resolved in its effective profile; what was declared can be moved to another node as it is."""
+    runs.declare(fake.host())
+    declared = json.loads(fake.get(state.DECLARED))
+    assert declared["cpu"]["isolated"] == {"cores": 1, "load_balance": True, "numa": "last", "optional": True}
+    assert declared["memory"]["hugepages"] == [{"count": 32, "node": "each", "optional": True, "size": "2Mi"}]
+    assert declared["memory"]["reserved_per_numa"] == "50%"
+    assert json.loads(fake.get(state.EFFECTIVE_PROFILE))["memory"]["hugepages"] == {"2Mi": {"node 0": 32, "node 1": 32}}
+    outcome = runs.declare(fake.host())
+    assert (outcome.applied, outcome.remaining) == ((), ())
+
+
+def test_what_is_left_out_is_a_note_and_no_drift(fake: node.Node) -> None:
+    huge = {"size": "16Mi", "count": 4, "node": "each", "optional": True}
+    outcome = runs.declare(fake.host(), memory={"hugepages": [huge]})
+    assert (outcome.error, outcome.remaining) == ("", ())
+    assert any(note.startswith("memory.hugepages[0] is optional and left out: ") for note in outcome.plan.notes)
+
+
 def settings(fake: node.Node, path: str) -> list[str]:
     return [line for line in fake.get(path).splitlines() if line and not line.startswith("#")]
 

@@ -11,7 +11,7 @@ import typing as t
 import pytest
 from _core.model.cpu import cpu_options
 from _core.model.cpu.cpu_options import Options
-from _core.model.profile import profile, profile_gc, profile_workloads, schema
+from _core.model.profile import profile, profile_gc, profile_memory, profile_workloads, schema
 from _core.model.profile.profile_gc import GC, ContainerGC, ImageGC
 from _core.model.profile.profile_workloads import Workload
 from _core.model.values import suggest
@@ -67,12 +67,12 @@ def test_a_full_profile_is_read_as_declared() -> None:
             policy="none",
             options=Options(strict_cpu_reservation=False),
         ),
-        memory=profile.Memory(
-            reserved=(profile.NodeMemory(0, 1 << 30), profile.NodeMemory(1, 1 << 29)),
-            hugepages=(profile.Hugepages(2048, 32, 0), profile.Hugepages(2048, 64, 1), profile.Hugepages(1 << 20, 0, None)),
+        memory=profile_memory.Memory(
+            reserved=(profile_memory.NodeMemory(0, 1 << 30), profile_memory.NodeMemory(1, 1 << 29)),
+            hugepages=(profile_memory.Hugepages(2048, 32, 0), profile_memory.Hugepages(2048, 64, 1), profile_memory.Hugepages(1 << 20, 0, None)),
             mounts=(
-                profile.Mount("/dev/hugepages-2Mi", 2048, 64 << 20, 2 << 20, 0o1770, None, None, None, "hugetlb"),
-                profile.Mount("/mnt/huge", 1 << 20, None, None, 0o755, None, "qemu", 36, None),
+                profile_memory.Mount("/dev/hugepages-2Mi", 2048, 64 << 20, 2 << 20, 0o1770, None, None, None, "hugetlb"),
+                profile_memory.Mount("/mnt/huge", 1 << 20, None, None, 0o755, None, "qemu", 36, None),
             ),
         ),
         pids=profile.Pids(
@@ -111,7 +111,7 @@ def test_the_canonical_form_writes_defaults_out_and_is_read_back() -> None:
 def test_a_profile_may_say_nothing_about_cpus() -> None:
     read = profile.parse({"name": "x"})
     assert read.cpu is None
-    assert read.memory == profile.Memory((), (), ())
+    assert read.memory == profile_memory.Memory((), (), ())
     assert not any(read.pids)
 
 
@@ -227,14 +227,16 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
      "memory.reserved.0: 1Gi: is declared twice, as text and as a number: leave one out"),
     ({"memory": {"reserved": "1Gi"}},
      'memory.reserved: 1Gi: is text, not a mapping: write it as in reserved: {"0": 1Gi, "1": 512Mi}'),
-    ({"memory": {"hugepages": [4]}}, "memory.hugepages[0]: 4: is a number, not a mapping: write one or more of its keys, size, count, node"),
-    ({"memory": {"hugepages": {"2Mi": 4}}}, "memory.hugepages: a mapping of 1: is a mapping, not a list: write items with size, count, node"),
+    ({"memory": {"hugepages": [4]}},
+     "memory.hugepages[0]: 4: is a number, not a mapping: write one or more of its keys, size, count, share, node, near, optional"),
+    ({"memory": {"hugepages": {"2Mi": 4}}},
+     "memory.hugepages: a mapping of 1: is a mapping, not a list: write items with size, count, share, node, near, optional"),
     ({"memory": {"hugepages": [{}] * 1025}}, "memory.hugepages: a list of 1025: has 1025 items: write at most 1024"),
     (pool(size=2097152, count=1), "memory.hugepages[0].size: 2097152: has no unit: write a page size such as 2Mi or 1Gi"),
     (pool(size="2M", count=1), "memory.hugepages[0].size: 2M: is no hugepage size (a power of two): did you mean 2Mi?"),
     (pool(size="3Mi", count=1), "memory.hugepages[0].size: 3Mi: is no hugepage size (a power of two): write one such as 2Mi or 1Gi"),
     (pool(size="2Mi", count=-1), "memory.hugepages[0].count: -1: is too small: write a whole number from 0 to 4294967296"),
-    (pool(size="2Mi", count=1, node=4096), 'memory.hugepages[0].node: 4096: is not the number of a NUMA node: write one such as "0"'),
+    (pool(size="2Mi", count=1, node=4096), 'memory.hugepages[0].node: 4096: is no NUMA node: write a number such as "0", or each, first or last'),
     ({"memory": {"hugepages": [{"size": "2Mi", "count": 1, "node": 0}, {"size": "2048Ki", "count": 2, "node": 0}]}},
      "memory.hugepages[1]: 2Mi: is declared for NUMA node 0 in memory.hugepages[0] already: write one count"),
     ({"memory": {"hugepages": [{"size": "2Mi", "count": 1, "node": 0}, {"size": "2Mi", "count": 2}]}},

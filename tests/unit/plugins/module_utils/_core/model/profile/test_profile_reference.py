@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from _core.model.cpu import pools
-from _core.model.profile import fit, profile
+from _core.model.profile import fit, node_intent, profile
 from _core.model.values import cpuset
 from machines import machine
 from shared_data import REPOSITORY
@@ -36,9 +36,12 @@ def test_an_example_is_a_profile(path: Path) -> None:
 def test_the_example_of_the_readme_is_for_the_machine_of_the_lab() -> None:
     edge = read(REPOSITORY / "examples" / "edge.yml")
     lab = machine(memory_kib=960 * 1024)  # 2 nodes of 1 GiB, less what the kernel keeps; siblings are neighbours
-    assert fit.check_node(edge, lab) == []
-    assert fit.notes(edge, lab) == ()
-    found = pools.compute(edge, lab)
+    here = node_intent.resolve(edge, lab)
+    assert (here.problems, here.notes) == ((), ())
+    assert fit.check_node(here.profile, lab) == []
+    assert fit.notes(here.profile, lab) == ()
+    assert [(row.node, row.pages) for row in here.profile.memory.hugepages] == [(0, 32), (1, 32)]
+    found = pools.compute(here.profile, lab)
     assert [cpuset.format(cpus) for cpus in (found.reserved, found.shared, found.isolated)] == ["0-1,4-5", "2-3", "6-7"]
     assert found.notes == ()
 

@@ -1,0 +1,285 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a profile means on one node where it names no numbers: its places, shares and optional parts become literal.
+
+One profile serves unlike nodes in this way. What comes out has CPUs on a numbered NUMA node, a pool of hugepages for each
+NUMA node meant, and none of the optional parts that this node cannot have. Managers see nothing else.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..cpu import pools
+from ..topology import numa_names
+from ..topology.topology import Topology
+from ..values import sizes
+from ..values.errors import CorralError, Problem
+from ..values.records import NamedTuple
+from ..values.sizes import Share
+from . import fit
+from .profile import Profile
+from .profile_memory import Hugepages, Memory, NodeMemory
+
+_ITEM = re.compile(r"memory\.(hugepages|mounts)\[(\d+)\](.*)", re.DOTALL)
+_RESERVED = re.compile(r"memory\.reserved\.(\d+)")
+
+
+class Resolved(NamedTuple):
+    """``profile`` is literal; ``hugepages`` and ``mounts`` have the index in ``declared`` of each of its items.
+
+    ``problems`` are intents that this node cannot meet, by their paths in the declared profile; ``notes`` name the optional
+    parts that are left out.
+    """
+
+    declared: Profile
+    profile: Profile
+    hugepages: tuple[int, ...]
+    mounts: tuple[int, ...]
+    notes: tuple[str, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    def as_declared(self, problem: Problem) -> Problem:
+        """A problem of the literal profile by its path in the declared one."""
+        item, reserved = _ITEM.fullmatch(problem.path), _RESERVED.fullmatch(problem.path)
+        if reserved and int(reserved.group(1)) not in {row.node for row in self.declared.memory.reserved}:
+            return problem._replace(path="memory.reserved_per_numa")
+        if item is None:
+            return problem
+        name, index, rest = item.groups()
+        return problem._replace(path=f"memory.{name}[{getattr(self, name)[int(index)]}]{rest}")
+
+
+Before = t.Mapping[fit.Pool, int]
+
+
+def resolve(declared: Profile, topology: Topology, before: t.Optional[Before] = None) -> Resolved:
+    """The literal profile of this machine (see fit.check_node for ``before``)."""
+    memory = declared.memory
+    notes: list[str] = []
+    problems: list[Problem] = []
+    literal = _isolated(declared, topology, notes)
+    reserved = _reserved(memory, topology, notes)
+    literal = literal._replace(
+        memory=memory._replace(reserved=reserved, reserved_per_numa=None, hugepages=(), mounts=())
+    )
+    kept, certain = _certain_pools(memory.hugepages, topology, problems)
+    needed = [index for index, mount in enumerate(memory.mounts) if not mount.optional]
+    literal = _with(literal, memory, kept, needed)
+    if not problems and not fit.memory_problems(literal, topology, before):
+        kept = _optional_pools(literal, memory, kept, topology, certain, notes)
+        literal = _with(literal, memory, kept, needed)
+        needed = _optional_mounts(literal, memory, kept, needed, topology, before, notes)
+        literal = _with(literal, memory, kept, needed)
+    return Resolved(
+        declared, literal, tuple(index for index, dummy in kept), tuple(needed), tuple(notes), tuple(problems)
+    )
+
+
+def _with(literal: Profile, memory: Memory, kept: list[tuple[int, Hugepages]], mounts: list[int]) -> Profile:
+    """The profile with these pools and mounts, in the order of the declared profile."""
+    return literal._replace(
+        memory=literal.memory._replace(
+            hugepages=tuple(row for dummy, row in kept),
+            mounts=tuple(memory.mounts[index]._replace(optional=False) for index in mounts),
+        )
+    )
+
+
+# CPUs
+
+
+def _isolated(declared: Profile, topology: Topology, notes: list[str]) -> Profile:
+    """The profile with the isolated cores on a numbered NUMA node; without them where they are optional and cannot be had."""
+    cpu = declared.cpu
+    if cpu is None or cpu.isolated is None or not (cpu.isolated.place or cpu.isolated.optional):
+        return declared
+    isolated = cpu.isolated._replace(place=None, optional=False)
+    nodes = numa_names.nodes_with_cpus(topology)
+    if cpu.isolated.place and nodes:
+        isolated = isolated._replace(numa=nodes[0 if cpu.isolated.place == "first" else -1])
+    literal = declared._replace(cpu=cpu._replace(isolated=isolated))
+    if not cpu.isolated.optional:
+        return literal
+    try:
+        pools.compute(literal, topology)
+    except CorralError as refused:
+        # Not path "cpu" alone: without isolated CPUs the reserved ones may leave some to share.
+        why = [one.message for one in refused.problems if one.path == "cpu" or one.path.startswith("cpu.isolated")]
+        if why:
+            notes.append(f"cpu.isolated is optional and left out: {why[0]}")
+            return declared._replace(cpu=cpu._replace(isolated=None))
+    return literal
+
+
+# Memory
+
+
+def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[NodeMemory, ...]:
+    """What is reserved on each NUMA node; a machine without NUMA nodes is node 0."""
+    each = memory.reserved_per_numa
+    if each is None:
+        return memory.reserved
+    found = {row.node: row.size for row in memory.reserved}
+    for node in _nodes_with_memory(topology) or [0]:
+        there = fit.node_memory(node, topology)
+        if node in found:
+            continue
+        if not isinstance(each, Share):
+            found[node] = each
+        elif there is not None:
+            found[node] = max(1, each.of(there))
+        else:  # Nothing is checked against it there either: see fit.notes().
+            notes.append(
+                f"memory.reserved_per_numa: the kernel does not tell the memory of NUMA node {node}: nothing is kept"
+            )
+    return tuple(NodeMemory(node, size) for node, size in sorted(found.items()))
+
+
+def _certain_pools(
+    rows: t.Sequence[Hugepages], topology: Topology, problems: list[Problem]
+) -> tuple[list[tuple[int, Hugepages]], dict[fit.Pool, int]]:
+    """The literal pools of the rows that are not optional, and the index of the row that has declared each place."""
+    taken: dict[fit.Pool, int] = {}
+    kept: list[tuple[int, Hugepages]] = []
+    for index in _in_order(rows):
+        if rows[index].optional:
+            continue
+        try:
+            found = _literal(rows[index], topology, taken)
+        except _Unmet as unmet:
+            problems.append(Problem(f"memory.hugepages[{index}].{unmet.key}", unmet.value, str(unmet)))
+            continue
+        for row in found:
+            taken[row.size_kib, row.node] = index
+            kept.append((index, row))
+    return sorted(kept, key=lambda one: one[0]), taken
+
+
+def _optional_pools(
+    literal: Profile,
+    memory: Memory,
+    kept: list[tuple[int, Hugepages]],
+    topology: Topology,
+    taken: dict[fit.Pool, int],
+    notes: list[str],
+) -> list[tuple[int, Hugepages]]:
+    """``kept`` with the optional pools that this node can have beside them."""
+    rows = memory.hugepages
+    for index in _in_order(rows):
+        if not rows[index].optional:
+            continue
+        why = ""
+        try:
+            found = _literal(rows[index], topology, taken)
+        except _Unmet as unmet:
+            found, why = [], str(unmet)
+        for row in found:
+            more = sorted([*kept, (index, row)], key=lambda one: one[0])
+            refused = fit.pool_problems(_with(literal, memory, more, []), topology)
+            if refused:
+                why = refused[0].message
+                continue
+            kept, taken[row.size_kib, row.node] = more, index
+        if why:
+            notes.append(f"memory.hugepages[{index}] is optional and left out{_partly(index, kept)}: {why}")
+    return kept
+
+
+def _partly(index: int, kept: list[tuple[int, Hugepages]]) -> str:
+    """What a note adds where some NUMA nodes have the pool."""
+    return " on some NUMA nodes" if any(other == index for other, dummy in kept) else ""
+
+
+def _optional_mounts(
+    literal: Profile,
+    memory: Memory,
+    kept: list[tuple[int, Hugepages]],
+    needed: list[int],
+    topology: Topology,
+    before: t.Optional[Before],
+    notes: list[str],
+) -> list[int]:
+    """``needed`` with the optional mounts that this node can have beside them."""
+    for index, mount in enumerate(memory.mounts):
+        if not mount.optional:
+            continue
+        more = sorted([*needed, index])
+        refused = fit.memory_problems(_with(literal, memory, kept, more), topology, before)
+        if refused:
+            notes.append(f"memory.mounts[{index}] is optional and left out: {refused[0].message}")
+        else:
+            needed = more
+    return needed
+
+
+class _Unmet(Exception):
+    """A row of hugepages that cannot be made literal here; ``key`` is the key to blame."""
+
+    def __init__(self, key: str, value: object, message: str) -> None:
+        super().__init__(message)
+        self.key, self.value = key, value
+
+
+def _in_order(rows: t.Sequence[Hugepages]) -> list[int]:
+    """Rows that name one place first: `each` is for the NUMA nodes that are left."""
+    return sorted(range(len(rows)), key=lambda index: rows[index].place == "each")
+
+
+def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[fit.Pool, int]) -> list[Hugepages]:
+    """The pools that a row means here. Raises _Unmet."""
+    found = []
+    for node in _nodes_of(row, topology):
+        other = taken.get((row.size_kib, node))
+        if other is not None and row.place == "each":
+            continue
+        if other is not None:
+            where = "the whole machine" if node is None else f"NUMA node {node}"
+            said = (
+                f"is {where} here, for which memory.hugepages[{other}] declares a pool of this size: write one of them"
+            )
+            raise _Unmet("near" if row.near else "node", row.near or row.place or node, said)
+        found.append(Hugepages(row.size_kib, _pages(row, node, topology), node))
+    return found
+
+
+def _nodes_of(row: Hugepages, topology: Topology) -> t.Sequence[t.Optional[int]]:
+    """The NUMA nodes of a row; None is the whole machine."""
+    if row.near is not None:
+        try:
+            return [numa_names.node_near(row.near, topology, key="node")]
+        except ValueError as unknown:
+            raise _Unmet("near", row.near, str(unknown)) from None
+    if row.place is None:
+        return [row.node]
+    nodes = _nodes_with_memory(topology)
+    if not nodes:
+        return [None]
+    if row.place == "each":
+        return nodes
+    with_cpus = [node for node in nodes if node in numa_names.nodes_with_cpus(topology)]
+    if not with_cpus:
+        raise _Unmet("node", row.place, f"no NUMA node has both CPUs and memory: write node: {nodes[0]}, or each")
+    return [with_cpus[0 if row.place == "first" else -1]]
+
+
+def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
+    """How many pages a row means on one NUMA node, or on the machine. Raises _Unmet."""
+    if row.share is None:
+        return row.pages
+    memory = fit.machine_memory(topology) if node is None else fit.node_memory(node, topology)
+    if memory is None:
+        where = "this node" if node is None else f"NUMA node {node}"
+        raise _Unmet(
+            "share", sizes.share_text(row.share), f"the kernel does not tell the memory of {where}: write count"
+        )
+    return row.share.of(memory) // (row.size_kib << 10)
+
+
+def _nodes_with_memory(topology: Topology) -> list[int]:
+    """The NUMA nodes that have memory, or of which the kernel does not tell how much."""
+    return [node for node, numa in sorted(topology.numa.items()) if numa.memory_kib != 0]

@@ -1,0 +1,233 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``memory`` of a profile: hugepages, their mounts, and the memory that they leave alone."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import sizes
+from ..values.records import NamedTuple
+from ..values.sizes import Share
+from . import profile_values
+from .schema_reader import Reader, join
+
+
+class NodeMemory(NamedTuple):
+    """Bytes of a NUMA node's memory that hugepages leave alone."""
+
+    node: int
+    size: int
+
+
+class Hugepages(NamedTuple):
+    """``pages`` (key `count`) of one size; ``node`` None: on the whole machine, spread by the kernel.
+
+    A profile as it is declared may have intents instead, which node_intent.py resolves on each node: a ``share`` of the memory
+    for ``pages`` (0 then); a ``place`` (each, first, last) or a device that the pool is ``near`` for ``node``; and ``optional``.
+    """
+
+    size_kib: int
+    pages: int
+    node: t.Optional[int]
+    share: t.Optional[Share] = None
+    place: t.Optional[str] = None  # key `node`, where it is a word
+    near: t.Optional[str] = None
+    optional: bool = False
+
+
+class Mount(NamedTuple):
+    """A hugetlbfs mount. Sizes in bytes; an owner is a number or a name, neither is root.
+
+    A node that cannot have an ``optional`` one does without.
+    """
+
+    path: str
+    pagesize_kib: int
+    size: t.Optional[int]
+    min_size: t.Optional[int]
+    mode: int
+    uid: t.Optional[int]
+    user: t.Optional[str]
+    gid: t.Optional[int]
+    group: t.Optional[str]
+    optional: bool = False
+
+
+class Memory(NamedTuple):
+    """All empty when the profile says nothing about memory. Pools and mounts in the order of the profile: errors name their index."""
+
+    reserved: tuple[NodeMemory, ...]
+    hugepages: tuple[Hugepages, ...]
+    mounts: tuple[Mount, ...]
+    policy: str = "none"
+    reserved_per_numa: t.Union[int, Share, None] = None  # of each NUMA node that is not in ``reserved``
+
+
+def check(reader: Reader, memory: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
+    """Refuse what cannot stand together; ``given`` is the section as it was written."""
+    _check_hugepages(reader, memory.get("hugepages", []), given.get("hugepages"))
+    _check_mounts(reader, memory.get("mounts", []))
+
+
+def _check_hugepages(reader: Reader, pools: list[dict[str, t.Any]], given: object) -> None:
+    for index, (dummy, row) in enumerate(zip(pools, given if isinstance(given, (list, tuple)) else ())):
+        if isinstance(row, dict):
+            reader.one_of(f"memory.hugepages[{index}]", row, ("count", "share"))
+            if row.get("node") is not None and row.get("near") is not None:
+                path = f"memory.hugepages[{index}]"
+                reader.refuse(path, None, "declares node and near together: write one of them")
+    seen: dict[tuple[int, object], int] = {}
+    for index, pool in enumerate(pools):
+        if "size" not in pool:
+            continue
+        path, size = f"memory.hugepages[{index}]", pool["size"]
+        place = f"near {pool['near']}" if "near" in pool else pool.get("node")
+        text = sizes.page_text(size)
+        if (size, place) in seen:
+            reader.refuse(
+                path,
+                text,
+                f"is declared for {_place_text(place)} in memory.hugepages[{seen[size, place]}] already: write one count",
+            )
+        seen.setdefault((size, place), index)
+        if place is not None and (size, None) in seen:
+            reader.refuse(
+                path,
+                text,
+                f"is declared for the whole machine in memory.hugepages[{seen[size, None]}]: write node in both, or in none",
+            )
+        elif place is None and any(other == size and at is not None for other, at in seen):
+            reader.refuse(path, text, "is declared for single NUMA nodes before: write node here too, or nowhere")
+
+
+def _place_text(place: object) -> str:
+    """The place of a pool, as a refusal names it."""
+    if place is None:
+        return "the whole machine"
+    if isinstance(place, int):
+        return f"NUMA node {place}"
+    return {"each": "each NUMA node", "first": "the first NUMA node", "last": "the last NUMA node"}.get(
+        str(place), f"the NUMA node {place}"
+    )
+
+
+def _check_mounts(reader: Reader, mounts: list[dict[str, t.Any]]) -> None:
+    paths: dict[str, int] = {}
+    for index, mount in enumerate(mounts):
+        at = f"memory.mounts[{index}]"
+        for name in ("size", "min_size"):
+            if name in mount and "pagesize" in mount and mount[name] % (mount["pagesize"] << 10):
+                page = sizes.page_text(mount["pagesize"])
+                reader.refuse(
+                    join(at, name),
+                    sizes.size_text(mount[name]),
+                    f"is not a whole number of pages: write a multiple of {page}",
+                )
+        if "size" in mount and "min_size" in mount and mount["min_size"] > mount["size"]:
+            size = sizes.size_text(mount["size"])
+            reader.refuse(
+                join(at, "min_size"),
+                sizes.size_text(mount["min_size"]),
+                f"is more than the mount's size: write at most {size}",
+            )
+        for number, name in (("uid", "user"), ("gid", "group")):
+            if number in mount and name in mount:
+                reader.refuse(
+                    join(at, number), mount[number], f"stands beside {name}: {mount[name]}: leave one of them out"
+                )
+        if "path" in mount:
+            _check_path(reader, join(at, "path"), mount["path"], paths)
+            paths.setdefault(mount["path"], index)
+
+
+def _check_path(reader: Reader, at: str, path: str, before: dict[str, int]) -> None:
+    for other, index in before.items():
+        if path == other:
+            reader.refuse(at, path, f"is the path of memory.mounts[{index}] already: give each mount its own")
+        elif path.startswith(other + "/") or other.startswith(path + "/"):
+            reader.refuse(
+                at,
+                path,
+                f"and the path of memory.mounts[{index}] ({other}) lie within each other: mount them side by side",
+            )
+
+
+def build(memory: t.Mapping[str, t.Any]) -> Memory:
+    """The section, once everything was found right; all empty where the profile has none."""
+    mounts = (
+        Mount(
+            m["path"],
+            m["pagesize"],
+            m.get("size"),
+            m.get("min_size"),
+            m["mode"],
+            m.get("uid"),
+            m.get("user"),
+            m.get("gid"),
+            m.get("group"),
+            m.get("optional", False),
+        )
+        for m in memory.get("mounts", [])
+    )
+    pools = [
+        Hugepages(
+            pool["size"],
+            pool.get("count", 0),
+            profile_values.number(pool.get("node")),
+            pool.get("share"),
+            profile_values.word(pool.get("node")),
+            pool.get("near"),
+            pool.get("optional", False),
+        )
+        for pool in memory.get("hugepages", [])
+    ]
+    return Memory(
+        reserved=tuple(sorted(NodeMemory(node, size) for node, size in memory.get("reserved", {}).items())),
+        hugepages=tuple(pools),
+        mounts=tuple(mounts),
+        policy=memory.get("policy", "none"),
+        reserved_per_numa=memory.get("reserved_per_numa"),
+    )
+
+
+def to_data(memory: Memory) -> dict[str, t.Any]:
+    """The section as plain data; empty where nothing is declared."""
+    data: dict[str, t.Any] = {"policy": memory.policy} if memory.policy != "none" else {}
+    if memory.reserved:
+        data["reserved"] = {str(item.node): sizes.size_text(item.size) for item in memory.reserved}
+    if isinstance(memory.reserved_per_numa, Share):
+        data["reserved_per_numa"] = sizes.share_text(memory.reserved_per_numa)
+    elif memory.reserved_per_numa is not None:
+        data["reserved_per_numa"] = sizes.size_text(memory.reserved_per_numa)
+    if memory.hugepages:
+        data["hugepages"] = [
+            {
+                "size": sizes.page_text(pool.size_kib),
+                **_pool_data(pool),
+            }
+            for pool in memory.hugepages
+        ]
+    if memory.mounts:
+        data["mounts"] = [_mount_data(mount) for mount in memory.mounts]
+    return data
+
+
+def _pool_data(pool: Hugepages) -> dict[str, t.Any]:
+    data = profile_values.with_place(profile_values.given(pool._asdict(), "size_kib"), "node")
+    if pool.share is None:
+        return profile_values.renamed(data, pages="count")
+    return {**{name: value for name, value in data.items() if name != "pages"}, "share": sizes.share_text(pool.share)}
+
+
+def _mount_data(mount: Mount) -> dict[str, t.Any]:
+    data = profile_values.with_place(profile_values.given(mount._asdict(), "pagesize_kib"), "path")
+    data["pagesize"] = sizes.page_text(mount.pagesize_kib)
+    data["mode"] = sizes.mode_text(mount.mode)
+    for name in ("size", "min_size"):
+        if name in data:
+            data[name] = sizes.size_text(data[name])
+    return data
