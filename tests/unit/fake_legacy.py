@@ -45,6 +45,7 @@ class LegacySystemd(FakeSystemd):
         self.directories = {"": Directory(online, "0-1")}
         self.processes = {KERNEL_THREAD: Process("", "")}
         self.last_pid = KERNEL_THREAD
+        self.ending: set[int] = set()  # processes that are on their way out
         super().__init__(root, online, reload_applies=reload_applies, release=release)
 
     # What is seen
@@ -71,9 +72,13 @@ class LegacySystemd(FakeSystemd):
                 self.show(f"{folder}/{name}", shown_list(directory.cpus))
             for name in ("cpuset.mems", "cpuset.effective_mems"):
                 self.show(f"{folder}/{name}", directory.mems)
-            self.show(f"{folder}/cgroup.procs", lines(pid for pid, one in self.processes.items() if one.cpuset == path))
+            inside = [pid for pid, one in self.processes.items() if one.cpuset == path and pid not in self.ending]
+            self.show(f"{folder}/cgroup.procs", lines(inside))
         for pid, one in self.processes.items():
-            self.show(f"proc/{pid}/cgroup", f"11:cpuset:/{one.cpuset}\n9:cpu,cpuacct:/\n1:name=systemd:/{one.unit}")
+            where = "" if pid in self.ending else one.cpuset  # proc_cgroup_show(): whoever ends shows the root
+            self.show(f"proc/{pid}/cgroup", f"11:cpuset:/{where}\n9:cpu,cpuacct:/\n1:name=systemd:/{one.unit}")
+            flags = 0x400104 if pid in self.ending else 0x400100
+            self.show(f"proc/{pid}/stat", f"{pid} (a b) c) S 1 {pid} {pid} 0 -1 {flags} 0 0 0 0 0 0 0 0 20 0 1 0 5 0 0")
 
     def forget(self, folder: str) -> None:
         self.shown = {file: text for file, text in self.shown.items() if not file.startswith(f"{folder}/")}
@@ -98,7 +103,8 @@ class LegacySystemd(FakeSystemd):
 
     def end(self, pid: int) -> None:
         del self.processes[pid]
-        self.shown.pop(f"proc/{pid}/cgroup", None)
+        for name in ("cgroup", "stat"):
+            self.shown.pop(f"proc/{pid}/{name}", None)
         shutil.rmtree(self.root / f"proc/{pid}", ignore_errors=True)
 
     # systemd

@@ -21,6 +21,7 @@ from .files import Host
 
 # A process that forks while it is moved leaves a child behind: the look is repeated at most so often.
 ROUNDS = 20
+PF_EXITING = 0x4  # include/linux/sched.h
 # What the kernel means by an error number here.
 REFUSALS = {
     errno.EACCES: "the directory above does not have these CPUs",
@@ -70,12 +71,21 @@ def reach(host: Host, unit: str) -> frozenset[int]:
 
 
 def location(host: Host, process: str) -> t.Optional[str]:
-    """The directory that a process is in; None when the process is gone."""
+    """The directory that a process is in; None when the process is gone, or ends."""
     for line in (host.read(f"/proc/{process}/cgroup") or "").splitlines():
         dummy, controllers, path = [*line.split(":", 2), "", ""][:3]
         if "cpuset" in controllers.split(","):
-            return f"{CPUSETS}{path}".rstrip("/")
+            return None if path == "/" and is_ending(host, process) else f"{CPUSETS}{path}".rstrip("/")
     return None
+
+
+def is_ending(host: Host, process: str) -> bool:
+    """Whether a process is on its way out. It shows as one in the root, wherever it was (proc_cgroup_show())."""
+    fields = (host.read(f"/proc/{process}/stat") or "").rpartition(")")[2].split()
+    try:
+        return bool(int(fields[6]) & PF_EXITING)
+    except (IndexError, ValueError):
+        return False
 
 
 # Writing

@@ -105,6 +105,20 @@ def test_the_limit_of_tasks_is_read_in_its_own_hierarchy(fake: node.Node) -> Non
     assert fake.get("/sys/fs/cgroup/pids/corral.slice/pids.max") == "4096\n"
 
 
+def test_a_process_that_ends_is_no_drift_and_stops_no_hand_over(fake: node.Node) -> None:
+    """It shows as one in the root of the hierarchy, which has all CPUs."""
+    runs.converged(fake)
+    start(fake, "system.slice", 3)
+    runs.tick(fake.host())
+    assert drift(fake) == []
+    one = next(pid for pid, process in kernel(fake).processes.items() if process.unit == "system.slice")
+    kernel(fake).ending.add(one)
+    kernel(fake).sync()
+    assert drift(fake) == []
+    outcome = runs.declare(fake.host(), cpu={"reserved": {"cores_per_numa": 1}, "isolated": {"cpus": "1,5"}})
+    assert (outcome.error, outcome.remaining) == ("", ())
+
+
 def test_a_set_property_of_allowed_cpus_is_no_drift(fake: node.Node) -> None:
     runs.converged(fake)
     fake.systemctl("set-property", "--runtime", "system.slice", "AllowedCPUs=0")
