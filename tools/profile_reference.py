@@ -60,6 +60,13 @@ The example names no CPU and no NUMA node. Such a key says what is meant, and ea
 
 The node's effective profile has the answers: `corral plan --explain` shows them beside the keys, `corral pools` the CPUs.
 
+## In an editor
+
+[profile.schema.json](profile.schema.json) is a JSON Schema of all keys, for completion and for marking what is wrong while
+you write: `# yaml-language-server: $schema=PATH/profile.schema.json` in the first line of a profile. A check of a repository
+of profiles can use it as well (`check-jsonschema --schemafile profile.schema.json FILE`). It accepts every profile that
+Corral accepts. What depends on several keys or on the node, `corral plan --profile FILE` says.
+
 ## How values are written
 
 - **CPU list**: as the kernel and the kubelet write it, `0-3,8`: no blanks, no strides. A single CPU may be a number.

@@ -42,10 +42,10 @@ def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.
     if not cpu:
         return
     if isinstance(given.get("reserved"), dict):
-        reader.one_of("cpu.reserved", given["reserved"], ("cpus", "count", "cores_per_numa"))
+        reader.one_of("cpu.reserved", given["reserved"], schema.EXACTLY_ONE["cpu.reserved"])
     isolated = given.get("isolated")
     if isinstance(isolated, dict):
-        reader.one_of("cpu.isolated", isolated, ("cpus", "cores"))
+        reader.one_of("cpu.isolated", isolated, schema.EXACTLY_ONE["cpu.isolated"])
         where = [name for name in ("numa", "near") if isolated.get(name) is not None]
         if len(where) == 2:
             reader.refuse("cpu.isolated", None, "declares numa and near together: write one of them")

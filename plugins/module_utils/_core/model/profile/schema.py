@@ -404,7 +404,7 @@ KEYS: tuple[Key, ...] = (
         "`TasksMax` of the pools' slices: those of `cpu.reserved.slices` and `cpu.shared.slices`, and `corral.slice`.",
         example="{machine.slice: 16384, corral.slice: 8192}",
         many=MAP,
-        keys=types.Type("slice", types.read_slice_or_corral),
+        keys=types.SLICE_OR_CORRAL,
     ),
     Key(
         "pids.per_workload",
@@ -662,6 +662,13 @@ KEYS: tuple[Key, ...] = (
     _later("irq", "Interrupt affinity."),
     _later("boot", "Kernel command line."),
 )
+
+# Of these keys of a section exactly one is declared.
+EXACTLY_ONE = {
+    "cpu.reserved": ("cpus", "count", "cores_per_numa"),
+    "cpu.isolated": ("cpus", "cores"),
+    "memory.hugepages[]": ("count", "share"),
+}
 
 # Names from the kubelet's configuration.
 KUBELET_NAMES = {

@@ -123,9 +123,9 @@ def _size_or_share(value: object) -> int | Share:
     return _share(value) if isinstance(value, str) and value.strip().endswith("%") else _size(value)
 
 
-SHARE = Type("share in percent", _share)
-SIZE_OR_SHARE = Type("quantity in bytes, or share in percent", _size_or_share)
-SIZE = Type("quantity in bytes", _size)
+SHARE = Type("share in percent", _share, pattern=rf"\s*{_SHARE.pattern}\s*")
+SIZE = Type("quantity in bytes", _size, bounds=(1, SIZE_LIMIT), pattern=".+")
+SIZE_OR_SHARE = Type("quantity in bytes, or share in percent", _size_or_share, SIZE.bounds, pattern=".+")
 PAGE_SIZE = Type("page size", _page_size)
-QUANTITY = Type("quantity", _amount)
+QUANTITY = Type("quantity", _amount, bounds=(0, SIZE_LIMIT), pattern=".+")
 RESOURCE = Type("resource", _resource)

@@ -21,10 +21,16 @@ from ..values.sizes import mode_text
 
 
 class Type(NamedTuple):
-    """A kind of value: ``name`` for the reference page, ``read`` for the parser."""
+    """A kind of value: ``name`` for the reference page, ``read`` for the parser.
+
+    ``bounds`` of a number (both included), ``words`` that it may be and the ``pattern`` of a text are for the JSON Schema.
+    """
 
     name: str
     read: t.Callable[[object], t.Any]
+    bounds: t.Optional[tuple[int, int]] = None
+    words: tuple[str, ...] = ()
+    pattern: str = ""
 
 
 # The number of characters any text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
@@ -106,7 +112,7 @@ def integer(low: int, high: int) -> Type:
             raise ValueError(f"is too {'small' if value < low else 'large'}: write {span}")
         return int(value)
 
-    return Type(f"number, {low} to {high}", read)
+    return Type(f"number, {low} to {high}", read, bounds=(low, high))
 
 
 def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
@@ -124,7 +130,7 @@ def choice(*words: str, later: tuple[str, ...] = ()) -> Type:
             raise ValueError(f"not in this version of Corral: write {listed}")
         raise ValueError(f"is not known: write {listed}")
 
-    return Type(listed, read)
+    return Type(listed, read, words=words)
 
 
 def _boolean(value: object) -> bool:
@@ -324,20 +330,35 @@ def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Calla
 
 
 BOOLEAN = Type("true or false", _boolean)
-LABEL = Type("DNS label", _label)
-CPUS = Type("CPU list", _cpus)
-MOUNT_PATH = Type("absolute path", _mount_path)
-MODE = Type("octal mode in quotes", _mode)
-SLICE = Type("top-level slice", _slice)
+LABEL = Type("DNS label", _label, pattern=_LABEL.pattern)
+CPUS = Type("CPU list", _cpus, bounds=(0, CPU_LIMIT - 1), pattern="[0-9, \\t-]+")
+MOUNT_PATH = Type("absolute path", _mount_path, pattern=_PATH.pattern)
+MODE = Type("octal mode in quotes", _mode, pattern=_MODE.pattern)
+SLICE = Type("top-level slice", _slice, pattern=rf"{_SLICE.pattern}|init\.scope")
+SLICE_OR_CORRAL = Type("slice", read_slice_or_corral, pattern=SLICE.pattern)
 NEAR = Type("network interface or PCI address", _near)
-ACCOUNT = Type("account name", _account)
-NODE = Type("NUMA node", _node)
-NODE_WITH_CPUS = Type("NUMA node, first or last", _place("first", "last"))
-NODES = Type("NUMA node, each, first or last", _place("each", "first", "last"))
+ACCOUNT = Type("account name", _account, pattern=_ACCOUNT.pattern)
+NODE = Type("NUMA node", _node, bounds=(0, NODE_LIMIT - 1), pattern="[0-9]{1,4}")
+NODE_WITH_CPUS = Type("NUMA node, first or last", _place("first", "last"), NODE.bounds, ("first", "last"), NODE.pattern)
+NODES = Type(
+    "NUMA node, each, first or last",
+    _place("each", "first", "last"),
+    NODE.bounds,
+    ("each", "first", "last"),
+    NODE.pattern,
+)
 DURATION = Type("length of time", _duration)
 INTERVAL = Type("length of time, from 10s", _interval)
-IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"))
-CONTAINER = Type("container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"))
-CONTAINER_LABEL = Type("label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"))
-CONTAINER_NAME = Type("container name", _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"))
-UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"))
+IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"), pattern=_IMAGE.pattern)
+CONTAINER = Type(
+    "container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"), pattern=_CONTAINER.pattern
+)
+CONTAINER_LABEL = Type(
+    "label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"), pattern=_CONTAINER_LABEL.pattern
+)
+CONTAINER_NAME = Type(
+    "container name",
+    _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"),
+    pattern=_CONTAINER_NAME.pattern,
+)
+UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"), pattern=_UNIT.pattern)

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from _core.model.profile import fit, profile, schema
+from _core.model.profile import fit, node_intent, profile, schema
 from _core.model.values.errors import CorralError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -60,7 +60,10 @@ reserved = st.one_of(
     st.fixed_dictionaries({"cpus": st.sampled_from(["0", "0-1", "0,32", "1,0,32-33", "0-7"])}),
 )
 isolated = st.one_of(
-    st.fixed_dictionaries({"cores": st.integers(1, 64)}, optional={"numa": st.integers(0, 7)}),
+    st.fixed_dictionaries(
+        {"cores": st.integers(1, 64)},
+        optional={"numa": st.integers(0, 7) | st.sampled_from(["first", "last"]), "optional": st.booleans()},
+    ),
     st.fixed_dictionaries({"cores": st.integers(1, 4), "near": st.sampled_from(["ens1f0", "3B:00.0", "0000:3b:00.1"])}),
     st.fixed_dictionaries(
         {"cpus": st.sampled_from(["8", "8-11", "9,12-15"])}, optional={"load_balance": st.booleans()}
@@ -81,17 +84,30 @@ memory = st.fixed_dictionaries(
     {},
     optional={
         "reserved": st.dictionaries(st.sampled_from(["0", "1", "7"]), st.sampled_from(["512Mi", "2Gi", 1 << 30])),
+        "reserved_per_numa": st.sampled_from(["512Mi", "2Gi", "10%", "100%"]),
         "hugepages": st.lists(
-            st.fixed_dictionaries(
-                {"size": st.sampled_from(["2Mi", "1Gi"]), "count": st.integers(0, 4096), "node": st.integers(0, 7)}
-            ),
+            st.tuples(
+                st.fixed_dictionaries({"count": st.integers(0, 4096)})
+                | st.fixed_dictionaries({"share": st.sampled_from(["25%", "0.5%", "100%"])}),
+                st.fixed_dictionaries(
+                    {
+                        "size": st.sampled_from(["2Mi", "1Gi"]),
+                        "node": st.integers(0, 7) | st.sampled_from(["each", "first", "last"]),
+                    },
+                    optional={"optional": st.booleans()},
+                ),
+            ).map(lambda both: {**both[0], **both[1]}),
             unique_by=lambda pool: (pool["size"], pool["node"]),
             max_size=4,
         ),
         "mounts": st.lists(
             st.fixed_dictionaries(
                 {"path": st.sampled_from(["/dev/hugepages-2Mi", "/mnt/huge", "/mnt/a_b"]), "pagesize": st.just("2Mi")},
-                optional={"size": st.sampled_from(["2Mi", "64Mi"]), "mode": st.sampled_from(["0770", "1777"])},
+                optional={
+                    "size": st.sampled_from(["2Mi", "64Mi"]),
+                    "mode": st.sampled_from(["0770", "1777"]),
+                    "optional": st.booleans(),
+                },
             ),
             unique_by=lambda mount: mount["path"],
             max_size=3,
@@ -148,8 +164,21 @@ valid = st.fixed_dictionaries(
 def test_a_valid_profile_is_read_and_judged_for_a_node(data: dict[str, t.Any]) -> None:
     read = outcome(data)
     assert read is not None, profile.parse(data)
-    json.dumps(fit.check_node(read, machine()))
-    fit.notes(read, machine())
+    for here in (
+        machine(),
+        machine(1),
+        machine(memory_kib=None),
+        machine(1)._replace(numa={}, machine_memory_kib=1 << 20),
+    ):
+        found = node_intent.resolve(read, here)
+        problems = [*found.problems, *map(found.as_declared, fit.check_node(found.profile, here))]
+        json.dumps([problems, found.notes, fit.notes(found.profile, here)])
+        assert not found.profile.has_intents
+        assert node_intent.resolve(found.profile, here).profile == found.profile
+        optional = {f"memory.{name}[{index}]" for name in ("hugepages", "mounts")
+                    for index, row in enumerate(getattr(read.memory, name)) if row.optional}  # fmt: skip
+        blamed = {problem.path.partition("]")[0] + "]" for problem in problems}
+        assert not blamed & optional, "what is optional is never refused"
 
 
 def leaves(data: object, path: tuple[t.Any, ...] = ()) -> list[tuple[t.Any, ...]]:
