@@ -154,12 +154,12 @@ def paths_of(program: Program) -> dict[str, str]:
 
 
 def observe(host: Host, files: t.Iterable[str], links: t.Iterable[str], trigger: str) -> Observation:
-    """Read the installation; no command in a tick that the timer started."""
-    return Observation(
-        {path: host.read(path) for path in files},
-        {path: host.link(path) for path in links},
-        running_units(host, trigger),
-    )
+    """Read the installation; no command in a tick that the timer started, as long as the timer is enabled."""
+    there = {path: host.link(path) for path in links}
+    # A timer that was disabled while its tick began may have been stopped as well, and that tick is the last one.
+    disabled = any(path.endswith(f"/{agent_units.TIMER}") and link is None for path, link in there.items())
+    active = running_units(host, "" if disabled else trigger)
+    return Observation({path: host.read(path) for path in files}, there, active)
 
 
 def with_program(host: Host, seen: Observation, program: Program, tag: t.Optional[str]) -> Observation:

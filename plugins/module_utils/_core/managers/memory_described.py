@@ -67,6 +67,6 @@ def read_pools(host: Host, topology: Topology) -> t.Iterator[tuple[int, t.Option
 
 
 def read_mounts(host: Host) -> list[mounts.Mount]:
-    """The hugetlbfs mounts that can be seen: the topmost of each path."""
+    """The hugetlbfs mounts that can be seen, the topmost of each path. By path: units mount in any order at boot."""
     found = {mount.path: mount for mount in mounts.table(host.lines(mounts.TABLE, " - hugetlbfs "))}
-    return [mount for mount in found.values() if mounts.at(host, mount.path) == mount]
+    return [mount for dummy, mount in sorted(found.items()) if mounts.at(host, mount.path) == mount]

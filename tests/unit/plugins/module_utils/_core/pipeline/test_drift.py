@@ -257,6 +257,8 @@ def test_drift_without_root_is_unknown_and_not_in_sync(rolled: node.Node) -> Non
 
 
 def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_again(rolled: node.Node) -> None:
+    pool = {"size": "2Mi", "count": 32, "node": 1}
+    assert not runs.declare(rolled.host(), memory={"hugepages": [pool]}).error
     memory = rolled.get("/sys/devices/system/node/node1/meminfo")
     rolled.put("/sys/devices/system/node/node1/meminfo", "Node 1 MemTotal:       1024 kB\n")
     with pytest.raises(CorralError):
@@ -267,3 +269,12 @@ def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_aga
     assert "memory" in json.loads(rolled.get("/run/corral/status.json"))["error"]
     rolled.put("/sys/devices/system/node/node1/meminfo", memory)
     assert runs.tick(rolled.host()) == 0
+
+
+def test_a_timer_that_is_disabled_and_stopped_while_its_tick_begins_runs_again(fake: node.Node) -> None:
+    """Its tick is the last one: a node where it only enabled the timer would be left alone until the next boot."""
+    runs.converged(fake, with_agent=True)
+    fake.drop(LINK)
+    fake.systemctl("stop", TIMER)
+    assert runs.tick(fake.host(), by_timer=True) == 2
+    assert fake.has(LINK) and TIMER in fake.systemd.active
