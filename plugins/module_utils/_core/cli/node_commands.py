@@ -66,7 +66,7 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
     if args.explain and plan.context is not None:
         from ..reports import explain
 
-        context = plan.context._replace(origins=origins_of(host, args.profile, plan.context.profile))
+        context = plan.context._replace(origins=origins_of(host, args.profile, plan.context.declared))
         command_output.show(
             args, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
         )

@@ -21,7 +21,7 @@ from ..model.cpu.handover import NoSafeOrder
 from ..model.plan import undo
 from ..model.plan.context import Attempt, Context
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Part, Plan, Step
-from ..model.profile import fit
+from ..model.profile import fit, profile
 from ..model.profile.profile import Profile
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -86,7 +86,7 @@ def resolve(
     declared: Profile, topology: Topology, before: t.Mapping[tuple[int, t.Optional[int]], int]
 ) -> t.Optional[Resolved]:
     """What the profile's intents mean on this machine; None for a profile without any."""
-    if not declared.has_intents:
+    if not profile.has_intents(declared):
         return None
     from ..model.profile import node_intent
 

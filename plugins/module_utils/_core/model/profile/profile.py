@@ -107,17 +107,6 @@ class Profile(NamedTuple):
     workloads: tuple[Workload, ...] = ()
     topology: t.Optional[Policy] = None
 
-    @property
-    def has_intents(self) -> bool:
-        """Whether anything in it means something else on each node than it says: see node_intent.py."""
-        isolated, memory = self.cpu.isolated if self.cpu else None, self.memory
-        return bool(
-            (isolated and (isolated.place or isolated.optional))
-            or memory.reserved_per_numa is not None
-            or any(row.share or row.place or row.near or row.optional for row in memory.hugepages)
-            or any(mount.optional for mount in memory.mounts)
-        )
-
 
 class Section(NamedTuple):
     """A section that lies in a file of its own.
@@ -159,6 +148,17 @@ def parse(data: object) -> Profile:
     if reader.problems:
         raise CorralError(*reader.problems)
     return _build(values)
+
+
+def has_intents(declared: Profile) -> bool:
+    """Whether anything in a profile means something else on each node than it says: see node_intent.py."""
+    isolated, memory = declared.cpu.isolated if declared.cpu else None, declared.memory
+    return bool(
+        (isolated and (isolated.place or isolated.optional))
+        or memory.reserved_per_numa is not None
+        or any(row.share or row.place or row.near or row.optional for row in memory.hugepages)
+        or any(mount.optional for mount in memory.mounts)
+    )
 
 
 def parse_workloads(rows: object) -> tuple[Workload, ...]:

@@ -12,7 +12,7 @@ import typing as t
 from ..values import sizes
 from ..values.records import NamedTuple
 from ..values.sizes import Share
-from . import profile_values, schema
+from . import profile_values
 from .schema_reader import Reader, join
 
 
@@ -76,7 +76,14 @@ def check(reader: Reader, memory: t.Mapping[str, t.Any], given: t.Mapping[str, t
 def _check_hugepages(reader: Reader, pools: list[dict[str, t.Any]], given: object) -> None:
     for index, (dummy, row) in enumerate(zip(pools, given if isinstance(given, (list, tuple)) else ())):
         if isinstance(row, dict):
-            reader.one_of(f"memory.hugepages[{index}]", row, schema.EXACTLY_ONE["memory.hugepages[]"])
+            if row.get("count") is None and row.get("share") is None:
+                reader.refuse(
+                    f"memory.hugepages[{index}].count", None, "is missing: write it as in count: 512, or share: 25%"
+                )
+            elif row.get("count") is not None and row.get("share") is not None:
+                reader.refuse(
+                    f"memory.hugepages[{index}]", None, "declares count and share together: write one of them"
+                )
             if row.get("node") is not None and row.get("near") is not None:
                 path = f"memory.hugepages[{index}]"
                 reader.refuse(path, None, "declares node and near together: write one of them")

@@ -108,6 +108,8 @@ def test_drift_is_told_at_once_and_so_is_its_end(rolled: node.Node) -> None:
 
 def test_what_was_mended_and_what_failed_is_counted(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     fake = rolled
+    assert not runs.declare(fake.host(), memory={"hugepages": [{"size": "2Mi", "count": 32, "node": 1}]}).error
+    runs.tick(fake.host())
     before = samples(fake)["corral_changes_total"]
     fake.kernel_write(PID_MAX, "40000")
     runs.tick(fake.host())

@@ -339,10 +339,21 @@ def test_a_whole_profile_is_not_changed_by_parts(fake: node.Node) -> None:
     assert refusal(fake, MOUNT, "absent") == [said]
 
 
+# The example as it is for this machine, by numbers: the parts name no other places.
+LITERAL: dict[str, t.Any] = {
+    "cpu": {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 1, "numa": 1}, "whole_cores": True},
+    "memory": {
+        "reserved": {"0": "512Mi", "1": "512Mi"},
+        "hugepages": [{"size": "2Mi", "count": 32, "node": number} for number in (0, 1)],
+        "mounts": [{"path": "/dev/hugepages-2Mi", "pagesize": "2Mi", "size": "64Mi", "mode": "0770"}],
+    },
+}
+
+
 def test_what_a_whole_profile_says_already_may_be_said_by_a_part(fake: node.Node) -> None:
-    runs.converged(fake)
+    assert not runs.declare(fake.host(), **LITERAL).error
     # A hand's own spelling of the file stays.
-    fake.put(state.DECLARED, json.dumps(node.edge()))
+    fake.put(state.DECLARED, json.dumps(node.edge(**LITERAL)))
     fake.put(PID_MAX, "70000\n")
     before, host = fake.fingerprint(), fake.host()
     for module, options in ((CPUSET, {}), (HUGEPAGES, {}), (MOUNT, {"size": "64Mi", "group": None})):
@@ -354,7 +365,7 @@ def test_what_a_whole_profile_says_already_may_be_said_by_a_part(fake: node.Node
 
 
 def test_a_whole_profile_that_was_never_applied_is_not_applied_by_a_part(fake: node.Node) -> None:
-    fake.put(state.DECLARED, json.dumps(node.edge()))
+    fake.put(state.DECLARED, json.dumps(node.edge(**LITERAL)))
     assert refusal(fake, HUGEPAGES)[0].startswith("the profile edge is declared and not applied yet")
 
 

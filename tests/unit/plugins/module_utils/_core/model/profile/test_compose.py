@@ -268,7 +268,7 @@ BASE = {"name": "x", "cpu": {"reserved": {"count": 1}}}
          "memory.hugepages[1] (from c): 2Mi: is declared for single NUMA nodes before"),
         ([BASE, {"memory": {"hugepages": [pool("2Mi", 1)]}}, {"memory": {"hugepages": [pool("2Mi", 2), pool("2Mi", 3, 0)]}}],
          "memory.hugepages[1] (from c): 2Mi: is declared for the whole machine"),
-        ([BASE, {"memory": {"hugepages": [{"size": "2Mi"}]}}], "memory.hugepages[0] (from b): declares nothing: write exactly one of count, share"),
+        ([BASE, {"memory": {"hugepages": [{"size": "2Mi"}]}}], "memory.hugepages[0].count (from b): is missing"),
         ([{"mode": "audit"}, {"cpu": {"reserved": {"count": 1}}}], "name: is missing"),
         ([BASE, {"cpu": {"isolated": {"cpus": "1"}}}, {"cpu": {"isolated": {"numa": 1}}}], "cpu.isolated.numa (from c): 1: literal"),
         ([{"name": "x", "cpu": {"whole_cores": True}}, {"cpu": {"policy": "none"}}], "cpu.reserved (from a, b): is missing"),

@@ -173,7 +173,7 @@ def test_a_valid_profile_is_read_and_judged_for_a_node(data: dict[str, t.Any]) -
         found = node_intent.resolve(read, here)
         problems = [*found.problems, *map(found.as_declared, fit.check_node(found.profile, here))]
         json.dumps([problems, found.notes, fit.notes(found.profile, here)])
-        assert not found.profile.has_intents
+        assert not profile.has_intents(found.profile)
         assert node_intent.resolve(found.profile, here).profile == found.profile
         optional = {f"memory.{name}[{index}]" for name in ("hugepages", "mounts")
                     for index, row in enumerate(getattr(read.memory, name)) if row.optional}  # fmt: skip
