@@ -32,7 +32,7 @@ from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
-from ._core.reports import change_text, cpu_map, drift_since, explain, status_file
+from ._core.reports import change_text, cpu_map, drift_since, explain, plan_by_key, status_file
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
@@ -163,6 +163,7 @@ def apply_profile(
     """Apply a profile and declare it on this node; in check mode only plan it."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
+    applied = state.read_json(host, state.APPLIED)
     effective_before = host.read(state.EFFECTIVE_PROFILE, follow=False) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
@@ -181,6 +182,9 @@ def apply_profile(
         "paused": paused,
         "name": declared.name,
         "mode": declared.mode,
+        "by_key": plan_by_key.of_plan(
+            context._replace(origins=known), would_change(outcome) if module.check_mode else outcome.applied, applied
+        ),
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),

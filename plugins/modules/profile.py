@@ -231,6 +231,51 @@ mode:
   returned: when O(state=present)
   type: str
   sample: enforce
+by_key:
+  description:
+    - The same changes by the keys of the profile. Each key that was edited since the profile applied before, in the order of the
+      keys, with the changes that follow from it. On a node without a profile before, each section.
+    - The last entry has the changes that no edited key explains, which is drift from the profile applied before.
+  returned: when O(state=present)
+  type: list
+  elements: dict
+  contains:
+    kind:
+      description: Either V(edited), V(first) for a section of a first profile, or V(drift).
+      type: str
+      returned: always
+      sample: edited
+    key:
+      description: The key's path. Empty for drift.
+      type: str
+      returned: always
+      sample: cpu.isolated.cores
+    before:
+      description: Its value in the profile applied before. V(null) when it was not declared.
+      type: raw
+      returned: always
+      sample: 1
+    after:
+      description: Its value now. V(null) when it is no longer declared.
+      type: raw
+      returned: always
+      sample: 2
+    origin:
+      description: Where the key comes from, such as a variable of a group. V(null) when that is not known.
+      type: str
+      returned: always
+      sample: corral_profile_layer_50_edge
+    disruption:
+      description: The most that its changes disturb. Either V(none) or V(service restart).
+      type: str
+      returned: always
+      sample: none
+    changes:
+      description: The changes that follow from it, as a person reads them.
+      type: list
+      elements: str
+      returned: always
+      sample: ["~ cpu corral_isolated.slice AllowedCPUs: 6-7 -> 2-3,6-7 (the pool's CPUs are not what runs)"]
 notes:
   description:
     - What a person should know. In check mode also who else cares for the node's CPUs and limits, and before a first

@@ -229,6 +229,21 @@ class ModuleResult(t.TypedDict):
     report: list[str]
 
 
+class EditedKey(t.TypedDict):
+    """A key of the profile that was edited, or a section of a first profile, with what changes on the node because of it.
+
+    ``kind`` is ``edited``, ``first``, or ``drift``: what differs from the profile that is applied already.
+    """
+
+    kind: t.Literal["edited", "first", "drift"]
+    key: str
+    before: t.Any
+    after: t.Any
+    origin: t.Optional[str]
+    disruption: Disruption
+    changes: list[str]
+
+
 class Problem(t.TypedDict):
     """A reason for a refusal."""
 

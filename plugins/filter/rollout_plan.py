@@ -1,0 +1,166 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ansible_collections.corral.node.plugins.filter.fleet_report import message
+
+if t.TYPE_CHECKING:
+    from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import EditedKey
+
+DOCUMENTATION = r"""
+name: rollout_plan
+short_description: Put the plans of many nodes into one
+version_added: 0.1.0
+author:
+  - Corral contributors (@corral-project)
+description:
+  - Takes what M(corral.node.profile) and M(corral.node.agent) returned in check mode on each host, before a rollout begins.
+  - Says what the rollout would change by the keys of the profile, with hosts that have the same plan in one group, and names the
+    hosts that cannot have the profile. The playbook C(corral.node.rollout) shows it and stops if there are such hosts.
+positional: _agents
+options:
+  _input:
+    description: Host to the registered result of M(corral.node.profile).
+    type: dict
+    required: true
+  _agents:
+    description: Host to the registered result of M(corral.node.agent).
+    type: dict
+    required: true
+  on_drift:
+    description:
+      - What to do with a node that differs from the profile applied before, beyond what the edited keys explain.
+      - With V(stop) it counts as a host that cannot have the profile, with V(overwrite) the rollout corrects it.
+    type: str
+    choices: [stop, overwrite]
+    default: stop
+  during_pause:
+    description: With V(refuse) a node that is paused for maintenance counts as a host that cannot have the profile.
+    type: str
+    choices: [refuse, apply]
+    default: refuse
+"""
+
+EXAMPLES = r"""
+- name: Put the plans together
+  ansible.builtin.set_fact:
+    plan: "{{ {inventory_hostname: profile_result} | corral.node.rollout_plan({inventory_hostname: agent_result}) }}"
+"""
+
+RETURN = r"""
+_value:
+  description:
+    - C(lines) is what a person reads. C(refused) has the reason for each host that cannot have the profile. C(changing) lists
+      the hosts on which something would change.
+  type: dict
+"""
+
+NAMED = 12  # so many hosts of a group are named
+
+
+class RolloutPlan(t.TypedDict):
+    """What a rollout would do."""
+
+    lines: list[str]
+    refused: dict[str, str]
+    changing: list[str]
+
+
+def rollout_plan(
+    profiles: t.Mapping[str, t.Mapping[str, t.Any]],
+    agents: t.Mapping[str, t.Mapping[str, t.Any]],
+    on_drift: str = "stop",
+    during_pause: str = "refuse",
+) -> RolloutPlan:
+    """The plan of a rollout over all hosts."""
+    for name, value, words in (
+        ("corral_on_drift", on_drift, ("stop", "overwrite")),
+        ("corral_during_pause", during_pause, ("refuse", "apply")),
+    ):
+        if value not in words:
+            raise ValueError(f"{name}: {value}: write {' or '.join(words)}")
+    refused: dict[str, str] = {}
+    groups: dict[str, list[str]] = {}
+    for host in sorted(profiles):
+        agent = agents.get(host, {})
+        why = why_refused(profiles[host], agent, on_drift, during_pause)
+        if why:
+            refused[host] = why
+            continue
+        lines = plan_lines(profiles[host], agent)
+        groups.setdefault(json.dumps(lines), []).append(host)
+    shown: list[str] = []
+    for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", row[1])):
+        lines = json.loads(text)
+        shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
+    for host, why in refused.items():
+        shown += [f"{host}: cannot have it", *(f"  {line}" for line in why.splitlines())]
+    changing = [host for text, hosts in groups.items() if text != "[]" for host in hosts]
+    total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
+    return {
+        "lines": [*shown, total + (f", {len(refused)} cannot have the profile" if refused else "")],
+        "refused": refused,
+        "changing": sorted(changing),
+    }
+
+
+def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], on_drift: str, during_pause: str) -> str:
+    """Why a host cannot have the profile; "" when it can."""
+    for result in (profile, agent):
+        if result.get("unreachable"):
+            return f"unreachable: {result.get('msg') or 'the node did not answer'}"
+        if ("drift" not in result or result.get("problems")) and not result.get("skipped") and result:
+            return message(result)
+    if not profile:
+        return "the node was not asked"
+    paused = profile.get("paused")
+    if paused and during_pause == "refuse":
+        return f"{paused['text']}; end the pause, or set corral_during_pause to apply"
+    drift = [one for one in profile.get("by_key") or () if one["kind"] == "drift"]
+    if drift and on_drift == "stop":
+        head = "differs from the profile that it has applied; set corral_on_drift to overwrite to correct it:"
+        return "\n".join([head, *(line for one in drift for line in one["changes"])])
+    return ""
+
+
+def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> list[str]:
+    """What would change on a host: each key on a line with its consequences below it, then the agent."""
+    lines = []
+    for one in profile.get("by_key") or ():
+        lines += [key_line(one), *(f"  {line}" for line in one["changes"])]
+    changes = [str(change.get("text")) for change in agent.get("changes") or ()]
+    return [*lines, *(["agent:", *(f"  {line}" for line in changes)] if changes else [])]
+
+
+def key_line(one: EditedKey) -> str:
+    """An edited key on one line."""
+    extra = f" ({one['origin']})" if one["origin"] else ""
+    extra += "" if one["disruption"] == "none" else f" [{one['disruption']}]"
+    if one["kind"] == "drift":
+        return f"drift from the profile applied before{extra}:"
+    if one["kind"] == "first":
+        return f"{one['key'] or 'the node'}{extra}:"
+    before, after = (
+        "not declared" if value is None else value if isinstance(value, str) else json.dumps(value)
+        for value in (one["before"], one["after"])
+    )
+    return f"{one['key']}: {before} -> {after}{extra}"
+
+
+def named(hosts: t.Sequence[str]) -> str:
+    """The hosts of a group, as --limit takes them."""
+    more = f" and {len(hosts) - NAMED} more" if len(hosts) > NAMED else ""
+    return f"{','.join(hosts[:NAMED])}{more}"
+
+
+class FilterModule:
+    """The collection's filters."""
+
+    def filters(self) -> dict[str, t.Callable[..., t.Any]]:
+        """Filter name to function."""
+        return {"rollout_plan": rollout_plan}

@@ -1,0 +1,87 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A plan by the keys of the profile: the keys that were edited, each with what changes on the node because of it.
+
+What no edited key explains is drift: the node differs from the profile that it has applied already.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..managers import declaration, registry
+from ..model.plan.context import Context
+from ..model.plan.plan import Change
+from ..model.profile import compose, profile
+from ..model.values.vocabulary import Disruption
+from . import change_text
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import EditedKey
+
+HARMLESS: Disruption = "none"
+Kind = t.Literal["edited", "first", "drift"]
+
+
+def of_plan(
+    context: Context, changes: t.Sequence[Change], applied: t.Optional[t.Mapping[str, t.Any]]
+) -> list[EditedKey]:
+    """The edited keys in the order of their paths with the lines of their changes, then drift.
+
+    ``applied`` is the data of the profile that was applied before; None on a node that had none: each section is then one entry.
+    """
+    declared = profile.to_data(context.declared)
+    after = compose.leaves_of(declared)
+    shown = [change for change in changes if declaration.is_drift(change) and change.manager != declaration.NAME]
+    keys = [key_of(change, context) for change in shown]
+    if applied is None:
+        first = [entry("first", key, None, None, context) for key in dict.fromkeys(keys)]
+        return filled(first, shown, keys)
+    before = compose.leaves_of(applied)
+    paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
+    edited = [entry("edited", path, before.get(path), after.get(path), context) for path in paths]
+    return filled(edited, shown, keys)
+
+
+def key_of(change: Change, context: Context) -> str:
+    """The key or section that a change follows from; "" where it follows from none."""
+    return registry.manager(change.manager).key_of(change, context.declared) or ""
+
+
+def entry(kind: Kind, key: str, before: t.Any, after: t.Any, context: Context) -> EditedKey:
+    """An edited key, still without its changes."""
+    origin = compose.origin_of(key, context.origins) if context.origins else ""
+    return {
+        "kind": kind,
+        "key": key,
+        "before": before,
+        "after": after,
+        "origin": origin or None,
+        "disruption": HARMLESS,
+        "changes": [],
+    }
+
+
+def filled(entries: list[EditedKey], changes: t.Sequence[Change], keys: t.Sequence[str]) -> list[EditedKey]:
+    """The entries with their changes; what fits none is in an entry for drift, the last."""
+    drift: EditedKey = {
+        "kind": "drift", "key": "", "before": None, "after": None, "origin": None, "disruption": HARMLESS, "changes": [],
+    }  # fmt: skip
+    for change, key in zip(changes, keys):
+        # The nearest key above or below that of the change; a change may follow from several, and is told once.
+        related = [
+            one for one in entries if one["key"] == key or is_within(one["key"], key) or is_within(key, one["key"])
+        ]
+        owner = max(related, key=lambda one: len(one["key"]), default=drift) if key or related else drift
+        owner["changes"].append(change_text.line(change))
+        if change.disruption != HARMLESS:
+            owner["disruption"] = change.disruption
+    return [*entries, *([drift] if drift["changes"] else [])]
+
+
+def is_within(path: str, above: str) -> bool:
+    """Whether a key lies below another one."""
+    return bool(above) and path.startswith((f"{above}.", f"{above}["))

@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A plan by the keys that were edited: what each makes of the node, and what is drift."""
+
+from __future__ import annotations
+
+import typing as t
+
+import node
+import runs
+from _core.host import state
+from _core.model.profile import profile
+from _core.pipeline import planning
+from _core.reports import plan_by_key
+
+
+def plan(fake: node.Node, **sections: t.Any) -> list[t.Any]:
+    host = fake.host()
+    declared = profile.parse(node.edge(**sections))
+    context = planning.compile_profile(host, declared, fresh=True)
+    found = planning.plan_profile(host, context, declare=True)
+    return t.cast("list[t.Any]", plan_by_key.of_plan(context, found.changes, state.read_json(host, state.APPLIED)))
+
+
+def test_a_first_profile_is_told_by_its_sections(fake: node.Node) -> None:
+    found = plan(fake)
+    assert {one["kind"] for one in found} == {"first"}
+    assert {"cpu.reserved", "cpu.isolated", "memory.hugepages", "memory.mounts[0]"} <= {one["key"] for one in found}
+    changes = [line for one in found for line in one["changes"]]
+    assert changes and len(changes) == len(set(changes)), "each change once"
+    assert not [line for line in changes if "/etc/corral/" in line], "the declaration itself follows from every key"
+
+
+def test_an_edited_key_has_what_follows_from_it(fake: node.Node) -> None:
+    runs.converged(fake)
+    isolated = {"cores": 1, "numa": 0}
+    found = plan(fake, cpu={"reserved": {"cores_per_numa": 1}, "isolated": isolated, "whole_cores": True})
+    keys = {one["key"]: one for one in found}
+    assert set(keys) == {"cpu.isolated.numa", "cpu.isolated.optional"}, "what was edited, and no drift"
+    numa = keys["cpu.isolated.numa"]
+    assert (numa["kind"], numa["before"], numa["after"]) == ("edited", "last", 0)
+    assert any("corral_isolated.slice AllowedCPUs" in line for one in found for line in one["changes"])
+
+
+def test_what_no_edited_key_explains_is_drift(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.put("/proc/sys/kernel/pid_max", "70000\n")
+    assert [(one["kind"], one["key"]) for one in plan(fake)] == [("drift", "")]
+    found = plan(
+        fake, pids={"pid_max": 65536, "threads_max": 16384, "reserved": 4096, "slices": {"machine.slice": 4000}}
+    )
+    assert [(one["kind"], one["key"]) for one in found] == [
+        ("edited", 'pids.slices["corral.slice"]'), ("edited", 'pids.slices["machine.slice"]'), ("drift", ""),
+    ]  # fmt: skip
+    assert "kernel.pid_max" in found[-1]["changes"][0]
+
+
+def test_nothing_edited_and_no_drift_is_nothing(fake: node.Node) -> None:
+    runs.converged(fake)
+    assert plan(fake) == []

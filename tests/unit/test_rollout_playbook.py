@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The playbook rollout by Ansible itself on six hosts of this machine: order, batches, health, the way back, going on.
+
+Its modules are stand-ins that keep a node in a file; what the real ones do to a node, the scenarios see.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import subprocess
+import sys
+import typing as t
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("ansible")
+
+CHECKOUT = Path(__file__).resolve().parents[2]
+HOSTS = ("a", "b", "c", "d", "e", "f")
+PARTS = ("playbooks", "roles", "plugins/filter", "plugins/lookup", "plugins/module_utils", "meta", "galaxy.yml")
+
+# A node is {"profile": name or null, "past": [...], "log": [...]} in $NODE.
+STAND_IN = """#!/usr/bin/python
+import json, os
+from ansible.module_utils.basic import AnsibleModule
+
+ACTION = "{action}"
+module = AnsibleModule(argument_spec=dict(
+    layers=dict(type="list", elements="dict"), state=dict(default="present"), during_pause=dict(), lock_timeout=dict(),
+    interval=dict(), metrics_dir=dict()), supports_check_mode=True)
+path = os.environ["NODE"]
+with open(path) as file:
+    node = json.load(file)
+declared = {{"subject": "/etc/corral/profile.json", "actual": None if node["profile"] is None else "another profile",
+             "text": "the declared profile"}}
+result = dict(changed=False, changes=[], drift=[], in_sync=True, report=["in sync: nothing differs"], by_key=[], notes=[],
+              cpu_map=[], paused=None)
+after = dict(node)
+if ACTION == "profile" and module.params["state"] == "present":
+    wanted = module.params["layers"][0]["profile"]["name"]
+    if node.get("refuses"):
+        module.fail_json(msg=node["refuses"], problems=[dict(path="cpu", value=None, message=node["refuses"])])
+    if node["profile"] != wanted:
+        after.update(profile=wanted, past=[node["profile"], *node["past"]])
+        key = dict(kind="edited", key="name", before=node["profile"], after=wanted, origin=None, disruption="none", changes=["~ it"])
+        result.update(changed=True, changes=[declared], by_key=[key], report=["1 changed (cpu)"])
+    if node.get("drifted"):
+        key = dict(kind="drift", key="", before=None, after=None, origin=None, disruption="none", changes=["~ by hand"])
+        result["by_key"].append(key)
+elif ACTION == "profile" and node["profile"] is not None:
+    after.update(profile=None, past=[])
+    result.update(changed=True, report=["1 changed (cpu)"])
+elif ACTION == "rollback":
+    after.update(profile=node["past"][0], past=node["past"][1:])
+    result.update(changed=True, changes=[declared])
+if not module.check_mode:
+    after["log"] = [*node["log"], [ACTION, module.params["state"], after["profile"]]]
+    with open(path, "w") as file:
+        json.dump(after, file)
+    with open(os.environ["ORDER"], "a") as file:
+        file.write(os.environ["HOST"] + " " + ACTION + "\\n")
+module.exit_json(**result)
+"""
+
+
+@pytest.fixture(name="fleet")
+def make_fleet(tmp_path: Path) -> Fleet:
+    return Fleet(tmp_path)
+
+
+class Fleet:
+    """Six nodes, each a file, and a collection with the playbooks as they are and stand-ins for the modules."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        collection = folder / "collections" / "ansible_collections" / "corral" / "node"
+        for part in PARTS:
+            source, target = CHECKOUT / part, collection / part
+            target.parent.mkdir(parents=True, exist_ok=True)
+            (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
+        for name in ("profile", "agent", "rollback"):
+            file = collection / "plugins" / "modules" / f"{name}.py"
+            file.parent.mkdir(exist_ok=True)
+            file.write_text(STAND_IN.format(action=name))
+        tools = folder / "bin"
+        tools.mkdir()
+        (tools / "systemctl").write_text("#!/bin/sh\nexit 0\n")
+        (tools / "systemctl").chmod(0o755)
+        for host in HOSTS:
+            self.set(host, profile="old", past=[None], log=[])
+
+    def node(self, host: str) -> dict[str, t.Any]:
+        return t.cast("dict[str, t.Any]", json.loads((self.folder / f"{host}.json").read_text()))
+
+    def set(self, host: str, **facts: object) -> None:
+        file = self.folder / f"{host}.json"
+        file.write_text(json.dumps({**(json.loads(file.read_text()) if file.exists() else {}), **facts}))
+
+    def have(self) -> dict[str, str | None]:
+        return {host: self.node(host)["profile"] for host in HOSTS}
+
+    def play(self, *options: str, **variables: object) -> tuple[int, str, list[str]]:
+        """Run the playbook; its exit code, what it printed, and who was changed by what, in order."""
+        (self.folder / "ansible.cfg").write_text("[defaults]\n")
+        order = self.folder / "order"
+        order.write_text("")
+        hosts = {
+            host: {"node_environment": {"NODE": str(self.folder / f"{host}.json"), "HOST": host, "ORDER": str(order)}}
+            for host in HOSTS
+        }
+        common = {
+            "ansible_connection": "local", "ansible_python_interpreter": sys.executable, "ansible_become": False,
+            "corral_profile": {"name": "new"}, "corral_login_timeout": 5, **variables,
+        }  # fmt: skip
+        (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": common}}))
+        # The environment of a task is the host's: each stand-in knows its node by it.
+        book = self.folder / "collections/ansible_collections/corral/node/playbooks/rollout.yml"
+        text = (CHECKOUT / "playbooks/rollout.yml").read_text()
+        book.write_text(
+            text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
+        )
+        environment = {
+            **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"), "ANSIBLE_NOCOLOR": "1",
+            "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "ANSIBLE_FORKS": "6", "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
+            "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"), "ANSIBLE_REMOTE_TEMP": str(self.folder / "remote"),
+        }  # fmt: skip
+        command = [
+            str(Path(sys.executable).parent / "ansible-playbook"),
+            "-i",
+            str(self.folder / "hosts.json"),
+            str(book),
+            *options,
+        ]
+        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        return done.returncode, done.stdout + done.stderr, order.read_text().splitlines()
+
+
+def changed(order: t.Iterable[str], action: str = "profile") -> list[str]:
+    return [line.split()[0] for line in order if line.split()[1] == action]
+
+
+def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_rest_is_untouched(fleet: Fleet) -> None:
+    marker = fleet.folder / "sick"
+    marker.write_text("c")
+    check = f'sh -c \'test "$HOST" != "$(cat {marker})"\''
+    code, said, order = fleet.play("-e", "corral_serial=1,2,100%", corral_health_command=check)
+    assert code != 0 and order, said
+    assert changed(order)[0] == "a" and sorted(changed(order)[1:]) == ["b", "c"], said
+    assert fleet.have() == {"a": "new", "b": "old", "c": "old", "d": "old", "e": "old", "f": "old"}
+    assert sorted(changed(order, "rollback")) == ["b", "c"]
+    assert "Run the health command: " in said and "run the same command again" in said
+    assert "healthy, but went back with its batch, in which c failed" in said
+
+    marker.write_text("nobody")
+    code, said, order = fleet.play("-e", "corral_serial=1,2,100%", corral_health_command=check)
+    assert code == 0, said
+    assert set(fleet.have().values()) == {"new"}
+    assert "a: nothing to change" in said and "b,c,d,e,f: as follows" in said and "name: old -> new" in said
+    assert fleet.node("a")["past"] == ["old", None], "it was left as it is"
+
+
+def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing(fleet: Fleet) -> None:
+    for host in HOSTS:
+        fleet.set(host, profile=None, past=[])
+    check = "sh -c 'test \"$HOST\" != b'"
+    code, said, order = fleet.play("-e", "corral_serial=50% corral_max_fail_percentage=40", corral_health_command=check)
+    assert code != 0, "a host has not what it should have"
+    assert fleet.have() == {"a": "new", "b": None, "c": "new", "d": "new", "e": "new", "f": "new"}, said
+    assert changed(order, "rollback") == []
+    assert [row[:2] for row in fleet.node("b")["log"] if row[0] == "profile"] == [
+        ["profile", "present"],
+        ["profile", "absent"],
+    ]
+
+
+def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet: Fleet) -> None:
+    fleet.set("e", refuses="cpu: this node has a single CPU")
+    fleet.set("f", drifted=True)
+    code, said, order = fleet.play()
+    assert code != 0 and order == [], said
+    assert "2 of 6 hosts cannot have the profile, and no host was changed: e, f" in said.replace("\n", " ")
+    assert "this node has a single CPU" in said and "~ by hand" in said
+    assert set(fleet.have().values()) == {"old"}
+    fleet.set("e", refuses="")
+    code, said, order = fleet.play("--check", corral_on_drift="overwrite")
+    assert code == 0 and order == [], said
+    assert "6 hosts: 6 would change" in said
+
+
+def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
+    code, said, order = fleet.play("-e", "corral_serial=1,none")
+    assert code != 0 and order == []
+    assert "corral_serial: 'none': write numbers of hosts or shares, such as 1,10%,100%" in said
+    assert "this is probably a bug" not in said and "Traceback" not in said
