@@ -53,7 +53,11 @@ def parser() -> argparse.ArgumentParser:
     now = command("reconcile", "make the declared profile true now")
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
-    back = command("rollback", "go back to the profile applied before this one")
+    back = command("rollback", "go back to a profile applied before this one")
+    back.add_argument(
+        "--to", metavar="N|HASH", default="1", help="how many profiles back, or the hash of one kept (corral history)"
+    )
+    command("history", "the profile in force and those applied before it")
     for one in (now, back):
         one.add_argument("--force", action="store_true", help="on a paused node, too")
     why = command("explain", "why a workload has what it has, or was refused, and what would help")
@@ -108,6 +112,7 @@ COMMANDS = {
     "reconcile": node_commands.do_reconcile,
     "snapshot": node_commands.do_snapshot,
     "rollback": node_commands.do_rollback,
+    "history": node_commands.do_history,
     "explain": workload_commands.do_explain,
     "admit": workload_commands.do_admit,
     "release": workload_commands.do_release,

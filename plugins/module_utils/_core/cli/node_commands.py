@@ -22,12 +22,12 @@ from ..model.cpu import published_pools
 from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
 from ..model.profile.profile import Profile
-from ..model.status import pause
+from ..model.status import history, pause
 from ..model.topology import topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
-from ..pipeline import applying, declared_profile, locked_run, planning, tick
-from ..reports import change_text, cpu_map, drift_since, status_file
+from ..pipeline import applying, declared_profile, locked_run, planning, rolling_back, tick
+from ..reports import change_text, cpu_map, drift_since, status_file, text_table
 from ..reports.value_text import counted
 from . import command_output, preflight_notes, status_command
 
@@ -154,16 +154,19 @@ def do_resume(host: Host, args: argparse.Namespace) -> int:
 def do_rollback(host: Host, args: argparse.Namespace) -> int:
     """corral rollback"""
 
-    def declare() -> Outcome:
-        past = state.checked(host, state.HISTORY)
-        if not isinstance(past, list) or not past:
-            raise refusal("no profile was applied before this one: corral.node.remove restores the node as it was")
-        outcome = applying.declare(host, profile.parse(past[0]))
-        if not outcome.error:
-            state.write_checked(host, state.HISTORY, past[1:])
-        return outcome
+    return applied(host, args, lambda: rolling_back.roll_back(host, args.to))
 
-    return applied(host, args, declare)
+
+def do_history(host: Host, args: argparse.Namespace) -> int:
+    """corral history"""
+    rows = history.shown(*state.history(host))
+    table = [("back", "hash", "applied", "state", "profile")]
+    for row in rows:
+        when = "-" if row["applied"] is None else change_text.moment(row["applied"])
+        table.append((str(row["number"]), row["hash"], when, row["state"], row["name"]))
+    said = text_table.aligned(table) if rows else ["no profile was applied on this node"]
+    command_output.show(args, {"profiles": rows}, said)
+    return IN_SYNC
 
 
 def do_gc(host: Host, args: argparse.Namespace) -> int:

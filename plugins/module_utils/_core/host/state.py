@@ -21,6 +21,9 @@ from ..model.values.records import NamedTuple
 from . import lock
 from .files import Host
 
+if t.TYPE_CHECKING:
+    from ..model.status.history import Kept
+
 DECLARED = "/etc/corral/profile.json"
 ORIGINS = "/etc/corral/origins.json"
 AGENT = "/etc/corral/agent.json"
@@ -42,7 +45,6 @@ ATTEMPTS = f"{RUN}/attempts.json"
 GC_STATUS = f"{RUN}/gc.json"
 SINCE = f"{STATE}/drift-since.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
-HISTORY_LENGTH = 10
 PRIVATE = 0o600
 VERSION = 1  # of checksummed files
 
@@ -179,12 +181,26 @@ def remember_profile(host: Host, profile: t.Any) -> None:
         return
     if not were_recorded(host):
         save_records(host, ())  # A profile that changed nothing: later, what is not there was lost.
-    past = checked(host, HISTORY)
-    past = past if isinstance(past, list) else []
-    if last is not None:
-        write_checked(host, HISTORY, ([last, *past])[:HISTORY_LENGTH])
+    from ..model.status import history as applied_profiles  # A tick that changes nothing does not get here.
+
+    kept = applied_profiles.from_data(checked(host, HISTORY))
+    save_history(host, applied_profiles.remembered(kept, last, profile, int(host.now())))
     state_folder(host, STATE)
     host.write_file(APPLIED, json.dumps(profile, sort_keys=True) + "\n", PRIVATE)
+
+
+def history(host: Host) -> tuple[t.Optional[Kept], list[Kept]]:
+    """The profile in force (None: no profile is) and those applied before it, the newest first."""
+    from ..model.status import history as applied_profiles
+
+    return applied_profiles.divided(applied_profiles.from_data(checked(host, HISTORY)), read_json(host, APPLIED))
+
+
+def save_history(host: Host, kept: t.Sequence[Kept]) -> None:
+    """Keep the profiles that were applied, the newest first."""
+    from ..model.status import history as applied_profiles
+
+    write_checked(host, HISTORY, applied_profiles.to_data(kept))
 
 
 def forget(host: Host) -> None:

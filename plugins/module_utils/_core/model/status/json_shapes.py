@@ -244,6 +244,23 @@ class EditedKey(t.TypedDict):
     changes: list[str]
 
 
+class AppliedProfile(t.TypedDict):
+    """A profile that was applied on a node."""
+
+    number: int
+    hash: str
+    name: str
+    applied: t.Optional[int]
+    state: t.Literal["in force", "kept"]
+
+
+class History(t.TypedDict):
+    """What ``corral history --json`` prints."""
+
+    schema: int
+    profiles: list[AppliedProfile]
+
+
 class Problem(t.TypedDict):
     """A reason for a refusal."""
 

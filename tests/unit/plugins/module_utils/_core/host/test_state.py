@@ -232,4 +232,4 @@ def test_profiles_are_remembered_for_a_rollback(tmp_path: Path) -> None:
         state.remember_profile(host, {"name": f"p{number}"})
     state.remember_profile(host, {"name": "p13"})
     assert json.loads(Path(host.at(state.APPLIED)).read_text()) == {"name": "p13"}
-    assert [row["name"] for row in state.checked(host, state.HISTORY)] == [f"p{number}" for number in range(12, 2, -1)]
+    assert [one.profile["name"] for one in state.history(host)[1]] == [f"p{number}" for number in range(12, 2, -1)]

@@ -351,7 +351,7 @@ def test_rollback_applies_the_profile_before(fake: node.Node) -> None:
     runs.converged(fake)
     assert not runs.declare(fake.host(), cpu=OTHER_CORE, name="second").error
     assert fake.cpus("corral_isolated.slice") == {1, 5}
-    past = state.checked(fake.host(), state.HISTORY)
+    past = [one.profile for one in state.history(fake.host())[1]]
     assert [row["name"] for row in past] == ["edge"]
     assert not applying.declare(fake.host(), profile.parse(past[0])).error
     assert fake.cpus("corral_isolated.slice") == node.ISOLATED_CPUS
@@ -372,7 +372,7 @@ def test_what_was_declared_while_a_command_waited_counts(
     monkeypatch.setattr(Lock, "take", take)
     assert runs.command(fake.host(), command) in (0, 2)
     assert json.loads(fake.get("/etc/corral/profile.json"))["name"] == name
-    past = [row["name"] for row in state.checked(fake.host(), state.HISTORY)]
+    past = [one.profile["name"] for one in state.history(fake.host())[1]]
     assert past == (["second", "first"] if command == "reconcile" else ["first"])
 
 

@@ -1,0 +1,130 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The profiles that were applied on a node, the newest first: the one in force and those that rollback can apply again."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..values.errors import refusal
+from ..values.records import NamedTuple
+
+if t.TYPE_CHECKING:
+    from .json_shapes import AppliedProfile
+
+LENGTH = 10  # beside the profile in force
+HASH_LENGTH = 12
+SHORTEST_HASH = 4  # fewer digits are a number
+NUMBER_OR_HASH = (
+    f"how many profiles back (1 to {LENGTH}), or at least {SHORTEST_HASH} digits of a hash of corral history"
+)
+
+
+class Kept(NamedTuple):
+    """A profile that was applied, and when (seconds since 1970; None in an entry of a version that did not keep it)."""
+
+    profile: t.Any
+    applied: t.Optional[int] = None
+
+
+def from_data(data: t.Any) -> list[Kept]:
+    """The entries of the file; an entry of older versions is the plain profile."""
+    rows = data if isinstance(data, list) else []
+    return [
+        Kept(row["profile"], row["applied"])
+        if set(row) == {"profile", "applied", "hash"} and isinstance(row["applied"], int)
+        else Kept(row)
+        for row in rows
+        if isinstance(row, dict)
+    ]
+
+
+def to_data(kept: t.Iterable[Kept]) -> list[dict[str, t.Any]]:
+    """The entries as the file holds them; one without a time stays the plain profile."""
+    return [
+        one.profile
+        if one.applied is None
+        else {"profile": one.profile, "applied": one.applied, "hash": hash_of(one.profile)}
+        for one in kept
+    ]
+
+
+def divided(kept: t.Sequence[Kept], in_force: t.Any) -> tuple[t.Optional[Kept], list[Kept]]:
+    """The entry of the profile in force (None: no profile is) and those before it.
+
+    The file is written before the profile is the applied one: after a kill in between its first entry is not in force.
+    """
+    if in_force is None:
+        return None, list(kept)
+    if kept and kept[0].applied is not None and kept[0].profile == in_force:
+        return kept[0], list(kept[1:])
+    return Kept(in_force), list(kept)
+
+
+def remembered(kept: t.Sequence[Kept], last: t.Any, new: t.Any, now: int) -> list[Kept]:
+    """The entries once ``new`` is applied after ``last``."""
+    before, past = divided(kept, last)
+    if past and past[0].applied is not None and past[0].profile == new:
+        past = past[1:]  # of a run that was killed before the profile was the applied one
+    return [Kept(new, now), *([before] if before else []), *past][: LENGTH + 1]
+
+
+def hash_of(profile: t.Any) -> str:
+    """The name of a profile's content: the first digits of the SHA-256 of its canonical JSON."""
+    import hashlib  # A tick does not get here.
+
+    text = json.dumps(profile, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:HASH_LENGTH]
+
+
+def number_of(to: str) -> t.Optional[int]:
+    """How many profiles back; None for a hash. Raises CorralError for what is neither."""
+    if to.isascii() and to.isdecimal() and len(to) < SHORTEST_HASH:
+        if not 1 <= int(to) <= LENGTH:
+            raise refusal(NUMBER_OR_HASH, path="to", value=to)
+        return int(to)
+    if not SHORTEST_HASH <= len(to) <= HASH_LENGTH or not set(to) <= set("0123456789abcdef"):
+        raise refusal(NUMBER_OR_HASH, path="to", value=to)
+    return None
+
+
+def chosen(in_force: t.Optional[Kept], past: t.Sequence[Kept], to: str) -> Kept:
+    """The entry that ``to`` names: a number of profiles back, or the begin of a hash. Raises CorralError."""
+    number = number_of(to)
+    if number is not None:
+        if not past:
+            raise refusal("no profile was applied before this one: corral.node.remove restores the node as it was")
+        if number > len(past):
+            raise refusal(f"corral history has {len(past)} before the one in force", path="to", value=to)
+        return past[number - 1]
+    every = [*([in_force] if in_force else []), *past]
+    found: dict[str, Kept] = {}
+    for one in every:
+        digits = hash_of(one.profile)
+        if digits.startswith(to):
+            found.setdefault(digits, one)
+    if len(found) > 1:
+        raise refusal(f"several hashes begin so: {', '.join(sorted(found))}", path="to", value=to)
+    if not found:
+        raise refusal("no profile with this hash is kept (corral history)", path="to", value=to)
+    return next(iter(found.values()))
+
+
+def shown(in_force: t.Optional[Kept], past: t.Sequence[Kept]) -> list[AppliedProfile]:
+    """The entries as JSON data, by how many profiles back they are; number 0 is in force."""
+    rows = [(0, in_force)] if in_force else []
+    rows += enumerate(past, 1)
+    return [
+        {
+            "number": number,
+            "hash": hash_of(one.profile),
+            "name": str(one.profile.get("name", "")) if isinstance(one.profile, dict) else "",
+            "applied": one.applied,
+            "state": "kept" if number else "in force",
+        }
+        for number, one in rows
+    ]

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The profiles that were applied: what is kept of them, and which one a number or a hash names."""
+
+from __future__ import annotations
+
+import pytest
+from _core.model.status import history
+from _core.model.status.history import Kept
+from _core.model.values.errors import CorralError
+
+A, B, C = ({"name": name} for name in "abc")
+
+
+def test_entries_of_older_versions_are_plain_profiles() -> None:
+    rows = [{"profile": A, "applied": 7, "hash": history.hash_of(A)}, B]
+    kept = history.from_data(rows)
+    assert kept == [Kept(A, 7), Kept(B)]
+    assert history.to_data(kept) == rows
+
+
+@pytest.mark.parametrize("data", [None, 5, "x", {}, [5, None, []]])
+def test_what_is_no_history_has_no_entries(data: object) -> None:
+    assert history.from_data(data) == []
+
+
+def test_the_first_profile_has_none_before_it() -> None:
+    assert history.remembered([], None, A, 5) == [Kept(A, 5)]
+
+
+def test_a_profile_in_force_without_a_time_is_kept_when_the_next_is_applied() -> None:
+    assert history.remembered([Kept(B)], A, C, 5) == [Kept(C, 5), Kept(A), Kept(B)]
+
+
+def test_a_kill_between_the_history_and_the_applied_profile_leaves_no_entry_twice() -> None:
+    killed = history.remembered([Kept(A, 1)], A, B, 2)
+    assert history.divided(killed, A) == (Kept(A), killed)
+    again = history.remembered(killed, A, B, 3)
+    assert [one.profile for one in history.divided(again, B)[1]][:1] == [A]
+    assert [one.profile for one in again].count(B) == 1
+
+
+def test_the_hash_is_of_the_content_whatever_the_order_of_keys() -> None:
+    assert history.hash_of({"x": 1, "y": 2}) == history.hash_of({"y": 2, "x": 1}) != history.hash_of({"x": 1})
+
+
+def test_a_number_counts_back_and_a_hash_finds_the_one_in_force_as_well() -> None:
+    past = [Kept(B, 2), Kept(A, 1)]
+    assert history.chosen(Kept(C, 3), past, "2").profile == A
+    for one in (A, B, C):
+        assert history.chosen(Kept(C, 3), past, history.hash_of(one)[:6]).profile == one
+
+
+@pytest.mark.parametrize(
+    ("to", "said"),
+    [
+        ("0", "how many profiles back"),
+        ("11", "how many profiles back"),
+        ("-1", "how many profiles back"),
+        ("abc", "how many profiles back"),
+        ("last", "how many profiles back"),
+        ("\u0663", "how many profiles back"),
+        ("2", "corral history has 1 before the one in force"),
+        ("00000000", "no profile with this hash is kept"),
+    ],
+)
+def test_what_names_no_kept_profile_is_refused(to: str, said: str) -> None:
+    with pytest.raises(CorralError, match=said):
+        history.chosen(Kept(B, 2), [Kept(A, 1)], to)
+
+
+def test_a_hash_that_begins_like_several_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(history, "hash_of", lambda profile: f"12345{ord(profile['name']):07x}")
+    with pytest.raises(CorralError, match="several hashes begin so: 123450000061, 123450000062"):
+        history.chosen(Kept(A, 1), [Kept(B, 2)], "12345")

@@ -1,0 +1,95 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The history of profiles on a node, and going back in it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+from _core.host import state
+from _core.model.status import history, json_shapes
+from _core.model.values.errors import CorralError
+from shapes import misfits
+
+DECLARED = "/etc/corral/profile.json"
+
+
+def told(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> list[dict[str, t.Any]]:
+    capsys.readouterr()
+    assert runs.command(fake.host(), "history", "--json") == 0
+    data = json.loads(capsys.readouterr().out)
+    assert misfits(data, json_shapes.History) == []
+    return t.cast("list[dict[str, t.Any]]", data["profiles"])
+
+
+def names(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> list[str]:
+    return [row["name"] for row in told(fake, capsys)]
+
+
+@pytest.fixture
+def four(fake: node.Node) -> node.Node:
+    """A node on which four profiles were applied, ten seconds apart."""
+    for name in ("first", "second", "third", "fourth"):
+        assert not runs.declare(fake.host(), name=name).error
+        fake.wait(10)
+    return fake
+
+
+def test_history_tells_which_were_applied_when(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    rows = told(four, capsys)
+    now = int(four.time)
+    assert [(row["number"], row["name"], row["applied"], row["state"]) for row in rows] == [
+        (0, "fourth", now - 10, "in force"),
+        (1, "third", now - 20, "kept"),
+        (2, "second", now - 30, "kept"),
+        (3, "first", now - 40, "kept"),
+    ]
+    assert rows[0]["hash"] == history.hash_of(json.loads(four.get(DECLARED)))
+    assert runs.command(four.host(), "history") == 0
+    assert capsys.readouterr().out.splitlines()[1].split()[:2] == ["0", rows[0]["hash"]]
+
+
+def test_a_node_without_a_profile_has_no_history(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert told(fake, capsys) == []
+    assert runs.command(fake.host(), "history") == 0
+    assert capsys.readouterr().out == "no profile was applied on this node\n"
+
+
+def test_by_number_it_goes_further_back_each_time(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.command(four.host(), "rollback", "--to", "2") == 0
+    assert names(four, capsys) == ["second", "first"]
+    assert runs.command(four.host(), "rollback") == 0
+    assert names(four, capsys) == ["first"]
+    with pytest.raises(CorralError, match="no profile was applied before this one"):
+        runs.command(four.host(), "rollback")
+    assert json.loads(four.get(DECLARED))["name"] == "first"
+
+
+def test_by_hash_a_second_run_changes_nothing(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    wanted = told(four, capsys)[2]["hash"][:6]
+    assert runs.command(four.host(), "rollback", "--to", wanted) == 0
+    assert names(four, capsys) == ["second", "fourth", "third", "second", "first"]
+    before = four.fingerprint("run/corral")
+    assert runs.command(four.host(), "rollback", "--to", wanted) == 0
+    assert four.fingerprint("run/corral") == before
+
+
+def test_history_of_an_older_version_can_be_gone_back_in(four: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    plain = [one.profile for one in state.history(four.host())[1]]
+    state.write_checked(four.host(), state.HISTORY, plain)
+    assert [row["applied"] for row in told(four, capsys)] == [None] * 4
+    assert runs.command(four.host(), "rollback", "--to", "2") == 0
+    assert names(four, capsys) == ["second", "first"]
+
+
+@pytest.mark.parametrize("to", ["4", "0", "ffff0000", "x"])
+def test_a_refused_choice_changes_nothing(to: str, four: node.Node) -> None:
+    before = four.fingerprint("run/corral")
+    with pytest.raises(CorralError, match=f"to: {to}: "):
+        runs.command(four.host(), "rollback", "--to", to)
+    assert four.fingerprint("run/corral") == before
