@@ -27,7 +27,7 @@ from ._core.model.plan.context import Context
 from ._core.model.plan.plan import Change, Outcome, Plan
 from ._core.model.profile import compose, effective_profile, profile
 from ._core.model.profile.profile import Profile
-from ._core.model.status import pause
+from ._core.model.status import history, pause
 from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
@@ -158,9 +158,13 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 
 def apply_profile(
-    module: AnsibleModule, host: Host, declared: Profile, origins: t.Mapping[str, str]
+    module: AnsibleModule,
+    host: Host,
+    declared: Profile,
+    origins: t.Mapping[str, str],
+    declare: t.Optional[t.Callable[[], Outcome]] = None,
 ) -> dict[str, t.Any]:
-    """Apply a profile and declare it on this node; in check mode only plan it."""
+    """Apply a profile and declare it on this node (by ``declare``, where that is given); in check mode only plan it."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     applied = state.read_json(host, state.APPLIED)
@@ -170,7 +174,9 @@ def apply_profile(
         outcome = applying.planned(host, planning.plan_profile(host, context, declare=True))
         notes = preflight_notes.notes(host, context)
     else:
-        outcome = unless_paused(module, host, lambda: applying.declare(host, declared, origins))
+        outcome = unless_paused(module, host, declare or (lambda: applying.declare(host, declared, origins)))
+        context = outcome.plan.context or context
+        declared = context.declared
     plain = profile.to_data(declared)
     known = compose.declared_origins(plain, origins) if origins else declaration.read_origins(host, plain)
     paused, said = pause_file.in_force(host), result_of(module, host, outcome)
@@ -189,6 +195,7 @@ def apply_profile(
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
         "origins": known,
+        "profile_hash": history.hash_of(plain),
     }
     if module._diff:
         result["diff"] = [

@@ -92,6 +92,7 @@ seealso:
   - module: corral.node.gc
   - module: corral.node.agent
   - module: corral.node.pause
+  - module: corral.node.rollback
   - module: corral.node.pools_info
 """
 
@@ -346,6 +347,11 @@ origins:
   returned: when O(state=present)
   type: dict
   sample: {name: corral_profile, cpu.reserved.cpus: corral_profile_layer_90_host, cpu.whole_cores: default}
+profile_hash:
+  description: The name of the profile's content, as C(corral history) lists it.
+  returned: when O(state=present)
+  type: str
+  sample: 0a1b2c3d4e5f
 explain:
   description:
     - Each key with its value and origin, the result on this node, and which key asks for each change, as a person

@@ -20,7 +20,7 @@ from shared_data import REPOSITORY
 PAGE = (REPOSITORY / "docs" / "json.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 SHAPES = {name: shape for name, shape in vars(json_shapes).items() if hasattr(shape, "__total__")}
-CHANGING = ("agent", "cpuset", "gc", "hugepages", "hugetlbfs_mount", "pid_limits", "profile", "workload")
+CHANGING = ("agent", "cpuset", "gc", "hugepages", "hugetlbfs_mount", "pid_limits", "profile", "rollback", "workload")
 TYPES = {str: "str", int: "int", bool: "bool", list: "list"}
 
 
@@ -80,6 +80,9 @@ def test_a_module_documents_what_each_returns(module: str) -> None:
         ("profile", "changes", json_shapes.RenderedItem),
         ("profile", "drift", json_shapes.DriftItem),
         ("profile", "paused", json_shapes.RenderedPause),
+        ("rollback", "changes", json_shapes.RenderedItem),
+        ("rollback", "drift", json_shapes.DriftItem),
+        ("rollback", "paused", json_shapes.RenderedPause),
         ("pause", "paused", json_shapes.RenderedPause),
     ],
 )

@@ -1,0 +1,90 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module rollback as Ansible runs it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+import test_workload_module
+from _core.host import state
+from _core.model.status import history
+
+pytest.importorskip("ansible.module_utils.basic")
+
+SHELL = importlib.import_module(f"{test_workload_module.WORKLOAD.__package__}._rollback")
+DECLARED = "/etc/corral/profile.json"
+
+
+def task(fake: node.Node, to: str = "1", *, check: bool = False, during_pause: str = "refuse") -> dict[str, t.Any]:
+    module = test_workload_module.Module(check=check, to=to, during_pause=during_pause)
+    return t.cast("dict[str, t.Any]", SHELL.rollback_task(module, fake.host()))
+
+
+def in_force(fake: node.Node) -> str:
+    return str(json.loads(fake.get(DECLARED))["name"])
+
+
+@pytest.fixture
+def three(fake: node.Node) -> node.Node:
+    for name in ("first", "second", "third"):
+        assert not runs.declare(fake.host(), name=name).error
+    return fake
+
+
+@pytest.mark.parametrize(("to", "name"), [("1", "second"), ("2", "first")])
+def test_check_mode_foretells_the_run_and_changes_nothing(to: str, name: str, three: node.Node) -> None:
+    before = three.fingerprint("run/corral")
+    foretold = task(three, to, check=True)
+    assert three.fingerprint("run/corral") == before
+    done = task(three, to)
+    keys = ("changed", "changes", "name", "profile_hash", "pools", "origins")
+    assert {key: foretold[key] for key in keys} == {key: done[key] for key in keys}
+    assert (done["changed"], done["name"], in_force(three)) == (True, name, name)
+    assert done["profile_hash"] == history.hash_of(json.loads(three.get(state.APPLIED)))
+
+
+def test_with_a_hash_a_second_run_changes_nothing(three: node.Node) -> None:
+    wanted = history.hash_of(state.history(three.host())[1][1].profile)
+    assert task(three, wanted)["changed"]
+    before = three.fingerprint("run/corral")
+    for check in (True, False):
+        assert not task(three, wanted, check=check)["changed"]
+    assert three.fingerprint("run/corral") == before
+    assert in_force(three) == "first"
+
+
+@pytest.mark.parametrize("check", [True, False])
+@pytest.mark.parametrize("to", ["3", "0", "ffff0000", "previous"])
+def test_check_mode_and_run_refuse_the_same_choices(to: str, check: bool, three: node.Node) -> None:
+    before = three.fingerprint("run/corral")
+    with pytest.raises(SHELL._module.CorralError, match=f"to: {to}: "):
+        task(three, to, check=check)
+    assert three.fingerprint("run/corral") == before
+
+
+def test_on_a_paused_node_it_needs_during_pause(three: node.Node) -> None:
+    runs.command(three.host(), "pause", "--for", "1h")
+    with pytest.raises(SHELL._module.CorralError, match="nothing was changed: end the pause"):
+        task(three)
+    assert in_force(three) == "third"
+    assert task(three, during_pause="apply")["paused"] is not None
+    assert in_force(three) == "second"
+
+
+def test_what_is_applied_while_it_waits_counts(three: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    lock = importlib.import_module(f"{test_workload_module.WORKLOAD.__package__}._core.host.lock").Lock
+    real = lock.take
+
+    def take(one: t.Any, wait: float = 0.0) -> bool:
+        runs.declare(three.host(), name="fourth")
+        return bool(real(one, wait))
+
+    monkeypatch.setattr(lock, "take", take)
+    assert task(three)["name"] == in_force(three) == "third"
