@@ -62,14 +62,16 @@ def divided(kept: t.Sequence[Kept], in_force: t.Any) -> tuple[t.Optional[Kept], 
         return None, list(kept)
     if kept and kept[0].applied is not None and kept[0].profile == in_force:
         return kept[0], list(kept[1:])
+    if len(kept) > 1 and kept[0].applied is not None and kept[1].profile == in_force:
+        return kept[1], list(kept[2:])
     return Kept(in_force), list(kept)
 
 
 def remembered(kept: t.Sequence[Kept], last: t.Any, new: t.Any, now: int) -> list[Kept]:
     """The entries once ``new`` is applied after ``last``."""
     before, past = divided(kept, last)
-    if past and past[0].applied is not None and past[0].profile == new:
-        past = past[1:]  # of a run that was killed before the profile was the applied one
+    if before is None and past and past[0].profile == new:
+        past = past[1:]  # of a run that was killed before the first profile was the applied one
     return [Kept(new, now), *([before] if before else []), *past][: LENGTH + 1]
 
 

@@ -93,3 +93,32 @@ def test_a_refused_choice_changes_nothing(to: str, four: node.Node) -> None:
     with pytest.raises(CorralError, match=f"to: {to}: "):
         runs.command(four.host(), "rollback", "--to", to)
     assert four.fingerprint("run/corral") == before
+
+
+@pytest.mark.parametrize("to", ["2", "hash"])
+@pytest.mark.parametrize("fail", ["torn", "killed"])
+def test_a_kill_at_any_write_leaves_a_history_without_gaps(fail: str, to: str, make: t.Callable[[], node.Node]) -> None:
+    number, died = 0, True
+    while died:
+        fake, number, died = make(), number + 1, False
+        for name in ("first", "second", "third"):
+            runs.declare(fake.host(), name=name)
+        target = history.hash_of(state.history(fake.host())[1][1].profile) if to == "hash" else to
+        try:
+            runs.command(fake.host(fail, number), "rollback", "--to", target)
+        except node.Killed:
+            died = True
+        runs.tick(fake.host())
+        now, past = state.history(fake.host())
+        assert now is not None
+        names = [one.profile["name"] for one in (now, *past)]
+        assert names[0] == json.loads(fake.get(DECLARED))["name"]
+        assert names in WHOLE[to], f"killed at {number}"
+        assert all(one.applied for one in (now, *past))
+    assert number > 5
+
+
+WHOLE = {
+    "2": (["third", "second", "first"], ["first", "third", "second", "first"], ["first"]),
+    "hash": (["third", "second", "first"], ["first", "third", "second", "first"]),
+}

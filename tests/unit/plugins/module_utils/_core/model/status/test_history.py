@@ -33,12 +33,16 @@ def test_a_profile_in_force_without_a_time_is_kept_when_the_next_is_applied() ->
     assert history.remembered([Kept(B)], A, C, 5) == [Kept(C, 5), Kept(A), Kept(B)]
 
 
-def test_a_kill_between_the_history_and_the_applied_profile_leaves_no_entry_twice() -> None:
-    killed = history.remembered([Kept(A, 1)], A, B, 2)
-    assert history.divided(killed, A) == (Kept(A), killed)
-    again = history.remembered(killed, A, B, 3)
-    assert [one.profile for one in history.divided(again, B)[1]][:1] == [A]
-    assert [one.profile for one in again].count(B) == 1
+@pytest.mark.parametrize("first", [Kept(A, 1), Kept(A)])
+def test_a_kill_between_the_history_and_the_applied_profile_leaves_no_entry_twice(first: Kept) -> None:
+    killed = history.remembered([first, Kept(C, 0)], A, B, 2) if first.applied else [Kept(B, 2), first, Kept(C, 0)]
+    assert history.divided(killed, A) == (first, [Kept(C, 0)])
+    assert history.remembered(killed, A, B, 3) == [Kept(B, 3), first, Kept(C, 0)]
+    assert history.remembered(killed, A, C, 3) == [Kept(C, 3), first, Kept(C, 0)], "another profile comes instead"
+
+
+def test_a_first_profile_that_was_killed_is_no_profile_before_itself() -> None:
+    assert history.remembered([Kept(A, 1)], None, A, 2) == [Kept(A, 2)]
 
 
 def test_the_hash_is_of_the_content_whatever_the_order_of_keys() -> None:
