@@ -71,11 +71,12 @@ def filled(entries: list[EditedKey], changes: t.Sequence[Change], keys: t.Sequen
         "kind": "drift", "key": "", "before": None, "after": None, "origin": None, "disruption": HARMLESS, "changes": [],
     }  # fmt: skip
     for change, key in zip(changes, keys):
-        # The nearest key above or below that of the change; a change may follow from several, and is told once.
-        related = [
-            one for one in entries if one["key"] == key or is_within(one["key"], key) or is_within(key, one["key"])
-        ]
-        owner = max(related, key=lambda one: len(one["key"]), default=drift) if key or related else drift
+        # The key itself, else the nearest one above or below it; a change may follow from several, and is told once.
+        owner = max(
+            (one for one in entries if key == one["key"] or is_within(one["key"], key) or is_within(key, one["key"])),
+            key=lambda one: (one["key"] == key, len(one["key"])),
+            default=drift,
+        )
         owner["changes"].append(change_text.line(change))
         if change.disruption != HARMLESS:
             owner["disruption"] = change.disruption
@@ -83,5 +84,5 @@ def filled(entries: list[EditedKey], changes: t.Sequence[Change], keys: t.Sequen
 
 
 def is_within(path: str, above: str) -> bool:
-    """Whether a key lies below another one."""
+    """Whether a key lies below another one; "" is no key."""
     return bool(above) and path.startswith((f"{above}.", f"{above}["))

@@ -27,6 +27,9 @@ def test_a_first_profile_is_told_by_its_sections(fake: node.Node) -> None:
     found = plan(fake)
     assert {one["kind"] for one in found} == {"first"}
     assert {"cpu.reserved", "cpu.isolated", "memory.hugepages", "memory.mounts[0]"} <= {one["key"] for one in found}
+    assert [one["key"] for one in found if not one["changes"]] == [], "each section has its own"
+    shared = next(one for one in found if one["key"] == "cpu")
+    assert any("machine.slice AllowedCPUs" in line for line in shared["changes"])
     changes = [line for one in found for line in one["changes"]]
     assert changes and len(changes) == len(set(changes)), "each change once"
     assert not [line for line in changes if "/etc/corral/" in line], "the declaration itself follows from every key"
