@@ -192,6 +192,15 @@ def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet:
     assert "6 hosts: 6 would change" in said
 
 
+def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
+    tasks = fleet.folder / "drain.yml"
+    tasks.write_text("- name: Drain\n  ansible.builtin.fail:\n    msg: busy\n")
+    code, said, order = fleet.play(corral_drain=str(tasks))
+    assert code != 0 and changed(order) == [], said
+    assert "Drain: busy. The host has what it had before." in said
+    assert set(fleet.have().values()) == {"old"}
+
+
 def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
     code, said, order = fleet.play("-e", "corral_serial=1,none")
     assert code != 0 and order == []
