@@ -32,7 +32,7 @@ from ansible.module_utils.basic import AnsibleModule
 ACTION = "{action}"
 module = AnsibleModule(argument_spec=dict(
     layers=dict(type="list", elements="dict"), state=dict(default="present"), during_pause=dict(), lock_timeout=dict(),
-    interval=dict(), metrics_dir=dict()), supports_check_mode=True)
+    interval=dict(), metrics_dir=dict(), to=dict(default="1")), supports_check_mode=True)
 path = os.environ["NODE"]
 with open(path) as file:
     node = json.load(file)
@@ -56,8 +56,8 @@ elif ACTION == "profile" and node["profile"] is not None:
     after.update(profile=None, past=[])
     result.update(changed=True, report=["1 changed (cpu)"])
 elif ACTION == "rollback":
-    after.update(profile=node["past"][0], past=node["past"][1:])
-    result.update(changed=True, changes=[declared])
+    after.update(profile=node["past"][int(module.params["to"]) - 1], past=node["past"][int(module.params["to"]):])
+    result.update(changed=True, changes=[declared], name=after["profile"], profile_hash="5d2f")
 if not module.check_mode:
     after["log"] = [*node["log"], [ACTION, module.params["state"], after["profile"]]]
     with open(path, "w") as file:
@@ -104,7 +104,7 @@ class Fleet:
     def have(self) -> dict[str, str | None]:
         return {host: self.node(host)["profile"] for host in HOSTS}
 
-    def play(self, *options: str, **variables: object) -> tuple[int, str, list[str]]:
+    def play(self, *options: str, playbook: str = "rollout", **variables: object) -> tuple[int, str, list[str]]:
         """Run the playbook; its exit code, what it printed, and who was changed by what, in order."""
         (self.folder / "ansible.cfg").write_text("[defaults]\n")
         order = self.folder / "order"
@@ -119,8 +119,8 @@ class Fleet:
         }  # fmt: skip
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": common}}))
         # The environment of a task is the host's: each stand-in knows its node by it.
-        book = self.folder / "collections/ansible_collections/corral/node/playbooks/rollout.yml"
-        text = (CHECKOUT / "playbooks/rollout.yml").read_text()
+        book = self.folder / "collections/ansible_collections/corral/node/playbooks" / f"{playbook}.yml"
+        text = (CHECKOUT / "playbooks" / f"{playbook}.yml").read_text()
         book.write_text(
             text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
         )
@@ -199,6 +199,15 @@ def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
     assert code != 0 and changed(order) == [], said
     assert "Drain: busy. The host has what it had before." in said
     assert set(fleet.have().values()) == {"old"}
+
+
+def test_the_playbook_rollback_goes_back_as_far_as_it_is_told(fleet: Fleet) -> None:
+    for host in HOSTS:
+        fleet.set(host, profile="new", past=["old", "older", None])
+    code, said, order = fleet.play("--limit", "a,b", "-e", "corral_to=2 corral_serial=1", playbook="rollback")
+    assert code == 0 and order == ["a rollback", "b rollback"], said
+    assert fleet.have() == {**dict.fromkeys(HOSTS, "new"), "a": "older", "b": "older"}
+    assert "profile older (5d2f)" in said
 
 
 def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
