@@ -115,7 +115,7 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         result["diff"] = change_text.diff(shown)
     for note in (*outcome.plan.notes, *change_text.leftovers(outcome)):
         module.warn(note)
-    if planning.is_lost(outcome.plan):
+    if outcome.plan.lost:
         said = "\n".join(change_text.line(change) for change in outcome.plan.changes)
         result.update(failed=True, msg=f"nothing was removed:\n{said}")
     elif outcome.error and module.check_mode:

@@ -145,7 +145,11 @@ def originals_lost(host: Host) -> bool:
     if host.exists(LOST):
         return True
     copies = (host.read(path, follow=False) or "" for path in (BEFORE, f"{BEFORE}.previous"))
-    return all(records_in(text) is None for text in copies) and were_recorded(host)
+    if any(records_in(text) is not None for text in copies):
+        return False
+    from . import own_files  # The state folder is gone, or there never was one.
+
+    return were_recorded(host) or next(own_files.written(host), None) is not None
 
 
 @functools.lru_cache(maxsize=2)  # One run reads the same text again and again.

@@ -93,7 +93,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
     first = plan()
     outcome = apply(host, first, plan, forgiving=True)
-    if planning.is_lost(first):
+    if first.lost:
         return outcome
     if not outcome.error and PROFILE in managers:
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]

@@ -9,43 +9,45 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import state
+from ..host import own_files, state
 from ..host.files import Host
 from ..managers import registry
 from ..model.plan.places import covering
 from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Step
 from ..model.systemd.agent_units import COMMAND, LAUNCHER
 from ..model.systemd.unit_file import HEADER
-from ..model.systemd.unit_property import ETC
 
 REASON = (
     f"the originals were lost with {state.BEFORE} and its second copy, so this stays: restore or remove it by hand, "
     "kernel values and units' live properties too, then remove again"
 )
 OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, COMMAND)
-FOLDERS = (ETC, "/etc/sysctl.d", "/etc/systemd/system.conf.d")
 
 
 def left(host: Host, managers: t.Sequence[str]) -> tuple[Change, ...]:
     """An item for each file of these managers; none where originals are there, or where no file is left."""
     if not state.originals_lost(host):
         return ()
-    found = [path for path in (*OWN, *under(host)) if is_ours(host, path)]
+    return items([path for path in (*OWN, *own_files.under(host)) if is_ours(host, path)], managers)
+
+
+def not_owned(host: Host, managers: t.Sequence[str], owned: t.Container[str]) -> tuple[Change, ...]:
+    """An item for each configuration file of these managers that no part of a plan owns any more, and that has no original."""
+    if not state.originals_lost(host):
+        return ()
+    return items([path for path in own_files.written(host) if f"file:{path}" not in owned], managers)
+
+
+def items(paths: t.Sequence[str], managers: t.Sequence[str]) -> tuple[Change, ...]:
+    """An item for each of the files that one of these managers writes."""
     places = {name: registry.manager(name).writes for name in managers}
     owners = {
-        path: name for path in found for name in places if covering(places[name], Step("file", path, None, FILES))
+        path: name for path in paths for name in places if covering(places[name], Step("file", path, None, FILES))
     }
     return tuple(
         Change(name, path, "content", "written by Corral", "as it was", REASON, path, (), UNCHANGEABLE)
         for path, name in owners.items()
     )
-
-
-def under(host: Host) -> t.Iterator[str]:
-    """The files where configuration of Corral's can be, those of a unit's own folder among them."""
-    for folder in FOLDERS:
-        for inside in (folder, *(f"{folder}/{name}" for name in host.folders(folder))):
-            yield from (f"{inside}/{name}" for name in host.names(inside))
 
 
 def is_ours(host: Host, path: str) -> bool:

@@ -169,17 +169,10 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     plan = finish(host, None, [], managers)
     left = lost_originals.left(host, managers)
     if left:  # Nothing is given up of what cannot be brought back.
-        return plan._replace(changes=(*plan.changes, *left))
+        return plan._replace(changes=(*plan.changes, *left), lost=True)
     known = {change.subject for change in plan.changes}
     own = [change for one in registry.every() for change in one.on_removal(host, managers)]
     return plan._replace(changes=plan.changes + tuple(change for change in own if change.subject not in known))
-
-
-def is_lost(plan: Plan) -> bool:
-    """Whether a removal's plan names what is left because the originals are lost."""
-    from . import lost_originals
-
-    return any(change.reason == lost_originals.REASON for change in plan.changes)
 
 
 def joined(first: Plan, second: Plan) -> Plan:
@@ -190,6 +183,7 @@ def joined(first: Plan, second: Plan) -> Plan:
         first.parts + second.parts,
         first.obsolete | second.obsolete,
         first.notes + second.notes,
+        first.lost or second.lost,
     )
 
 
@@ -220,6 +214,10 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
     ]
     changes += [restoring(record, online) for record in again]
+    if parts and (not records or host.exists(state.LOST)):
+        from . import lost_originals  # Where originals are recorded nothing is loaded for this.
+
+        changes += lost_originals.not_owned(host, managers, owned)
     obsolete = frozenset(record.before.key for record in dropped).union(*(part.gone for part in parts))
     notes = [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))

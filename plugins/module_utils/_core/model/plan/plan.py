@@ -154,13 +154,17 @@ def change_from_dict(data: t.Mapping[str, t.Any]) -> Change:
 
 
 class Plan(NamedTuple):
-    """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal)."""
+    """What would be changed. ``context`` is None for a plan that concerns no profile (the agent, a removal).
+
+    ``lost``: a removal that changes nothing and names what is left, because the originals are lost.
+    """
 
     context: t.Optional[Context]
     changes: tuple[Change, ...]
     parts: tuple[Part, ...]
     obsolete: frozenset[str]
     notes: tuple[str, ...] = ()
+    lost: bool = False
 
 
 class Outcome(NamedTuple):

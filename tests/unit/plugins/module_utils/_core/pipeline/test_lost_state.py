@@ -200,7 +200,7 @@ def test_a_removal_without_originals_names_what_is_left(how: str, rolled: node.N
     assert any(path.endswith("/10-corral-cpu.conf") for path in told)
     assert {f"{ETC}/{unit}" for unit in (agent_units.TIMER, agent_units.SERVICE)} <= told
     assert {change.verdict for change in outcome.remaining} == {UNCHANGEABLE}
-    assert planning.is_lost(outcome.plan)
+    assert outcome.plan.lost
     for path in told:
         rolled.drop(path)
     assert not runs.remove(rolled.host()).remaining, "by hand it is over"
@@ -218,7 +218,7 @@ def test_a_run_after_the_loss_does_not_take_what_it_finds_for_originals(how: str
     assert runs.tick(rolled.host()) == 2
     assert state.records(rolled.host())[0], "the tick recorded what it found"
     outcome = runs.remove(rolled.host())
-    assert planning.is_lost(outcome.plan)
+    assert outcome.plan.lost
     assert "/etc/corral/profile.json" in {change.location for change in outcome.remaining}
     assert rolled.get(state.LOST) == ("" if how == "gone" else damaged), "it may be mended by hand"
     for change in outcome.remaining:
@@ -230,7 +230,7 @@ def test_a_run_after_the_loss_does_not_take_what_it_finds_for_originals(how: str
 def test_a_profile_that_changed_nothing_lost_no_original(fake: node.Node) -> None:
     assert not declare(fake, cpu=None, workloads=None).error
     assert state.records(fake.host())[1] is None
-    assert not planning.is_lost(planning.plan_removal(fake.host(), registry.names()))
+    assert not planning.plan_removal(fake.host(), registry.names()).lost
 
 
 @pytest.mark.parametrize("check", [True, False])
@@ -243,3 +243,34 @@ def test_the_module_fails_where_it_cannot_remove(check: bool, rolled: node.Node)
     assert "/etc/corral/profile.json" in result["msg"]
     assert f"the originals were lost with {BEFORE}" in result["msg"]
     assert held(rolled) == {"dataplane": "1,5"}, "no grant is given up"
+
+
+@pytest.mark.parametrize("declared", [True, False])
+def test_a_node_without_agent_whose_state_folder_is_gone_is_not_removed_silently(
+    declared: bool, fake: node.Node
+) -> None:
+    assert not declare(fake, workloads=None).error
+    shutil.rmtree(f"{fake.root}{STATE}")
+    if not declared:
+        fake.drop(state.DECLARED)
+    outcome = runs.remove(fake.host())
+    assert outcome.plan.lost
+    assert any(change.location.endswith("/10-corral-cpu.conf") for change in outcome.remaining)
+
+
+def test_a_profile_that_an_image_brought_is_no_sign_of_a_loss(fake: node.Node) -> None:
+    fake.put(state.DECLARED, json.dumps(profile.to_data(profile.parse(PROFILE))))
+    assert not planning.plan_removal(fake.host(), registry.names()).lost
+    assert not state.originals_lost(fake.host())
+
+
+def test_what_a_profile_no_longer_declares_is_named_where_its_original_is_lost(fake: node.Node) -> None:
+    assert not declare(fake, workloads=None, pids={"pid_max": 50000}).error
+    shutil.rmtree(f"{fake.root}{STATE}/journal")
+    outcome = declare(fake, workloads=None)
+    assert [(one.location, one.verdict) for one in outcome.remaining] == [
+        ("/etc/sysctl.d/90-corral.conf", UNCHANGEABLE)
+    ]
+    assert "the originals were lost" in outcome.remaining[0].reason
+    fake.drop("/etc/sysctl.d/90-corral.conf")
+    assert declare(fake, workloads=None).remaining == ()
