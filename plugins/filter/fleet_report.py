@@ -6,6 +6,7 @@ from __future__ import annotations
 
 import time
 import typing as t
+import unicodedata
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import (
@@ -13,6 +14,7 @@ if t.TYPE_CHECKING:
         Fleet,
         FleetHost,
         FleetVerdict,
+        RenderedPause,
     )
 
 DOCUMENTATION = r"""
@@ -59,16 +61,31 @@ WORST = ("in_sync", "unknown", "drift", "refused", "failed", "unreachable")  # l
 ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
+MAX_TEXT = 10_000  # characters of one text
+MAX_ROWS = 10_000  # elements of one list
+YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
+UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
+ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
+TEXTS = ("name", "mode")
+MAPPINGS = ("pools", "effective_profile", "paused")
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
     """One host's verdict and items. What could not be looked at is never in sync.
 
-    A result without drift is that of a module that could not do its work, unless its task was skipped.
+    A result without drift is that of a module that could not do its work, unless its task was skipped. A host that
+    returned what no module returns has failed: none of it is used.
     """
+    for module, result in (("profile", profile), ("agent", agent)):
+        why = impossible(result)
+        if why:
+            text = (
+                f"the module {module} returned impossible data: {why}; look at the node, and at its version of Corral"
+            )
+            return host_report({"msg": text}, {"skipped": True})
     results = (profile, agent)
     found: list[DriftItem] = [
-        t.cast("DriftItem", {key: item.get(key) for key in ITEM_KEYS})
+        t.cast("DriftItem", {**{key: item.get(key) for key in ITEM_KEYS}, "text": printable(item["text"])})
         for result in results
         for item in result.get("drift") or ()
     ]
@@ -84,18 +101,20 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     else:
         verdict = "unknown" if found else "in_sync"
     said = [] if verdict == "unreachable" else failed
+    paused = profile.get("paused")
+    cpu_map = profile.get("cpu_map")
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
         "verdict": verdict,
         "items": found,
         "problems": [problem for result in said for problem in result.get("problems") or ()],
         "message": "\n".join(messages) or None,
-        "name": profile.get("name"),
-        "mode": profile.get("mode"),
+        "name": shown(profile.get("name")),
+        "mode": t.cast("t.Any", shown(profile.get("mode"))),
         "pools": profile.get("pools"),
-        "cpu_map": profile.get("cpu_map"),
+        "cpu_map": cpu_map and [printable(line) for line in cpu_map],
         "effective_profile": profile.get("effective_profile"),
-        "paused": profile.get("paused"),
+        "paused": paused and t.cast("RenderedPause", {**paused, "text": printable(paused["text"])}),
     }
 
 
@@ -105,7 +124,12 @@ def message(result: t.Mapping[str, t.Any]) -> str:
     heard = str(result.get("module_stderr") or "").strip().splitlines()
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
-    return "\n".join(lines)
+    return printable("\n".join(lines), keep="\n")
+
+
+def shown(text: str | None) -> str | None:
+    """A text that may be missing, as it can be shown."""
+    return text if text is None else printable(text)
 
 
 def host_lines(name: str, host: FleetHost) -> list[str]:
@@ -142,6 +166,73 @@ def fleet_report(
         "summary": summary,
         "lines": [*lines, f"{len(hosts)} host{'s'[: len(hosts) != 1]}: {counted}"],
     }
+
+
+# What hosts returned is checked here: a node can be broken, or return anything.
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with every control character escaped, except those to keep; a long one is cut, and says so."""
+    cut = text[:MAX_TEXT]
+    shown = "".join(
+        character.encode("unicode_escape").decode("ascii")
+        if unicodedata.category(character) in UNPRINTABLE and character not in keep
+        else character
+        for character in cut
+    )
+    return shown if len(cut) == len(text) else f"{shown}... ({len(text)} characters)"
+
+
+def impossible(result: t.Mapping[str, t.Any]) -> str | None:
+    """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
+    for field in ("drift", "problems", "cpu_map"):
+        rows = result.get(field)
+        if rows is None:
+            continue
+        if not isinstance(rows, list):
+            return f"{field} is {kind(rows)}, expected a list"
+        if len(rows) > MAX_ROWS:
+            return f"{field} has {len(rows)} elements, at most {MAX_ROWS} are possible"
+        element = str if field == "cpu_map" else dict
+        for number, row in enumerate(rows):
+            if not isinstance(row, element):
+                return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"
+    for number, item in enumerate(result.get("drift") or ()):
+        why = impossible_item(item)
+        if why:
+            return f"drift[{number}].{why}"
+    for field in TEXTS:
+        if not isinstance(result.get(field), (str, type(None))):
+            return f"{field} is {kind(result[field])}, expected text"
+    for field in MAPPINGS:
+        if not isinstance(result.get(field), (dict, type(None))):
+            return f"{field} is {kind(result[field])}, expected a mapping"
+    paused = result.get("paused")
+    if paused is not None and not isinstance(paused.get("text"), str):
+        return f"paused.text is {kind(paused.get('text'))}, expected text"
+    return None
+
+
+def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
+    """The same for an item of drift. A node with an older Corral does not return ``since``."""
+    if not isinstance(item.get("text"), str):
+        return f"text is {kind(item.get('text'))}, expected text"
+    if item.get("verdict") not in ITEM_VERDICTS:
+        return f"verdict is {printable(repr(item.get('verdict'))[:80])}, expected one of {', '.join(ITEM_VERDICTS)}"
+    since = item.get("since")
+    if since is not None and (not isinstance(since, int) or isinstance(since, bool) or not 0 <= since < YEAR_10000):
+        return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"
+    return None
+
+
+def kind(value: t.Any) -> str:
+    """What a value is, in the words of JSON."""
+    if value is None:
+        return "missing"
+    if isinstance(value, bool):
+        return "a boolean"
+    names = {dict: "a mapping", list: "a list", str: "text", int: "a number", float: "a number"}
+    return next((name for one, name in names.items() if isinstance(value, one)), "of an unknown type")
 
 
 class FilterModule:

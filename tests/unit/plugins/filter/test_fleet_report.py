@@ -164,3 +164,47 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     assert f'<li class="unchangeable">{line} <span class="about">since %Y' in page
     assert "<p>the node&#39;s line of the pause</p>" in page
     assert "<p>Connection refused</p>" in page
+
+
+@pytest.mark.parametrize(
+    ("lie", "why"),
+    [
+        ({"drift": "all of it"}, "drift is text, expected a list"),
+        ({"drift": [7]}, "drift[0] is a number, expected a mapping"),
+        ({"drift": [{}] * 10_001}, "drift has 10001 elements, at most 10000 are possible"),
+        ({"drift": [{**item("drift"), "text": None}]}, "drift[0].text is missing, expected text"),
+        ({"drift": [item("good")]}, "drift[0].verdict is 'good', expected one of drift, unchangeable, unknown"),
+        ({"drift": [{**item("drift"), "since": 10**18}]}, f"drift[0].since is {10**18}, expected seconds since 1970"),
+        ({"drift": [{**item("drift"), "since": True}]}, "drift[0].since is True, expected seconds since 1970"),
+        ({"name": ["edge"]}, "name is a list, expected text"),
+        ({"pools": "0-3"}, "pools is text, expected a mapping"),
+        ({"cpu_map": [1]}, "cpu_map[0] is a number, expected text"),
+        ({"paused": {"by": "alice"}}, "paused.text is missing, expected text"),
+        ({"paused": True}, "paused is a boolean, expected a mapping"),
+    ],
+)
+def test_a_host_with_impossible_data_has_failed_and_the_others_are_reported(lie: dict[str, t.Any], why: str) -> None:
+    report = fleet_report({"a": {**IN_SYNC, **lie}, "b": DRIFT}, {"a": AGENT, "b": AGENT})
+    assert {name: host["verdict"] for name, host in report["hosts"].items()} == {"a": "failed", "b": "drift"}
+    assert report["lines"][:2] == [
+        "a: failed",
+        f"  the module profile returned impossible data: {why}; look at the node, and at its version of Corral",
+    ]
+    assert fleet_report({"a": IN_SYNC}, {"a": {"drift": [7]}})["hosts"]["a"]["verdict"] == "failed"
+
+
+def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
+    bad = "x\x1b[2J\nb: in sync\u202e\u2028\ud800"
+    lie = {**IN_SYNC, "name": bad, "cpu_map": [bad], "paused": {**PAUSED, "text": bad}}
+    lie["drift"] = [{**item("drift"), "text": bad}]
+    report = fleet_report({"a": lie, "c": {"msg": bad}}, {"a": AGENT, "c": SKIPPED})
+    escaped = "x\\x1b[2J\\nb: in sync\\u202e\\u2028\\ud800"
+    assert report["lines"][:3] == ["c: failed", "  x\\x1b[2J", "  b: in sync\\u202e\\u2028\\ud800"]
+    assert report["lines"][3:5] == [f"a: drift, 1 item (profile {escaped}, mode enforce)", f"  {escaped}"]
+    assert report["hosts"]["a"]["cpu_map"] == [escaped]
+    assert all(line.isprintable() for line in report["lines"])
+
+
+def test_a_long_text_of_a_host_is_cut_and_says_so() -> None:
+    report = fleet_report({"a": {"msg": "x" * 20_000}}, {"a": SKIPPED})
+    assert report["lines"][1] == f"  {'x' * 10_000}... (20000 characters)"
