@@ -52,10 +52,14 @@ import os
 import re
 import typing as t
 
-from ansible.errors import AnsibleError, AnsibleValueOmittedError
+from ansible import errors
+from ansible.errors import AnsibleError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.corral.node.plugins.module_utils._core.cli import profile_file
 from ansible_collections.corral.node.plugins.module_utils._core.model.values.errors import CorralError
+
+# ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
+OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
 
 BASE = "corral_profile"
 FILE = "corral_profile_file"
@@ -96,9 +100,10 @@ class LookupModule(LookupBase):
     def value(self, variables: dict[str, t.Any], name: str) -> t.Any:
         """A variable's value; None when it is not there, empty, or omitted on purpose."""
         try:
-            return self._templar.template(variables.get(name))
-        except AnsibleValueOmittedError:
+            found = self._templar.template(variables.get(name))
+        except OMITTED:
             return None
+        return None if found == variables.get("omit", OMITTED) else found
 
     def from_file(self, path: t.Any) -> tuple[str, t.Any]:
         """The profile of a file here on the controller, from where the user stands; its name is the origin."""

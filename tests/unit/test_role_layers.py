@@ -111,11 +111,11 @@ PLAY = [
                 {
                     "name": said,
                     "block": [apply(said, variables), {"name": "Not here", "ansible.builtin.meta": "end_play"}],
-                    "rescue": [see(f"{json.dumps(said)} in ansible_failed_result.msg"), {"set_fact": {"rescued": "{{ rescued | default(0) + 1 }}"}}],
+                    "rescue": [see(f"{json.dumps(said)} in ansible_failed_result.msg"), {"set_fact": {"rescued": "{{ rescued | default(0) | int + 1 }}"}}],
                 }
                 for variables, said in WRONG
             ),
-            see(f"rescued == {len(WRONG)}"),
+            see(f"rescued | int == {len(WRONG)}"),
             {"name": "The end", "ansible.builtin.debug": {"msg": "this is the end"}},
         ],
     }
