@@ -146,6 +146,17 @@ def test_slices_that_swap_are_stuck_where_no_slice_can_spare_a_cpu() -> None:
         handover.order(exclusive("xy", "yx"), NONE)
 
 
+def test_the_only_cpu_of_a_shared_slice_is_not_lent() -> None:
+    shared = Slice("machine.slice", frozenset({2}), frozenset({2}))
+    with pytest.raises(NoSafeOrder, match=r"corral_x\.slice, corral_y\.slice"):
+        handover.order([*exclusive("xy.", "yx."), shared], NONE)
+    # With a second CPU the shared slice lends one and takes it back.
+    two = Slice("machine.slice", frozenset({2, 3}), frozenset({2, 3}))
+    moves = follow([*exclusive("xy..", "yx.."), two], NONE)
+    lent = [cpus for unit, cpus in moves if unit == "machine.slice"]
+    assert [len(cpus) for cpus in lent] == [1, 2]
+
+
 def test_slices_that_are_to_share_are_stuck() -> None:
     slices = [Slice("a", frozenset({0}), frozenset({1}), True), Slice("b", frozenset({1}), frozenset({1}))]
     with pytest.raises(NoSafeOrder, match="a, b"):
