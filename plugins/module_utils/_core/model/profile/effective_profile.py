@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The compiled profile: the result of the intents on this node, as data that can be kept, shown and compared."""
+"""The effective profile: the result of the intents on this node, as data that can be kept, shown and compared."""
 
 from __future__ import annotations
 
@@ -55,5 +55,5 @@ def _memory(memory: Memory, plain: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
 
 
 def text_of(declared: Profile, pools: Pools) -> str:
-    """The compiled profile as it is kept, and as a diff shows it."""
+    """The effective profile as it is kept, and as a diff shows it."""
     return json.dumps(compile_to_data(declared, pools), indent=2, sort_keys=True) + "\n"

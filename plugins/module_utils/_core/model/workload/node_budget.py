@@ -30,7 +30,7 @@ NO_POLICY = Policy("none")
 
 
 class AllocationInput(NamedTuple):
-    """What can be granted: the compiled profile on this machine. ``memory`` has the bytes that may be granted by node
+    """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
     Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively.
     """
