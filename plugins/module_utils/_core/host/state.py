@@ -159,8 +159,10 @@ def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
         data = checked_data(json.loads(text or "null"))
     except (ValueError, RecursionError):
         return None
+    if not isinstance(data, list):
+        return None
     found = []
-    for row in data if isinstance(data, list) else []:
+    for row in data:
         try:
             found.append(Record(row["manager"], row["subject"], undo.from_data(row["before"])))
         except (KeyError, TypeError):

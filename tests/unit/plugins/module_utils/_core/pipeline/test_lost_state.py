@@ -274,3 +274,11 @@ def test_what_a_profile_no_longer_declares_is_named_where_its_original_is_lost(f
     assert "the originals were lost" in outcome.remaining[0].reason
     fake.drop("/etc/sysctl.d/90-corral.conf")
     assert declare(fake, workloads=None).remaining == ()
+
+
+def test_a_file_that_holds_no_list_has_no_originals(fake: node.Node) -> None:
+    assert not declare(fake, workloads=None).error
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        fake.put(path, state.checked_text({}))
+    assert state.originals_lost(fake.host())
+    assert planning.plan_removal(fake.host(), registry.names()).lost
