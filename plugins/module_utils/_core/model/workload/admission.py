@@ -71,7 +71,7 @@ def allocate(
     """The grants for these needs, in the order in which they are declared.
 
     What a workload keeps of a grant that cannot be made whole is known when it is refused. Where another workload was given
-    that memory before, all is decided anew with it reserved.
+    that memory before, the whole decision is made again with it reserved.
     """
     kept_first: dict[str, Refused] = {}
     while True:
