@@ -168,6 +168,7 @@ def apply_profile(
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     applied = state.read_json(host, state.APPLIED)
+    drifted = planning.drifted_from(host, applied) if applied is not None else frozenset()
     effective_before = host.read(state.EFFECTIVE_PROFILE, follow=False) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
@@ -189,7 +190,10 @@ def apply_profile(
         "name": declared.name,
         "mode": declared.mode,
         "by_key": plan_by_key.of_plan(
-            context._replace(origins=known), would_change(outcome) if module.check_mode else outcome.applied, applied
+            context._replace(origins=known),
+            would_change(outcome) if module.check_mode else outcome.applied,
+            applied,
+            drifted,
         ),
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),

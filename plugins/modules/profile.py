@@ -236,7 +236,7 @@ by_key:
   description:
     - The same changes by the keys of the profile. Each key that was edited since the profile applied before, in the order of the
       keys, with the changes that follow from it. On a node without a profile before, each section.
-    - The last entry has the changes that no edited key explains, which is drift from the profile applied before.
+    - The last entry has what the profile applied before would change as well, which is drift.
   returned: when O(state=present)
   type: list
   elements: dict

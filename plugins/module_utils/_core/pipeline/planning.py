@@ -141,6 +141,15 @@ def plan_profile(
     return plan
 
 
+def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]:
+    """The items by which the node differs from a profile that it has applied (its data); none where that fits no more."""
+    try:
+        context = compile_profile(host, profile.parse(applied))
+        return frozenset(change.item() for change in plan_profile(host, context).changes)
+    except CorralError:
+        return frozenset()
+
+
 def plan_agent(
     host: Host,
     options: Options,

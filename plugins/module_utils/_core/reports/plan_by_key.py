@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """A plan by the keys of the profile: the keys that were edited, each with what changes on the node because of it.
 
-What no edited key explains is drift: the node differs from the profile that it has applied already.
+What the profile before would change as well is drift: the node differs from the profile that it has applied already.
 """
 
 from __future__ import annotations
@@ -27,11 +27,15 @@ Kind = t.Literal["edited", "first", "drift"]
 
 
 def of_plan(
-    context: Context, changes: t.Sequence[Change], applied: t.Optional[t.Mapping[str, t.Any]]
+    context: Context,
+    changes: t.Sequence[Change],
+    applied: t.Optional[t.Mapping[str, t.Any]],
+    drifted: t.Container[tuple[str, str, str]] = (),
 ) -> list[EditedKey]:
     """The edited keys in the order of their paths with the lines of their changes, then drift.
 
     ``applied`` is the data of the profile that was applied before; None on a node that had none: each section is then one entry.
+    ``drifted`` has the items (Change.item) by which the node differs from that profile.
     """
     declared = profile.to_data(context.declared)
     after = compose.leaves_of(declared)
@@ -39,11 +43,11 @@ def of_plan(
     keys = [key_of(change, context) for change in shown]
     if applied is None:
         first = [entry("first", key, None, None, context) for key in dict.fromkeys(keys)]
-        return filled(first, shown, keys)
+        return filled(first, shown, keys, drifted)
     before = compose.leaves_of(applied)
     paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
     edited = [entry("edited", path, before.get(path), after.get(path), context) for path in paths]
-    return filled(edited, shown, keys)
+    return filled(edited, shown, keys, drifted)
 
 
 def key_of(change: Change, context: Context) -> str:
@@ -65,22 +69,36 @@ def entry(kind: Kind, key: str, before: t.Any, after: t.Any, context: Context) -
     }
 
 
-def filled(entries: list[EditedKey], changes: t.Sequence[Change], keys: t.Sequence[str]) -> list[EditedKey]:
-    """The entries with their changes; what fits none is in an entry for drift, the last."""
+def filled(
+    entries: list[EditedKey],
+    changes: t.Sequence[Change],
+    keys: t.Sequence[str],
+    drifted: t.Container[tuple[str, str, str]],
+) -> list[EditedKey]:
+    """The entries with their changes, then one for drift where there is any."""
     drift: EditedKey = {
         "kind": "drift", "key": "", "before": None, "after": None, "origin": None, "disruption": HARMLESS, "changes": [],
     }  # fmt: skip
     for change, key in zip(changes, keys):
-        # The key itself, else the nearest one above or below it; a change may follow from several, and is told once.
-        owner = max(
-            (one for one in entries if key == one["key"] or is_within(one["key"], key) or is_within(key, one["key"])),
-            key=lambda one: (one["key"] == key, len(one["key"])),
-            default=drift,
-        )
+        owner = drift if change.item() in drifted else nearest(entries, key) or drift
         owner["changes"].append(change_text.line(change))
         if change.disruption != HARMLESS:
             owner["disruption"] = change.disruption
     return [*entries, *([drift] if drift["changes"] else [])]
+
+
+def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:
+    """The entry of a key: its own, else the nearest one above or below it, else one of the same section, else the first.
+
+    A change may follow from several keys, also of another section (isolated CPUs move when more are reserved); it is told once.
+    """
+
+    def rank(one: EditedKey) -> tuple[bool, bool, bool, int]:
+        related = is_within(one["key"], key) or is_within(key, one["key"])
+        same = one["key"].partition(".")[0] == key.partition(".")[0]
+        return one["key"] == key, related, same, len(one["key"]) if related else 0
+
+    return max(entries, key=rank, default=None)
 
 
 def is_within(path: str, above: str) -> bool:

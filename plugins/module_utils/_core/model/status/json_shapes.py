@@ -232,7 +232,7 @@ class ModuleResult(t.TypedDict):
 class EditedKey(t.TypedDict):
     """A key of the profile that was edited, or a section of a first profile, with what changes on the node because of it.
 
-    ``kind`` is ``edited``, ``first``, or ``drift``: what differs from the profile that is applied already.
+    ``kind`` is ``edited``, ``first``, or ``drift``: what the profile applied before would change as well.
     """
 
     kind: t.Literal["edited", "first", "drift"]

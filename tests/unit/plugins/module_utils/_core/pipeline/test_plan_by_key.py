@@ -20,7 +20,9 @@ def plan(fake: node.Node, **sections: t.Any) -> list[t.Any]:
     declared = profile.parse(node.edge(**sections))
     context = planning.compile_profile(host, declared, fresh=True)
     found = planning.plan_profile(host, context, declare=True)
-    return t.cast("list[t.Any]", plan_by_key.of_plan(context, found.changes, state.read_json(host, state.APPLIED)))
+    applied = state.read_json(host, state.APPLIED)
+    drifted = planning.drifted_from(host, applied) if applied is not None else frozenset[tuple[str, str, str]]()
+    return t.cast("list[t.Any]", plan_by_key.of_plan(context, found.changes, applied, drifted))
 
 
 def test_a_first_profile_is_told_by_its_sections(fake: node.Node) -> None:
@@ -62,3 +64,26 @@ def test_what_no_edited_key_explains_is_drift(fake: node.Node) -> None:
 def test_nothing_edited_and_no_drift_is_nothing(fake: node.Node) -> None:
     runs.converged(fake)
     assert plan(fake) == []
+
+
+def test_what_follows_from_a_key_of_another_section_is_no_drift(fake: node.Node) -> None:
+    """More reserved CPUs move the isolated ones, whose own keys were not edited."""
+    isolated = {"cores": 1}
+    assert not runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": isolated}).error
+    found = plan(fake, cpu={"reserved": {"cpus": "0-1,4-5"}, "isolated": isolated})
+    assert [(one["kind"], one["key"]) for one in found] == [("edited", "cpu.reserved.cpus")]
+    assert any("corral_isolated.slice AllowedCPUs: 1,5 -> " in line for line in found[0]["changes"])
+
+
+def test_a_setting_that_was_changed_by_hand_and_edited_is_drift(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.put("/proc/sys/kernel/pid_max", "70000\n")
+    pids = {
+        "pid_max": 80000,
+        "threads_max": 16384,
+        "reserved": 4096,
+        "slices": {"machine.slice": 4096, "corral.slice": 4096},
+    }
+    found = {one["kind"]: one for one in plan(fake, pids=pids)}
+    assert set(found) == {"edited", "drift"}
+    assert "kernel.pid_max value: 70000 -> 80000" in found["drift"]["changes"][0]
