@@ -53,7 +53,7 @@ def made_payload(tmp_path: pathlib.Path) -> pathlib.Path:
     """A zip file as Ansible sends it: what a module imports, a package in each folder."""
     made = tmp_path / "payload.zip"
     files = [*UTILS.glob("*.py"), *(UTILS / "_core").rglob("*.py")]
-    with zipfile.ZipFile(made, "w", zipfile.ZIP_DEFLATED) as archive:
+    with zipfile.ZipFile(made, "w") as archive:
         for path in files:
             text = path.read_text(encoding="utf-8")
             if path.name == "_core_files.py":  # where the agent's launcher is on this machine
@@ -67,14 +67,22 @@ def made_payload(tmp_path: pathlib.Path) -> pathlib.Path:
     return made
 
 
-@pytest.fixture(name="node")
-def made_node(tmp_path: pathlib.Path) -> pathlib.Path:
-    """The core as the agent installs it: compiled, and a link to the launcher beside it."""
-    folder = tmp_path / "libexec" / "releases" / "one" / "_core"
+@pytest.fixture(name="release", scope="module")
+def made_release(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
+    """The core, compiled as the agent installs it."""
+    folder = tmp_path_factory.mktemp("release") / "_core"
     shutil.copytree(UTILS / "_core", folder, ignore=shutil.ignore_patterns("__pycache__"))
     subprocess.run([sys.executable, "-I", "-m", "compileall", "-q", str(folder)], check=True)
     for path in folder.rglob("*"):
         path.chmod(0o755 if path.is_dir() else 0o644)
+    return folder
+
+
+@pytest.fixture(name="node")
+def made_node(release: pathlib.Path, tmp_path: pathlib.Path) -> pathlib.Path:
+    """A release of the agent, with its times, and a link to the launcher beside it."""
+    folder = tmp_path / "libexec" / "releases" / "one" / "_core"
+    shutil.copytree(release, folder)
     (tmp_path / "corral").symlink_to("libexec/releases/one/corral")
     return folder
 
