@@ -19,7 +19,7 @@ from ..constants import ERROR, IN_SYNC
 from ..host import snapshot
 from ..host.files import Host
 from ..model.status.metrics import VERSION
-from . import node_commands, status_command, workload_commands
+from . import kubelet_command, node_commands, status_command, workload_commands
 
 
 def parser() -> argparse.ArgumentParser:
@@ -51,6 +51,11 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
     now = command("reconcile", "make the declared profile true now")
+    command(
+        "kubelet",
+        "the kubelet's configuration in force, its state files, and assignments that leak or overlap",
+        tree=True,
+    )
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
     back = command("rollback", "go back to a profile applied before this one")
@@ -109,6 +114,7 @@ COMMANDS = {
     "topology": node_commands.do_topology,
     "pools": node_commands.do_pools,
     "profile": node_commands.do_profile,
+    "kubelet": kubelet_command.do_kubelet,
     "reconcile": node_commands.do_reconcile,
     "snapshot": node_commands.do_snapshot,
     "rollback": node_commands.do_rollback,

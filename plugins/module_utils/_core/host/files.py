@@ -210,6 +210,18 @@ class Host:
             mode = None
         return self.tell(mode, "mode", path)
 
+    def modified(self, path: str) -> t.Optional[float]:
+        """When a file was written last, links followed, in epoch seconds; None where there is none."""
+        try:
+            written = os.stat(self.at(path)).st_mtime
+        except (OSError, ValueError):
+            written = None
+        return self.tell(written, "modified", path)
+
+    def why(self, path: str) -> str:
+        """Why a path could not be read; "" where it could."""
+        return os.strerror(self.errors[path]) if path in self.errors else ""
+
     def read_only(self, path: str) -> bool:
         """Whether the file system that holds ``path`` is mounted read-only."""
         try:

@@ -12,14 +12,19 @@ import pytest
 import yaml
 from _core.constants import SCHEMA
 from _core.model.plan.plan import change_from_dict
-from _core.model.status import json_shapes
+from _core.model.status import json_shapes, kubelet_shapes
 from _core.reports import change_text, status_file
 from shapes import misfits
 from shared_data import REPOSITORY
 
 PAGE = (REPOSITORY / "docs" / "json.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
-SHAPES = {name: shape for name, shape in vars(json_shapes).items() if hasattr(shape, "__total__")}
+SHAPES = {
+    name: shape
+    for module in (json_shapes, kubelet_shapes)
+    for name, shape in vars(module).items()
+    if hasattr(shape, "__total__")
+}
 CHANGING = ("agent", "cpuset", "gc", "hugepages", "hugetlbfs_mount", "pid_limits", "profile", "rollback", "workload")
 TYPES = {str: "str", int: "int", bool: "bool", list: "list"}
 

@@ -1,0 +1,178 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A node's kubelet as its processes and files show it: its flags, its configuration, its state files, its pods' cgroups."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of
+from ..model.kubelet.pod_cgroups import Container, container_of, named_by_log
+from ..model.values.errors import CorralError, refusal
+from ..model.values.records import NamedTuple
+from . import cgroup
+from .files import Host
+
+ROOT_DIR = "/var/lib/kubelet"
+UNIT = "kubelet.service"
+LOGS = "/var/log/containers"
+# A program that holds a kubelet within itself, and has configuration of another form.
+EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
+TICKS = 100  # of a second, in /proc/PID/stat: USER_HZ is the same on every architecture of Linux (proc(5))
+
+
+class Process(NamedTuple):
+    """A running kubelet: its process, when it began (epoch seconds, None: not known), and its arguments."""
+
+    pid: int
+    began: t.Optional[float]
+    arguments: tuple[str, ...]
+
+
+class KubeletFiles(NamedTuple):
+    """Where a kubelet keeps what: --root-dir, --config ("" for none), --config-dir ("" for none), and its flags by name."""
+
+    root_dir: str
+    config: str
+    config_dir: str
+    flags: t.Mapping[str, str]
+
+
+def process(host: Host) -> t.Optional[Process]:
+    """The node's kubelet, whatever started it; None where none runs. Raises CorralError for one within another program."""
+    unit = f"{cgroup.units(host)}/system.slice/{UNIT}/cgroup.procs"
+    for pid in (*host.processes(unit), *(name for name in host.names("/proc") if name.isdigit())):
+        name = (host.read(f"/proc/{pid}/comm") or "").strip()
+        if name in EMBEDDED:
+            raise refusal(
+                f"{EMBEDDED[name]} runs here (process {pid}): its kubelet is part of it and is configured by its own files, "
+                "which Corral does not read",
+                path=f"/proc/{pid}",
+            )
+        if name == "kubelet":
+            words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
+            return Process(int(pid), began(host, pid), tuple(word for word in words[1:] if word))
+    return None
+
+
+def began(host: Host, pid: str) -> t.Optional[float]:
+    """When a process began, in epoch seconds."""
+    fields = (host.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    try:
+        return host.now() - host.uptime() + int(fields[19]) / TICKS
+    except (LookupError, ValueError):
+        return None
+
+
+def files(running: t.Optional[Process]) -> KubeletFiles:
+    """Where it keeps what by its flags; without a process, where kubeadm puts it."""
+    flags = flags_of(running.arguments if running else ())
+    root_dir = flags.get("root-dir") or ROOT_DIR
+    config = flags.get("config", "") if running else f"{root_dir}/config.yaml"
+    return KubeletFiles(root_dir, config, flags.get("config-dir", ""), flags)
+
+
+def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:
+    """The file and its drop-ins in the kubelet's order; what is wrong with those that cannot be read."""
+    found: list[Layer] = []
+    problems: list[str] = []
+    if places.config:
+        add(host, places.config, found, problems)
+    for path in drop_ins(host, places.config_dir) if places.config_dir else ():
+        add(host, path, found, problems, drop_in=True)
+    return found, problems
+
+
+def drop_ins(host: Host, folder: str) -> list[str]:
+    """The drop-ins below a folder: in the order of names at each level, those of a subfolder at its place."""
+    folders = set(host.folders(folder))
+    found = []
+    for name in host.names(folder):
+        path = f"{folder.rstrip('/')}/{name}"
+        if name in folders:
+            found += drop_ins(host, path)
+        elif name.endswith(".conf"):
+            found.append(path)
+    return found
+
+
+def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_in: bool = False) -> None:
+    """Add what a file of configuration has, or what is wrong with it."""
+    text = host.read(path)
+    if text is None:
+        problems.append(f"{path}: cannot be read: {host.why(path)}")
+        return
+    try:
+        data = load(text, path)
+    except CorralError as error:
+        problems.append(str(error))
+        return
+    if not isinstance(data, dict):
+        problems.append(f"{path}: {'is empty' if data is None else 'has no keys'}: the kubelet refuses it")
+        return
+    if drop_in and (data.get("apiVersion"), data.get("kind")) != (API_VERSION, KIND):
+        problems.append(f"{path}: has no apiVersion: {API_VERSION} and kind: {KIND}: the kubelet refuses it")
+    found.append(Layer(path, data))
+
+
+def load(text: str, path: str) -> t.Any:
+    """YAML or JSON. Raises CorralError."""
+    try:
+        return json.loads(text)
+    except (ValueError, RecursionError):
+        pass
+    try:
+        import yaml
+    except ImportError:
+        raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
+    try:
+        return yaml.safe_load(text)
+    except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
+        raise refusal(f"is no YAML: {' '.join(str(error).split())}", path=path) from None
+
+
+def containers(host: Host) -> list[Container]:
+    """The containers of pods that have a control group now, with their CPUs, and their names where logs tell them."""
+    base = cgroup.ROOT if cgroup.unified(host) else cgroup.CPUSETS
+    named = {one.id: one for one in (named_by_log(name) for name in host.names(LOGS)) if one is not None}
+    found = []
+    for top in host.folders(base):
+        if not top.startswith(("kubepods", "kubelet")):
+            continue
+        for path in (f"{base}/{top}", *cgroup.inner(host, f"{base}/{top}")):
+            one = container_of(path[len(base) + 1 :])
+            if one is not None:
+                cpus = cgroup.cpu_list(host.read(f"{path}/cpuset.cpus.effective" if base == cgroup.ROOT else f"{path}/cpuset.cpus"))  # fmt: skip
+                log = named.get(one.id)
+                names = {"pod_name": log.pod_name, "name": log.name} if log else {}
+                found.append(one._replace(cpus=effective(host, path) if cpus is None else cpus, **names))
+    return found
+
+
+def effective(host: Host, path: str) -> frozenset[int]:
+    """The CPUs of a control group without a cpuset of its own."""
+    return cgroup.cpus_at(host, path).effective or frozenset()
+
+
+def pod_folders(host: Host, root_dir: str) -> frozenset[str]:
+    """The UIDs of the pods that the kubelet keeps files of."""
+    return frozenset(host.folders(f"{root_dir}/pods"))
+
+
+def others_on(host: Host, cpus: frozenset[int]) -> list[tuple[str, frozenset[int], tuple[str, ...]]]:
+    """Top-level control groups that are not of pods, run processes and may use these CPUs: name, CPUs, some processes (v2)."""
+    if not cgroup.unified(host):
+        return []
+    found = []
+    for top in host.folders(cgroup.ROOT):
+        if top.startswith(("kubepods", "kubelet")):
+            continue
+        own = cgroup.cpus_at(host, f"{cgroup.ROOT}/{top}").effective or frozenset()
+        shown = cgroup.processes_shown(host, f"{cgroup.ROOT}/{top}") if own & cpus else ()
+        if shown:
+            found.append((top, own & cpus, shown))
+    return found

@@ -1,0 +1,305 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The configuration that a kubelet goes by: its file, its drop-ins in their order, its flags, its defaults.
+
+Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, flags win over both, and what is
+left unset has a default (pkg/kubelet/apis/config/v1beta1/defaults.go).
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.records import NamedTuple
+
+API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
+DEFAULT = "default"
+
+# Of the keys that concern a node's resources. An empty text is as good as unset, an empty map or list is not.
+DEFAULTS: dict[str, t.Any] = {
+    "cgroupDriver": "cgroupfs",
+    "cgroupsPerQOS": True,
+    "containerLogMaxFiles": 5,
+    "containerLogMaxSize": "10Mi",
+    "cpuCFSQuota": True,
+    "cpuCFSQuotaPeriod": "100ms",
+    "cpuManagerPolicy": "none",
+    "cpuManagerReconcilePeriod": "10s",
+    "enforceNodeAllocatable": ["pods"],
+    "evictionHard": {
+        "imagefs.available": "15%",
+        "imagefs.inodesFree": "5%",
+        "memory.available": "100Mi",
+        "nodefs.available": "10%",
+        "nodefs.inodesFree": "5%",
+    },
+    "evictionPressureTransitionPeriod": "5m0s",
+    "failCgroupV1": True,
+    "failSwapOn": True,
+    "imageGCHighThresholdPercent": 85,
+    "imageGCLowThresholdPercent": 80,
+    "imageMaximumGCAge": "0s",
+    "imageMinimumGCAge": "2m0s",
+    "localStorageCapacityIsolation": True,
+    "maxOpenFiles": 1000000,
+    "maxPods": 110,
+    "memoryManagerPolicy": "None",
+    "mergeDefaultEvictionSettings": False,
+    "nodeStatusUpdateFrequency": "10s",
+    "oomScoreAdj": -999,
+    "podPidsLimit": -1,
+    "podsPerCore": 0,
+    "topologyManagerPolicy": "none",
+    "topologyManagerScope": "container",
+}
+
+# Numbers of Go that cannot be nil.
+ZERO_IS_UNSET = ("maxOpenFiles", "maxPods")
+
+# Flags that set a key: the key, and how the text is read (see FLAG_KINDS).
+FLAGS: dict[str, tuple[str, str]] = {
+    "cgroup-driver": ("cgroupDriver", "text"),
+    "cgroups-per-qos": ("cgroupsPerQOS", "bool"),
+    "container-log-max-files": ("containerLogMaxFiles", "int"),
+    "container-log-max-size": ("containerLogMaxSize", "text"),
+    "container-runtime-endpoint": ("containerRuntimeEndpoint", "text"),
+    "cpu-cfs-quota": ("cpuCFSQuota", "bool"),
+    "cpu-cfs-quota-period": ("cpuCFSQuotaPeriod", "text"),
+    "cpu-manager-policy": ("cpuManagerPolicy", "text"),
+    "cpu-manager-policy-options": ("cpuManagerPolicyOptions", "map"),
+    "cpu-manager-reconcile-period": ("cpuManagerReconcilePeriod", "text"),
+    "enforce-node-allocatable": ("enforceNodeAllocatable", "list"),
+    "eviction-hard": ("evictionHard", "thresholds"),
+    "eviction-max-pod-grace-period": ("evictionMaxPodGracePeriod", "int"),
+    "eviction-minimum-reclaim": ("evictionMinimumReclaim", "map"),
+    "eviction-pressure-transition-period": ("evictionPressureTransitionPeriod", "text"),
+    "eviction-soft": ("evictionSoft", "thresholds"),
+    "eviction-soft-grace-period": ("evictionSoftGracePeriod", "map"),
+    "fail-swap-on": ("failSwapOn", "bool"),
+    "feature-gates": ("featureGates", "gates"),
+    "image-gc-high-threshold": ("imageGCHighThresholdPercent", "int"),
+    "image-gc-low-threshold": ("imageGCLowThresholdPercent", "int"),
+    "kube-reserved": ("kubeReserved", "map"),
+    "kube-reserved-cgroup": ("kubeReservedCgroup", "text"),
+    "kubelet-cgroups": ("kubeletCgroups", "text"),
+    "max-open-files": ("maxOpenFiles", "int"),
+    "max-pods": ("maxPods", "int"),
+    "memory-manager-policy": ("memoryManagerPolicy", "text"),
+    "minimum-image-ttl-duration": ("imageMinimumGCAge", "text"),
+    "oom-score-adj": ("oomScoreAdj", "int"),
+    "pod-max-pids": ("podPidsLimit", "int"),
+    "pods-per-core": ("podsPerCore", "int"),
+    "reserved-cpus": ("reservedSystemCPUs", "text"),
+    "reserved-memory": ("reservedMemory", "memory"),
+    "runtime-cgroups": ("runtimeCgroups", "text"),
+    "serialize-image-pulls": ("serializeImagePulls", "bool"),
+    "system-cgroups": ("systemCgroups", "text"),
+    "system-reserved": ("systemReserved", "map"),
+    "system-reserved-cgroup": ("systemReservedCgroup", "text"),
+    "topology-manager-policy": ("topologyManagerPolicy", "text"),
+    "topology-manager-policy-options": ("topologyManagerPolicyOptions", "map"),
+    "topology-manager-scope": ("topologyManagerScope", "text"),
+}  # fmt: skip
+# Flags without a value of their own.
+BOOLEANS = frozenset(name for name, (dummy, kind) in FLAGS.items() if kind == "bool")
+TRUE, FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+
+Path = tuple[str, ...]
+
+
+class Layer(NamedTuple):
+    """One source of configuration: where it is, and its data."""
+
+    origin: str
+    data: t.Mapping[str, t.Any]
+
+
+class Setting(NamedTuple):
+    """The value of a key in force, and what sets it: a file, a flag, or "default"."""
+
+    value: t.Any
+    origin: str
+
+
+class Config(NamedTuple):
+    """What is in force, nested as in a file; each leaf's origin by its path; what was found wrong on the way."""
+
+    data: dict[str, t.Any]
+    origins: t.Mapping[Path, str]
+    problems: tuple[str, ...] = ()
+
+    def get(self, *path: str) -> t.Any:
+        """The value at a path; None where it is not set."""
+        found: t.Any = self.data
+        for key in path:
+            found = found.get(key) if isinstance(found, dict) else None
+        return found
+
+    def settings(self) -> dict[str, Setting]:
+        """Each leaf by its dotted path; a list is one leaf."""
+        return {".".join(path): Setting(self.get(*path), origin) for path, origin in sorted(self.origins.items())}
+
+
+def merge_patch(target: t.Any, patch: t.Any) -> t.Any:
+    """A JSON merge patch applied to a value (RFC 7386, section 2): maps merge, null deletes, all else replaces."""
+    if not isinstance(patch, dict):
+        return patch
+    merged = dict(target) if isinstance(target, dict) else {}
+    for key, value in patch.items():
+        if value is None:
+            merged.pop(key, None)
+        else:
+            merged[key] = merge_patch(merged.get(key), value)
+    return merged
+
+
+def effective(
+    files: t.Sequence[Layer], flags: t.Sequence[Layer] = (), defaults: t.Mapping[str, t.Any] = DEFAULTS
+) -> Config:
+    """The configuration in force: --config and its drop-ins in their order, flags over them, defaults below.
+
+    A flag replaces its key as a whole; of featureGates it sets those it names.
+    """
+    data: dict[str, t.Any] = {}
+    origins: dict[Path, str] = {}
+    for layer in files:
+        record(origins, (), layer.data, layer.origin)
+        data = merge_patch(data, layer.data)
+    for layer in flags:
+        for key, value in layer.data.items():
+            if key != "featureGates":
+                forget(origins, (key,))
+                data.pop(key, None)
+            record(origins, (), {key: value}, layer.origin)
+            data = merge_patch(data, {key: value})
+    # "Merge" is a setting of its own: without it a map of thresholds replaces the default one as a whole.
+    for key, value in defaults.items():
+        merged = key == "evictionHard" and data.get("mergeDefaultEvictionSettings") is True
+        if isinstance(value, dict) and merged and isinstance(data.get(key), dict):
+            missing = {name: one for name, one in value.items() if name not in data[key]}
+            record(origins, (key,), missing, DEFAULT)
+            data[key] = {**data[key], **missing}
+        elif data.get(key) in (None, "") or (key in ZERO_IS_UNSET and data[key] == 0):
+            forget(origins, (key,))
+            record(origins, (), {key: value}, DEFAULT)
+            data[key] = value
+    for key in ("apiVersion", "kind"):
+        data.pop(key, None)
+        origins.pop((key,), None)
+    return Config(data, {path: origin for path, origin in origins.items() if exists(data, path)})
+
+
+def exists(data: t.Mapping[str, t.Any], path: Path) -> bool:
+    """Whether there is a value at a path."""
+    found: t.Any = data
+    for key in path:
+        if not isinstance(found, dict) or key not in found:
+            return False
+        found = found[key]
+    return True
+
+
+def record(origins: dict[Path, str], at: Path, patch: t.Any, origin: str) -> None:
+    """Record a patch's origin for each leaf that it sets, and forget those that it replaces or deletes."""
+    if isinstance(patch, dict) and (patch or not at or has_leaves(origins, at)):
+        origins.pop(at, None)
+        for key, value in patch.items():
+            record(origins, (*at, key), value, origin)
+        return
+    forget(origins, at)
+    if patch is not None:
+        origins[at] = origin
+
+
+def has_leaves(origins: t.Mapping[Path, str], at: Path) -> bool:
+    """Whether there are values below a path."""
+    return any(len(path) > len(at) and path[: len(at)] == at for path in origins)
+
+
+def forget(origins: dict[Path, str], at: Path) -> None:
+    """Forget a leaf and everything below it."""
+    for path in [path for path in origins if path[: len(at)] == at]:
+        del origins[path]
+
+
+# Flags
+
+
+def flags_of(arguments: t.Sequence[str]) -> dict[str, str]:
+    """The flags of a command line, by their names without dashes; the last one of a name counts."""
+    found: dict[str, str] = {}
+    todo = list(arguments)
+    while todo:
+        word = todo.pop(0)
+        if not word.startswith("--") or word == "--":
+            continue
+        name, equals, value = word[2:].partition("=")
+        name = name.replace("_", "-")
+        if not equals and name in BOOLEANS:
+            value = "true"
+        elif not equals:
+            value = todo.pop(0) if todo and not todo[0].startswith("--") else ""
+        found[name] = value
+    return found
+
+
+def flag_layers(flags: t.Mapping[str, str]) -> tuple[list[Layer], list[str]]:
+    """The keys that flags set, each a layer named after its flag, and what is wrong with those that cannot be read."""
+    layers: list[Layer] = []
+    problems: list[str] = []
+    for name, text in flags.items():
+        if name not in FLAGS:
+            continue
+        key, kind = FLAGS[name]
+        try:
+            value = FLAG_KINDS[kind](text)
+        except ValueError:
+            problems.append(f"--{name}={text}: is no {kind} as the kubelet reads it")
+            continue
+        layers.append(Layer(f"--{name}", {key: value}))
+    return layers, problems
+
+
+def as_bool(text: str) -> bool:
+    """A Go bool. Raises ValueError."""
+    if text not in (*TRUE, *FALSE):
+        raise ValueError(text)
+    return text in TRUE
+
+
+def as_map(text: str, between: str = "=") -> dict[str, str]:
+    """``a=1,b=2``. Raises ValueError."""
+    found = {}
+    for part in text.split(",") if text else ():
+        name, separator, value = part.partition(between)
+        if not separator:
+            raise ValueError(text)
+        found[name.strip()] = value.strip()
+    return found
+
+
+def as_memory(text: str) -> list[dict[str, t.Any]]:
+    """``0:memory=1Gi,hugepages-1Gi=2Gi;1:memory=2Gi``. Raises ValueError."""
+    found = []
+    for part in re.split(r"[;]", text) if text else ():
+        node, colon, limits = part.partition(":")
+        if not colon:
+            raise ValueError(text)
+        found.append({"numaNode": int(node), "limits": as_map(limits)})
+    return found
+
+
+FLAG_KINDS: dict[str, t.Callable[[str], t.Any]] = {
+    "text": str,
+    "int": int,
+    "bool": as_bool,
+    "list": lambda text: [part for part in text.split(",") if part],
+    "map": as_map,
+    "thresholds": lambda text: as_map(text, "<"),
+    "gates": lambda text: {name: as_bool(value) for name, value in as_map(text).items()},
+    "memory": as_memory,
+}

@@ -1,0 +1,107 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a kubelet's assignments and its pods' control groups say of each other: leaks and overlaps that it never shows."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import cpuset
+from ..values.records import NamedTuple
+from .pod_cgroups import Container
+from .state_files import CpuState
+
+Kind = t.Literal["leaked", "other_cpus", "overlap", "host_process", "stopped"]
+
+
+class Finding(NamedTuple):
+    """Something that is not as the kubelet's state has it. Texts are "" where they do not apply.
+
+    ``subject`` is the pod's name or UID, or a control group; ``cpus`` are those concerned, ``wanted`` the assigned ones.
+    """
+
+    kind: Kind
+    subject: str
+    container: str
+    cpus: str
+    wanted: str
+    message: str
+
+
+def leaked(pods: t.Iterable[str], present: t.Container[str], cpus: t.Mapping[str, frozenset[int]]) -> list[Finding]:
+    """Pods with assignments that have neither a control group nor files on the node (kubernetes#107074).
+
+    ``cpus`` are the exclusive CPUs of each pod.
+    """
+    return [
+        Finding("leaked", pod, "", cpuset.format(cpus.get(pod, ())), "", leak_text(cpus.get(pod, frozenset())))
+        for pod in sorted(set(pods))
+        if pod not in present
+    ]
+
+
+def leak_text(cpus: frozenset[int]) -> str:
+    """What a leak means, and the way out."""
+    lost = f"CPUs {cpuset.format(cpus)} are" if cpus else "what it had is"
+    return (
+        f"the pod is gone and its assignment is not: {lost} given to no other pod until the kubelet is restarted "
+        "with this state file set aside"
+    )
+
+
+def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
+    """The exclusive CPUs of each pod."""
+    found: dict[str, frozenset[int]] = {pod: cpus for pod, cpus in state.pods.items() if cpus}
+    for pod, containers in state.containers.items():
+        found[pod] = found.get(pod, frozenset()).union(*containers.values())
+    return found
+
+
+def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Finding]:
+    """Containers that do not run on the CPUs assigned to them, and shared ones on exclusive CPUs (the overlap window)."""
+    everybody = exclusive_of(state)
+    found = []
+    for one in sorted(containers, key=lambda one: (one.pod_name, one.pod, one.name, one.id)):
+        subject, name = one.pod_name or one.pod, one.name or one.id[:12]
+        own = everybody.get(one.pod, frozenset())
+        assigned = state.containers.get(one.pod, {}).get(one.name) if one.name else None
+        if assigned is not None and one.cpus != assigned:
+            cpus, wanted = cpuset.format(one.cpus), cpuset.format(assigned)
+            message = f"runs on CPUs {cpus or 'none'}, and the kubelet assigned {wanted} to it: its cgroup was changed by others"
+            found.append(Finding("other_cpus", subject, name, cpus, wanted, message))
+            continue
+        others = frozenset().union(*(cpus for pod, cpus in everybody.items() if pod != one.pod)) & one.cpus
+        # A sandbox or a container whose name is not known may be the one that its pod's CPUs are of.
+        if assigned is None and one.name and own and not state.pods.get(one.pod):
+            others |= own & one.cpus
+        if others:
+            holders = sorted(pod for pod, cpus in everybody.items() if cpus & others)
+            message = f"may run on CPUs {cpuset.format(others)}, which are exclusively of pod {', '.join(holders)}"
+            found.append(Finding("overlap", subject, name, cpuset.format(others), "", message))
+    return found
+
+
+def of_host(others: t.Iterable[tuple[str, frozenset[int], tuple[str, ...]]]) -> list[Finding]:
+    """Processes of the host that may run on exclusive CPUs, by control group."""
+    return [
+        Finding(
+            "host_process", group, "", cpuset.format(cpus), "",
+            f"processes of the host ({', '.join(processes)} …) may run on pods' exclusive CPUs {cpuset.format(cpus)}: "
+            "declare cpu.reserved with Corral, or AllowedCPUs= for this slice",
+        )
+        for group, cpus, processes in others
+    ]  # fmt: skip
+
+
+def of_stopped(running: bool, containers: t.Sequence[Container]) -> list[Finding]:
+    """Containers that run without a kubelet."""
+    if running or not containers:
+        return []
+    pods = len({one.pod for one in containers})
+    message = (
+        f"{len(containers)} containers of {pods} pods run and the kubelet does not: nothing keeps their CPUs apart"
+    )
+    return [Finding("stopped", "kubelet", "", "", "", message)]

@@ -1,0 +1,74 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What programs read of a node's kubelet; see json_shapes.py."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..kubelet.pod_findings import Kind
+
+
+class KubeletSetting(t.TypedDict):
+    """A key of the configuration in force."""
+
+    value: t.Any
+    origin: str
+
+
+class KubeletFile(t.TypedDict):
+    """A state file of the kubelet."""
+
+    path: str
+    exists: bool
+    version: t.Optional[str]
+    refusal: t.Optional[str]
+
+
+class KubeletCpus(t.TypedDict):
+    """The CPU manager's assignments, as CPU lists."""
+
+    policy: str
+    default: str
+    containers: dict[str, dict[str, str]]
+    pods: dict[str, str]
+
+
+class KubeletDevice(t.TypedDict):
+    """Devices of one resource that a container has."""
+
+    pod: str
+    container: str
+    resource: str
+    devices: dict[str, list[str]]
+
+
+class KubeletFinding(t.TypedDict):
+    """Something that is not as the kubelet's state has it."""
+
+    kind: Kind
+    subject: str
+    container: str
+    cpus: str
+    wanted: str
+    message: str
+    text: str
+
+
+class KubeletReport(t.TypedDict):
+    """What ``corral kubelet --json`` and the module kubelet_info say."""
+
+    schema: int
+    running: bool
+    pid: t.Optional[int]
+    since: t.Optional[int]
+    config: dict[str, KubeletSetting]
+    config_problems: list[str]
+    config_newer: list[str]
+    files: list[KubeletFile]
+    cpus: t.Optional[KubeletCpus]
+    devices: list[KubeletDevice]
+    findings: list[KubeletFinding]

@@ -1,0 +1,121 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A look at a node's kubelet, as data and as text."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..constants import SCHEMA
+from ..model.kubelet.kubelet_config import DEFAULT
+from ..model.kubelet.pod_findings import Finding
+from ..model.kubelet.state_files import CpuState, DeviceEntry
+from ..model.values import cpuset
+from ..pipeline.kubelet_inspection import File, Inspection
+from .text_table import aligned
+
+if t.TYPE_CHECKING:
+    from ..model.status.kubelet_shapes import KubeletCpus, KubeletDevice, KubeletFinding, KubeletReport
+
+
+def to_data(found: Inspection) -> KubeletReport:
+    """The look as JSON."""
+    settings = found.config.settings()
+    return {
+        "schema": SCHEMA,
+        "running": found.pid is not None,
+        "pid": found.pid,
+        "since": None if found.began is None else int(found.began),
+        "config": {name: {"value": one.value, "origin": one.origin} for name, one in settings.items()},
+        "config_problems": list(found.config.problems),
+        "config_newer": list(found.newer),
+        "files": [
+            {"path": one.path, "exists": one.exists, "version": one.version or None, "refusal": one.refusal or None}
+            for one in found.files
+        ],
+        "cpus": None if found.cpus is None else cpus_data(found.cpus),
+        "devices": [device_data(one) for one in (found.devices.entries if found.devices else ())],
+        "findings": [finding_data(one) for one in found.findings],
+    }
+
+
+def cpus_data(state: CpuState) -> KubeletCpus:
+    """The CPU manager's assignments as JSON."""
+    return {
+        "policy": state.policy,
+        "default": cpuset.format(state.default),
+        "containers": {
+            pod: {name: cpuset.format(own) for name, own in containers.items()}
+            for pod, containers in state.containers.items()
+        },
+        "pods": {pod: cpuset.format(own) for pod, own in state.pods.items()},
+    }
+
+
+def device_data(one: DeviceEntry) -> KubeletDevice:
+    """A container's devices as JSON."""
+    devices = {str(node): list(ids) for node, ids in one.devices.items()}
+    return {"pod": one.pod, "container": one.container, "resource": one.resource, "devices": devices}
+
+
+def finding_data(one: Finding) -> KubeletFinding:
+    """A finding as JSON, with its line."""
+    return {
+        "kind": one.kind,
+        "subject": one.subject,
+        "container": one.container,
+        "cpus": one.cpus,
+        "wanted": one.wanted,
+        "message": one.message,
+        "text": finding_text(one),
+    }
+
+
+def finding_text(one: Finding) -> str:
+    """A finding on one line."""
+    return f"{' '.join(filter(None, (one.subject, one.container)))}: {one.message}"
+
+
+def lines(found: Inspection) -> list[str]:
+    """The look as text: the kubelet, what it is told by whom, its files, and what is wrong."""
+    said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
+    said += [f"{path} is newer than the running kubelet: restart it to have it read" for path in found.newer]
+    said += list(found.config.problems)
+    settings = found.config.settings()
+    told = [(name, shown(one.value), one.origin) for name, one in settings.items() if one.origin != DEFAULT]
+    if told:
+        said += ["", "configuration that is not the default:", *(f"  {line}" for line in aligned(told))]
+    said += ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
+    if found.cpus is not None:
+        said += ["", *assignments(found)]
+    findings = [finding_text(one) for one in found.findings]
+    return [*said, "", *(findings or ["no assignment leaks, no CPUs overlap"])]
+
+
+def of_file(one: File) -> str:
+    """A state file in a word, or the kubelet's refusal."""
+    if one.refusal:
+        return f"the kubelet would not start: {one.refusal}"
+    return (one.version or "empty") if one.exists else "not there"
+
+
+def assignments(found: Inspection) -> list[str]:
+    """The exclusive CPUs of containers, and the shared ones."""
+    assert found.cpus is not None
+    rows = [("shared", cpuset.format(found.cpus.default) or "none", "")]
+    rows += [("pod", cpuset.format(own), pod) for pod, own in sorted(found.cpus.pods.items())]
+    rows += [
+        ("exclusive", cpuset.format(own), f"{pod} {name}")
+        for pod, containers in sorted(found.cpus.containers.items())
+        for name, own in sorted(containers.items())
+    ]
+    return [f"CPUs by policy {found.cpus.policy}:", *(f"  {line}" for line in aligned(rows))]
+
+
+def shown(value: object) -> str:
+    """A value of the configuration on one line."""
+    return value if isinstance(value, str) else json.dumps(value, sort_keys=True)

@@ -1,0 +1,27 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The module kubelet_info."""
+
+from __future__ import annotations
+
+import typing as t
+
+from . import _module
+from ._core.host.files import Host
+from ._core.pipeline import kubelet_inspection
+from ._core.reports import kubelet_report
+
+
+def run() -> None:
+    """Run the module kubelet_info."""
+    _module.run({"root": {"type": "path"}}, kubelet_task)
+
+
+def kubelet_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
+    """What is known of the node's kubelet."""
+    found = _module.replayed(module, host, kubelet_inspection.inspect)
+    data = kubelet_report.to_data(found)
+    return {"changed": False, **data, "report": kubelet_report.lines(found)}

@@ -1,0 +1,247 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""One look at a node's kubelet, on trees with its processes, files and control groups."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+from pathlib import Path
+
+import pytest
+import trees
+from _core.host.files import Host
+from _core.main import main
+from _core.model.kubelet import state_files
+from _core.model.kubelet.go_values import checksum
+from _core.model.status import kubelet_shapes
+from _core.model.values.errors import CorralError
+from _core.pipeline import kubelet_inspection
+from _core.reports import kubelet_report
+from shapes import misfits
+
+ID = "0123456789abcdef" * 4
+UID = "0b2a1f8e-0a1b-4c2d-8e3f-1234567890ab"
+GONE = "9b2a1f8e-0a1b-4c2d-8e3f-1234567890ab"
+CONFIG = """
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+cpuManagerPolicy: static
+reservedSystemCPUs: "0-1"
+maxPods: 50
+"""
+DROP_IN = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+FLAGS = ["--config=/var/lib/kubelet/config.yaml", "--config-dir=/etc/kubelet.d", "--node-ip=::"]
+
+
+class Tree:
+    """A machine of 8 CPUs as a folder."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        trees.build(folder, trees.Machine(sockets=1, cores=4))
+        self.write("sys/fs/cgroup/cgroup.controllers", "cpuset")
+        self.write("sys/fs/cgroup/cpuset.cpus.effective", "0-7")
+        self.write("var/lib/kubelet/config.yaml", CONFIG)
+
+    def write(self, path: str, text: str) -> None:
+        file = self.folder / path
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+    def run(self, *flags: str, name: str = "kubelet", pid: int = 1047) -> None:
+        """A process of this name."""
+        self.write(f"proc/{pid}/comm", f"{name}\n")
+        self.write(f"proc/{pid}/cmdline", "\0".join(["/usr/bin/kubelet", *flags, ""]))
+        self.write(f"proc/{pid}/stat", f"{pid} ({name}) S {'0 ' * 18}500 0")
+
+    def state(
+        self, default: str = "0-3,6-7", entries: dict[str, dict[str, str]] | None = None, policy: str = "static"
+    ) -> None:
+        """A CPU manager's file as the kubelet writes it."""
+        data: dict[str, t.Any] = {"policyName": policy, "defaultCpuSet": default, "entries": entries or {}}
+        version = state_files.CPU.versions[1]
+        values = {"PolicyName": policy, "DefaultCPUSet": default, "Entries": data["entries"], "Checksum": 0}
+        data["checksum"] = checksum(state_files.hashed(state_files.CPU, version, values))
+        self.write("var/lib/kubelet/cpu_manager_state", json.dumps(data))
+
+    def container(self, cpus: str, pod: str = UID, name: str = "main", identity: str = ID) -> None:
+        """A container with its control group, and the link of its log."""
+        slices = f"kubepods.slice/kubepods-pod{pod.replace('-', '_')}.slice"
+        self.write(f"sys/fs/cgroup/{slices}/cri-containerd-{identity}.scope/cpuset.cpus.effective", cpus)
+        self.write(f"var/log/containers/web_default_{name}-{identity}.log", "")
+
+    @property
+    def host(self) -> Host:
+        return Host(str(self.folder), clock=lambda: 10_000.0, uptime=lambda: 1000.0)
+
+    def look(self) -> kubelet_inspection.Inspection:
+        return kubelet_inspection.inspect(self.host)
+
+
+@pytest.fixture(name="tree")
+def made_tree(tmp_path: Path) -> Tree:
+    tree = Tree(tmp_path)
+    tree.run(*FLAGS)
+    return tree
+
+
+def findings(found: kubelet_inspection.Inspection) -> list[tuple[str, str, str]]:
+    return [(one.kind, one.subject, one.cpus) for one in found.findings]
+
+
+def test_a_node_in_order_has_no_findings(tree: Tree) -> None:
+    tree.state(entries={UID: {"main": "4-5"}})
+    tree.container("4-5")
+    found = tree.look()
+    assert (found.pid, found.findings, found.refusals, found.config.problems) == (1047, (), (), ())
+    data = kubelet_report.to_data(found)
+    assert misfits(data, kubelet_shapes.KubeletReport) == []
+    assert data["config"]["maxPods"] == {"value": 50, "origin": "/var/lib/kubelet/config.yaml"}
+    said = "\n".join(kubelet_report.lines(found))
+    assert "no assignment leaks, no CPUs overlap" in said
+    assert "exclusive  4-5" in said
+    assert main(["kubelet", "--root", str(tree.folder)]) == 0
+
+
+def test_drop_ins_are_read_in_the_kubelets_order_and_wrong_ones_are_named(tree: Tree) -> None:
+    tree.write("etc/kubelet.d/20.conf", DROP_IN + "maxPods: 60\n")
+    tree.write("etc/kubelet.d/10-dir/99.conf", DROP_IN + "maxPods: 70\npodPidsLimit: 5\n")
+    tree.write("etc/kubelet.d/30.yaml", DROP_IN + "maxPods: 80\n")
+    tree.write("etc/kubelet.d/40.conf", "maxOpenFiles: 5\n")
+    tree.write("etc/kubelet.d/50.conf", "")
+    tree.write("etc/kubelet.d/60.conf", "a: [\n")
+    found = tree.look()
+    settings = found.config.settings()
+    assert settings["maxPods"] == (60, "/etc/kubelet.d/20.conf")
+    assert settings["podPidsLimit"] == (5, "/etc/kubelet.d/10-dir/99.conf")
+    assert [line.partition(":")[0] for line in found.config.problems] == [
+        f"/etc/kubelet.d/{name}.conf" for name in ("40", "50", "60")
+    ]
+
+
+def test_files_that_are_newer_than_the_kubelet_are_named(tree: Tree) -> None:
+    assert tree.look().newer == ("/var/lib/kubelet/config.yaml",)
+    old = Host(str(tree.folder), clock=lambda: 1e11, uptime=lambda: 1000.0)
+    assert kubelet_inspection.inspect(old).newer == ()
+
+
+@pytest.mark.parametrize(
+    ("default", "entries", "policy", "said"),
+    [
+        ("0-7", {}, "none", 'configured policy "static" differs from state checkpoint policy "none"'),
+        ("0-3,6-7", {}, "static", "current set of available CPUs"),
+        ("2-7", {UID: {"main": "0-1"}}, "static", "not all reserved cpus"),
+    ],
+)
+def test_what_the_kubelet_would_not_start_with_is_said_in_its_words(
+    tree: Tree, default: str, entries: dict[str, dict[str, str]], policy: str, said: str
+) -> None:
+    tree.state(default, entries, policy)
+    (refused,) = tree.look().refusals
+    assert said in refused.refusal
+    assert main(["kubelet", "--root", str(tree.folder)]) == 2
+
+
+def test_a_torn_file_is_refused_and_nothing_else_is_lost(tree: Tree) -> None:
+    tree.write("var/lib/kubelet/cpu_manager_state", "{")
+    found = tree.look()
+    assert [one.path for one in found.refusals] == ["/var/lib/kubelet/cpu_manager_state"]
+    assert "unexpected end of JSON input, please drain this node" in found.refusals[0].refusal
+    assert found.config.get("maxPods") == 50
+
+
+def test_without_a_list_the_kubelet_reserves_as_many_cpus_as_are_reserved_in_all(tree: Tree) -> None:
+    reserved = 'systemReserved: {cpu: 500m}\nkubeReserved: {cpu: "1"}\n'
+    tree.write("var/lib/kubelet/config.yaml", CONFIG.replace('reservedSystemCPUs: "0-1"\n', reserved))
+    tree.state("0-7")
+    assert not tree.look().refusals
+    tree.state("1-3,5-7", {UID: {"main": "0,4"}})  # 0 and 4 are one core
+    assert 'not all reserved cpus: "0,4"' in tree.look().refusals[0].refusal
+
+
+def test_the_assignment_of_a_pod_that_is_gone_leaks(tree: Tree) -> None:
+    tree.state(entries={GONE: {"main": "4-5"}})
+    assert findings(tree.look()) == [("leaked", GONE, "4-5")]
+    (tree.folder / f"var/lib/kubelet/pods/{GONE}").mkdir(parents=True)
+    assert not tree.look().findings
+
+
+def test_containers_on_other_cpus_and_overlaps_are_found(tree: Tree) -> None:
+    tree.state(entries={UID: {"main": "4-5"}})
+    tree.container("0-5")
+    tree.container("0-7", pod=GONE, name="web", identity=ID[::-1])
+    assert findings(tree.look()) == [("other_cpus", "default/web", "0-5"), ("overlap", "default/web", "4-5")]
+
+
+def test_processes_of_the_host_on_exclusive_cpus_are_named(tree: Tree) -> None:
+    tree.state(entries={UID: {"main": "4-5"}})
+    tree.container("4-5")
+    tree.write("sys/fs/cgroup/system.slice/cgroup.procs", "77\n")
+    tree.write("proc/77/comm", "nginx\n")
+    (found,) = tree.look().findings
+    assert (found.kind, found.subject, found.cpus) == ("host_process", "system.slice", "4-5")
+    assert "77 nginx" in found.message
+    tree.write("sys/fs/cgroup/system.slice/cpuset.cpus.effective", "0-1")
+    assert not tree.look().findings
+
+
+def test_a_node_with_cgroup_v1_is_read_as_well(tree: Tree) -> None:
+    (tree.folder / "sys/fs/cgroup/cgroup.controllers").unlink()
+    tree.state(entries={UID: {"main": "4-5"}})
+    tree.write(f"sys/fs/cgroup/cpuset/kubepods/pod{UID}/{ID}/cpuset.cpus", "0-5")
+    tree.write(f"var/log/containers/web_default_main-{ID}.log", "")
+    assert findings(tree.look()) == [("other_cpus", "default/web", "0-5")]
+
+
+def test_containers_without_a_kubelet_are_said(tree: Tree) -> None:
+    (tree.folder / "proc/1047/comm").write_text("sleep\n")
+    tree.container("0-7")
+    found = tree.look()
+    assert (found.pid, [one.kind for one in found.findings]) == (None, ["stopped"])
+    assert found.config.get("maxPods") == 50, "kubeadm's file is read"
+
+
+def test_a_machine_without_a_kubelet_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    trees.build(tmp_path, trees.Machine())
+    assert main(["kubelet", "--root", str(tmp_path)]) == 1
+    assert "no kubelet runs here" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("name", ["k3s-server", "rke2", "kubelite", "microshift"])
+def test_a_kubelet_within_another_program_is_named(tree: Tree, name: str) -> None:
+    tree.run(name=name)
+    with pytest.raises(CorralError, match="runs here"):
+        tree.look()
+
+
+def test_memory_and_devices_of_a_pod_that_is_gone_leak_as_well(tree: Tree) -> None:
+    row = {
+        "PodUID": GONE,
+        "ContainerName": "c",
+        "ResourceName": "example.com/nic",
+        "DeviceIDs": {"0": ["d0"]},
+        "AllocResp": None,
+    }
+    data = {"Data": {"PodDeviceEntries": [row], "RegisteredDevices": {}}, "Checksum": 1}
+    tree.write("var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", json.dumps(data))
+    found = tree.look()
+    assert findings(found) == [("leaked", GONE, "")]
+    assert found.files[2].version == "checksum wrong"
+    assert kubelet_report.to_data(found)["devices"][0]["devices"] == {"0": ["d0"]}
+
+
+def test_a_machine_with_other_memory_is_refused(tree: Tree) -> None:
+    tree.write("var/lib/kubelet/config.yaml", CONFIG + "memoryManagerPolicy: Static\n")
+    version = state_files.MEMORY.versions[1]
+    table = dict.fromkeys(("TotalMemSize", "SystemReserved", "Allocatable", "Reserved", "Free"), 1)
+    nodes = {0: {"NumberOfAssignments": 0, "MemoryMap": {"memory": table}, "Cells": [0]}}
+    values = {"PolicyName": "Static", "MachineState": nodes, "Entries": {}, "Checksum": 0}
+    written = dict.fromkeys(("total", "systemReserved", "allocatable", "reserved", "free"), 1)
+    node = {"numberOfAssignments": 0, "memoryMap": {"memory": written}, "cells": [0]}
+    own = checksum(state_files.hashed(state_files.MEMORY, version, values))
+    text = {"policyName": "Static", "machineState": {"0": node}, "entries": {}, "checksum": own}
+    tree.write("var/lib/kubelet/memory_manager_state", json.dumps(text))
+    (refused,) = tree.look().refusals
+    assert refused.refusal == "[memorymanager] the expected machine state is different from the real one"
