@@ -150,12 +150,13 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
     try:
         if not read.refusal:
             state = state_files.cpu_state(read, {})
-        policy = str(config.get("cpuManagerPolicy"))
-        start_checks.check_cpus(
-            state_files.restore_cpus(text, policy, pod_level=gate(config)), settings_of(config, topology)
-        )
+        restored = state_files.restore_cpus(text, str(config.get("cpuManagerPolicy")), pod_level=gate(config))
     except Refused as error:
-        return file._replace(refusal=state_files.advice(CPU, path, str(error)) if state is None else str(error)), state
+        return file._replace(refusal=state_files.advice(CPU, path, str(error))), state
+    try:
+        start_checks.check_cpus(restored, settings_of(config, topology))
+    except Refused as error:
+        return file._replace(refusal=str(error)), state
     return file, state
 
 
@@ -172,9 +173,12 @@ def inspect_memory(
     if read.refusal:
         return file._replace(refusal=state_files.advice(MEMORY, path, read.refusal)), None
     state = state_files.memory_state(read)
+    policy = str(config.get("memoryManagerPolicy"))
     try:
-        policy = str(config.get("memoryManagerPolicy"))
         restored = state_files.restore_memory(text, policy, pod_level=gate(config))
+    except Refused as error:
+        return file._replace(refusal=state_files.advice(MEMORY, path, str(error))), state
+    try:
         start_checks.check_memory(restored, policy, totals(topology), reserved_memory(config))
     except Refused as error:
         return file._replace(refusal=str(error)), state

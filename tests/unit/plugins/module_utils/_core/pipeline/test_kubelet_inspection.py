@@ -130,7 +130,12 @@ def test_files_that_are_newer_than_the_kubelet_are_named(tree: Tree) -> None:
 @pytest.mark.parametrize(
     ("default", "entries", "policy", "said"),
     [
-        ("0-7", {}, "none", 'configured policy "static" differs from state checkpoint policy "none"'),
+        (
+            "0-7",
+            {},
+            "none",
+            'configured policy "static" differs from state checkpoint policy "none", please drain this node and delete',
+        ),
         ("0-3,6-7", {}, "static", "current set of available CPUs"),
         ("2-7", {UID: {"main": "0-1"}}, "static", "not all reserved cpus"),
     ],
