@@ -18,7 +18,7 @@ from . import _core_files  # before the core: it decides from where the core is 
 from ._core import main
 from ._core.cli import describe, preflight_notes
 from ._core.constants import SCHEMA
-from ._core.host import pause_file, snapshot, state
+from ._core.host import pause_file, snapshot, state, unconfirmed_file
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
 from ._core.managers import agent_install, declaration, registry
@@ -31,7 +31,8 @@ from ._core.model.status import history, pause
 from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import applying, declared_profile, locked_run, planning, section_tasks
+from ._core.pipeline import applying, confirming, declared_profile, locked_run, planning, section_tasks
+from ._core.pipeline.confirming import Terms
 from ._core.reports import change_text, cpu_map, drift_since, explain, plan_by_key, status_file
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
@@ -140,6 +141,7 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if module.params["state"] == "absent":
         return removal(module, host, registry.of_profile())
     whole, layers = module.params["profile"], module.params["layers"]
+    terms = Terms(module.params["confirm_timeout"], module.params["force"])
     if layers is None:
         declared = profile.parse(whole) if whole is not None else node_profile(host)
         if whole is not None:
@@ -147,12 +149,13 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         plain = profile.to_data(declared)
         # The profile that the node has declared already: the origins of its keys are kept.
         same = whole is None or declaration.read_origins(host, plain)
-        return apply_profile(module, host, declared, {} if same else dict.fromkeys(compose.leaves_of(whole), "profile"))
+        named = {} if same else dict.fromkeys(compose.leaves_of(whole), "profile")
+        return apply_profile(module, host, declared, named, terms)
     composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
     try:
         declared = profile.parse(composed.data)
         section_tasks.refuse_name(declared)
-        return apply_profile(module, host, declared, composed.origins)
+        return apply_profile(module, host, declared, composed.origins, terms)
     except CorralError as error:
         raise compose.rewrite_paths(error, composed.origins) from None
 
@@ -162,9 +165,11 @@ def apply_profile(
     host: Host,
     declared: Profile,
     origins: t.Mapping[str, str],
+    terms: Terms,
     declare: t.Optional[t.Callable[[], Outcome]] = None,
 ) -> dict[str, t.Any]:
     """Apply a profile and declare it on this node (by ``declare``, where that is given); in check mode only plan it."""
+    confirming.refuse(host, declared, terms)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     applied = state.read_json(host, state.APPLIED)
@@ -174,8 +179,10 @@ def apply_profile(
     if module.check_mode:
         outcome = applying.planned(host, planning.plan_profile(host, context, declare=True))
         notes = preflight_notes.notes(host, context)
+        if terms.seconds and would_change(outcome):
+            notes += (f"a run goes back after {terms.seconds} s unless it is confirmed",)
     else:
-        outcome = unless_paused(module, host, declare or (lambda: applying.declare(host, declared, origins)))
+        outcome = unless_paused(module, host, declare or (lambda: confirming.declare(host, declared, origins, terms)))
         context = outcome.plan.context or context
         declared = context.declared
     plain = profile.to_data(declared)
@@ -183,10 +190,14 @@ def apply_profile(
     paused, said = pause_file.in_force(host), result_of(module, host, outcome)
     if paused is not None:
         said["report"].append(paused["text"])
+    waiting = unconfirmed_file.shown(host)
+    if waiting is not None:
+        said["report"].append(waiting["text"])
     result = {
         **said,
         "notes": [*outcome.plan.notes, *notes],
         "paused": paused,
+        "unconfirmed": waiting,
         "name": declared.name,
         "mode": declared.mode,
         "by_key": plan_by_key.of_plan(

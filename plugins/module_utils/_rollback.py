@@ -12,10 +12,14 @@ import typing as t
 from . import _module
 from ._core.host.files import Host
 from ._core.pipeline import rolling_back
+from ._core.pipeline.confirming import Terms
 
 
 def rollback_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module rollback. The profile is chosen again while the lock is held: another run may have applied one."""
     to = module.params["to"]
     wanted = rolling_back.target(host, to)
-    return _module.apply_profile(module, host, wanted, {}, lambda: rolling_back.roll_back(host, to))
+    terms = Terms(module.params["confirm_timeout"], force=True)
+    return _module.apply_profile(
+        module, host, wanted, {}, terms, lambda: rolling_back.roll_back(host, to, terms.seconds)
+    )

@@ -69,6 +69,20 @@ options:
     type: str
     choices: [present, absent]
     default: present
+  confirm_timeout:
+    description:
+      - How many seconds a change waits for a confirmation (M(corral.node.confirm)) before the node goes back by itself to the
+        profile before, or without one to what was there before Corral. With V(0) it waits for none.
+      - It needs the agent on the node, whose timer goes back also when nothing can reach the node any more. A reboot, a killed
+        run and a clock that is set do not end the wait.
+      - A change with V(0) confirms what was unconfirmed before it.
+    type: int
+    default: 0
+  force:
+    description:
+      - Whether to apply a profile that went back before because nothing confirmed it. Without it such a profile is refused.
+    type: bool
+    default: false
   during_pause:
     description:
       - What to do on a node that is paused for maintenance (C(corral pause), M(corral.node.pause)).
@@ -290,6 +304,17 @@ pools:
   returned: when O(state=present)
   type: dict
   sample: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7}
+unconfirmed:
+  description: The profile that waits for a confirmation, V(null) where none does.
+  returned: success
+  type: dict
+  sample:
+    name: edge
+    hash: 0a1b2c3d4e5f
+    since: 1795427282
+    until: 1795427402
+    before: edge
+    text: "profile edge is unconfirmed: at 2026-11-23 09:50:02 UTC the node goes back to profile edge (corral confirm keeps it)"
 paused:
   description: The pause that is in force. V(null) when the node is not paused.
   returned: when O(state=present)
@@ -394,6 +419,8 @@ def main() -> None:
             },
         },
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
+        "confirm_timeout": {"type": "int", "default": 0},
+        "force": {"type": "bool", "default": False},
         "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
         "lock_timeout": {"type": "int", "default": 120},
     }

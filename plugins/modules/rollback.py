@@ -39,6 +39,15 @@ options:
         history other than the oldest one.
     type: str
     default: '1'
+  confirm_timeout:
+    description:
+      - How many seconds a change waits for a confirmation (M(corral.node.confirm)) before the node goes back by itself to the
+        profile before, or without one to what was there before Corral. With V(0) it waits for none.
+      - It needs the agent on the node, whose timer goes back also when nothing can reach the node any more. A reboot, a killed
+        run and a clock that is set do not end the wait.
+      - A change with V(0) confirms what was unconfirmed before it.
+    type: int
+    default: 0
   during_pause:
     description:
       - What to do on a node that is paused for maintenance (C(corral pause), M(corral.node.pause)).
@@ -181,6 +190,17 @@ pools:
   returned: success
   type: dict
   sample: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7}
+unconfirmed:
+  description: The profile that waits for a confirmation, V(null) where none does.
+  returned: success
+  type: dict
+  sample:
+    name: edge
+    hash: 0a1b2c3d4e5f
+    since: 1795427282
+    until: 1795427402
+    before: edge
+    text: "profile edge is unconfirmed: at 2026-11-23 09:50:02 UTC the node goes back to profile edge (corral confirm keeps it)"
 paused:
   description: The pause that is in force. V(null) when the node is not paused.
   returned: success
@@ -276,6 +296,7 @@ def main() -> None:
     """Module entry point."""
     spec = {
         "to": {"type": "str", "default": "1"},
+        "confirm_timeout": {"type": "int", "default": 0},
         "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
         "lock_timeout": {"type": "int", "default": 120},
     }

@@ -32,21 +32,22 @@ from ansible.module_utils.basic import AnsibleModule
 ACTION = "{action}"
 module = AnsibleModule(argument_spec=dict(
     layers=dict(type="list", elements="dict"), state=dict(default="present"), during_pause=dict(), lock_timeout=dict(),
-    interval=dict(), metrics_dir=dict(), to=dict(default="1")), supports_check_mode=True)
+    interval=dict(), metrics_dir=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"),
+    confirm_timeout=dict(type="int", default=0)), supports_check_mode=True)
 path = os.environ["NODE"]
 with open(path) as file:
     node = json.load(file)
 declared = {{"subject": "/etc/corral/profile.json", "actual": None if node["profile"] is None else "another profile",
              "text": "the declared profile"}}
 result = dict(changed=False, changes=[], drift=[], in_sync=True, report=["in sync: nothing differs"], by_key=[], notes=[],
-              cpu_map=[], paused=None)
+              cpu_map=[], paused=None, unconfirmed=None, profile_hash="5d2f")
 after = dict(node)
 if ACTION == "profile" and module.params["state"] == "present":
     wanted = module.params["layers"][0]["profile"]["name"]
     if node.get("refuses"):
         module.fail_json(msg=node["refuses"], problems=[dict(path="cpu", value=None, message=node["refuses"])])
     if node["profile"] != wanted:
-        after.update(profile=wanted, past=[node["profile"], *node["past"]])
+        after.update(profile=wanted, past=[node["profile"], *node["past"]], waits=module.params["confirm_timeout"] > 0)
         key = dict(kind="edited", key="name", before=node["profile"], after=wanted, origin=None, disruption="none", changes=["~ it"])
         result.update(changed=True, changes=[declared], by_key=[key], report=["1 changed (cpu)"])
     if node.get("drifted"):
@@ -55,9 +56,15 @@ if ACTION == "profile" and module.params["state"] == "present":
 elif ACTION == "profile" and node["profile"] is not None:
     after.update(profile=None, past=[])
     result.update(changed=True, report=["1 changed (cpu)"])
+elif ACTION == "confirm":
+    after["waits"] = False
+    result.update(changed=node.get("waits", False), confirmed=dict(name=node["profile"], hash="5d2f") if node.get("waits") else None)
 elif ACTION == "rollback":
+    after["waits"] = False
     after.update(profile=node["past"][int(module.params["to"]) - 1], past=node["past"][int(module.params["to"]):])
     result.update(changed=True, changes=[declared], name=after["profile"], profile_hash="5d2f")
+if ACTION == "profile":
+    result["unconfirmed"] = dict(text="waits") if after.get("waits") else None
 if not module.check_mode:
     after["log"] = [*node["log"], [ACTION, module.params["state"], after["profile"]]]
     with open(path, "w") as file:
@@ -83,7 +90,7 @@ class Fleet:
             source, target = CHECKOUT / part, collection / part
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
-        for name in ("profile", "agent", "rollback"):
+        for name in ("profile", "agent", "rollback", "confirm"):
             file = collection / "plugins" / "modules" / f"{name}.py"
             file.parent.mkdir(exist_ok=True)
             file.write_text(STAND_IN.format(action=name))
@@ -153,6 +160,7 @@ def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_res
     assert changed(order)[0] == "a" and sorted(changed(order)[1:]) == ["b", "c"], said
     assert fleet.have() == {"a": "new", "b": "old", "c": "old", "d": "old", "e": "old", "f": "old"}
     assert sorted(changed(order, "rollback")) == ["b", "c"]
+    assert sorted(changed(order, "confirm")) == ["a", "b"], "a host whose check failed is not confirmed"
     assert "Run the health command: " in said and "run the same command again" in said
     assert "healthy, but went back with its batch, in which c failed" in said
 

@@ -30,7 +30,7 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
     """Run one command; never ends in a traceback for a bad profile or node."""
     words = list(sys.argv[1:] if argv is None else argv)
     ticks = words in (["reconcile", "--tick"], ["reconcile", "--boot"])
-    by_systemd = ticks or words == ["gc", "--tick"]
+    by_systemd = ticks or words in (["gc", "--tick"], ["confirm", "--tick"])
     try:
         if ticks:
             return tick(Host(), at_boot=words[1] == "--boot")

@@ -19,7 +19,7 @@ from ..constants import ERROR, IN_SYNC
 from ..host import snapshot
 from ..host.files import Host
 from ..model.status.metrics import VERSION
-from . import kubelet_command, node_commands, status_command, workload_commands
+from . import confirm_command, kubelet_command, node_commands, status_command, workload_commands
 
 
 def parser() -> argparse.ArgumentParser:
@@ -64,7 +64,19 @@ def parser() -> argparse.ArgumentParser:
     )
     command("history", "the profile in force and those applied before it")
     for one in (now, back):
-        one.add_argument("--force", action="store_true", help="on a paused node, too")
+        one.add_argument(
+            "--force", action="store_true", help="on a paused node, too, and a profile that went back unconfirmed"
+        )
+        one.add_argument(
+            "--confirm-timeout",
+            metavar="SECONDS",
+            type=int,
+            default=0,
+            help="go back unless corral confirm comes in time",
+        )
+    kept = command("confirm", "keep the profile that waits for it: without that the node goes back to the one before")
+    kept.add_argument("hash", metavar="HASH", nargs="?", default="", help="keep no other profile than this one")
+    kept.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-confirm.service: go back in time
     why = command("explain", "why a workload has what it has, or was refused, and what would help")
     why.add_argument("name", metavar="WORKLOAD")
     let_in = command(
@@ -119,6 +131,7 @@ COMMANDS = {
     "snapshot": node_commands.do_snapshot,
     "rollback": node_commands.do_rollback,
     "history": node_commands.do_history,
+    "confirm": confirm_command.do_confirm,
     "explain": workload_commands.do_explain,
     "admit": workload_commands.do_admit,
     "release": workload_commands.do_release,

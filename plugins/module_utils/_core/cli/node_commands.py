@@ -26,7 +26,8 @@ from ..model.status import history, pause
 from ..model.topology import topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
-from ..pipeline import applying, declared_profile, locked_run, planning, rolling_back, tick
+from ..pipeline import confirming, declared_profile, locked_run, planning, rolling_back, tick
+from ..pipeline.confirming import Terms
 from ..reports import change_text, cpu_map, drift_since, status_file, text_table
 from ..reports.value_text import counted
 from . import command_output, preflight_notes, status_command
@@ -106,7 +107,8 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
 
 def do_reconcile(host: Host, args: argparse.Namespace) -> int:
     """corral reconcile"""
-    return applied(host, args, lambda: applying.declare(host, command_output.the_profile(host, None)))
+    terms = Terms(args.confirm_timeout, args.force)
+    return applied(host, args, lambda: confirming.declare(host, command_output.the_profile(host, None), None, terms))
 
 
 def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:
@@ -153,8 +155,7 @@ def do_resume(host: Host, args: argparse.Namespace) -> int:
 
 def do_rollback(host: Host, args: argparse.Namespace) -> int:
     """corral rollback"""
-
-    return applied(host, args, lambda: rolling_back.roll_back(host, args.to))
+    return applied(host, args, lambda: rolling_back.roll_back(host, args.to, args.confirm_timeout))
 
 
 def do_history(host: Host, args: argparse.Namespace) -> int:

@@ -54,6 +54,8 @@ def status_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   looked {age} s ago   {verdict}"]
     if status.get("paused"):
         rows.append(pause_file.sentence(status["paused"]))
+    if isinstance(status.get("unconfirmed"), dict):
+        rows.append(status["unconfirmed"]["text"])
     rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
     last = status.get("last_changed")
     if isinstance(last, dict):

@@ -30,7 +30,7 @@ FIRST = -10  # of the files: units find their program
 # The hardened unit has temporary folders of its own and no homes; the kernel's trees hold no files of ours.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
-_UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, agent_units.SERVICE)))
+_UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, *agent_units.SERVICES)))
 WRITES = (
     Place("file", rf"{ETC}/({_UNITS})"),
     Place("file", rf"{ETC}/[^/]+\.wants/({_UNITS})"),

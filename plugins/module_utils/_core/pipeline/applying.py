@@ -48,15 +48,17 @@ def declare(
     *,
     narrow: Narrow = everything,
     forgiving: bool = False,
+    first: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
-    """Apply a profile and declare it on this node; the caller holds the lock."""
+    """Apply a profile and declare it on this node; the caller holds the lock. ``first`` is done before the first write."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins or {})
 
     def again() -> Plan:
         return narrow(planning.plan_profile(host, refresh(host, context), declare=True))
 
-    outcome = apply(host, narrow(planning.plan_profile(host, context, declare=True)), again, forgiving=forgiving)
+    plan = narrow(planning.plan_profile(host, context, declare=True))
+    outcome = apply(host, plan, again, forgiving=forgiving, first=first)
     if not outcome.error:
         state.remember_profile(host, profile.to_data(declared))
         write_effective_profile(host, context)
@@ -108,6 +110,10 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         ):
             if host.exists(path):
                 host.remove(path)
+    if not outcome.error and host.exists(state.UNCONFIRMED):
+        from ..host import unconfirmed_file
+
+        unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.
     # A node whose before-values were lost may still have a declared profile.
     needed = (state.DECLARED, state.APPLIED, *state.WORKLOADS)
     if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
@@ -115,8 +121,15 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     return outcome
 
 
-def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bool = False) -> Outcome:
-    """Execute a plan, all or nothing, and look again.
+def apply(
+    host: Host,
+    plan: Plan,
+    replan: t.Callable[[], Plan],
+    *,
+    forgiving: bool = False,
+    first: t.Optional[t.Callable[[], None]] = None,
+) -> Outcome:
+    """Execute a plan, all or nothing, and look again. ``first`` is done once nothing stands against the first write.
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
     order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
@@ -126,6 +139,8 @@ def apply(host: Host, plan: Plan, replan: t.Callable[[], Plan], *, forgiving: bo
         return Outcome(plan, (), plan.changes)
     refuse(host, plan, steps)
     try:
+        if first is not None:
+            first()
         return carry_out(host, plan, steps, replan, forgiving)
     finally:
         systemd.close_connection(host)  # One connection to systemd serves the whole plan.

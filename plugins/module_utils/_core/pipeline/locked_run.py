@@ -13,7 +13,7 @@ from ..constants import LOCK_SECONDS
 from ..host import state
 from ..host.files import Host
 from ..host.lock import LOCK, Lock
-from ..model.plan.plan import Outcome
+from ..model.plan.plan import Outcome, Plan
 from ..model.values.errors import CorralError, refusal
 from ..reports import status_file
 from . import declared_profile, planning
@@ -53,6 +53,16 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     """
     if not outcome.applied and not outcome.undone and all(host.exists(path) for path in state.PUBLISHED):
         return outcome
+    return publish(host, outcome)
+
+
+def published_anew(host: Host) -> None:
+    """Publish the node as it is, after a run that changed no more than what is known of its profile."""
+    publish(host, Outcome(Plan(None, (), (), frozenset()), (), ()))
+
+
+def publish(host: Host, outcome: Outcome) -> Outcome:
+    """Look at the whole node, and publish that with what a run has changed."""
     from ..host import pause_file
     from ..managers import agent_install
     from . import tick  # Admission and release, for which a unit's start waits, publish the pools alone.

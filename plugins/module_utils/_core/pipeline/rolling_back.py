@@ -13,7 +13,8 @@ from ..model.plan.plan import Outcome
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.status import history
-from . import applying
+from . import confirming
+from .confirming import Terms
 
 
 def target(host: Host, to: str) -> Profile:
@@ -21,14 +22,14 @@ def target(host: Host, to: str) -> Profile:
     return profile.parse(history.chosen(*state.history(host), to).profile)
 
 
-def roll_back(host: Host, to: str) -> Outcome:
-    """Apply a profile that was applied before, and declare it; the caller holds the lock.
+def roll_back(host: Host, to: str, seconds: int = 0) -> Outcome:
+    """Apply a profile that was applied before, and declare it; the caller holds the lock. ``seconds``: see confirming.Terms.
 
     By number the profiles that it goes past are forgotten, so that the same number goes further back the next time.
     By hash they are kept, and the same hash changes nothing the next time.
     """
     number, past = history.number_of(to), state.history(host)[1]
-    outcome = applying.declare(host, target(host, to))
+    outcome = confirming.declare(host, target(host, to), None, Terms(seconds, force=True))
     if not outcome.error and number is not None:
         now = state.history(host)[0]
         state.save_history(host, [*([now] if now and now.applied is not None else []), *past[number:]])

@@ -19,6 +19,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome, Plan
 from ..model.profile import profile
 from ..model.profile.profile import Profile
+from ..model.systemd import agent_units
 from ..model.values.errors import CorralError
 from ..model.values.records import NamedTuple
 from ..reports import change_text, status_file
@@ -45,9 +46,34 @@ def run(host: Host, *, at_boot: bool = False, began: float) -> int:
     host.recorded = {}
     now = with_pause(host, Tick(previous, at_boot, began))
     declared, broken = declared_profile.last_good(host) if at_boot else declared_profile.declared_or_last_good(host)
+    if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
+        declared, broken = with_unconfirmed(host, declared, broken, at_boot=at_boot)
     if declared is None:
         return report_error(host, now, broken) if broken else IN_SYNC
     return reconcile(host, declared, broken, now)
+
+
+def with_unconfirmed(
+    host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError], *, at_boot: bool
+) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The profile to go by, and what is wrong with the declared one, on a node where one is unconfirmed or went back.
+
+    Where its time is over a boot brings the profile before, and a tick has the node's timer go back at once.
+    """
+    from . import confirming
+
+    found = confirming.expired(host)
+    if found is not None and at_boot:
+        return (None if found.before is None else profile.parse(found.before)), None
+    if found is not None:
+        # The tick holds the lock that this needs.
+        host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
+    if declared is not None and broken is None and not at_boot:
+        try:
+            confirming.refuse(host, declared, confirming.AT_ONCE)
+        except CorralError as error:
+            return declared_profile.last_good(host)[0], error
+    return declared, broken
 
 
 def with_pause(host: Host, now: Tick) -> Tick:
@@ -104,7 +130,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
                 return plan_node(host, applying.refresh(host, context), with_agent=not at_boot)
 
             outcome = applying.apply(host, plan, again)
-            if broken is not None:
+            if broken is not None and broken_profile(broken) not in outcome.remaining:
                 outcome = outcome._replace(remaining=(*outcome.remaining, broken_profile(broken)))
         else:
             outcome = Outcome(plan, (), plan.changes)
@@ -118,6 +144,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     host.unrecorded(lambda: publish(host, now, status, context, keep=keep))
     # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
     settled = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    settled = settled and not status["unconfirmed"]
     if settled and context.workloads is not None:
         from . import allocate_workloads
 

@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
         LastChanged,
         PublishedPools,
         RenderedPause,
+        RenderedUnconfirmed,
         Status,
         StatusItem,
         Verdicts,
@@ -114,6 +115,7 @@ def status(
         "paused": paused,
         "pause_error": None,
         "metrics_error": None,
+        "unconfirmed": unconfirmed(host),
         "items": items,
         "counts": counts(outcome.remaining) if context else None,
         "totals": {
@@ -131,6 +133,15 @@ def status(
         "workloads": workload_rows(context),
         "budget": budget(context),
     }
+
+
+def unconfirmed(host: Host) -> t.Optional[RenderedUnconfirmed]:
+    """The profile that waits to be confirmed."""
+    if not host.exists(state.UNCONFIRMED):
+        return None
+    from ..host import unconfirmed_file
+
+    return unconfirmed_file.shown(host)
 
 
 def enforcement(host: Host, context: Context, remaining: t.Sequence[Change]) -> t.Optional[str]:

@@ -68,6 +68,37 @@ class RenderedPause(Pause):
     text: str
 
 
+class Unconfirmed(t.TypedDict):
+    """A profile that waits to be confirmed; without that the node goes back to the one before."""
+
+    name: str
+    hash: str
+    since: int
+    until: int
+    before: t.Optional[str]
+
+
+class RenderedUnconfirmed(Unconfirmed):
+    """An unconfirmed profile with its line, as people read it."""
+
+    text: str
+
+
+class KeptProfile(t.TypedDict):
+    """A profile that was kept."""
+
+    name: str
+    hash: str
+
+
+class Confirmed(t.TypedDict):
+    """What ``corral confirm --json`` and the module ``confirm`` say."""
+
+    schema: int
+    confirmed: t.Optional[KeptProfile]
+    report: list[str]
+
+
 class PoolSets(t.TypedDict):
     """The pools as CPU lists."""
 
@@ -159,6 +190,7 @@ class Status(t.TypedDict):
     paused: t.Optional[RenderedPause]
     pause_error: t.Optional[str]
     metrics_error: t.Optional[str]
+    unconfirmed: t.Optional[RenderedUnconfirmed]
     items: list[StatusItem]
     counts: t.Optional[dict[str, Verdicts]]
     totals: Totals

@@ -53,6 +53,9 @@ FAMILIES = (
     Family("corral_limits", GAUGE, "The sum of their limits, which may go beyond what there is."),
     Family("corral_paused", GAUGE, "1 while the node is paused for maintenance."),
     Family("corral_paused_until_timestamp_seconds", GAUGE, "When the pause ends, 0 when the node is not paused."),
+    Family(
+        "corral_unconfirmed_until_timestamp_seconds", GAUGE, "When an unconfirmed profile goes back, 0 without one."
+    ),
 )
 
 
@@ -86,6 +89,8 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
         "corral_last_tick_duration_seconds": [({}, seconds)],
         "corral_paused": [({}, paused is not None)],
         "corral_paused_until_timestamp_seconds": [({}, paused["until"] if paused else 0)],
+        # Of a version before this one the last status has no such field.
+        "corral_unconfirmed_until_timestamp_seconds": [({}, (status.get("unconfirmed") or {"until": 0})["until"])],
         "corral_drift_items": drift(status["counts"] or {}),
         "corral_pool_cpus": pools((status["pools"] or {}).get("numa", {})),
     }

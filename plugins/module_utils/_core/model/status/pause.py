@@ -52,7 +52,20 @@ def reason(text: str) -> str:
     return text
 
 
-def left(pause: Pause, now: float, boot_id: str, uptime: float) -> float:
+class Timed(t.Protocol):
+    """What lasts so many seconds from a moment of both clocks: a pause, an unconfirmed profile."""
+
+    @property
+    def since(self) -> int: ...
+    @property
+    def seconds(self) -> int: ...
+    @property
+    def boot_id(self) -> str: ...
+    @property
+    def uptime(self) -> float: ...
+
+
+def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
     """The seconds that are left of it; none or fewer when it has ended.
 
     Within the boot in which it began the boot's clock alone counts, which cannot be set. Over a reboot it is the wall

@@ -20,8 +20,11 @@ TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"
 PATH = "corral-reconcile.path"
 BOOT = "corral-boot.service"
-# What is enabled: unit → the target that wants it. The service is started by timer and path alone.
-WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target"}
+CONFIRM_TIMER = "corral-confirm.timer"
+CONFIRM_SERVICE = "corral-confirm.service"
+# What is enabled: unit → the target that wants it. The services are started by timers and path alone.
+WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target", CONFIRM_TIMER: "timers.target"}
+SERVICES = (SERVICE, CONFIRM_SERVICE)
 STARTED = (TIMER, PATH)
 INTERVAL = 10  # s, as in the kubelet
 # Where Debian's node_exporter looks for metrics of others.
@@ -62,13 +65,16 @@ def metrics_place(name: str) -> str:
 def units(options: Options) -> dict[str, str]:
     """The text of each unit, by name."""
     # -S: the tick needs the standard library alone, and site costs a quarter of its start-up. -B: see tick.compile_once.
-    run = f"{options.python} -I -S -B {LAUNCHER} reconcile"
+    program = f"{options.python} -I -S -B {LAUNCHER}"
+    run = f"{program} reconcile"
     return {
         TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
         SERVICE: HEADER
         + SERVICE_TEXT.format(run=run, metrics=f" -{options.metrics_dir}" if options.metrics_dir else ""),
         PATH: HEADER + PATH_TEXT,
         BOOT: HEADER + BOOT_TEXT.format(run=run),
+        CONFIRM_TIMER: HEADER + CONFIRM_TIMER_TEXT,
+        CONFIRM_SERVICE: HEADER + CONFIRM_SERVICE_TEXT.format(run=f"{program} confirm --tick"),
     }
 
 
@@ -165,4 +171,38 @@ NoNewPrivileges=yes
 
 [Install]
 WantedBy=basic.target
+"""
+
+# Started by a run that waits for its confirmation, and by a boot before that came. It asks again and again, since the time
+# that is left is a matter of two clocks, of which one can be set.
+CONFIRM_TIMER_TEXT = """\
+[Unit]
+Description=Corral: a profile waits to be confirmed
+ConditionPathExists=/var/lib/corral/unconfirmed.json
+
+[Timer]
+OnActiveSec=1s
+OnUnitInactiveSec=5s
+AccuracySec=100ms
+
+[Install]
+WantedBy=timers.target
+"""
+
+# It may have to bring back all that a run has changed, Corral's own state included: it is no more confined than a run.
+CONFIRM_SERVICE_TEXT = """\
+[Unit]
+Description=Corral: go back to the profile before one that was not confirmed
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart={run}
+SuccessExitStatus=2
+TimeoutStartSec=600
+LogLevelMax=notice
+Slice=system.slice
+UMask=0077
+PrivateNetwork=yes
+NoNewPrivileges=yes
 """

@@ -85,6 +85,7 @@ def test_what_a_tick_saw_as_samples() -> None:
         'corral_hugepages_actual{size="2Mi",numa_node="0"}': 30,
         "corral_paused": 0,
         "corral_paused_until_timestamp_seconds": 0,
+        "corral_unconfirmed_until_timestamp_seconds": 0,
     }
 
 
@@ -92,7 +93,8 @@ def test_what_could_not_be_looked_at_has_no_samples() -> None:
     found = samples(**FAILED)
     assert {name.partition("{")[0] for name in found} == {
         "corral_agent_info", "corral_in_sync", "corral_changes_total", "corral_tick_errors_total", "corral_paused",
-        "corral_paused_until_timestamp_seconds", "corral_last_tick_timestamp_seconds", "corral_last_tick_duration_seconds",
+        "corral_paused_until_timestamp_seconds", "corral_unconfirmed_until_timestamp_seconds",
+        "corral_last_tick_timestamp_seconds", "corral_last_tick_duration_seconds",
     }  # fmt: skip
     assert found["corral_in_sync"] == 0
 
@@ -101,6 +103,10 @@ def test_a_pause_and_the_time_of_a_node_out_of_sync() -> None:
     found = samples(paused={"until": 5000}, in_sync=False, last_in_sync=990)
     assert (found["corral_paused"], found["corral_paused_until_timestamp_seconds"]) == (1, 5000)
     assert found["corral_last_in_sync_timestamp_seconds"] == 990
+
+
+def test_when_an_unconfirmed_profile_goes_back() -> None:
+    assert samples(unconfirmed={"until": 5000})["corral_unconfirmed_until_timestamp_seconds"] == 5000
 
 
 @settings(deadline=None)

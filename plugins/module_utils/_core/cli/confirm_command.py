@@ -1,0 +1,69 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The command confirm: keep the profile that waits for it, or (the timer's) go back when that did not come."""
+
+from __future__ import annotations
+
+import argparse
+import typing as t
+
+from ..constants import ERROR, IN_SYNC, SCHEMA
+from ..host.files import Host
+from ..model.plan.plan import Outcome
+from ..model.status.unconfirmed import Pending
+from ..pipeline import confirming, locked_run, tick
+from ..reports import change_text
+from . import command_output
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import Confirmed, KeptProfile
+
+
+def do_confirm(host: Host, args: argparse.Namespace) -> int:
+    """corral confirm"""
+    if args.tick:
+        return locked_run.locked(host, lambda: go_back(host))
+    found = data(locked_run.locked(host, lambda: confirmed(host, args.hash)))
+    command_output.show(args, found, found["report"], schema=False)
+    return IN_SYNC
+
+
+def confirmed(host: Host, digits: str) -> t.Optional[Pending]:
+    """Keep what is unconfirmed, and publish that; the caller holds the lock."""
+    found = confirming.keep(host, digits)
+    if found is not None:
+        locked_run.published_anew(host)
+    return found
+
+
+def data(found: t.Optional[Pending]) -> Confirmed:
+    """What was kept, as JSON data."""
+    if found is None:
+        return {"schema": SCHEMA, "confirmed": None, "report": ["no profile is unconfirmed"]}
+    kept: KeptProfile = {"name": found.name, "hash": found.hash}
+    return {"schema": SCHEMA, "confirmed": kept, "report": [f"kept: profile {found.name} ({found.hash})"]}
+
+
+def go_back(host: Host) -> int:
+    """corral-confirm.service, every few seconds while a profile is unconfirmed."""
+    found, outcome = confirming.tick(host)
+    if found is None or outcome is None:
+        return IN_SYNC
+    if outcome.error or outcome.leftovers:
+        said = "; ".join(filter(None, (outcome.error, *outcome.leftovers)))
+        tick.notice(f"profile {found.name} was not confirmed, and going back failed: {said}", priority=3)
+        return ERROR
+    before = "what there was before Corral" if found.before is None else f"profile {found.before.get('name')}"
+    tick.notice(f"profile {found.name} was not confirmed within {found.seconds} s: went back to {before}", priority=4)
+    told(host, outcome)
+    return IN_SYNC
+
+
+def told(host: Host, outcome: Outcome) -> None:
+    """Publish the result, with a line in the journal for each change."""
+    for change in outcome.applied:
+        tick.notice(f"changed {change_text.described(change)}")
+    locked_run.published(host, outcome)

@@ -1,0 +1,100 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The files of an unconfirmed profile and of those that went back, and the clock that the first one goes by."""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..model.status import pause, unconfirmed
+from ..model.status.unconfirmed import Pending, Rejected
+from ..model.systemd import agent_units
+from ..model.values.errors import refusal
+from . import pause_file, state, systemd
+from .files import Host
+
+SECONDS = 60.0  # for systemd to start or stop a timer
+
+if t.TYPE_CHECKING:
+    from ..model.status.json_shapes import RenderedUnconfirmed
+
+
+def pending(host: Host) -> t.Optional[Pending]:
+    """The unconfirmed profile. None where there is none, or a file that is not as Corral wrote it: see damaged()."""
+    return unconfirmed.pending_from_data(state.checked(host, state.UNCONFIRMED))
+
+
+def damaged(host: Host) -> bool:
+    """Whether there is a file that does not say what the node is to go back to."""
+    return host.exists(state.UNCONFIRMED) and pending(host) is None
+
+
+def left(host: Host, found: Pending) -> float:
+    """The seconds that are left for a confirmation."""
+    return pause.left(found, host.now(), pause_file.boot_id(host), host.uptime())
+
+
+def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
+    """The unconfirmed profile as JSON data, with its line."""
+    found = pending(host)
+    if found is None:
+        return None
+    data = unconfirmed.shown(found, host.now(), left(host, found))
+    until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(data["until"]))
+    before = "no profile" if data["before"] is None else f"profile {data['before']}"
+    return {**data, "text": f"profile {data['name']} is unconfirmed: at {until} the node goes back to {before} (corral confirm keeps it)"}  # fmt: skip
+
+
+def make(host: Host, before: Pending) -> None:
+    """Keep an unconfirmed profile, and start the timer that watches it. Raises CorralError: then nothing is begun."""
+    try:
+        state.write_checked(host, state.UNCONFIRMED, before._asdict(), spare=False)
+    except OSError as error:
+        message = (
+            f"cannot be written ({error.strerror}), so nothing was changed: make room, or apply without confirm_timeout"
+        )
+        raise refusal(message, path=state.UNCONFIRMED) from None
+    answer = systemd.control(host, "start", agent_units.CONFIRM_TIMER, timeout=SECONDS)
+    if answer.code:
+        forget(host)
+        message = f"cannot be started ({answer.err.strip() or answer.code}), so nothing was changed"
+        raise refusal(message, path=agent_units.CONFIRM_TIMER)
+
+
+def forget(host: Host) -> None:
+    """No profile is unconfirmed any more: its file goes, and its timer stops."""
+    if host.exists(state.UNCONFIRMED):
+        host.remove(state.UNCONFIRMED)
+    stop_timer(host)
+
+
+def set_aside(host: Host) -> None:
+    """Keep a damaged file under another name."""
+    text = host.read(state.UNCONFIRMED, follow=False)
+    host.write_file(f"{state.UNCONFIRMED}.damaged", text or "", state.PRIVATE)
+    forget(host)
+
+
+def stop_timer(host: Host) -> None:
+    """Stop the timer; a service that it has started goes on."""
+    systemd.control(host, "stop", agent_units.CONFIRM_TIMER, timeout=SECONDS)
+    systemd.close_connection(host)
+
+
+def rejected(host: Host) -> list[Rejected]:
+    """The profiles that went back, the newest first."""
+    if not host.exists(state.REJECTED):
+        return []
+    return unconfirmed.rejected_from_data(state.checked(host, state.REJECTED))
+
+
+def save_rejected(host: Host, known: t.Sequence[Rejected]) -> None:
+    """Keep the profiles that went back."""
+    if known:
+        state.write_checked(host, state.REJECTED, [list(one) for one in known], spare=False)
+    elif host.exists(state.REJECTED):
+        host.remove(state.REJECTED)

@@ -1,0 +1,191 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Applying a profile until it is confirmed, keeping it, and going back to the profile before.
+
+The node's own timer goes back: nothing outside of it has to be reachable, and neither a reboot nor a clock that is set
+ends the wait. The caller of each function holds the lock.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import pause_file, state, unconfirmed_file
+from ..host.files import Host
+from ..managers import agent_install, declaration, registry
+from ..model.plan.plan import Outcome
+from ..model.profile import profile
+from ..model.profile.profile import Profile
+from ..model.status import history, unconfirmed
+from ..model.status.unconfirmed import Pending, Rejected
+from ..model.systemd.agent_units import CONFIRM_TIMER
+from ..model.systemd.unit_property import ETC
+from ..model.values.errors import CorralError, refusal
+from ..model.values.records import NamedTuple
+from . import applying
+
+
+class Terms(NamedTuple):
+    """How a profile is applied: the seconds for a confirmation (0: none is asked for), and whether one that went back may be."""
+
+    seconds: int = 0
+    force: bool = False
+
+
+AT_ONCE = Terms()
+
+
+def refuse(host: Host, declared: Profile, terms: Terms) -> None:
+    """Raise CorralError for terms that this node cannot keep, and for a profile that went back; check mode asks this as well."""
+    unconfirmed.timeout(terms.seconds)
+    if terms.seconds and (agent_install.installed(host) is None or not host.exists(f"{ETC}/{CONFIRM_TIMER}")):
+        message = (
+            "only an agent of this version can take the node back: install it first (corral.node.agent), or set it to 0"
+        )
+        raise refusal(message, path="confirm_timeout", value=terms.seconds)
+    found = rejection(host, declared)
+    if found is not None and not terms.force:
+        raise refusal(
+            f"this profile was applied before and went back ({found.reason}): change it, or apply it with force",
+            path="name",
+            value=declared.name,
+        )
+
+
+def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
+    """When and why this profile went back; None where it did not, or is in force all the same."""
+    known = unconfirmed_file.rejected(host)
+    if not known or state.read_json(host, state.APPLIED) == profile.to_data(declared):
+        return None
+    digits = history.hash_of(profile.to_data(declared))
+    return next((one for one in known if one.hash == digits), None)
+
+
+def declare(
+    host: Host, declared: Profile, origins: t.Optional[t.Mapping[str, str]] = None, terms: Terms = AT_ONCE
+) -> Outcome:
+    """Apply a profile as applying.declare() does, on these terms.
+
+    A change without a confirmation to come confirms what was unconfirmed before it, as a commit does after another one.
+    """
+    refuse(host, declared, terms)
+    earlier = unconfirmed_file.pending(host)
+
+    def begin() -> None:
+        unconfirmed_file.make(host, made(host, declared, terms.seconds, earlier))
+
+    try:
+        outcome = applying.declare(host, declared, origins, first=begin if terms.seconds else None)
+    except (CorralError, OSError):
+        as_before(host, earlier)  # Nothing was written.
+        raise
+    if outcome.error:
+        # What was undone needs no going back; what could not be undone does.
+        if not outcome.leftovers:
+            as_before(host, earlier)
+    elif outcome.applied:
+        if not terms.seconds:
+            keep(host)
+        forgive(host, declared)
+    return outcome
+
+
+def made(host: Host, declared: Profile, seconds: int, earlier: t.Optional[Pending]) -> Pending:
+    """What is unconfirmed from now on. The profile before is the last one that was confirmed."""
+    data = profile.to_data(declared)
+    before = state.read_json(host, state.APPLIED)
+    origins = declaration.read_origins(host, before) if before is not None else {}
+    if earlier is not None:
+        before, origins = earlier.before, earlier.origins
+    return Pending(
+        declared.name, history.hash_of(data), int(host.now()), seconds, pause_file.boot_id(host), host.uptime(), before,
+        dict(origins),
+    )  # fmt: skip
+
+
+def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
+    """What was unconfirmed before a run that changed nothing is so again, by its own clock."""
+    if unconfirmed_file.pending(host) == earlier:
+        return
+    if earlier is None:
+        unconfirmed_file.forget(host)
+    else:
+        unconfirmed_file.make(host, earlier)
+
+
+def asked(host: Host, digits: str = "") -> t.Optional[Pending]:
+    """What a confirmation would keep; None where nothing is unconfirmed. Raises CorralError for another one than ``digits`` names."""
+    found = unconfirmed_file.pending(host)
+    if found is not None and not found.hash.startswith(digits):
+        message = f"the unconfirmed profile is {found.name} ({found.hash}): confirm that one, or leave the hash out"
+        raise refusal(message, path="hash", value=digits)
+    return found
+
+
+def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
+    """Keep what is unconfirmed; see asked()."""
+    found = asked(host, digits)
+    if host.exists(state.UNCONFIRMED):
+        unconfirmed_file.forget(host)
+    return found
+
+
+def forgive(host: Host, declared: Profile) -> None:
+    """A profile that was applied by force counts as one that went back no more."""
+    known = unconfirmed_file.rejected(host)
+    digits = history.hash_of(profile.to_data(declared))
+    if any(one.hash == digits for one in known):
+        unconfirmed_file.save_rejected(host, [one for one in known if one.hash != digits])
+
+
+def expired(host: Host) -> t.Optional[Pending]:
+    """What is unconfirmed for longer than was allowed."""
+    found = unconfirmed_file.pending(host)
+    return found if found is not None and unconfirmed_file.left(host, found) <= 0 else None
+
+
+def go_back(host: Host, found: Pending) -> Outcome:
+    """Go back to what the node had before an unconfirmed profile; without a profile before, to what there was before Corral's.
+
+    The agent stays. A run that was killed, or that failed, is made again.
+    """
+    reason = f"not confirmed within {found.seconds} s"
+    rejected = Rejected(found.hash, found.name, int(host.now()), reason)
+    unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(unconfirmed_file.rejected(host), rejected))
+    if found.before is None:
+        outcome = applying.remove(host, registry.of_profile())
+    else:
+        outcome = applying.declare(host, profile.parse(found.before), found.origins)
+    if not outcome.error and not outcome.leftovers:
+        out_of_history(host, found.hash)
+        unconfirmed_file.forget(host)
+    return outcome
+
+
+def out_of_history(host: Host, digits: str) -> None:
+    """Profiles to go back to are those that were kept: not the one that went back, nor twice the one in force."""
+    current, past = state.history(host)
+    if current is None or current.applied is None or not past or history.hash_of(past[0].profile) != digits:
+        return
+    past = past[1:]
+    if past and past[0].profile == current.profile:
+        past = past[1:]
+    state.save_history(host, [current, *past])
+
+
+def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
+    """One look of the timer: go back when the time is over. Returns what went back, or is to, and the result of that.
+
+    A file that does not say what to go back to is set aside, and the profile stays.
+    """
+    if unconfirmed_file.damaged(host):
+        said = "is not as Corral wrote it: nothing says what to go back to, so the node keeps its profile (corral rollback)"
+        unconfirmed_file.set_aside(host)
+        raise refusal(said, path=state.UNCONFIRMED)
+    if not host.exists(state.UNCONFIRMED):
+        unconfirmed_file.stop_timer(host)
+    found = expired(host)
+    return (None, None) if found is None else (found, go_back(host, found))

@@ -1,0 +1,403 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A profile that waits to be confirmed: kept in time, or taken back by the node itself, whatever happens meanwhile."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+from _core.host import state
+from _core.model.plan.plan import Outcome
+from _core.model.profile import profile
+from _core.model.status import json_shapes
+from _core.model.systemd.agent_units import CONFIRM_TIMER
+from _core.model.values.errors import CorralError
+from _core.pipeline import confirming, declared_profile, locked_run
+from _core.pipeline.confirming import Terms
+from shapes import misfits
+from test_faults import CHANGED
+
+Make = t.Callable[..., node.Node]
+SECONDS = 120
+TERMS = Terms(SECONDS)
+RECORDS = (*node.STATE, node.RUNTIME_CONTROL)
+
+
+@pytest.fixture(name="rolled")
+def rolled_out(fake: node.Node) -> node.Node:
+    """A node with the agent and a profile that is in force."""
+    return runs.converged(fake, with_agent=True)
+
+
+def change(fake: node.Node, host: node.NodeHost | None = None, terms: Terms = TERMS, **sections: t.Any) -> Outcome:
+    """Apply another profile on these terms."""
+    host = host or fake.host()
+    declared = profile.parse(node.edge(**(sections or CHANGED)))
+    return locked_run.published(host, confirming.declare(host, declared, None, terms))
+
+
+def timer(fake: node.Node, host: node.NodeHost | None = None) -> int:
+    """One look of corral-confirm.service, where its timer runs."""
+    return runs.command(host or fake.host(), "confirm", "--tick")
+
+
+def waits(fake: node.Node) -> bool:
+    """Whether a profile is unconfirmed; its timer runs as long."""
+    found = fake.has(state.UNCONFIRMED)
+    assert (CONFIRM_TIMER in fake.systemd.active) == found
+    return found
+
+
+def seen(fake: node.Node) -> dict[str, str]:
+    """A fingerprint without what a killed write of a file leaves: the next write of the same file takes its place."""
+    return {path: found for path, found in fake.fingerprint(*RECORDS).items() if not path.endswith(".corral")}
+
+
+def declared(fake: node.Node) -> str:
+    return t.cast("str", json.loads(fake.get(state.DECLARED))["name"])
+
+
+def test_a_profile_that_is_confirmed_stays(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert change(rolled).applied
+    assert waits(rolled)
+    status = json.loads(rolled.get(state.STATUS))
+    assert misfits(status["unconfirmed"], json_shapes.RenderedUnconfirmed) == []
+    assert status["unconfirmed"]["until"] == int(rolled.time) + SECONDS
+    runs.command(rolled.host(), "status")
+    assert "is unconfirmed: at " in capsys.readouterr().out
+    rolled.wait(SECONDS - 1)
+    assert timer(rolled) == 0
+    assert runs.command(rolled.host(), "confirm", "--json") == 0
+    said = json.loads(capsys.readouterr().out)
+    assert misfits(said, json_shapes.Confirmed) == []
+    assert said["confirmed"]["name"] == "edge"
+    after = seen(rolled)
+    assert not waits(rolled)
+    assert json.loads(rolled.get(state.STATUS))["unconfirmed"] is None
+    rolled.wait(SECONDS)
+    assert timer(rolled) == 0
+    assert seen(rolled) == after
+    assert runs.command(rolled.host(), "confirm") == 0
+    assert "no profile is unconfirmed" in capsys.readouterr().out
+
+
+def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
+    before, profile_before = seen(rolled), rolled.get(state.DECLARED)
+    change(rolled)
+    assert seen(rolled) != before
+    rolled.wait(SECONDS - 1)
+    assert timer(rolled) == 0
+    assert waits(rolled)
+    rolled.wait(2)
+    capfd.readouterr()
+    assert timer(rolled) == 0
+    assert "was not confirmed within 120 s: went back to profile edge" in capfd.readouterr().err
+    assert node.different(before, seen(rolled)) == []
+    assert rolled.get(state.DECLARED) == profile_before
+    assert not waits(rolled)
+    assert json.loads(rolled.get(state.STATUS))["in_sync"]
+
+
+def test_a_profile_that_went_back_is_not_applied_again_without_force(rolled: node.Node) -> None:
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    before = seen(rolled)
+    with pytest.raises(
+        CorralError, match=r"went back \(not confirmed within 120 s\): change it, or apply it with force"
+    ):
+        change(rolled)
+    assert seen(rolled) == before
+    change(rolled, **{**CHANGED, "pids": {"pid_max": 70001}})  # an edited one is another profile
+    runs.command(rolled.host(), "confirm")
+    change(rolled, terms=Terms(SECONDS, force=True))
+    runs.command(rolled.host(), "confirm")
+    assert not rolled.has(state.REJECTED), "it is in force, and it was confirmed"
+
+
+def test_what_went_back_is_no_profile_to_go_back_to(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.declare(rolled.host(), name="second")
+    change(rolled, name="third")
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    capsys.readouterr()
+    runs.command(rolled.host(), "history", "--json")
+    assert [row["name"] for row in json.loads(capsys.readouterr().out)["profiles"]] == ["second", "edge"]
+
+
+def test_a_first_profile_goes_back_to_none_and_the_agent_stays(fake: node.Node) -> None:
+    runs.install(fake.host())
+    before = seen(fake)
+    change(fake, **node.edge())
+    fake.wait(SECONDS + 1)
+    assert timer(fake) == 0
+    assert node.different(before, seen(fake)) == []
+    assert not fake.has(state.DECLARED)
+    assert not waits(fake)
+
+
+@pytest.mark.parametrize("jump", [-86400.0, 86400.0, 0.0])
+def test_a_clock_that_is_set_changes_nothing(rolled: node.Node, jump: float) -> None:
+    before = rolled.get(state.DECLARED)
+    change(rolled)
+    rolled.time += jump
+    rolled.wait(SECONDS - 1)
+    timer(rolled)
+    assert waits(rolled)
+    rolled.wait(2)
+    timer(rolled)
+    assert not waits(rolled)
+    assert rolled.get(state.DECLARED) == before
+
+
+@pytest.mark.parametrize("off", [20.0, 86400.0])
+def test_a_reboot_does_not_end_the_wait(rolled: node.Node, off: float) -> None:
+    before = rolled.get(state.DECLARED)
+    change(rolled)
+    rolled.boot_anew(off)
+    rolled.systemd.active.discard(CONFIRM_TIMER)
+    runs.tick(rolled.host(), at_boot=True)
+    rolled.systemctl("start", CONFIRM_TIMER)  # It is enabled, and its condition holds.
+    timer(rolled)
+    if off < SECONDS:
+        assert waits(rolled)
+        rolled.wait(SECONDS)
+        timer(rolled)
+    assert not waits(rolled)
+    assert rolled.get(state.DECLARED) == before
+    assert not runs.plan(rolled.host())
+
+
+def test_a_boot_after_its_time_brings_the_profile_before(rolled: node.Node) -> None:
+    pages = rolled.pool(1)
+    change(rolled)
+    assert rolled.pool(1) != pages
+    rolled.boot_anew(86400.0)
+    runs.tick(rolled.host(), at_boot=True)
+    assert rolled.pool(1) == pages
+
+
+def test_a_tick_has_the_node_go_back_where_the_timer_was_stopped(rolled: node.Node) -> None:
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    host = rolled.host()
+    runs.tick(host)
+    assert any("start corral-confirm.service" in " ".join(words) for words in host.commands)
+
+
+def test_another_change_begins_the_wait_anew_and_goes_back_to_what_was_confirmed(rolled: node.Node) -> None:
+    before = rolled.get(state.DECLARED)
+    change(rolled)
+    rolled.wait(SECONDS - 10)
+    change(rolled, **{**CHANGED, "pids": {"pid_max": 80000}})
+    rolled.wait(SECONDS - 10)
+    timer(rolled)
+    assert waits(rolled)
+    rolled.wait(11)
+    timer(rolled)
+    assert rolled.get(state.DECLARED) == before
+
+
+def test_a_change_that_waits_for_nothing_confirms(rolled: node.Node) -> None:
+    change(rolled)
+    change(rolled, terms=Terms(), name="another")
+    assert not waits(rolled)
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    assert declared(rolled) == "another"
+
+
+def test_a_run_that_changes_nothing_waits_for_nothing_and_confirms_nothing(rolled: node.Node) -> None:
+    before = seen(rolled)
+    assert not change(rolled, **node.edge()).applied
+    assert not waits(rolled)
+    assert seen(rolled) == before
+    change(rolled)
+    kept = rolled.get(state.UNCONFIRMED)
+    rolled.wait(10)
+    for terms in (TERMS, Terms()):
+        host = rolled.host()
+        assert not change(rolled, host, terms).applied
+        assert host.writes == []
+    assert rolled.get(state.UNCONFIRMED) == kept
+
+
+def test_a_confirmation_of_another_profile_is_refused(rolled: node.Node) -> None:
+    change(rolled)
+    with pytest.raises(CorralError, match="the unconfirmed profile is edge"):
+        runs.command(rolled.host(), "confirm", "0000")
+    assert waits(rolled)
+    digits = json.loads(rolled.get(state.UNCONFIRMED))["data"]["hash"]
+    runs.command(rolled.host(), "confirm", digits[:4])
+    assert not waits(rolled)
+
+
+def test_without_the_agent_nothing_could_go_back(fake: node.Node) -> None:
+    before = seen(fake)
+    with pytest.raises(CorralError, match="install it first"):
+        change(fake)
+    assert seen(fake) == before
+
+
+@pytest.mark.parametrize("seconds", [-1, 86401])
+def test_a_time_that_is_none_is_refused(rolled: node.Node, seconds: int) -> None:
+    with pytest.raises(CorralError, match="seconds from 1 to 86400"):
+        change(rolled, terms=Terms(seconds))
+
+
+def test_a_removal_ends_the_wait(rolled: node.Node) -> None:
+    change(rolled)
+    runs.remove(rolled.host())
+    assert not waits(rolled)
+
+
+def test_a_damaged_file_is_set_aside_and_said(rolled: node.Node) -> None:
+    change(rolled)
+    rolled.put(state.UNCONFIRMED, "{}")
+    with pytest.raises(CorralError, match="nothing says what to go back to"):
+        timer(rolled)
+    assert not waits(rolled)
+    assert rolled.has(f"{state.UNCONFIRMED}.damaged")
+
+
+def test_a_file_with_a_profile_that_went_back_is_not_taken_up(
+    rolled: node.Node, capfd: pytest.CaptureFixture[str]
+) -> None:
+    change(rolled)
+    text = rolled.get(state.DECLARED)
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    before = seen(rolled)
+    rolled.put(state.DECLARED, text)  # An image or another program puts it there again.
+    capfd.readouterr()
+    assert runs.tick(rolled.host(), by_timer=False) == 2
+    status = json.loads(rolled.get(state.STATUS))
+    assert [item["verdict"] for item in status["items"]] == ["unchangeable"]
+    assert "went back" in status["items"][0]["reason"]
+    del before["etc/corral/profile.json"]
+    after = seen(rolled)
+    assert node.different(before, {path: one for path, one in after.items() if path in before}) == []
+
+
+def test_while_it_waits_and_after_it_a_tick_keeps_the_node(rolled: node.Node) -> None:
+    change(rolled)
+    wanted = rolled.pool(1)
+    rolled.kernel_write(node.pool_file(1), "0\n")
+    runs.tick(rolled.host())
+    assert rolled.pool(1) == wanted
+    assert waits(rolled)
+    runs.command(rolled.host(), "confirm")
+    runs.tick(rolled.host())
+    host = rolled.host()
+    runs.tick(host)
+    assert host.writes == ["/run/corral/status.json"], "it is quiet again"
+
+
+# Faults
+
+
+@pytest.fixture(name="trials")
+def all_alike(make: Make) -> t.Callable[[], node.Node]:
+    """Nodes that are all alike, with the agent and a profile in force."""
+    prepared = runs.converged(make(), with_agent=True)
+    count = iter(range(10**6))
+    return lambda: prepared.clone(prepared.root.with_name(f"{prepared.root.name}-{next(count)}"))
+
+
+@pytest.mark.parametrize("first", [False, True])
+@pytest.mark.parametrize("fault", ["killed", "torn"])
+def test_a_run_that_is_killed_anywhere_goes_back(
+    fault: str, first: bool, make: Make, trials: t.Callable[[], node.Node]
+) -> None:
+    def fresh() -> node.Node:
+        if not first:
+            return trials()
+        fake = make()
+        runs.install(fake.host())
+        return fake
+
+    sections = node.edge() if first else CHANGED
+    sample = fresh()
+    before = seen(sample)
+    host = sample.host()
+    change(sample, host, **sections)
+    armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
+    wrong = []
+    for number in range(1, len(host.acts) + 1, 3 if first else 2):
+        fake = fresh()
+        with pytest.raises(node.Killed):
+            change(fake, fake.host(fault, number), **sections)
+        fake.wait(SECONDS + 1)
+        if fake.has(state.UNCONFIRMED):
+            timer(fake)
+        assert not fake.has(state.UNCONFIRMED)
+        wrong += [f"{number} {host.acts[number - 1]}: {line}" for line in node.different(before, seen(fake))]
+    assert not wrong
+    assert armed < len(host.acts) / 2, "it is armed before the node is changed"
+
+
+def test_a_run_that_is_refused_anywhere_waits_for_nothing(trials: t.Callable[[], node.Node]) -> None:
+    sample = trials()
+    host = sample.host()
+    change(sample, host)
+    for number in range(1, len(host.acts) + 1, 2):
+        fake = trials()
+        before = seen(fake)
+        try:
+            outcome = change(fake, fake.host("error", number))
+            refused = bool(outcome.error)
+        except CorralError:
+            refused = True
+        except OSError as error:
+            assert str(error.filename).startswith(("/run/corral", "/var/lib/corral", "/etc/corral"))
+            continue  # Corral's own state, after the change: it waits for its confirmation.
+        if refused:
+            assert not waits(fake), host.acts[number - 1]
+            assert node.different(before, seen(fake)) == []
+
+
+@pytest.mark.parametrize("act", ["confirm", "back"])
+def test_a_confirmation_or_a_way_back_that_is_killed_is_made_again(act: str, trials: t.Callable[[], node.Node]) -> None:
+    sample = trials()
+    change(sample)
+    sample.wait(SECONDS + 1 if act == "back" else 1)
+    host = sample.host()
+    words = ("confirm", "--tick") if act == "back" else ("confirm",)
+    runs.command(host, *words)
+    wanted = seen(sample)
+    for number in range(1, len(host.acts) + 1):
+        fake = trials()
+        change(fake)
+        fake.wait(SECONDS + 1 if act == "back" else 1)
+        with pytest.raises(node.Killed):
+            runs.command(fake.host("torn", number), *words)
+        runs.command(fake.host(), *words)
+        timer(fake)  # It stops itself where nothing waits any more.
+        assert not waits(fake), host.acts[number - 1]
+        assert node.different(wanted, seen(fake)) == [], host.acts[number - 1]
+
+
+def test_a_way_back_that_is_refused_is_tried_again(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
+    before = seen(rolled)
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    fake = rolled.host("error", 12)
+    capfd.readouterr()
+    assert timer(rolled, fake) == 1, fake.acts
+    assert "going back failed" in capfd.readouterr().err
+    assert waits(rolled)
+    assert timer(rolled) == 0
+    assert node.different(before, seen(rolled)) == []
+
+
+def test_what_is_declared_after_all_this_is_what_was_before(rolled: node.Node) -> None:
+    found = declared_profile.read_declared(rolled.host())
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    assert declared_profile.read_declared(rolled.host()) == found
