@@ -35,6 +35,7 @@ SSH_OPTIONS = (
 )  # fmt: skip
 BOOT_SECONDS = 300.0
 KVM_SECONDS = 20.0
+CONFIRM_SECONDS = 1800  # An emulated node beside other work takes minutes for what a node does in seconds.
 PORT_TRIES = 3
 # A node that is gone sends no farewell.
 NOTICE_THE_END = ("-o", "ServerAliveInterval=10", "-o", "ServerAliveCountMax=3")
@@ -201,6 +202,7 @@ def host_variables(chosen: t.Sequence[Node]) -> dict[str, dict[str, t.Any]]:
             "ansible_ssh_common_args": " ".join(SSH_OPTIONS),
             "ansible_python_interpreter": "/usr/bin/python3",
             "ansible_ssh_use_tty": False,  # what a command prints comes as it is, and stderr apart
+            "corral_confirm_timeout": CONFIRM_SECONDS,
         }
         for one in chosen
     }
