@@ -50,9 +50,9 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 
 def make(host: Host, before: Pending) -> None:
-    """Keep an unconfirmed profile, and start the timer that watches it. Raises CorralError: then nothing is begun."""
+    """Keep an unconfirmed profile, and start the timer that watches it. Raises CorralError."""
     try:
-        state.write_checked(host, state.UNCONFIRMED, before._asdict(), spare=False)
+        write(host, before)
     except OSError as error:
         message = (
             f"cannot be written ({error.strerror}), so nothing was changed: make room, or apply without confirm_timeout"
@@ -60,9 +60,13 @@ def make(host: Host, before: Pending) -> None:
         raise refusal(message, path=state.UNCONFIRMED) from None
     answer = systemd.control(host, "start", agent_units.CONFIRM_TIMER, timeout=SECONDS)
     if answer.code:
-        forget(host)
         message = f"cannot be started ({answer.err.strip() or answer.code}), so nothing was changed"
         raise refusal(message, path=agent_units.CONFIRM_TIMER)
+
+
+def write(host: Host, found: Pending) -> None:
+    """Keep an unconfirmed profile whose timer runs."""
+    state.write_checked(host, state.UNCONFIRMED, found._asdict(), spare=False)
 
 
 def forget(host: Host) -> None:

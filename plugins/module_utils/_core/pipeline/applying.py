@@ -50,7 +50,7 @@ def declare(
     forgiving: bool = False,
     first: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
-    """Apply a profile and declare it on this node; the caller holds the lock. ``first`` is done before the first write."""
+    """Apply a profile and declare it on this node; the caller holds the lock. ``first``: see carry_out()."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins or {})
 
@@ -129,7 +129,7 @@ def apply(
     forgiving: bool = False,
     first: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
-    """Execute a plan, all or nothing, and look again. ``first`` is done once nothing stands against the first write.
+    """Execute a plan, all or nothing, and look again. ``first``: see carry_out().
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
     order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
@@ -139,9 +139,7 @@ def apply(
         return Outcome(plan, (), plan.changes)
     refuse(host, plan, steps)
     try:
-        if first is not None:
-            first()
-        return carry_out(host, plan, steps, replan, forgiving)
+        return carry_out(host, plan, steps, replan, forgiving, first)
     finally:
         systemd.close_connection(host)  # One connection to systemd serves the whole plan.
 
@@ -175,9 +173,17 @@ def planned(host: Host, plan: Plan) -> Outcome:
 
 
 def carry_out(
-    host: Host, plan: Plan, steps: t.Sequence[Step], replan: t.Callable[[], Plan], forgiving: bool
+    host: Host,
+    plan: Plan,
+    steps: t.Sequence[Step],
+    replan: t.Callable[[], Plan],
+    forgiving: bool,
+    first: t.Optional[t.Callable[[], None]],
 ) -> Outcome:
-    """Keep what is there before, run the steps, and look again."""
+    """Keep what is there before, run the steps, and look again.
+
+    ``first`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
+    """
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if cgroup.unified(host):
         online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
@@ -186,6 +192,13 @@ def carry_out(
     untouched = not host.names(state.STATE)
     if new:
         keep_records(host, [*kept, *new])
+    if first is not None:
+        try:
+            first()
+        except CorralError:
+            if new:
+                forget_records(host, kept, untouched)
+            raise
     error, undone, leftovers = execute(host, plan, steps, online, forgiving)
     if error:
         if not leftovers and new:

@@ -75,13 +75,14 @@ def declare(
     earlier = unconfirmed_file.pending(host)
 
     def begin() -> None:
-        unconfirmed_file.make(host, made(host, declared, terms.seconds, earlier))
+        try:
+            unconfirmed_file.make(host, made(host, declared, terms.seconds, earlier))
+        except CorralError:
+            as_before(host, earlier)
+            raise
 
-    try:
-        outcome = applying.declare(host, declared, origins, first=begin if terms.seconds else None)
-    except (CorralError, OSError):
-        as_before(host, earlier)  # Nothing was written.
-        raise
+    # An error that is raised after that leaves it: the node may have been changed.
+    outcome = applying.declare(host, declared, origins, first=begin if terms.seconds else None)
     if outcome.error:
         # What was undone needs no going back; what could not be undone does.
         if not outcome.leftovers:
@@ -113,7 +114,7 @@ def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
     if earlier is None:
         unconfirmed_file.forget(host)
     else:
-        unconfirmed_file.make(host, earlier)
+        unconfirmed_file.write(host, earlier)
 
 
 def asked(host: Host, digits: str = "") -> t.Optional[Pending]:
