@@ -84,10 +84,11 @@ def write_effective_profile(host: Host, context: Context) -> None:
         host.write_file(state.EFFECTIVE_PROFILE, text, state.PRIVATE)
 
 
-def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything) -> Outcome:
+def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything, going_back: bool = False) -> Outcome:
     """Bring back what was there before these managers' first change; the caller holds the lock.
 
     Corral's own state is removed with the last original; files for boot and for other programs are removed with the profile.
+    ``going_back``: it is the way back of an unconfirmed profile, which the caller ends.
     """
 
     def plan() -> Plan:
@@ -110,7 +111,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         ):
             if host.exists(path):
                 host.remove(path)
-    if not outcome.error and host.exists(state.UNCONFIRMED):
+    if not outcome.error and not going_back and host.exists(state.UNCONFIRMED):
         from ..host import unconfirmed_file
 
         unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.

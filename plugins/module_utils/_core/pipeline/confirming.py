@@ -157,7 +157,7 @@ def go_back(host: Host, found: Pending) -> Outcome:
     rejected = Rejected(found.hash, found.name, int(host.now()), reason)
     unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(unconfirmed_file.rejected(host), rejected))
     if found.before is None:
-        outcome = applying.remove(host, registry.of_profile())
+        outcome = applying.remove(host, registry.of_profile(), going_back=True)
     else:
         outcome = applying.declare(host, profile.parse(found.before), found.origins)
     if not outcome.error and not outcome.leftovers:

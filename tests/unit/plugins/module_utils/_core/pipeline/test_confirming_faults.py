@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import typing as t
 
@@ -92,3 +93,23 @@ def test_a_timer_that_does_not_start_leaves_what_was_unconfirmed(nodes: Nodes) -
     assert json.loads(fake.get(state.UNCONFIRMED)) == json.loads(kept)
     expire(fake)
     assert fake.get(state.DECLARED) == confirmed
+
+
+@pytest.mark.parametrize("fault", ["error", "torn"])
+def test_a_way_back_to_no_profile_is_tried_again_until_nothing_is_left(fault: str, empty_nodes: Nodes) -> None:
+    sample = empty_nodes()
+    before = seen(sample)
+    change(sample.host(), **node.edge())
+    host = sample.host()
+    expire(sample, host)
+    assert node.different(before, seen(sample)) == []
+    wrong = []
+    for number in range(1, len(host.acts) + 1, 2):
+        fake = empty_nodes()
+        change(fake.host(), **node.edge())
+        with contextlib.suppress(CorralError, OSError, node.Killed):
+            expire(fake, fake.host(fault, number))
+        expire(fake)
+        assert not fake.has(state.UNCONFIRMED), host.acts[number - 1]
+        wrong += [f"{host.acts[number - 1]}: {line}" for line in node.different(before, seen(fake))]
+    assert not wrong
