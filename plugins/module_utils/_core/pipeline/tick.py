@@ -58,16 +58,16 @@ def with_unconfirmed(
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
     """The profile to go by, and what is wrong with the declared one, on a node where one is unconfirmed or went back.
 
-    Where its time is over a boot brings the profile before, and a tick has the node's timer go back at once.
+    Where its time is over it is the profile before; a tick has corral-confirm.service go back to the rest of it at once.
     """
     from . import confirming
 
     found = confirming.expired(host)
-    if found is not None and at_boot:
-        return (None if found.before is None else profile.parse(found.before)), None
     if found is not None:
-        # The tick holds the lock that this needs.
-        host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
+        if not at_boot:
+            # The tick holds the lock that this needs.
+            host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
+        return (None if found.before is None else profile.parse(found.before)), None
     if declared is not None and broken is None and not at_boot:
         try:
             confirming.refuse(host, declared, confirming.AT_ONCE)

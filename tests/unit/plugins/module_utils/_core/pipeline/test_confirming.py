@@ -182,6 +182,15 @@ def test_a_boot_after_its_time_brings_the_profile_before(rolled: node.Node) -> N
     assert rolled.pool(1) == pages
 
 
+def test_a_tick_does_not_apply_again_what_was_not_confirmed_in_time(rolled: node.Node) -> None:
+    pages = rolled.pool(1)
+    change(rolled)
+    rolled.boot_anew(86400.0)
+    for at_boot in (True, False):
+        runs.tick(rolled.host(), at_boot=at_boot)
+        assert rolled.pool(1) == pages
+
+
 def test_a_tick_has_the_node_go_back_where_the_timer_was_stopped(rolled: node.Node) -> None:
     change(rolled)
     rolled.wait(SECONDS + 1)
