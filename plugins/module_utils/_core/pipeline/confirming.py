@@ -73,6 +73,7 @@ def declare(
     """
     refuse(host, declared, terms)
     earlier = unconfirmed_file.pending(host)
+    waits = waits_for_it(host, declared, terms)
 
     def begin() -> None:
         try:
@@ -82,25 +83,34 @@ def declare(
             raise
 
     # An error that is raised after that leaves it: the node may have been changed.
-    outcome = applying.declare(host, declared, origins, first=begin if terms.seconds else None)
+    outcome = applying.declare(host, declared, origins, first=begin if waits else None)
     if outcome.error:
         # What was undone needs no going back; what could not be undone does.
         if not outcome.leftovers:
             as_before(host, earlier)
     elif outcome.applied:
-        if not terms.seconds:
+        if not waits:
             keep(host)
         forgive(host, declared)
     return outcome
 
 
+def waits_for_it(host: Host, declared: Profile, terms: Terms) -> bool:
+    """Whether a change waits for a confirmation. The profile that was confirmed last is one to go back to, not from."""
+    return terms.seconds > 0 and confirmed_last(host, unconfirmed_file.pending(host)) != profile.to_data(declared)
+
+
+def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[str, t.Any]]:
+    """The profile that was confirmed last; None where none was."""
+    return t.cast("t.Any", state.read_json(host, state.APPLIED)) if earlier is None else earlier.before
+
+
 def made(host: Host, declared: Profile, seconds: int, earlier: t.Optional[Pending]) -> Pending:
-    """What is unconfirmed from now on. The profile before is the last one that was confirmed."""
-    data = profile.to_data(declared)
-    before = state.read_json(host, state.APPLIED)
+    """What is unconfirmed from now on."""
+    data, before = profile.to_data(declared), confirmed_last(host, earlier)
     origins = declaration.read_origins(host, before) if before is not None else {}
     if earlier is not None:
-        before, origins = earlier.before, earlier.origins
+        origins = earlier.origins
     return Pending(
         declared.name, history.hash_of(data), int(host.now()), seconds, pause_file.boot_id(host), host.uptime(), before,
         dict(origins),

@@ -212,6 +212,21 @@ def test_another_change_begins_the_wait_anew_and_goes_back_to_what_was_confirmed
     assert rolled.get(state.DECLARED) == before
 
 
+@pytest.mark.parametrize("unconfirmed", [False, True])
+def test_the_profile_that_was_confirmed_waits_for_nothing_and_never_counts_as_one_that_went_back(
+    unconfirmed: bool, rolled: node.Node
+) -> None:
+    if unconfirmed:
+        change(rolled)
+    else:
+        rolled.kernel_write(node.pool_file(1), "0\n")
+    assert change(rolled, **node.edge()).applied
+    assert not waits(rolled)
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    assert not rolled.has(state.REJECTED)
+
+
 def test_a_change_that_waits_for_nothing_confirms(rolled: node.Node) -> None:
     change(rolled)
     change(rolled, terms=Terms(), name="another")
