@@ -53,6 +53,8 @@ if ACTION == "profile" and module.params["state"] == "present":
     if node.get("drifted"):
         key = dict(kind="drift", key="", before=None, after=None, origin=None, disruption="none", changes=["~ by hand"])
         result["by_key"].append(key)
+elif ACTION in node.get("stuck", ()):
+    module.fail_json(msg=ACTION + " is stuck", changed=True, report=["1 changed (" + ACTION + ")"])
 elif ACTION == "profile" and node["profile"] is not None:
     after.update(profile=None, past=[])
     result.update(changed=True, report=["1 changed (cpu)"])
@@ -223,3 +225,15 @@ def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
     assert code != 0 and order == []
     assert "corral_serial: 'none': write numbers of hosts or shares, such as 1,10%,100%" in said
     assert "this is probably a bug" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("stuck", ["agent", "profile"])
+def test_a_removal_tells_in_one_run_what_went_back_and_what_did_not(stuck: str, fleet: Fleet) -> None:
+    fleet.set("a", stuck=[stuck])
+    code, said, dummy = fleet.play("--limit", "a,b", playbook="remove")
+    assert code != 0 and f"{stuck} is stuck" in said
+    assert fleet.have()["a"] == (None if stuck == "agent" else "old"), said
+    assert fleet.have()["b"] is None
+    told = said.partition("TASK [corral.node.corral : Say what went back]")[2].partition("ok: [b]")[0]
+    assert f"1 changed ({stuck})" in told, said
+    assert ("1 changed (cpu)" if stuck == "agent" else "in sync: nothing differs") in told, said
