@@ -3,32 +3,73 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A removal on a node whose originals are lost with their second copy: what is left there, by name."""
+"""A node whose originals are lost with their second copy: the loss as drift, and what a removal leaves there, by name."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..host import own_files, state
+from ..host import mounts, own_files, state
 from ..host.files import Host
 from ..managers import registry
+from ..managers.registry import PROFILE
+from ..model.cpu import partitions
 from ..model.plan.places import covering
-from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Step
-from ..model.systemd.agent_units import COMMAND, LAUNCHER
+from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan, Step
+from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
 from ..model.systemd.unit_file import HEADER
 
 REASON = (
     f"the originals were lost with {state.BEFORE} and its second copy, so this stays: restore or remove it by hand, "
     "kernel values and units' live properties too, then remove again"
 )
+LOSS = (
+    "it and its second copy are gone or damaged, so that a removal cannot restore what was there before Corral: put a backup "
+    f"of it back and delete {state.LOST}, or remove Corral, undo by hand what the removal names, and apply the profile again"
+)
 OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, COMMAND)
+MEMORY = "memory"
+LIVE = {"value": "value", "pool": "nr_hugepages", "partition": partitions.PROPERTY}
 
 
-def left(host: Host, managers: t.Sequence[str]) -> tuple[Change, ...]:
-    """An item for each file of these managers; none where originals are there, or where no file is left."""
+def loss(host: Host) -> tuple[Change, ...]:
+    """The item that says that the originals are lost; none where they are there."""
     if not state.originals_lost(host):
         return ()
-    return items([path for path in (*OWN, *own_files.under(host)) if is_ours(host, path)], managers)
+    return (Change(PROFILE, state.BEFORE, "originals", "lost", "recorded", LOSS, state.BEFORE, (), UNCHANGEABLE),)
+
+
+def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> tuple[Change, ...]:
+    """An item for each file of these managers, and for each live value and mount of the ``declared`` profile's plan.
+
+    The caller has asked whether the originals are lost. Only the declared profile tells which values Corral has set: they are
+    named as long as its file is there.
+    """
+    files = [path for path in (*OWN, *own_files.under(host)) if is_ours(host, path)]
+    named = items([*files, *programs(host)], managers)
+    return named if declared is None else (*named, *live(host, declared, managers))
+
+
+def programs(host: Host) -> list[str]:
+    """The agent's releases, and what a version without releases kept beside its launcher."""
+    beside = [f"{FOLDER}/{name}" for name in host.names(FOLDER)]
+    releases = [f"{RELEASES}/{name}" for name in host.names(RELEASES)]
+    return [path for path in (*releases, *beside) if path not in (RELEASES, LAUNCHER)]
+
+
+def live(host: Host, declared: Plan, managers: t.Sequence[str]) -> tuple[Change, ...]:
+    """An item for each kernel value that these managers hold for the profile, and for each of its mounts that is mounted."""
+    found = []
+    for part in (part for part in declared.parts if part.manager in managers):
+        for kind, dummy, target in (key.partition(":") for key in sorted(part.owned)):
+            now = (host.read(target) or "").strip() if kind in LIVE else ""
+            if now and now != partitions.MEMBER:
+                found.append(stays(part.manager, target, LIVE[kind], now))
+    memory = declared.context.profile.memory if declared.context else None
+    for mount in memory.mounts if memory and MEMORY in managers else ():
+        if mounts.at(host, mount.path) is not None:
+            found.append(stays(MEMORY, mount.path, "mounted", "mounted by Corral"))
+    return tuple(found)
 
 
 def not_owned(host: Host, managers: t.Sequence[str], owned: t.Container[str]) -> tuple[Change, ...]:
@@ -44,10 +85,12 @@ def items(paths: t.Sequence[str], managers: t.Sequence[str]) -> tuple[Change, ..
     owners = {
         path: name for path in paths for name in places if covering(places[name], Step("file", path, None, FILES))
     }
-    return tuple(
-        Change(name, path, "content", "written by Corral", "as it was", REASON, path, (), UNCHANGEABLE)
-        for path, name in owners.items()
-    )
+    return tuple(stays(name, path, "content", "written by Corral") for path, name in owners.items())
+
+
+def stays(manager: str, subject: str, what: str, actual: str) -> Change:
+    """The item of what a removal leaves."""
+    return Change(manager, subject, what, actual, "as it was", REASON, subject, (), UNCHANGEABLE)
 
 
 def is_ours(host: Host, path: str) -> bool:

@@ -176,12 +176,22 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
     from . import lost_originals
 
     plan = finish(host, None, [], managers)
-    left = lost_originals.left(host, managers)
-    if left:  # Nothing is given up of what cannot be brought back.
-        return plan._replace(changes=(*plan.changes, *left), lost=True)
+    if state.originals_lost(host):
+        left = lost_originals.left(host, managers, plan_declared(host))
+        if left:  # Nothing is given up of what cannot be brought back.
+            return plan._replace(changes=(*plan.changes, *left), lost=True)
     known = {change.subject for change in plan.changes}
     own = [change for one in registry.every() for change in one.on_removal(host, managers)]
     return plan._replace(changes=plan.changes + tuple(change for change in own if change.subject not in known))
+
+
+def plan_declared(host: Host) -> t.Optional[Plan]:
+    """The plan of the declared profile; None where there is none, or where it does not fit the node."""
+    try:
+        declared = declared_profile.read_declared(host)
+        return None if declared is None else plan_profile(host, compile_profile(host, declared))
+    except CorralError:
+        return None
 
 
 def joined(first: Plan, second: Plan) -> Plan:
@@ -206,7 +216,8 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
         online = cpuset.format(free) or online
     dropped = [record for record in records if record.manager in managers and record.before.key not in owned]
-    if set(registry.FILES) <= set(managers):  # A plan of the whole profile: what no manager here knows is said with it.
+    is_whole = set(registry.FILES) <= set(managers)
+    if is_whole:  # What no manager here knows is said with the plan of the whole profile.
         dropped += [record for record in records if record.manager not in registry.names()]
     strays = [record for record in dropped if is_stray(record, online)]
     stuck = [record for record in strays if not is_restored(host, record.before)]
@@ -227,6 +238,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         from . import lost_originals  # Where originals are recorded nothing is loaded for this.
 
         changes += lost_originals.not_owned(host, managers, owned)
+        changes += lost_originals.loss(host) if context is not None and is_whole else ()
     obsolete = frozenset(record.before.key for record in dropped).union(*(part.gone for part in parts))
     notes = [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))

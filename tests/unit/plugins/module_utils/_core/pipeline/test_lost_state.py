@@ -49,6 +49,17 @@ def held(fake: node.Node) -> dict[str, str]:
     return {row["workload"]: row["cpus"] for row in json.loads(fake.get(CHECKPOINT))["data"]["grants"]}
 
 
+def drifted(fake: node.Node) -> list[str]:
+    return [item["subject"] for item in json.loads(fake.get(state.STATUS))["items"]]
+
+
+def by_hand(fake: node.Node, outcome: Outcome) -> None:
+    """Delete what a removal has named; kernel values and mounts are not files."""
+    for path in {change.location for change in outcome.remaining if change.property == "content"}:
+        file = fake.root / path.lstrip("/")
+        shutil.rmtree(file) if file.is_dir() else fake.drop(path)
+
+
 @pytest.fixture
 def rolled(fake: node.Node) -> node.Node:
     """A node with its agent, a profile that is the second one, and a workload that runs."""
@@ -101,7 +112,8 @@ def test_a_refused_step_deletes_no_state_of_a_node_whose_before_values_are_gone(
     assert declare(rolled, rolled.host("error", number), pids={"pid_max": 40000}).error
     assert {path: rolled.get(path) for path in fingerprint} == fingerprint
     runs.tick(rolled.host())
-    assert runs.tick(rolled.host()) == 0
+    assert runs.tick(rolled.host()) == (0 if previous else 2)
+    assert drifted(rolled) == ([] if previous else [BEFORE])
     assert held(rolled) == {"dataplane": "1,5"}
 
 
@@ -201,8 +213,10 @@ def test_a_removal_without_originals_names_what_is_left(how: str, rolled: node.N
     assert {f"{ETC}/{unit}" for unit in (agent_units.TIMER, agent_units.SERVICE)} <= told
     assert {change.verdict for change in outcome.remaining} == {UNCHANGEABLE}
     assert outcome.plan.lost
-    for path in told:
-        rolled.drop(path)
+    assert {one for one in told if one.startswith(f"{agent_units.RELEASES}/")} == {
+        f"{agent_units.RELEASES}/{name}" for name in rolled.host().names(agent_units.RELEASES)
+    }
+    by_hand(rolled, outcome)
     assert not runs.remove(rolled.host()).remaining, "by hand it is over"
     assert not rolled.has(STATE)
 
@@ -221,8 +235,7 @@ def test_a_run_after_the_loss_does_not_take_what_it_finds_for_originals(how: str
     assert outcome.plan.lost
     assert "/etc/corral/profile.json" in {change.location for change in outcome.remaining}
     assert rolled.get(state.LOST) == ("" if how == "gone" else damaged), "it may be mended by hand"
-    for change in outcome.remaining:
-        rolled.drop(change.location)
+    by_hand(rolled, outcome)
     assert not runs.remove(rolled.host()).remaining
     assert not rolled.has(STATE)
 
@@ -269,11 +282,46 @@ def test_what_a_profile_no_longer_declares_is_named_where_its_original_is_lost(f
     shutil.rmtree(f"{fake.root}{STATE}/journal")
     outcome = declare(fake, workloads=None)
     assert [(one.location, one.verdict) for one in outcome.remaining] == [
-        ("/etc/sysctl.d/90-corral.conf", UNCHANGEABLE)
+        ("/etc/sysctl.d/90-corral.conf", UNCHANGEABLE),
+        (BEFORE, UNCHANGEABLE),
     ]
     assert "the originals were lost" in outcome.remaining[0].reason
     fake.drop("/etc/sysctl.d/90-corral.conf")
-    assert declare(fake, workloads=None).remaining == ()
+    assert [one.location for one in declare(fake, workloads=None).remaining] == [BEFORE]
+
+
+@pytest.mark.parametrize("how", ["gone", "damaged"])
+@pytest.mark.parametrize("mode", ["enforce", "audit"])
+def test_a_loss_is_drift_until_the_originals_are_back(how: str, mode: str, rolled: node.Node) -> None:
+    assert not declare(rolled, mode=mode).error
+    text = rolled.get(BEFORE)
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        rolled.drop(path) if how == "gone" else rolled.put(path, text[:20])
+    for dummy in range(2):
+        rolled.wait(10)
+        assert runs.tick(rolled.host()) == 2
+        [item] = json.loads(rolled.get(state.STATUS))["items"]
+        assert (item["subject"], item["verdict"]) == (BEFORE, UNCHANGEABLE)
+        assert "put a backup of it back" in item["reason"]
+    rolled.put(BEFORE, text)
+    rolled.wait(10)
+    assert runs.tick(rolled.host()) == 0
+    assert drifted(rolled) == []
+
+
+def test_a_removal_without_originals_names_kernel_values_and_mounts(fake: node.Node) -> None:
+    assert not runs.declare(fake.host()).error
+    shutil.rmtree(f"{fake.root}{STATE}")
+    before = fake.fingerprint()
+    told = {change.location: change for change in runs.remove(fake.host()).remaining}
+    assert node.different(before, fake.fingerprint()) == []
+    pool = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
+    for path in ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max", pool):
+        assert told[path].actual == fake.get(path).strip()
+    assert told["/dev/hugepages-2Mi"].property == "mounted"
+    outcome = runs.remove(fake.host(), registry.of_profile())
+    by_hand(fake, outcome)
+    assert not runs.remove(fake.host()).remaining, "without the declared profile no value is known as Corral's"
 
 
 def test_a_file_that_holds_no_list_has_no_originals(fake: node.Node) -> None:
