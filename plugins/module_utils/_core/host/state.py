@@ -30,6 +30,7 @@ AGENT = "/etc/corral/agent.json"
 STATE = "/var/lib/corral"
 BEFORE = f"{STATE}/journal/before.json"
 LOST = f"{BEFORE}.damaged"  # the before-values that could not be read any more; empty where they were gone
+UNREADABLE = f"{BEFORE}.unreadable"  # single records that could not be read, as they were, until their file is deleted
 APPLIED = f"{STATE}/applied.json"
 EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
 HISTORY = f"{STATE}/journal/profiles.json"
@@ -154,30 +155,61 @@ def originals_lost(host: Host) -> bool:
     return were_recorded(host) or next(own_files.written(host), None) is not None
 
 
-@functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
 def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
-    """The before-values in a checksummed text; None when it is not as Corral wrote it."""
+    """The before-values in a checksummed text that can be read; None when it is not as Corral wrote it."""
+    rows = rows_in(text)
+    return None if rows is None else rows[0]
+
+
+@functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
+def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]]]:
+    """The before-values in a checksummed text, and the rows that are none; None when it is not as Corral wrote it."""
     try:
         data = checked_data(json.loads(text or "null"))
     except (ValueError, RecursionError):
         return None
     if not isinstance(data, list):
         return None
-    found = []
+    found, others = [], []
     for row in data:
         try:
-            found.append(Record(row["manager"], row["subject"], undo.from_data(row["before"])))
+            record = Record(row["manager"], row["subject"], undo.from_data(row["before"]))
+            if not isinstance(record.manager, str) or not isinstance(record.subject, str):
+                raise TypeError
+            found.append(record)
         except (KeyError, TypeError):
-            continue
-    return tuple(found)
+            others.append(row)
+    return tuple(found), tuple(others)
+
+
+def unread_rows(host: Host) -> list[t.Any]:
+    """The rows among the before-values that cannot be read and that are not set aside yet."""
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        rows = rows_in(host.read(path, follow=False) or "")
+        if rows is not None:
+            return list(rows[1])
+    return []
+
+
+def unreadable(host: Host) -> list[t.Any]:
+    """All rows that cannot be read, those that were set aside first. The original of each counts as lost."""
+    kept = read_json(host, UNREADABLE) if host.exists(UNREADABLE) else None
+    aside = kept if isinstance(kept, list) else []
+    return [*aside, *(row for row in unread_rows(host) if row not in aside)]
 
 
 def save_records(host: Host, kept: t.Sequence[Record]) -> None:
-    """Keep the before-values; on the disk before this returns. A loss of those before is recorded first."""
+    """Keep the before-values; on the disk before this returns.
+
+    A loss of those before is recorded first, and rows that cannot be read are set aside.
+    """
     if not host.exists(LOST) and originals_lost(host):
         state_folder(host, os.path.dirname(BEFORE))
         damaged = host.read(BEFORE, follow=False) or host.read(f"{BEFORE}.previous", follow=False) or ""
         host.write_file(LOST, damaged, PRIVATE)
+    if unread_rows(host):
+        state_folder(host, os.path.dirname(UNREADABLE))
+        host.write_file(UNREADABLE, json.dumps(unreadable(host), indent=2) + "\n", PRIVATE)
     rows = [{"manager": row.manager, "subject": row.subject, "before": row.before._asdict()} for row in kept]
     write_checked(host, BEFORE, rows)
 

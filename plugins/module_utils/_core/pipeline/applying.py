@@ -116,7 +116,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
         unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.
     # A node whose before-values were lost may still have a declared profile.
-    needed = (state.DECLARED, state.APPLIED, *state.WORKLOADS)
+    needed = (state.DECLARED, state.APPLIED, state.UNREADABLE, *state.WORKLOADS)
     if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
         state.forget(host)
     return outcome
@@ -246,6 +246,11 @@ def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tup
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
     """The before-values of everything that this plan touches for the first time."""
     recorded = {record.before.key for record in kept}
+    rows = state.unreadable(host)
+    if rows:
+        from . import lost_originals
+
+        recorded |= lost_originals.keys(rows)
     known = set(recorded)
     found = []
     for change in (change for part in plan.parts for change in part.changes if change.steps):

@@ -16,6 +16,7 @@ from ..managers.registry import PROFILE
 from ..model.cpu import partitions
 from ..model.plan.places import covering
 from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan, Step
+from ..model.plan.undo import Original
 from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
 from ..model.systemd.unit_file import HEADER
 
@@ -27,6 +28,11 @@ LOSS = (
     "it and its second copy are gone or damaged, so that a removal cannot restore what was there before Corral: put a backup "
     f"of it back and delete {state.LOST}, or remove Corral, undo by hand what the removal names, and apply the profile again"
 )
+UNREADABLE = (
+    f"its record in {state.BEFORE} cannot be read, so that a removal cannot restore it: {state.UNREADABLE} keeps the record; "
+    "restore it by hand after the removal, then delete that file"
+)
+FIELDS = ("manager", "subject", "before")
 OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, COMMAND)
 MEMORY = "memory"
 LIVE = {"value": "value", "pool": "nr_hugepages", "partition": partitions.PROPERTY}
@@ -37,6 +43,32 @@ def loss(host: Host) -> tuple[Change, ...]:
     if not state.originals_lost(host):
         return ()
     return (Change(PROFILE, state.BEFORE, "originals", "lost", "recorded", LOSS, state.BEFORE, (), UNCHANGEABLE),)
+
+
+def unreadable(rows: t.Sequence[t.Any], managers: t.Optional[t.Sequence[str]]) -> tuple[Change, ...]:
+    """An item for each record of these managers (None: of all) that cannot be read."""
+    found = []
+    for row in rows:
+        manager, subject, before = (row.get(name) for name in FIELDS) if isinstance(row, dict) else (None, None, None)
+        kind, target = (before.get("kind"), before.get("target")) if isinstance(before, dict) else (None, None)
+        owner = manager if manager in registry.names() else PROFILE
+        if managers is not None and owner not in managers:
+            continue
+        said = [one for one in (target, subject, state.BEFORE) if isinstance(one, str)]
+        what = kind if isinstance(kind, str) else "original"
+        found.append(Change(owner, said[0], what, "lost", "recorded", UNREADABLE, said[0], (), UNCHANGEABLE))
+    return tuple(found)
+
+
+def keys(rows: t.Sequence[t.Any]) -> frozenset[str]:
+    """The keys of records that cannot be read, as far as they say what they are of: what is there now is not the original."""
+    found = set()
+    for before in (row.get("before") for row in rows if isinstance(row, dict)):
+        words = [before.get(word) for word in ("kind", "target", "name")] if isinstance(before, dict) else []
+        if words and isinstance(words[0], str) and isinstance(words[1], str):
+            named = words[0] == "property" and isinstance(words[2], str)
+            found.add(Original(words[0], words[1], words[2] if named else "").key)  # type: ignore[arg-type]
+    return frozenset(found)
 
 
 def left(host: Host, managers: t.Sequence[str], declared: t.Optional[Plan]) -> tuple[Change, ...]:

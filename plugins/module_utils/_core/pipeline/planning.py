@@ -239,7 +239,14 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
 
         changes += lost_originals.not_owned(host, managers, owned)
         changes += lost_originals.loss(host) if context is not None and is_whole else ()
+    unreadable = state.unreadable(host)
+    if unreadable:
+        from . import lost_originals
+
+        changes += lost_originals.unreadable(unreadable, None if is_whole else managers)
     obsolete = frozenset(record.before.key for record in dropped).union(*(part.gone for part in parts))
+    if state.unread_rows(host):
+        obsolete |= {state.UNREADABLE}  # The run that saves the originals sets them aside.
     notes = [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
 

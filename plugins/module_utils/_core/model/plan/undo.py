@@ -62,9 +62,14 @@ class Original(NamedTuple):
 
 
 def from_data(data: t.Mapping[str, t.Any]) -> Original:
-    """An original from its JSON form (``_asdict``)."""
+    """An original from its JSON form (``_asdict``). Raises TypeError for data that is none."""
     known = {field: data[field] for field in Original._fields if field in data}
-    return Original(**{**known, "made": tuple(known.get("made", ()))})
+    found = Original(**{**known, "made": tuple(known.get("made", ()))})
+    texts = (found.kind, found.target, found.name, *found.made)
+    optional = (one for one in (found.value, found.link, found.runtime) if one is not None)
+    if not all(isinstance(one, str) for one in (*texts, *optional)) or not isinstance(found.mode, int):
+        raise TypeError("not the JSON form of an original")
+    return found
 
 
 def restore(before: Original, online: str) -> list[Step]:

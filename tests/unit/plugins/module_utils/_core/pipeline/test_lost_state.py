@@ -330,3 +330,48 @@ def test_a_file_that_holds_no_list_has_no_originals(fake: node.Node) -> None:
         fake.put(path, state.checked_text({}))
     assert state.originals_lost(fake.host())
     assert planning.plan_removal(fake.host(), registry.names()).lost
+
+
+def spoil(fake: node.Node, key: str, damage: t.Callable[[dict[str, t.Any]], None]) -> None:
+    """Damage one record in both copies of the originals, with a checksum that is right."""
+    rows = json.loads(fake.get(BEFORE))["data"]
+    [row] = [row for row in rows if f"{row['before']['kind']}:{row['before']['target']}" == key]
+    damage(row)
+    for path in (BEFORE, f"{BEFORE}.previous"):
+        fake.put(path, state.checked_text(rows))
+
+
+DAMAGES: dict[str, t.Callable[[dict[str, t.Any]], t.Any]] = {
+    "no manager": lambda row: row.pop("manager"),
+    "folders are none": lambda row: row["before"].update(made=None),
+    "a value that is none": lambda row: row["before"].update(value=4194304),
+}
+
+
+@pytest.mark.parametrize("damage", DAMAGES)
+def test_a_record_that_cannot_be_read_is_named_and_nothing_else_is_lost(damage: str, fake: node.Node) -> None:
+    before = fake.fingerprint()
+    assert not declare(fake, workloads=None, pids={"pid_max": 50000}).error
+    pid_max = "/proc/sys/kernel/pid_max"
+    spoil(fake, f"value:{pid_max}", DAMAGES[damage])
+    planned = planning.plan_profile(fake.host(), planning.compile_profile(fake.host(), profile.parse(PROFILE)))
+    assert pid_max in {change.location for change in planned.changes if change.verdict == UNCHANGEABLE}
+    for dummy in range(2):
+        outcome = declare(fake, workloads=None, pids={"pid_max": 60000})
+        [item] = outcome.remaining
+        assert (item.location, item.verdict) == (pid_max, UNCHANGEABLE)
+        assert state.UNREADABLE in item.reason
+    assert json.loads(fake.get(state.UNREADABLE))[0]["before"]["target"] == pid_max
+    keys = {record.before.key for record in state.records(fake.host())[0]}
+    assert f"value:{pid_max}" not in keys, "what Corral set is no original"
+    host = fake.host()
+    assert [one.location for one in declare(fake, host, workloads=None, pids={"pid_max": 60000}).remaining] == [pid_max]
+    assert not [path for path in host.writes if "journal" in path], "it is set aside once"
+    [item] = runs.remove(fake.host()).remaining
+    assert (item.location, item.verdict) == (pid_max, UNCHANGEABLE)
+    fake.put(pid_max, "4194304\n")
+    fake.drop(state.UNREADABLE)
+    assert not runs.remove(fake.host()).remaining
+    assert not fake.has(STATE)
+    differing = node.different(before, fake.fingerprint())
+    assert [one for one in differing if "pid_max" not in str(one)] == []
