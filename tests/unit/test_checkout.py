@@ -32,6 +32,7 @@ MANAGER_OF = {
     "memory_described": "memory",
     "memory_mounts": "memory",
     "checkpoint": "workload_slices",
+    "tenant_slices": "workload_slices",
     "workload_limits": "workload_slices",
     "workload_placement": "workload_slices",
 }

@@ -31,20 +31,28 @@ def run_of(host: Host, workload: str) -> t.Optional[str]:
     return host.link(f"{INVOCATIONS}/{INVOCATION}{workload_units.grant_unit(workload)}")
 
 
-def populated(host: Host, workload: str) -> bool:
-    """Whether anything runs in one of a workload's slices."""
-    return any(cgroup.populated(host, slice_of(workload, exclusive=exclusive)) for exclusive in (True, False))
+def populated(host: Host, workload: str, tenant: str = "") -> bool:
+    """Whether anything runs in one of a workload's slices, that within its tenant's among them."""
+    return any(cgroup.populated(host, unit) for unit in places(workload, tenant))
 
 
-def shares(host: Host, workload: str) -> bool:
+def places(workload: str, tenant: str = "") -> list[str]:
+    """The slices in which a workload may run: for CPUs of its own, and on the shared pool, before it had a tenant as well."""
+    shared = [slice_of(workload, exclusive=False, tenant=tenant)] if tenant else []
+    return [slice_of(workload, exclusive=True), *shared, slice_of(workload, exclusive=False)]
+
+
+def shares(host: Host, workload: str, tenant: str = "") -> bool:
     """Whether a workload runs on the shared pool alone: in its slice there, and not in that for CPUs of its own."""
-    own, shared = (slice_of(workload, exclusive=exclusive) for exclusive in (True, False))
-    return cgroup.populated(host, shared) and not cgroup.populated(host, own)
+    own, *shared = places(workload, tenant)
+    return any(cgroup.populated(host, unit) for unit in shared) and not cgroup.populated(host, own)
 
 
 def slices(host: Host) -> list[str]:
-    """The slices of workloads that exist, those with exclusive CPUs first."""
-    return [unit for outer in ("", CORRAL_SLICE) for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
+    """The slices of workloads and tenants that exist: those with exclusive CPUs first, a tenant's after those within it."""
+    shared = [unit for unit in cgroup.slices_in(host, CORRAL_SLICE) if workload_of(unit)]
+    inner = [unit for outer in shared for unit in cgroup.slices_in(host, outer) if workload_of(unit)]
+    return [*(unit for unit in cgroup.slices_in(host, "") if workload_of(unit)), *inner, *shared]
 
 
 def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
@@ -78,8 +86,12 @@ def named(unit: str) -> list[str]:
 
 def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
     """Whether systemd has a file for a service, its template's included, or runs it."""
-    found = any(files.fragment(name) for name in named(unit))
-    return found or host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
+    return any(files.fragment(name) for name in named(unit)) or runs_unit(host, unit)
+
+
+def runs_unit(host: Host, unit: str) -> bool:
+    """Whether a service is active."""
+    return host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
 
 
 def seen_grants(host: Host) -> list[Grant]:

@@ -43,11 +43,14 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     settings = files.settings(unit, "Slice")
     before = [item.value for item in settings if item.file != own and item.value]
     usual = before[-1] if before else systemd.usual_slice(unit)
-    slices = [grants.slice_of(need.workload.name, exclusive=exclusive) for exclusive in (True, False)]
+    slices = workload_state.places(need.workload.name, need.tenant)
     places = dict.fromkeys((wanted, usual, *slices))
     runs_in = next(
         (location for location in places if cgroup.populated_at(host, f"{cgroup.path_of(location)}/{unit}")), None
     )
+    if runs_in is None and workload_state.runs_unit(host, unit):  # It may be in the slice of a tenant that it had.
+        left = [one for one in workload_state.slices(host) if grants.workload_of(one) == need.workload.name]
+        runs_in = next((one for one in left if cgroup.populated_at(host, f"{cgroup.path_of(one)}/{unit}")), None)
     quotas = files.settings(unit, "CPUQuota") if need.cpus else []
     there = workload_state.there(host, files, unit)
     return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in)
@@ -171,4 +174,4 @@ def slice_for(need: ResourceRequirements, grant: t.Optional[Grant]) -> str:
     What is admitted before each start has its slice even while it has nothing: it does not start without.
     """
     own = bool(grant.cpus) if grant else need.cpus > 0 and need.workload.hold == RUNNING
-    return grants.slice_of(need.workload.name, exclusive=own)
+    return grants.slice_of(need.workload.name, exclusive=own, tenant=need.tenant)

@@ -50,10 +50,15 @@ WRITES = (
     Place("property", _SLICE, f"({_LIMITS})=.*"),
     Place("property", r"[^/]+\.(service|scope|slice|socket|timer)", "CPUQuota="),
     Place("controller", f"{cgroup.ROOT}/{_CONTROL}", r"[+-]hugetlb"),
-    Place("controller", rf"{cgroup.ROOT}/{re.escape(CORRAL_SLICE)}/{_CONTROL}", r"[+-]hugetlb", volatile=True),
+    Place(
+        "controller",
+        rf"{cgroup.ROOT}/{re.escape(CORRAL_SLICE)}/({SHARED_PREFIX}[^/]+\.slice/)?{_CONTROL}",
+        r"[+-]hugetlb",
+        volatile=True,
+    ),
     Place(
         "value",
-        rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/{SHARED_PREFIX}|{EXCLUSIVE_PREFIX})[^/]+\.slice/hugetlb\.[0-9]+[KMGT]B\.max",
+        rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/({SHARED_PREFIX}[^/]+\.slice/)?{SHARED_PREFIX}|{EXCLUSIVE_PREFIX})[^/]+\.slice/hugetlb\.[0-9]+[KMGT]B\.max",
         volatile=True,
     ),
     Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
@@ -87,6 +92,13 @@ def plan(host: Host, context: Context) -> Part:
     own_tasks = task_budget.exclusive_limits(context)
     tasks = task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks)
     containers = workload_placement.running_containers(host, found.needs)
+    if context.profile.tenants:
+        from . import tenant_slices  # A node without tenants does not load it.
+
+        for tenant in context.profile.tenants:
+            changes += tenant_slices.slice_changes(host, tenant, found.allocated.grants)
+            owned |= tenant_slices.owned_of(tenant)
+        changes += tenant_slices.excess_changes(context.profile.tenants, found.allocated.grants)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
     for need in found.needs:
         score = workload_placement.score_of(need, None if memory is None else memory << 10)
@@ -228,10 +240,13 @@ def unit_problems(context: Context, need: ResourceRequirements, seen: workload_l
 def key_of(change: Change, declared: Profile) -> str:
     """The key of the workload that a change is about, as far as its subject and place show it."""
     names = [one.name for one in declared.workloads]
+    tenants = [one.name for one in declared.tenants]
     for part in (change.subject, *change.location.split("/"), *change.subject.split("/")):
         name = (grants.workload_of(part.removesuffix(".d")) or part).partition(":")[0]
         if name in names:
             return f"workloads[{names.index(name)}]"
+        if name in tenants:
+            return f"tenants[{tenants.index(name)}]"
     return "workloads"
 
 

@@ -86,6 +86,12 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
     if workload.name in {one.name for one in declared.workloads}:
         message = "is declared in the node's profile: change it there, or admit it under another name"
         raise refusal(message, path="name", value=workload.name)
+    if declared.tenants:
+        from ..model.profile import profile_tenants  # Imported here: a start that is granted does not come here.
+
+        said = profile_tenants.name_problem(declared.tenants, workload.name)
+        if said:
+            raise refusal(said, path="name", value=workload.name)
     if declared.cpu is None:
         raise refusal(f"needs pools of CPUs, and the profile {declared.name} has none: declare cpu.reserved in it")
     if not workload.has_resources:
@@ -198,7 +204,7 @@ def ending(host: Host, name: str) -> bool:
     """Whether the run of another workload has ended, or is about to, so that its resources will be free in a moment."""
     others = (one for one in current_grants(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
-    return any(not workload_state.populated(host, one.workload) for one in by_units)
+    return any(not workload_state.populated(host, one.workload, one.tenant) for one in by_units)
 
 
 def current_grants(host: Host) -> tuple[Grant, ...]:

@@ -52,8 +52,9 @@ NOTHING = Request()
 
 
 def concerns(host: Host, declared: Profile) -> bool:
-    """Whether there is anything to allocate: workloads with resources, or grants of some that were there."""
-    return any(one.has_resources for one in declared.workloads) or state.written_before(host, state.CHECKPOINT)
+    """Whether there is anything to allocate: workloads with resources or tenants, or grants of some that were there."""
+    claims = any(one.has_resources for one in declared.workloads) or bool(declared.tenants)
+    return claims or state.written_before(host, state.CHECKPOINT)
 
 
 def allocate(
@@ -70,12 +71,21 @@ def allocate(
     hugepages are yet to be made; ``before`` has the kernel values that Corral has changed, as they were (context.py).
     """
     extra, unreadable = admitted_or_damage(host) if request.admitted is None else (request.admitted, "")
-    found, notes = expanded(host, [*declared.workloads, *extra], request.start)
-    listed = [
-        resource_requirements.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload)
-        for one in found
-    ]
+    claims = [one for one in (*declared.workloads, *extra) if one.has_resources or declared.tenants]
+    found, notes = expanded(host, claims, request.start)
+    if declared.tenants:
+        from . import tenant_workloads  # A node without tenants does not load it.
+
+        listed = tenant_workloads.needs(host, declared, claims, found)
+    else:
+        listed = [
+            resource_requirements.of(one, declared.cpu.policy if declared.cpu else "none", declared.pids.per_workload)
+            for one in found
+        ]
     checkpoint, damage = read_checkpoint(host, listed)
+    if declared.tenants:
+        listed, kept = tenant_workloads.as_granted(host, declared, found, listed, checkpoint.grants, request.start)
+        notes += kept
     tables = memory_tables(host, declared, topology, fresh=fresh)
     inputs = AllocationInput(
         declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared, before)
@@ -98,6 +108,8 @@ def allocate(
             *(admission.AllocationEvent(one.workload, one, None, "its run has ended") for one in gone),
         )
     )
+    if declared.tenants:
+        listed = tenant_workloads.not_raised(listed, allocated)
     now = pools.with_exclusive(base, grants.exclusive(allocated.grants))
     persistent = pools.with_exclusive(base, grants.exclusive(grants.persistent(allocated.grants)))
     shared = [f"workload {need.workload.name}: {need.note}" for need in listed if need.note]
@@ -117,7 +129,7 @@ def allocate(
 
 
 def expanded(
-    host: Host, declared: t.Iterable[Workload], starting: t.Iterable[str] = ()
+    host: Host, declared: t.Sequence[Workload], starting: t.Iterable[str] = ()
 ) -> tuple[list[Workload], list[str]]:
     """The workloads one by one: a pattern that matches several units becomes one workload for each of them.
 
@@ -125,9 +137,9 @@ def expanded(
     """
     found: list[Workload] = []
     notes: list[str] = []
-    claims = [one for one in declared if one.has_resources]
-    known = workload_state.units_like(host, [one.pattern for one in claims if one.match == "unit" and one.is_glob])
-    for one in claims:
+    globs = [one.pattern for one in declared if one.match == "unit" and one.is_glob]
+    known = workload_state.units_like(host, globs)
+    for one in declared:
         if one.match != "unit" or not one.is_glob:
             found.append(one)
             continue
@@ -136,7 +148,7 @@ def expanded(
         units = sorted({*fnmatch.filter(known, one.pattern), *new})
         template = one.pattern.replace("@*.", "@.") if one.pattern.count("*") == 1 and "?" not in one.pattern else ""
         template = template if "@." in template and one.hold == RUNNING else ""
-        if not units:
+        if not units and one.has_resources:
             notes.append(f"workload {one.name}: no unit matches {one.pattern}")
         for unit in units:
             name = unit[: -len(".service")]
@@ -184,9 +196,11 @@ def observe(
     granted = [one for one in granted if run_matters(one, declared.get(one.workload))]
     alive = frozenset(one.workload for one in granted if runs(host, one, now))
     keeping = [
-        one.workload for one in granted if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
+        (one.workload, declared[one.workload].tenant if one.workload in declared else one.tenant)
+        for one in granted
+        if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
     ]
-    sharing = frozenset(name for name in keeping if name in alive and workload_state.shares(host, name))
+    sharing = frozenset(name for name, tenant in keeping if name in alive and workload_state.shares(host, name, tenant))
     return WorkloadStatus(alive, request.start, now, sharing=sharing)
 
 
@@ -199,7 +213,10 @@ def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
 
 def runs(host: Host, grant: Grant, now: int) -> bool:
     """Whether the run that a grant is for has not ended. One that was admitted by hand has a while to start."""
-    if workload_state.populated(host, grant.workload) or workload_state.run_of(host, grant.workload) is not None:
+    if (
+        workload_state.populated(host, grant.workload, grant.tenant)
+        or workload_state.run_of(host, grant.workload) is not None
+    ):
         return True
     return grant.instance.startswith(BY_HAND) and 0 <= now - int(grant.instance.rpartition(":")[2] or 0) < START_SECONDS
 
@@ -229,7 +246,10 @@ def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: b
 
 def waits(host: Host, granted: t.Iterable[Grant]) -> bool:
     """Whether a grant is for a workload that was admitted by hand and is yet to start: it ends with the clock."""
-    return any(one.instance.startswith(BY_HAND) and not workload_state.populated(host, one.workload) for one in granted)
+    return any(
+        one.instance.startswith(BY_HAND) and not workload_state.populated(host, one.workload, one.tenant)
+        for one in granted
+    )
 
 
 def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> t.Optional[int]:
@@ -288,6 +308,7 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
         found[one.workload] = one._replace(
             hold=hold,
             instance=one.instance if hold == RUNNING else "",
+            member=need.member if need else before.member if before else None,
             blocks=before.blocks if before and same else (),
             containers=before.containers if before and same else (),
             requests=need.requests if need else (),

@@ -70,7 +70,8 @@ def compile_profile(
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     context = Context(literal, topology, computed, host.now(), load_attempts(host), fresh, before, resolved=resolved)
-    if not (request or declared.workloads or any(state.written_before(host, path) for path in state.WORKLOADS)):
+    claims = declared.workloads or declared.tenants
+    if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
     from . import allocate_workloads
 

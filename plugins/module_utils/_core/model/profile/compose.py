@@ -26,6 +26,10 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.mounts": ("path",),
     "workloads": ("name",),
     "workloads[].containers": ("name",),
+    "tenants": ("name",),
+    "tenants[].limits": ("type",),
+    "tenants[].quota": ("name",),
+    "tenants[].quota[].scope_selector": ("scope", "operator"),
 }
 
 # Exactly one of these is in each pool of hugepages.

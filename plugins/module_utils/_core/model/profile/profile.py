@@ -18,13 +18,23 @@ from ..numa.topology_manager import Policy
 from ..values import cpuset
 from ..values.errors import CorralError
 from ..values.records import NamedTuple
-from . import profile_checks, profile_gc, profile_memory, profile_topology, profile_values, profile_workloads, schema
+from . import (
+    profile_checks,
+    profile_gc,
+    profile_memory,
+    profile_tenants,
+    profile_topology,
+    profile_values,
+    profile_workloads,
+    schema,
+)
 from .profile_gc import GC
 from .profile_memory import Memory
 from .profile_workloads import Workload
 from .schema_reader import Reader
 
 if t.TYPE_CHECKING:
+    from ..tenants.tenant import Tenant
     from ..values.vocabulary import Mode
 
 
@@ -106,6 +116,7 @@ class Profile(NamedTuple):
     gc: t.Optional[GC] = None
     workloads: tuple[Workload, ...] = ()
     topology: t.Optional[Policy] = None
+    tenants: tuple[Tenant, ...] = ()
 
 
 class Section(NamedTuple):
@@ -124,6 +135,7 @@ class Section(NamedTuple):
 SECTIONS = {
     "gc": Section(profile_gc.check, profile_gc.build, profile_gc.to_data),
     "workloads": Section(profile_workloads.check, profile_workloads.build, profile_workloads.to_data),
+    "tenants": Section(profile_tenants.check, profile_tenants.build, profile_tenants.to_data),
 }
 
 

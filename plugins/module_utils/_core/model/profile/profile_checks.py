@@ -76,6 +76,8 @@ def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
         if not cpu and "cpu" not in {problem.path for problem in reader.problems}:
             message = "workloads with requests or limits need the pools of CPUs: declare cpu.reserved"
             reader.refuse("cpu", None, message)
+    elif values.get("tenants") and not cpu and "cpu" not in {problem.path for problem in reader.problems}:
+        reader.refuse("cpu", None, "the workloads of tenants need the pools of CPUs: declare cpu.reserved")
 
 
 def options_of(cpu: dict[str, t.Any]) -> cpu_options.Options:

@@ -43,7 +43,8 @@ class Container(NamedTuple):
 class Workload(NamedTuple):
     """A workload: how it is known (one of MATCHES, and the pattern), how long it holds what it has, and what that is.
 
-    ``template`` is the template whose instances all are workloads like this one, "" for a workload of its own.
+    ``template`` is the template whose instances all are workloads like this one, "" for a workload of its own. ``priority``
+    is what quotas of tenants tell workloads apart by.
     """
 
     name: str
@@ -54,6 +55,7 @@ class Workload(NamedTuple):
     limits: Amounts = ()
     containers: tuple[Container, ...] = ()
     template: str = ""
+    priority: str = ""
 
     @property
     def owner(self) -> Workload:
@@ -176,7 +178,9 @@ def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Workload
     for row in rows or ():
         kind = next(kind for kind in MATCHES if kind in row["match"])
         containers = tuple(Container(one["name"], one["role"], *_claim(one)) for one in row.get("containers", ()))
-        workloads.append(Workload(row["name"], kind, row["match"][kind], row["hold"], *_claim(row), containers))
+        priority = row.get("priority", "")
+        one = Workload(row["name"], kind, row["match"][kind], row["hold"], *_claim(row), containers, priority=priority)
+        workloads.append(one)
     return tuple(workloads)
 
 
@@ -200,6 +204,8 @@ def to_data(workloads: t.Iterable[Workload]) -> list[dict[str, t.Any]]:
 
 def _workload_data(workload: Workload) -> dict[str, t.Any]:
     data: dict[str, t.Any] = {"name": workload.name, "match": {workload.match: workload.pattern}, "hold": workload.hold}
+    if workload.priority:
+        data["priority"] = workload.priority
     data.update(_amounts_data(workload))
     if workload.containers:
         data["containers"] = [{"name": one.name, "role": one.role, **_amounts_data(one)} for one in workload.containers]

@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..tenants import tenant
 from ..values.records import NamedTuple
 from . import schema_quantities as quantities
 from . import schema_types as types
@@ -608,6 +609,12 @@ KEYS: tuple[Key, ...] = (
         default="declared",
     ),
     Key(
+        "workloads[].priority",
+        types.LABEL,
+        "The name of its priority, by which quotas of tenants tell workloads apart (`tenants[].quota[].scope_selector`).",
+        example="high",
+    ),
+    Key(
         "workloads[].requests",
         quantities.QUANTITY,
         "What the workload is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
@@ -656,8 +663,139 @@ KEYS: tuple[Key, ...] = (
         many=MAP,
         keys=quantities.RESOURCE,
     ),
+    Key(
+        "tenants",
+        None,
+        "Groups of workloads: limits for each workload, and a quota for all of a group together ([tenants.md](tenants.md)). "
+        "A workload has one tenant at most.",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].name",
+        types.LABEL,
+        "What the tenant is called; no workload is called so.",
+        example="acme",
+        required=True,
+    ),
+    Key(
+        "tenants[].members",
+        None,
+        "The workloads of the tenant: one of these patterns fits what a workload matches, or a setting of its unit.",
+        required=True,
+    ),
+    Key(
+        "tenants[].members.units", types.UNIT, "Services, `*` and `?` allowed.", example='["acme-*.service"]', many=LIST
+    ),
+    Key("tenants[].members.containers", types.CONTAINER, "Containers by name.", example='["acme-*"]', many=LIST),
+    Key("tenants[].members.pods", types.CONTAINER, "Pods by name.", example='["acme-*"]', many=LIST),
+    Key(
+        "tenants[].members.labels",
+        types.CONTAINER_LABEL,
+        "Labels, `KEY` or `KEY=VALUE`, of workloads that match a label.",
+        example='["tenant=acme"]',
+        many=LIST,
+    ),
+    Key(
+        "tenants[].members.slices",
+        types.SLICE,
+        "Services whose files say `Slice=` with this slice, or with one in it.",
+        example="[acme.slice]",
+        many=LIST,
+    ),
+    Key("tenants[].members.users", types.ACCOUNT, "Services whose files say `User=` so.", example="[acme]", many=LIST),
+    Key(
+        "tenants[].limits",
+        None,
+        "What one workload may have: Kubernetes' LimitRange. They count when a workload is admitted; what was granted before "
+        "stays as it is.",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].limits[].type",
+        types.choice("container", "pod"),
+        "What is limited: each container (a workload without containers is one itself), or each workload as a whole.",
+        example="container",
+        required=True,
+    ),
+    *(
+        Key(
+            f"tenants[].limits[].{name}",
+            quantities.QUANTITY,
+            doc,
+            example=example,
+            many=MAP,
+            keys=quantities.RESOURCE,
+        )
+        for name, doc, example in (
+            ("min", "The least that it may request.", "{cpu: 100m, memory: 64Mi}"),
+            ("max", "The most that it may have as its limit.", "{cpu: 2, memory: 1Gi}"),
+            (
+                "default",
+                "The limit of a container that has none of its own; without a default it is `max`.",
+                "{cpu: 500m, memory: 256Mi}",
+            ),
+            (
+                "default_request",
+                "The request of a container that has neither request nor limit; without one it is the default limit, else `min`.",
+                "{cpu: 250m, memory: 128Mi}",
+            ),
+            ("max_limit_request_ratio", "How many times the request a limit may be at most.", "{memory: 2}"),
+        )
+    ),
+    Key(
+        "tenants[].quota",
+        None,
+        "What the workloads of the tenant may have together: Kubernetes' ResourceQuota. It counts when a workload is admitted; "
+        "usage above it is reported, and nothing that runs is touched.",
+        many=LIST,
+    ),
+    Key("tenants[].quota[].name", types.LABEL, "What the quota is called.", example="compute", required=True),
+    Key(
+        "tenants[].quota[].hard",
+        quantities.QUANTITY,
+        "The most of each resource: `requests.` and `limits.` of `cpu`, `memory` and hugepages by page size, `limits.pids`, "
+        "and `count/workloads`. What it limits of CPU, memory and tasks each workload must name, or get by default.",
+        example="{requests.cpu: 4, limits.memory: 8Gi, count/workloads: 10}",
+        many=MAP,
+        keys=quantities.QUOTA_RESOURCE,
+        required=True,
+    ),
+    Key(
+        "tenants[].quota[].scopes",
+        types.choice(*tenant.SCOPES, later=("CrossNamespacePodAffinity", "VolumeAttributesClass")),
+        "Only workloads of these scopes are counted: by QoS class, by whether the unit has `RuntimeMaxSec=`, or whether they "
+        "have a priority.",
+        example="[NotBestEffort]",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector",
+        None,
+        "Only workloads that meet all these conditions are counted, beside `scopes`.",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector[].scope",
+        types.choice(*tenant.SCOPES, later=("CrossNamespacePodAffinity", "VolumeAttributesClass")),
+        "The scope.",
+        example="PriorityClass",
+        required=True,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector[].operator",
+        types.choice(*tenant.OPERATORS),
+        "How it is compared with `values`; all scopes but `PriorityClass` know `Exists` alone.",
+        example="In",
+        required=True,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector[].values",
+        types.LABEL,
+        "Names of priorities (`workloads[].priority`), for `In` and `NotIn`.",
+        example="[high]",
+        many=LIST,
+    ),
     _later("devices", "Devices that are handed to workloads."),
-    _later("tenants", "Groups of workloads with a share of the node."),
     _later("kubelet", "A kubelet that runs on the same node."),
     _later("irq", "Interrupt affinity."),
     _later("boot", "Kernel command line."),

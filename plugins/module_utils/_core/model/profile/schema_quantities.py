@@ -18,6 +18,8 @@ from .schema_types import Type, kind, read_text
 
 # Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
 SIZE_LIMIT = 1 << 60
+# The number of workloads, as a resource of quotas.
+COUNT = "count/workloads"
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%")
 
 
@@ -105,7 +107,34 @@ def _resource(value: object) -> str:
             return f"hugepages-{page_text(_page_size(size))}"
         except ValueError:
             pass
+    if "storage" in text:
+        raise ValueError(
+            "is storage, which Corral does not give: write cpu, memory, pids or hugepages-2Mi (a page size)"
+        )
     raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
+
+
+def split_quota_resource(name: str) -> tuple[str, str]:
+    """The section and the resource of a resource of quotas: ``requests.cpu`` → requests, cpu; a count has no section."""
+    section, dot, resource = name.partition(".")
+    return (section, resource) if dot and section in ("requests", "limits") else ("", name)
+
+
+def _quota_resource(value: object) -> str:
+    """The name of a resource of a tenant's quota; one without a section is a request, as in Kubernetes."""
+    text = value if isinstance(value, str) and len(value) <= 80 else ""
+    if text == COUNT:
+        return text
+    hint = f"write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi or {COUNT}"
+    if text == "pods" or text.startswith("count/"):
+        raise ValueError(f"counts objects of an API server: write {COUNT}")
+    if "storage" in text or text == "persistentvolumeclaims":
+        raise ValueError(f"is storage, which Corral does not give: {hint}")
+    section, resource = split_quota_resource(text)
+    try:
+        return f"{section or 'requests'}.{_resource(resource)}"
+    except ValueError:
+        raise ValueError(f"is no resource that a quota limits: {hint}") from None
 
 
 def _share(value: object) -> Share:
@@ -129,3 +158,4 @@ SIZE_OR_SHARE = Type("quantity in bytes, or share in percent", _size_or_share, S
 PAGE_SIZE = Type("page size", _page_size)
 QUANTITY = Type("quantity", _amount, bounds=(0, SIZE_LIMIT), pattern=".+")
 RESOURCE = Type("resource", _resource)
+QUOTA_RESOURCE = Type("resource of a quota", _quota_resource)

@@ -154,7 +154,7 @@ class Reader:
                 self.refuse(where, item, str(exc))
                 continue
             if index in read:
-                self.refuse(where, item, "is declared twice, as text and as a number: leave one out")
+                self.refuse(where, item, "is declared twice, in two spellings: leave one out")
             read[index] = amount
         return read
 

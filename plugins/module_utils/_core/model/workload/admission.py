@@ -96,6 +96,7 @@ def attempt(
     by_name = {need.workload.name: need for need in needs}
     broken: dict[str, tuple[Grant, str]] = {}
     crowded: dict[str, Refused] = {}
+    raised: dict[str, Grant] = {}
     events: list[AllocationEvent] = []
     for grant in granted:
         ended = why_ended(grant, by_name.get(grant.workload), status)
@@ -107,6 +108,10 @@ def attempt(
         gives_up = grant.workload in status.sharing
         whole = completed(budget, grant._replace(cpus=cpuset.EMPTY, containers=()) if gives_up else grant, need)
         why = why_broken(budget, whole, need, status) or status.lost_memory.get(grant.workload, "")
+        if need is not None and need.member is not None and raised_in_tenant(budget, whole, need, status):
+            raised[grant.workload] = whole
+            budget.reserve(whole)
+            continue
         if why:
             broken[grant.workload] = (grant, why)
             continue
@@ -124,6 +129,11 @@ def attempt(
         needs, key=lambda need: (need.workload.name not in kept_first, need.workload.name not in broken)
     ):
         name = need.workload.name
+        if name in raised:
+            more, refusal = raise_grant(budget, need, raised[name], status)
+            refusals += [refusal] if refusal else []
+            events += [AllocationEvent(name, raised[name], more, "its declaration changed")] if not refusal else []
+            continue
         before, reason = broken.get(name, (None, "granted"))
         wanted = (
             need.workload.hold == DECLARED or name in status.starting or (before is not None and name in status.alive)
@@ -150,6 +160,26 @@ def attempt(
     return AllocationResult(tuple(grants), tuple(refusals), tuple(events)), crowded
 
 
+def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirements, status: WorkloadStatus) -> bool:
+    """Whether a grant that could go on as it is belongs to a workload that asks its tenant for more by now."""
+    from ..tenants import tenant_admission  # A node without tenants does not load it.
+
+    lost = grant.workload in status.lost_memory or why_misplaced(budget, grant)
+    return not lost and tenant_admission.is_raised(grant, need)
+
+
+def raise_grant(
+    budget: NodeBudget, need: ResourceRequirements, before: Grant, status: WorkloadStatus
+) -> tuple[Grant, t.Optional[Refusal]]:
+    """A larger grant for a workload of a tenant; where it is refused, the grant stays as it was."""
+    budget.take_back(before)
+    try:
+        return admit(budget, need, before, status), None
+    except Refused as refused:
+        budget.reserve(before)
+        return before, Refusal(need.workload.name, refused.key, refused.value, str(refused))
+
+
 def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
     """Why a grant is over; "" while it lasts. What was granted for a run lasts as long as that run."""
     if grant.workload in status.starting:
@@ -172,7 +202,7 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
     """The grant as it goes on: for the run that asks, with what is declared now where that is no more to carve out."""
     if need is None:
         return grant
-    grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits)
+    grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
     return grant._replace(instance=status.starting.get(grant.workload, grant.instance if grant.hold == RUNNING else ""))
 
 
@@ -258,6 +288,10 @@ def remnant(
 
 def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> Grant:
     """Grant what a workload needs. Raises Refused."""
+    if need.member is not None or need.barred:
+        from ..tenants import tenant_admission  # A node without tenants does not load it.
+
+        tenant_admission.check(budget, need, before)
     budget.check_totals(need, before)
     name = need.workload.name
     affinity, cpus, containers = place(budget, need, before)
@@ -273,7 +307,7 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     hold = need.workload.hold
     instance = status.starting.get(name, before.instance if before and hold == RUNNING else "")
     since = before.since if before else status.now
-    grant = Grant(name, hold, instance, cpus, containers, mems, blocks, need.requests, need.limits, since)
+    grant = Grant(name, hold, instance, cpus, containers, mems, blocks, need.requests, need.limits, since, need.member)
     budget.reserve(grant)
     return grant
 

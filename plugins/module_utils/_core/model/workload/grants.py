@@ -17,6 +17,7 @@ import typing as t
 from ..numa.numa_memory import Block
 from ..profile.profile_workloads import DECLARED, RUNNING, slice_name, workload_name
 from ..profile.schema_types import EXCLUSIVE_PREFIX, SHARED_PREFIX
+from ..tenants.tenant import Member
 from ..values import cpuset
 from ..values.cpuset import CpuSet
 from ..values.records import NamedTuple
@@ -36,7 +37,7 @@ class Grant(NamedTuple):
     ``cpus`` are its exclusive CPUs; empty: it runs on the shared pool. ``containers`` has the CPUs of each
     container of a pod, all of them within ``cpus``. ``mems`` are the NUMA nodes that its memory is bound to (None: not
     bound), ``blocks`` the memory that it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
-    seconds since the epoch.
+    seconds since the epoch. ``member`` is what its tenant knows of it.
     """
 
     workload: str
@@ -49,11 +50,17 @@ class Grant(NamedTuple):
     requests: Amounts = ()
     limits: Amounts = ()
     since: int = 0
+    member: t.Optional[Member] = None
+
+    @property
+    def tenant(self) -> str:
+        """The name of its tenant; "" for none."""
+        return self.member.tenant if self.member else ""
 
     @property
     def slice(self) -> str:
-        """Its slice: at the top with CPUs of its own, else within the shared pool's."""
-        return slice_of(self.workload, exclusive=bool(self.cpus))
+        """Its slice: at the top with CPUs of its own, else within the shared pool's or its tenant's."""
+        return slice_of(self.workload, exclusive=bool(self.cpus), tenant=self.tenant)
 
 
 class Checkpoint(NamedTuple):
@@ -63,16 +70,27 @@ class Checkpoint(NamedTuple):
     totals: Totals = types.MappingProxyType({})
 
 
-def slice_of(workload: str, *, exclusive: bool) -> str:
-    """The name of a workload's slice, with exclusive CPUs or on the shared pool."""
-    return f"{EXCLUSIVE_PREFIX if exclusive else SHARED_PREFIX}{slice_name(workload)}.slice"
+def slice_of(workload: str, *, exclusive: bool, tenant: str = "") -> str:
+    """The name of a workload's slice: with exclusive CPUs, else on the shared pool, within the slice of its tenant."""
+    if exclusive:
+        return f"{EXCLUSIVE_PREFIX}{slice_name(workload)}.slice"
+    within = f"{slice_name(tenant)}-" if tenant else ""
+    return f"{SHARED_PREFIX}{within}{slice_name(workload)}.slice"
+
+
+def slice_of_tenant(tenant: str) -> str:
+    """The name of the slice that holds a tenant's workloads on the shared pool."""
+    return f"{SHARED_PREFIX}{slice_name(tenant)}.slice"
 
 
 def workload_of(unit: str) -> t.Optional[str]:
-    """The workload whose slice this is; None for any other unit."""
+    """The workload whose slice this is, or the tenant: their slices look alike. None for any other unit."""
     for prefix in (EXCLUSIVE_PREFIX, SHARED_PREFIX):
         if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED:
-            return workload_name(unit[len(prefix) : -len(".slice")])
+            within, dash, name = unit[len(prefix) : -len(".slice")].rpartition("-")
+            if dash and (prefix == EXCLUSIVE_PREFIX or workload_name(within) is None):
+                return None
+            return workload_name(name)
     return None
 
 
@@ -115,6 +133,7 @@ def grant_to_data(grant: Grant) -> dict[str, t.Any]:
         "blocks": [[cpuset.format(block.nodes), block.resource, block.size] for block in grant.blocks],
         "requests": dict(grant.requests),
         "limits": dict(grant.limits),
+        "member": None if grant.member is None else grant.member._asdict(),
     }
 
 
@@ -145,7 +164,22 @@ def _grant(row: t.Any) -> Grant:
         requests=tuple(sorted((str(name), _whole(amount)) for name, amount in row["requests"].items())),
         limits=tuple(sorted((str(name), _whole(amount)) for name, amount in row["limits"].items())),
         since=_whole(row["since"]),
+        member=_member(row.get("member")),  # Earlier versions know no tenants.
     )
+
+
+def _member(row: t.Any) -> t.Optional[Member]:
+    if row is None:
+        return None
+    texts = {name: row[name] for name in ("tenant", "qos", "priority")}
+    if not all(isinstance(text, str) for text in texts.values()) or not row["tenant"]:
+        raise ValueError("a member of no tenant")
+    if not isinstance(row["terminating"], bool) or len(row["defaults"]) > ITEMS_LIMIT:
+        raise ValueError("a member that no tenant has")
+    defaults = tuple(
+        (str(who), str(section), str(name), _whole(amount)) for who, section, name, amount in row["defaults"]
+    )
+    return Member(**texts, terminating=row["terminating"], defaults=defaults)
 
 
 def _whole(value: t.Any) -> int:

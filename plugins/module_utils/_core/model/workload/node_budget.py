@@ -88,6 +88,14 @@ class NodeBudget:
         self.free -= grant.cpus
         self.shared -= grant.cpus
 
+    def take_back(self, grant: Grant) -> None:
+        """Take a grant that was charged out of the budget again."""
+        del self.grants[grant.workload]
+        for resource, amount in counted(grant):
+            self.given[resource] -= amount
+        self.free |= grant.cpus
+        self.shared |= grant.cpus
+
     @property
     def blocks(self) -> list[Block]:
         """All memory that is promised on NUMA nodes."""

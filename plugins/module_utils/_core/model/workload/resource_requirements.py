@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..profile.profile_workloads import APP, INIT, SIDECAR, Container, Workload
+from ..tenants.tenant import Member
 from ..values.records import NamedTuple
 from . import qos
 from .resources import CPU, PIDS, Amounts
@@ -20,7 +21,7 @@ STATIC = "static"
 class ResourceRequirements(NamedTuple):
     """``cpus`` is the number of exclusive CPUs (0: it shares), ``containers`` the same for each container of a pod, in the order in
     which they start. ``requests`` and ``limits`` are of the whole, a pod's at its peak. ``note`` says why a Guaranteed
-    workload runs on the shared pool.
+    workload runs on the shared pool. ``member`` is what its tenant knows of it; ``barred`` says why it cannot have any.
     """
 
     workload: Workload
@@ -30,9 +31,18 @@ class ResourceRequirements(NamedTuple):
     requests: Amounts
     limits: Amounts
     note: str = ""
+    member: t.Optional[Member] = None
+    barred: str = ""
+
+    @property
+    def tenant(self) -> str:
+        """The name of its tenant; "" for none."""
+        return self.member.tenant if self.member else ""
 
 
-def of(workload: Workload, cpu_policy: str, default_pids: t.Optional[int]) -> ResourceRequirements:
+def of(
+    workload: Workload, cpu_policy: str, default_pids: t.Optional[int], member: t.Optional[Member] = None
+) -> ResourceRequirements:
     """What a workload needs under a CPU manager policy; ``default_pids`` limits its tasks where it does not."""
     members = workload.containers or (Container("", APP, workload.requests, workload.limits),)
     requests = amounts_of([(one.role, dict(one.requests)) for one in members])
@@ -40,7 +50,10 @@ def of(workload: Workload, cpu_policy: str, default_pids: t.Optional[int]) -> Re
     if default_pids is not None:
         limits.setdefault(PIDS, default_pids)
     found = qos.qos_class([(dict(one.requests), dict(one.limits)) for one in members])
-    need = ResourceRequirements(workload, found, 0, (), tuple(sorted(requests.items())), tuple(sorted(limits.items())))
+    member = member and member._replace(qos=found, priority=workload.priority)
+    need = ResourceRequirements(
+        workload, found, 0, (), tuple(sorted(requests.items())), tuple(sorted(limits.items())), member=member
+    )
     if found != qos.GUARANTEED or cpu_policy != STATIC:
         return need
     own = [dict(one.requests).get(CPU, 0) for one in members]

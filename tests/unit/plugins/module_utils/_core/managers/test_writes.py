@@ -62,6 +62,9 @@ ALLOWED: dict[str, list[Step]] = {
         step("value", "/proc/77/oom_score_adj"),
         step("value", f"{CGROUP}/corral_a.slice/hugetlb.2MB.max"),
         step("controller", f"{CGROUP}/cgroup.subtree_control", "+hugetlb"),
+        step("value", f"{CGROUP}/corral.slice/corral-t.slice/corral-t-a.slice/hugetlb.2MB.max"),
+        step("controller", f"{CGROUP}/corral.slice/corral-t.slice/cgroup.subtree_control", "+hugetlb"),
+        step("property", "corral-t.slice", "MemoryMax=1"),
     ],
     "agent": [
         step("file", f"{SYSTEM}/corral-reconcile.timer"),
@@ -94,6 +97,7 @@ REFUSED = [
     step("value", "/proc/sys/kernel/core_pattern"),
     step("value", "/proc/self/oom_score_adj"),
     step("value", f"{CGROUP}/system.slice/hugetlb.2MB.max"),
+    step("value", f"{CGROUP}/corral.slice/corral-t.slice/other/corral-t-a.slice/hugetlb.2MB.max"),
     step("value", f"{CGROUP}/system.slice/cpuset.cpus"),
     step("pool", "/proc/sys/vm/nr_hugepages", "1"),
     step("compile", "/usr/lib/python3"),

@@ -159,11 +159,12 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(Min_Size="2Mi"), "memory.mounts[0].Min_Size: unknown key: did you mean memory.mounts[0].min_size?"),
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
-    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads"),
-    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads'),
-    ({True: 1}, "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids, topology, gc, workloads"),
+    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants"),
+    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants'),
+    ({True: 1},
+     "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants"),
     ({"devices": {}}, "devices: not in this version of Corral: leave the key out"),
-    ({"tenants": []}, "tenants: not in this version of Corral: leave the key out"),
+    ({"devices": []}, "devices: not in this version of Corral: leave the key out"),
     ({"kubelet": {}}, "kubelet: not in this version of Corral: leave the key out"),
     ({"irq": "off"}, "irq: not in this version of Corral: leave the key out"),
     ({"boot": {"isolcpus": "1"}}, "boot: not in this version of Corral: leave the key out"),
@@ -224,7 +225,7 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
      "memory.reserved.0: 1.5: is a number with a decimal point: write a quantity as text, such as 1536Mi"),
     ({"memory": {"reserved": {"node0": "1Gi"}}}, 'memory.reserved.node0: the key is not the number of a NUMA node: write one such as "0"'),
     ({"memory": {"reserved": {"0": "1Gi", 0: "1Gi"}}},
-     "memory.reserved.0: 1Gi: is declared twice, as text and as a number: leave one out"),
+     "memory.reserved.0: 1Gi: is declared twice, in two spellings: leave one out"),
     ({"memory": {"reserved": "1Gi"}},
      'memory.reserved: 1Gi: is text, not a mapping: write it as in reserved: {"0": 1Gi, "1": 512Mi}'),
     ({"memory": {"hugepages": [4]}},
@@ -343,7 +344,7 @@ def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], lin
     assert lines({"name": "x", **data}) == [line]
 
 
-KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads"
+KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants"
 WRITE = f"not a mapping: write one or more of its keys, {KEYS}"
 
 
@@ -361,12 +362,12 @@ def test_what_is_no_profile_at_all(data: object, line: str) -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    data = {"name": "A", "cpu": {"reserved": {"count": 0}, "isolated": {}}, "pids": {"pid_max": 1}, "tenants": []}
+    data = {"name": "A", "cpu": {"reserved": {"count": 0}, "isolated": {}}, "pids": {"pid_max": 1}, "devices": []}
     assert [line.split(":")[0] for line in lines(data)] == [
         "name",
         "cpu.reserved.count",
         "pids.pid_max",
-        "tenants",
+        "devices",
         "cpu.isolated",
     ]
 

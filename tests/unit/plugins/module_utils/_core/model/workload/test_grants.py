@@ -10,6 +10,8 @@ import typing as t
 
 import pytest
 from _core.model.numa.numa_memory import Block
+from _core.model.systemd.unit_group import group_of
+from _core.model.tenants.tenant import Member
 from _core.model.workload import grants
 from _core.model.workload.grants import Checkpoint, Grant
 from hypothesis import given
@@ -22,6 +24,10 @@ amounts = st.dictionaries(st.sampled_from(["cpu", "memory", "pids", "hugepages-2
     lambda found: tuple(sorted(found.items()))
 )
 nodes = st.frozensets(st.integers(0, 9), min_size=1)
+defaults = st.lists(st.tuples(names, st.sampled_from(["requests", "limits"]), names, sizes), max_size=2).map(tuple)
+members = st.builds(
+    Member, st.just("acme"), st.sampled_from(["BestEffort", "Burstable"]), names, st.booleans(), defaults
+)
 
 
 @st.composite
@@ -38,7 +44,7 @@ def checkpoints(draw: st.DrawFn) -> Checkpoint:
         found.append(
             Grant(
                 name, draw(st.sampled_from(["declared", "running"])), draw(st.text("0f", max_size=3)), cpus, inner,
-                draw(st.none() | nodes), tuple(blocks), draw(amounts), draw(amounts), draw(sizes),
+                draw(st.none() | nodes), tuple(blocks), draw(amounts), draw(amounts), draw(sizes), draw(st.none() | members),
             )
         )  # fmt: skip
     totals = draw(st.dictionaries(st.integers(0, 63), st.dictionaries(names, sizes, max_size=2), max_size=3))
@@ -131,6 +137,46 @@ def test_a_slice_tells_its_workload(exclusive: bool, name: str, instance: str) -
         assert unit != grants.ISOLATED
 
 
+@given(tenant=NAMES | st.just("isolated"), name=NAMES, instance=INSTANCES)
+def test_a_slice_in_a_tenants_tells_its_workload(tenant: str, name: str, instance: str) -> None:
+    outer = grants.slice_of_tenant(tenant)
+    for workload in (name, f"{name}@{instance}"):
+        unit = grants.slice_of(workload, exclusive=False, tenant=tenant)
+        assert group_of(unit) == f"corral.slice/{outer}/{unit}"
+        assert grants.workload_of(unit) == workload
+        assert not grants.is_exclusive(unit)
+        assert grants.slice_of(workload, exclusive=True, tenant=tenant) == grants.slice_of(workload, exclusive=True)
+
+
+MEMBER = Member("acme")._asdict()
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        {**MEMBER, "tenant": ""},
+        {**MEMBER, "tenant": 1},
+        {**MEMBER, "terminating": 1},
+        {**MEMBER, "priority": None},
+        {**MEMBER, "defaults": [["", "limits", "cpu", -1]]},
+        {**MEMBER, "defaults": [["", "limits"]]},
+        {"tenant": "acme"},
+        "acme",
+    ],
+)
+def test_a_grant_of_a_member_that_no_tenant_has_is_refused(row: object) -> None:
+    data = on_disk(grants.to_data(Checkpoint((Grant("a", member=Member("acme")),))))
+    data["grants"][0]["member"] = row
+    with pytest.raises(ValueError):
+        grants.from_data(data)
+
+
+def test_a_grant_of_an_earlier_version_has_no_tenant() -> None:
+    data = on_disk(grants.to_data(Checkpoint((Grant("a"),))))
+    del data["grants"][0]["member"]
+    assert grants.from_data(data).grants == (Grant("a"),)
+
+
 @given(name=NAMES, instance=INSTANCES.filter(lambda text: "-" not in text))
 def test_systemd_makes_the_same_slice_of_a_template(name: str, instance: str) -> None:
     template = grants.slice_of(f"{name}@", exclusive=True).replace(".slice", "%i.slice")
@@ -146,7 +192,7 @@ def test_systemd_makes_the_same_slice_of_a_template(name: str, instance: str) ->
         "corral_a.scope",
         "corral-\\xzz.slice",
         "corral_a-b.slice",
-        "corral-a-b.slice",
+        "corral-a-b-c.slice",
     ],
 )
 def test_other_units_are_no_workloads(unit: str) -> None:

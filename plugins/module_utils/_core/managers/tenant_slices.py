@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The slices of tenants, around their workloads on the shared pool, and what of their quotas is exceeded.
+
+A part of the workloads manager.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, state
+from ..host.files import Host
+from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, UNCHANGEABLE, Change, Step
+from ..model.systemd import unit_limits
+from ..model.systemd.unit_file import file_change
+from ..model.systemd.unit_property import dropin
+from ..model.systemd.workload_units import NAME
+from ..model.tenants import tenant_admission, tenant_quota, tenant_slice
+from ..model.tenants.tenant import Tenant
+from ..model.workload.grants import Grant, slice_of_tenant
+
+# After the last move of CPUs: the slice around it has its own by then.
+LAST = 1 << 29
+
+
+def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> list[Change]:
+    """The changes of a tenant's slice: its drop-in, its start, and its limits in force."""
+    unit = slice_of_tenant(tenant.name)
+    exists, path = cgroup.exists(host, unit), dropin(unit, NAME)
+    text, reason = tenant_slice.slice_text(tenant), f"limits of tenant {tenant.name}"
+    phase = FILES if exists else CLAIM  # A slice that is yet to start finds it there.
+    change = file_change(NAME, path, host.read(path), text, reason=reason, phase=phase)
+    changes = [change] if change else []
+    if not exists:
+        step, location = Step("unit", unit, "start", CPUS, LAST), cgroup.path_of(unit)
+        changes.append(
+            Change(NAME, unit, "state", "inactive", "active", "the tenant's slice does not run yet", location, (step,))
+        )
+    lasting = tenant_slice.lasting_limits(tenant)
+    for name, value in tenant_slice.limits_in_force(tenant, granted).items():
+        location = f"{cgroup.path_of(unit)}/{unit_limits.FILES[name]}"
+        target = unit_limits.kernel(name, value)
+        seen = host.read(location) if exists else None
+        usual = unit_limits.kernel(name, lasting.get(name, ""))
+        # One that is about to start begins with what its drop-in says.
+        actual = None if seen is None else unit_limits.meaning(name, seen)
+        if target == (usual if actual is None else actual):
+            continue
+        step = Step("property", unit, f"{name}={value}", LIVE)
+        changes.append(Change(NAME, unit, name, actual, target, "the limit in force differs", location, (step,)))
+    return changes
+
+
+def owned_of(tenant: Tenant) -> set[str]:
+    """The keys of a tenant's slice."""
+    unit = slice_of_tenant(tenant.name)
+    properties = {f"property:{unit}:{name}" for name in ("CPUWeight", *tenant_slice.RESOURCES)}
+    return {f"file:{dropin(unit, NAME)}", f"unit:{unit}", *properties}
+
+
+def excess_changes(tenants: t.Iterable[Tenant], granted: t.Sequence[Grant]) -> list[Change]:
+    """The quotas whose usage is above them: they were lowered, or workloads came with what they had."""
+    changes = []
+    for one in tenant_admission.usages(tenants, granted):
+        resource, used, hard, parts = one.usage
+        if used <= hard:
+            continue
+        shown = [tenant_quota.amount_text(resource, amount) for amount in (used, hard)]
+        reason = (
+            f"{tenant_quota.holders_text(resource, parts)}: what is granted stays, and nothing more is admitted; release a "
+            "workload, or raise the quota"
+        )
+        location = state.CHECKPOINT
+        changes.append(
+            Change(
+                NAME, one.tenant, f"quota {one.quota} {resource}", shown[0], f"at most {shown[1]}", reason, location, (), UNCHANGEABLE
+            )
+        )  # fmt: skip
+    return changes

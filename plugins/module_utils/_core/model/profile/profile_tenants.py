@@ -1,0 +1,303 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``tenants`` of a profile: whose workloads they are, the limits of each, and the quota of all together."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..tenants import tenant
+from ..tenants.tenant import BY_MATCH, CONTAINER, LimitRange, Members, Quota, ScopeSelector, Tenant
+from ..values.quantity import NANO, Quantity
+from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text
+from . import profile_workloads
+from .profile_workloads import MILLI, amount_of, amount_problem
+from .schema_quantities import COUNT, split_quota_resource
+from .schema_reader import Reader, join
+
+KINDS = (*BY_MATCH, *tenant.BY_SETTING)
+AMOUNTS = ("min", "max", "default", "default_request")
+RATIO = "max_limit_request_ratio"
+# Each may not be more than the next one.
+ORDER = (
+    ("min", "default_request"), ("min", "default"), ("min", "max"),
+    ("default_request", "default"), ("default_request", "max"), ("default", "max"),
+)  # fmt: skip
+OPPOSITES = (
+    {tenant.BEST_EFFORT, tenant.NOT_BEST_EFFORT},
+    {tenant.TERMINATING, tenant.NOT_TERMINATING},
+)
+
+
+def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[str, t.Any]) -> None:
+    """Refuse what contradicts itself."""
+    rows = values.get("tenants", [])
+    workloads = values.get("workloads", [])
+    names = {one.get("name"): index for index, one in enumerate(workloads)}
+    seen: dict[str, int] = {}
+    for index, row in enumerate(rows):
+        at = join("tenants", index)
+        name = row.get("name")
+        if name in seen:
+            reader.refuse(join(at, "name"), name, f"is the name of tenants[{seen[name]}] already: give each its own")
+        elif name in names:
+            message = (
+                f"is the name of workloads[{names[name]}] as well, and both would have one slice: rename one of them"
+            )
+            reader.refuse(join(at, "name"), name, message)
+        if name is not None:
+            seen.setdefault(name, index)
+        if _is_empty(reader, at, row, "members") and not any(row["members"].get(key) for key in KINDS):
+            reader.refuse(join(at, "members"), None, f"names no workload: write one or more of {', '.join(KINDS)}")
+        for number, pattern in enumerate(row.get("members", {}).get("units", [])):
+            if not pattern.endswith(".service"):
+                path = join(join(join(at, "members"), "units"), number)
+                reader.refuse(path, pattern, "is no service, and only services are given resources: name a .service")
+        _check_limits(reader, join(at, "limits"), row.get("limits", []))
+        _check_quotas(reader, join(at, "quota"), row.get("quota", []))
+    _check_apart(reader, rows)
+    _check_workloads(reader, rows, workloads)
+
+
+def _is_empty(reader: Reader, at: str, row: t.Mapping[str, t.Any], key: str) -> bool:
+    """Whether a section was read without a problem, so that nothing in it was refused."""
+    path = join(at, key)
+    return key in row and not any(problem.path.startswith(path) for problem in reader.problems)
+
+
+def _check_apart(reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    """No workload belongs to two tenants."""
+    for key in KINDS:
+        before: list[tuple[str, int]] = []
+        for index, row in enumerate(rows):
+            patterns = row.get("members", {}).get(key, [])
+            for number, pattern in enumerate(patterns):
+                other = next(((text, where) for text, where in before if tenant.meets(key, pattern, text)), None)
+                if other is not None:
+                    path = f"tenants[{index}].members.{key}[{number}]"
+                    message = f"may match what {other[0]} of tenants[{other[1]}] matches: a workload has one tenant, narrow one"
+                    reader.refuse(path, pattern, message)
+            before += [(pattern, index) for pattern in patterns]
+
+
+def _check_workloads(
+    reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]], workloads: t.Sequence[t.Mapping[str, t.Any]]
+) -> None:
+    """All units of a workload have one tenant: its pattern is covered as a whole, or not at all."""
+    for index, workload in enumerate(workloads):
+        for key, kind in BY_MATCH.items():
+            pattern = (workload.get("match") or {}).get(kind)
+            if pattern is None:
+                continue
+            patterns = [own for row in rows for own in row.get("members", {}).get(key, [])]
+            if any(tenant.covers(key, own, pattern) for own in patterns):
+                continue
+            partly = next((own for own in patterns if tenant.meets(key, own, pattern)), None)
+            if partly is not None:
+                path = join(join(join("workloads", index), "match"), kind)
+                message = f"is in part what a tenant's {partly} matches: narrow it, or widen that one"
+                reader.refuse(path, pattern, message)
+
+
+def _check_limits(reader: Reader, path: str, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    kinds: dict[str, int] = {}
+    for index, row in enumerate(rows):
+        at = join(path, index)
+        kind = row.get("type")
+        if kind in kinds:
+            reader.refuse(join(at, "type"), kind, f"stands in {path}[{kinds[kind]}] already: write both as one")
+        elif kind is not None:
+            kinds[kind] = index
+        whole = kind is not None and kind != CONTAINER
+        for key in ("default", "default_request"):
+            if whole and row.get(key):
+                message = "only containers have defaults (Kubernetes' rule): write it in the limits of type container"
+                reader.refuse(join(at, key), None, message)
+        for key in ("default_request", RATIO):
+            if PIDS in row.get(key, {}):
+                message = "tasks are limited only: write min, max or default"
+                reader.refuse(join(join(at, key), PIDS), row[key][PIDS].text, message)
+        refused = {problem.path for problem in reader.problems}
+        for key in AMOUNTS:
+            for resource, amount in row.get(key, {}).items():
+                where, said = join(join(at, key), resource), amount_problem(resource, amount)
+                if said and where not in refused:
+                    reader.refuse(where, amount.text, said)
+        _check_order(reader, at, row)
+        _check_ratios(reader, at, row)
+
+
+def _check_order(reader: Reader, at: str, row: t.Mapping[str, t.Any]) -> None:
+    for lower, upper in ORDER:
+        for resource, amount in row.get(lower, {}).items():
+            most = row.get(upper, {}).get(resource)
+            if most is not None and amount.nano > most.nano:
+                message = f"is more than {upper} ({most.text}): the order is min, default_request, default, max"
+                reader.refuse(join(join(at, lower), resource), amount.text, message)
+    for resource, amount in row.get("default_request", {}).items():
+        limit = row.get("default", {}).get(resource)
+        if resource.startswith(HUGEPAGES) and limit is not None and limit.nano > amount.nano:
+            message = f"hugepages cannot be overcommitted, the default limit is {limit.text}: write both equal"
+            reader.refuse(join(join(at, "default_request"), resource), amount.text, message)
+
+
+def _check_ratios(reader: Reader, at: str, row: t.Mapping[str, t.Any]) -> None:
+    for resource, ratio in row.get(RATIO, {}).items():
+        where = join(join(at, RATIO), resource)
+        low, high = row.get("min", {}).get(resource), row.get("max", {}).get(resource)
+        if ratio.nano < NANO:
+            reader.refuse(where, ratio.text, "is less than 1, and no limit is below its request: write 1 or more")
+        elif ratio.nano % MILLI:
+            reader.refuse(where, ratio.text, "is finer than a thousandth: write it as in 1.5")
+        elif low is not None and high is not None and low.nano > 0 and ratio.nano * low.nano > high.nano * NANO:
+            message = (
+                f"is more than max / min ({high.text} / {low.text}), so it never counts: write less, or leave it out"
+            )
+            reader.refuse(where, ratio.text, message)
+
+
+def _check_quotas(reader: Reader, path: str, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
+    names: dict[str, int] = {}
+    for index, row in enumerate(rows):
+        at = join(path, index)
+        name = row.get("name")
+        if name in names:
+            reader.refuse(join(at, "name"), name, f"is the name of {path}[{names[name]}] already: give each its own")
+        elif name is not None:
+            names[name] = index
+        hard = row.get("hard", {})
+        if _is_empty(reader, at, row, "hard") and not hard:
+            reader.refuse(
+                join(at, "hard"), None, "limits nothing: write it as in {requests.cpu: 4, count/workloads: 10}"
+            )
+        for resource, amount in hard.items():
+            said = _hard_problem(resource, amount)
+            if said:
+                reader.refuse(join(join(at, "hard"), resource), amount.text, said)
+        selectors = _check_selectors(reader, at, row)
+        scopes = {scope for scope, dummy in selectors}
+        for pair in OPPOSITES:
+            if pair <= scopes:
+                message = f"{' and '.join(sorted(pair))} exclude each other, no workload has both: leave one out"
+                reader.refuse(join(at, "scopes"), None, message)
+        others = [resource for resource in hard if resource != COUNT]
+        if tenant.BEST_EFFORT in scopes and others:
+            message = f"a workload of class BestEffort has no requests or limits to count: write {COUNT} alone"
+            reader.refuse(join(join(at, "hard"), others[0]), hard[others[0]].text, message)
+
+
+def _hard_problem(resource: str, amount: Quantity) -> str:
+    section, base = split_quota_resource(resource)
+    if section == "requests" and base == PIDS:
+        return "tasks are limited only: write limits.pids"
+    if amount.nano < 0:
+        return "is less than nothing: write 0 or more"
+    if amount.nano == 0:
+        return ""
+    if resource == COUNT or "/" in base:
+        return "" if amount.is_whole() else "is not a whole number: write it as 10"
+    return amount_problem(base, amount)
+
+
+def _check_selectors(reader: Reader, at: str, row: t.Mapping[str, t.Any]) -> list[tuple[str, str]]:
+    found = [(scope, tenant.EXISTS) for scope in row.get("scopes", [])]
+    for index, one in enumerate(row.get("scope_selector", [])):
+        where = join(join(at, "scope_selector"), index)
+        scope, operator, listed = one.get("scope"), one.get("operator"), one.get("values", [])
+        if scope is None or operator is None:
+            continue
+        found.append((scope, operator))
+        if scope != tenant.PRIORITY_CLASS and operator != tenant.EXISTS:
+            reader.refuse(
+                join(where, "operator"), operator, f"{scope} has no values: write Exists, or name it in scopes"
+            )
+        elif operator in (tenant.IN, tenant.NOT_IN) and not listed:
+            reader.refuse(
+                join(where, "values"), None, f"{operator} compares with values: write it as in values: [high]"
+            )
+        elif operator in (tenant.EXISTS, tenant.DOES_NOT_EXIST) and listed:
+            reader.refuse(join(where, "values"), None, f"{operator} compares with nothing: leave values out")
+    return found
+
+
+def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Tenant, ...]:
+    """The tenants, once everything was found right."""
+    return tuple(_tenant(row) for row in rows or ())
+
+
+def _tenant(row: t.Mapping[str, t.Any]) -> Tenant:
+    members = Members(**{key: tuple(row["members"].get(key, ())) for key in KINDS})
+    limits = tuple(
+        LimitRange(
+            one["type"],
+            **{key: _amounts(one.get(key, {})) for key in AMOUNTS},
+            max_limit_request_ratio=tuple(sorted((name, ratio.milli()) for name, ratio in one.get(RATIO, {}).items())),
+        )
+        for one in row.get("limits", ())
+    )
+    return Tenant(row["name"], members, limits, tuple(_quota(one) for one in row.get("quota", ())))
+
+
+def _quota(row: t.Mapping[str, t.Any]) -> Quota:
+    selectors = [ScopeSelector(scope) for scope in row.get("scopes", ())]
+    selectors += [
+        ScopeSelector(one["scope"], one["operator"], tuple(one.get("values", ())))
+        for one in row.get("scope_selector", ())
+    ]
+    hard = {name: amount_of(split_quota_resource(name)[1], amount) for name, amount in row["hard"].items()}
+    return Quota(row["name"], tuple(sorted(hard.items())), tuple(selectors))
+
+
+def _amounts(given: t.Mapping[str, Quantity]) -> Amounts:
+    return tuple(sorted((name, amount_of(name, quantity)) for name, quantity in given.items()))
+
+
+def to_data(tenants: t.Iterable[Tenant]) -> list[dict[str, t.Any]]:
+    """The section as plain data, as ``build`` understands it."""
+    return [_data(one) for one in tenants]
+
+
+def _data(one: Tenant) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = {
+        "name": one.name,
+        "members": {key: list(getattr(one.members, key)) for key in KINDS if getattr(one.members, key)},
+    }
+    if one.limits:
+        data["limits"] = [_limits_data(limits) for limits in one.limits]
+    if one.quotas:
+        data["quota"] = [_quota_data(quota) for quota in one.quotas]
+    return data
+
+
+def _limits_data(limits: LimitRange) -> dict[str, t.Any]:
+    data: dict[str, t.Any] = {"type": limits.kind}
+    for key in AMOUNTS:
+        if getattr(limits, key):
+            data[key] = {name: amount_text(name, amount) for name, amount in getattr(limits, key)}
+    if limits.max_limit_request_ratio:
+        data[RATIO] = {name: amount_text(CPU, ratio) for name, ratio in limits.max_limit_request_ratio}
+    return data
+
+
+def _quota_data(quota: Quota) -> dict[str, t.Any]:
+    from ..tenants.tenant_quota import amount_text as quota_text
+
+    data: dict[str, t.Any] = {
+        "name": quota.name,
+        "hard": {resource: quota_text(resource, amount) for resource, amount in quota.hard},
+    }
+    if quota.selectors:
+        data["scope_selector"] = [
+            {"scope": one.scope, "operator": one.operator, **({"values": list(one.values)} if one.values else {})}
+            for one in quota.selectors
+        ]
+    return data
+
+
+def name_problem(tenants: t.Iterable[Tenant], workload: str) -> str:
+    """Why a workload cannot have this name; "" when it can."""
+    taken = profile_workloads.slice_name(workload) in {profile_workloads.slice_name(one.name) for one in tenants}
+    return "is the name of a tenant, and both would have one slice: write another" if taken else ""

@@ -1,0 +1,177 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Tenants: groups of workloads with limits for each of them, and a quota for all of them together.
+
+The words are Kubernetes': a ``LimitRange`` limits single workloads, a ``Quota`` (ResourceQuota) their sum.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.records import NamedTuple
+from ..workload.resources import Amounts
+
+CONTAINER, POD = "container", "pod"
+BEST_EFFORT, NOT_BEST_EFFORT = "BestEffort", "NotBestEffort"
+TERMINATING, NOT_TERMINATING = "Terminating", "NotTerminating"
+PRIORITY_CLASS = "PriorityClass"
+SCOPES = (BEST_EFFORT, NOT_BEST_EFFORT, TERMINATING, NOT_TERMINATING, PRIORITY_CLASS)
+IN, NOT_IN, EXISTS, DOES_NOT_EXIST = "In", "NotIn", "Exists", "DoesNotExist"
+OPERATORS = (IN, NOT_IN, EXISTS, DOES_NOT_EXIST)
+
+# The lists of patterns of a tenant's members, and what each is compared with: a kind of match of workloads.
+BY_MATCH = {"units": "unit", "containers": "container", "pods": "pod", "labels": "label"}
+# These are compared with the settings of a workload's unit.
+BY_SETTING = {"slices": "Slice", "users": "User"}
+
+# What the limits of a tenant gave a workload: container ("" without), section, resource, amount.
+Defaults = tuple[tuple[str, str, str, int], ...]
+
+
+class Members(NamedTuple):
+    """The patterns of a tenant's workloads; one that fits is enough."""
+
+    units: tuple[str, ...] = ()
+    containers: tuple[str, ...] = ()
+    pods: tuple[str, ...] = ()
+    labels: tuple[str, ...] = ()
+    slices: tuple[str, ...] = ()
+    users: tuple[str, ...] = ()
+
+
+class LimitRange(NamedTuple):
+    """What each container, or each workload as a whole (``kind`` pod), may have. The ratio is in thousandths."""
+
+    kind: str
+    min: Amounts = ()
+    max: Amounts = ()
+    default: Amounts = ()
+    default_request: Amounts = ()
+    max_limit_request_ratio: Amounts = ()
+
+
+class ScopeSelector(NamedTuple):
+    """A condition on the workloads that a quota counts."""
+
+    scope: str
+    operator: str = EXISTS
+    values: tuple[str, ...] = ()
+
+
+class Quota(NamedTuple):
+    """The most that the workloads which meet all ``selectors`` may have together: ``requests.cpu``, ``count/workloads``."""
+
+    name: str
+    hard: Amounts
+    selectors: tuple[ScopeSelector, ...] = ()
+
+
+class Tenant(NamedTuple):
+    """A group of workloads."""
+
+    name: str
+    members: Members
+    limits: tuple[LimitRange, ...] = ()
+    quotas: tuple[Quota, ...] = ()
+
+    def limit_range(self, kind: str) -> LimitRange:
+        """The limits of containers, or of workloads as a whole."""
+        return next((one for one in self.limits if one.kind == kind), LimitRange(kind))
+
+
+class Member(NamedTuple):
+    """What a tenant's quota knows of a workload, beside its requests and limits; ``terminating``: its time is limited."""
+
+    tenant: str
+    qos: str = BEST_EFFORT
+    priority: str = ""
+    terminating: bool = False
+    defaults: Defaults = ()
+
+
+def named(tenants: t.Iterable[Tenant], name: str) -> t.Optional[Tenant]:
+    """The tenant of this name."""
+    return next((one for one in tenants if one.name == name), None)
+
+
+def declared_tenant(tenants: t.Iterable[Tenant], match: str, pattern: str) -> t.Optional[str]:
+    """The tenant to which a workload belongs by its own match; None where none of them says so."""
+    key = next((key for key, kind in BY_MATCH.items() if kind == match), "")
+    if not key or (match == "unit" and not pattern.endswith(".service")):
+        return None
+    found = (one.name for one in tenants if any(covers(key, own, pattern) for own in getattr(one.members, key)))
+    return next(found, None)
+
+
+def tenants_of_unit(tenants: t.Iterable[Tenant], slice_name: str, user: str) -> list[str]:
+    """The tenants to which a unit with these settings belongs; "" is a setting that it does not have."""
+    return [
+        one.name
+        for one in tenants
+        if any(within(slice_name, own) for own in one.members.slices) or (user and user in one.members.users)
+    ]
+
+
+def within(slice_name: str, outer: str) -> bool:
+    """Whether a slice is this one or lies in it: dashes nest slices (systemd.slice(5))."""
+    return slice_name == outer or slice_name.startswith(f"{outer[: -len('.slice')]}-")
+
+
+def covers(key: str, own: str, pattern: str) -> bool:
+    """Whether everything that ``pattern`` matches is matched by a tenant's pattern as well."""
+    if key == "labels":
+        return pattern == own or pattern.startswith(f"{own}=")
+    # A ? stands for one character, and a * in the pattern for any number of them.
+    parts = {"*": ".*", "?": "[^*]"}
+    return re.fullmatch("".join(parts.get(char) or re.escape(char) for char in own), pattern) is not None
+
+
+def meets(key: str, first: str, second: str) -> bool:
+    """Whether two patterns may match the same thing."""
+    if key == "slices":
+        return within(first, second) or within(second, first)
+    if key == "users":
+        return first == second
+    if key == "labels":
+        return covers(key, first, second) or covers(key, second, first)
+    return globs_meet(first, second)
+
+
+def globs_meet(first: str, second: str) -> bool:
+    """Whether there is a text that two patterns with ``*`` and ``?`` both match."""
+    if not (is_glob(first) and is_glob(second)):
+        return covers("", first, second) or covers("", second, first)
+    # The places in the second pattern that a text can have reached, after each part of the first one.
+    places = reached({0}, second)
+    for char in first:
+        if char == "*":
+            places = set(range(min(places), len(second) + 1)) if places else places
+        else:
+            stay = {at for at in places if at < len(second) and second[at] == "*"}
+            step = {
+                at + 1
+                for at in places
+                if at < len(second) and second[at] != "*" and (second[at] in (char, "?") or char == "?")
+            }
+            places = reached(stay | step, second)
+    return len(second) in places
+
+
+def reached(places: set[int], pattern: str) -> set[int]:
+    """These places of a pattern, and those that follow by a ``*`` that matches nothing."""
+    found = set(places)
+    for at in sorted(places):
+        while at < len(pattern) and pattern[at] == "*":
+            at += 1
+            found.add(at)
+    return found
+
+
+def is_glob(pattern: str) -> bool:
+    """Whether a pattern may match several texts."""
+    return "*" in pattern or "?" in pattern

@@ -1,0 +1,126 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Admission by tenants: limits of the workload first, then the quotas, on what is granted so far."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile_workloads import Workload
+from ..profile.schema_quantities import COUNT
+from ..values.records import NamedTuple
+from ..workload.grants import Grant
+from ..workload.node_budget import NodeBudget, Refused
+from ..workload.resource_requirements import ResourceRequirements
+from ..workload.resources import Amounts
+from . import tenant_limits, tenant_quota
+from .tenant import Member, Tenant, named
+from .tenant_quota import Charge, Usage
+
+
+class QuotaUsage(NamedTuple):
+    """A quota of a tenant and its usage."""
+
+    tenant: str
+    quota: str
+    usage: Usage
+
+
+def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant]) -> None:
+    """Raise Refused where the tenant of a workload refuses it. What was granted ``before`` stays, whatever the tenant says now.
+
+    ``budget`` has the grants of all other workloads.
+    """
+    if need.barred:
+        raise Refused("match", need.workload.pattern, need.barred)
+    tenant = named(budget.inputs.profile.tenants, need.tenant) if need.member else None
+    if tenant is None or need.member is None:
+        return
+    if before is not None and not is_raised(before, need):
+        return
+    for violation in tenant_limits.violations(need.workload, tenant):
+        raise Refused(violation.key, violation.value, violation.message)
+    check_named(tenant, need, need.member)
+    had = charge(before) if before is not None and before.tenant == tenant.name else None
+    others = [one for one in charges(budget.grants.values(), tenant.name) if one.workload != need.workload.name]
+    asked = Charge(need.workload.name, need.member, need.requests, need.limits)
+    for excess in tenant_quota.exceeded(tenant, others, asked, had):
+        resource, parts = excess.resource, excess.parts
+        used, more, hard = (
+            tenant_quota.amount_text(resource, amount) for amount in (excess.used, excess.asked, excess.hard)
+        )
+        holders = f" ({tenant_quota.holders_text(resource, parts)})" if parts else ""
+        raise Refused(
+            "name" if resource == COUNT else resource,
+            more,
+            f"tenant {tenant.name}, quota {excess.quota}: {resource} used {used}, asked {more}, hard {hard}{holders}: "
+            "ask for less, raise the quota, or release a workload of the tenant",
+        )
+
+
+def is_raised(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
+    """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well."""
+    if need is None or not need.tenant or grant.tenant != need.tenant:
+        return False
+    return grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
+
+
+def grows(before: t.Mapping[str, int], now: Amounts) -> bool:
+    """Whether an amount is more than before."""
+    return any(amount > before.get(resource, 0) for resource, amount in now)
+
+
+def lacks(before: Grant, need: ResourceRequirements) -> bool:
+    """Whether a limit is gone."""
+    return bool({name for name, dummy in before.limits} - {name for name, dummy in need.limits})
+
+
+def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> None:
+    """Raise Refused where a workload does not name what a quota counts."""
+    for resource, quota in tenant_quota.to_be_named(tenant, member):
+        section, dummy, base = resource.partition(".")
+        lacking = [
+            one.name
+            for one in tenant_limits.members_of(need.workload)
+            if not dict(one.requests if section == tenant_limits.REQUESTS else one.limits).get(base)
+        ]
+        # The profile's own default of tasks is the workload's as a whole.
+        if not lacking or (base == "pids" and dict(need.limits).get(base)):
+            continue
+        who = f"container {lacking[0]}" if lacking[0] else "the workload"
+        raise Refused(
+            resource,
+            "",
+            f"tenant {tenant.name}, quota {quota}: it counts {resource}, and {who} names none: write it, or a default in the "
+            "limits of the tenant",
+        )
+
+
+def charge(grant: Grant) -> t.Optional[Charge]:
+    """A grant as quotas count it; None for one of no tenant."""
+    return Charge(grant.workload, grant.member, grant.requests, grant.limits) if grant.member else None
+
+
+def charges(grants: t.Iterable[Grant], tenant: str) -> list[Charge]:
+    """The grants of a tenant, as quotas count them."""
+    found = (charge(one) for one in grants if one.tenant == tenant)
+    return [one for one in found if one is not None]
+
+
+def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[QuotaUsage]:
+    """The usage of each quota of each tenant."""
+    return [
+        QuotaUsage(tenant.name, quota.name, one)
+        for tenant in tenants
+        for quota in tenant.quotas
+        for one in tenant_quota.usage(quota, charges(grants, tenant.name))
+    ]
+
+
+def with_tenant(workload: Workload, tenant: Tenant, member: Member) -> tuple[Workload, Member]:
+    """A workload with the defaults of its tenant."""
+    defaults = tenant_limits.defaults_for(workload, tenant)
+    return tenant_limits.with_defaults(workload, defaults), member._replace(defaults=defaults)

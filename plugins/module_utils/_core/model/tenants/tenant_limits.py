@@ -1,0 +1,158 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Limits of single workloads of a tenant (Kubernetes' LimitRange): what it gives by default, and what it refuses."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile_workloads import APP, Container, Workload
+from ..values.records import NamedTuple
+from ..workload.resource_requirements import amounts_of
+from ..workload.resources import CPU, PIDS, amount_text
+from .tenant import CONTAINER, POD, Defaults, LimitRange, Tenant
+
+REQUESTS, LIMITS = "requests", "limits"
+
+
+class Violation(NamedTuple):
+    """Why limits refuse a workload: the key of the workload, its value, and the message."""
+
+    key: str
+    value: str
+    message: str
+
+
+def effective(limits: LimitRange) -> LimitRange:
+    """The limits with what follows from them (Kubernetes 1.36, SetDefaults_LimitRangeItem), for containers only.
+
+    A missing default limit is the maximum; a missing default request is the default limit, else the minimum. Tasks are
+    limited only.
+    """
+    if limits.kind != CONTAINER:
+        return limits
+    default = {**dict(limits.max), **dict(limits.default)}
+    request = {**dict(limits.min), **default, **dict(limits.default_request)}
+    request.pop(PIDS, None)
+    return limits._replace(default=tuple(sorted(default.items())), default_request=tuple(sorted(request.items())))
+
+
+def members_of(workload: Workload) -> tuple[Container, ...]:
+    """The containers of a pod; a workload without any is the only one itself."""
+    return workload.containers or (Container("", APP, workload.requests, workload.limits),)
+
+
+def defaults_for(workload: Workload, tenant: Tenant) -> Defaults:
+    """What the tenant's limits give a workload that does not say it itself.
+
+    A request that is missing beside a limit of its own equals that limit, and is there already.
+    """
+    limits = effective(tenant.limit_range(CONTAINER))
+    found = []
+    for one in members_of(workload):
+        for section, own, given in (
+            (REQUESTS, one.requests, limits.default_request),
+            (LIMITS, one.limits, limits.default),
+        ):
+            there = dict(own)
+            found += [(one.name, section, name, amount) for name, amount in given if name not in there]
+    return tuple(found)
+
+
+def with_defaults(workload: Workload, defaults: Defaults) -> Workload:
+    """The workload with defaults where it says nothing itself."""
+    if not defaults:
+        return workload
+    filled = tuple(
+        one._replace(requests=merged(one, REQUESTS, defaults), limits=merged(one, LIMITS, defaults))
+        for one in members_of(workload)
+    )
+    if workload.containers:
+        return workload._replace(containers=filled)
+    return workload._replace(requests=filled[0].requests, limits=filled[0].limits)
+
+
+def merged(one: Container, section: str, defaults: Defaults) -> tuple[tuple[str, int], ...]:
+    """A section of a container with its defaults."""
+    given = {name: amount for who, where, name, amount in defaults if (who, where) == (one.name, section)}
+    given.update(one.requests if section == REQUESTS else one.limits)
+    return tuple(sorted(given.items()))
+
+
+def violations(workload: Workload, tenant: Tenant) -> list[Violation]:
+    """Why the tenant's limits refuse a workload, its defaults included; none: they do not."""
+    found: list[Violation] = []
+    for index, one in enumerate(members_of(workload)):
+        at = f"containers[{index}]." if workload.containers else ""
+        what = f"container {one.name}" if workload.containers else "the workload"
+        requests, limits = dict(one.requests), dict(one.limits)
+        found += above_limit(at, f"tenant {tenant.name}: {what}", requests, limits)
+        found += of_range(at, f"tenant {tenant.name}: {what}", tenant.limit_range(CONTAINER), requests, limits)
+    sums = [
+        amounts_of([(one.role, dict(getattr(one, section))) for one in members_of(workload)])
+        for section in (REQUESTS, LIMITS)
+    ]
+    return [*found, *of_range("", f"tenant {tenant.name}: the workload as a whole", tenant.limit_range(POD), *sums)]
+
+
+def above_limit(at: str, who: str, requests: t.Mapping[str, int], limits: t.Mapping[str, int]) -> t.Iterator[Violation]:
+    """Requests above the limit, such as a default limit that is below the workload's own request."""
+    for resource, request in requests.items():
+        limit = limits.get(resource)
+        if limit is not None and request > limit:
+            request_text, limit_text = amount_text(resource, request), amount_text(resource, limit)
+            message = f"{who} requests {resource} {request_text}, and its limit is {limit_text}: write a limit of its own, or request less"
+            yield Violation(f"{at}requests.{resource}", request_text, message)
+
+
+def of_range(
+    at: str, who: str, limits: LimitRange, requests: t.Mapping[str, int], own: t.Mapping[str, int]
+) -> t.Iterator[Violation]:
+    """What one LimitRange refuses (Kubernetes 1.36, limitranger: minConstraint, maxConstraint, limitRequestRatioConstraint)."""
+    where = f"limits of type {limits.kind}"
+    for resource, least in limits.min:
+        asked = [("limits", own.get(resource))]
+        if resource != PIDS:
+            asked.insert(0, ("requests", requests.get(resource)))
+        section, amount = asked[0]
+        if amount is None:
+            message = f"{who} names no {section}.{resource}, and the least is {amount_text(resource, least)} ({where}): write it"
+            yield Violation(f"{at}{section}.{resource}", "", message)
+            continue
+        for section, amount in asked:
+            if amount is not None and amount < least:
+                text = amount_text(resource, amount)
+                message = f"{who} has {section}.{resource} {text}, the least is {amount_text(resource, least)} ({where}): write more"
+                yield Violation(f"{at}{section}.{resource}", text, message)
+                break
+    for resource, most in limits.max:
+        limit = own.get(resource)
+        if limit is None:
+            message = (
+                f"{who} names no limits.{resource}, and the most is {amount_text(resource, most)} ({where}): write it"
+            )
+            yield Violation(f"{at}limits.{resource}", "", message)
+            continue
+        for section, amount in (("limits", limit), ("requests", requests.get(resource, 0))):
+            if amount > most:
+                text = amount_text(resource, amount)
+                message = f"{who} has {section}.{resource} {text}, the most is {amount_text(resource, most)} ({where}): write less"
+                yield Violation(f"{at}{section}.{resource}", text, message)
+                break
+    for resource, ratio in limits.max_limit_request_ratio:
+        request, limit = requests.get(resource, 0), own.get(resource, 0)
+        allowed = amount_text(CPU, ratio)
+        if not (request and limit):
+            lacking = "requests" if not request else "limits"
+            message = f"{who} names no {lacking}.{resource}, and a limit may be {allowed} times the request ({where}): write both"
+            yield Violation(f"{at}{lacking}.{resource}", "", message)
+        elif limit * 1000 > ratio * request:
+            text, request_text = amount_text(resource, limit), amount_text(resource, request)
+            message = (
+                f"{who} has limits.{resource} {text} for requests.{resource} {request_text}, at most {allowed} times the "
+                f"request ({where}): request more, or lower the limit"
+            )
+            yield Violation(f"{at}limits.{resource}", text, message)

@@ -1,0 +1,75 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The slice of a tenant: its share of CPU time, and the limits of memory and tasks that follow from its quota."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..systemd import unit_limits
+from ..systemd.unit_file import unit_text
+from ..workload import qos
+from ..workload.grants import Grant
+from ..workload.resources import CPU, MEMORY, PIDS
+from .tenant import Tenant
+from .tenant_quota import hard_limit
+
+LEAST = {"MemoryMax": unit_limits.PAGE, "TasksMax": 1}  # systemd takes no zero
+RESOURCES = {"MemoryMax": MEMORY, "TasksMax": PIDS}
+
+
+def limits_in_force(tenant: Tenant, granted: t.Iterable[Grant]) -> dict[str, str]:
+    """The properties of a tenant's slice now: what its quota leaves to the workloads in it.
+
+    Those with CPUs of their own have slices elsewhere and count in the quota, so their limits are subtracted. A limit is
+    never below what is granted: a lower quota limits what comes, not what runs.
+    """
+    own = [one for one in granted if one.tenant == tenant.name]
+    shared, elsewhere = [one for one in own if not one.cpus], [one for one in own if one.cpus]
+    found = {}
+    for name, resource in RESOURCES.items():
+        left = remaining(tenant, resource, shared, elsewhere)
+        found[name] = unit_limits.UNLIMITED if left is None else str(max(left, LEAST[name]))
+    cpu = remaining(tenant, CPU, shared, elsewhere)
+    if cpu is None:  # As the kubelet's cgroup around pods: the sum of their requests.
+        cpu = sum(dict(one.requests).get(CPU, 0) for one in shared)
+    return {"CPUWeight": weight(cpu), **found}
+
+
+def remaining(
+    tenant: Tenant, resource: str, shared: t.Sequence[Grant], elsewhere: t.Iterable[Grant]
+) -> t.Optional[int]:
+    """What the quota leaves of a limit to the workloads in the tenant's slice; None: there is no limit."""
+    hard = hard_limit(tenant, f"limits.{resource}")
+    granted = [dict(one.limits).get(resource) for one in shared]
+    if hard is None or None in granted:
+        return None
+    taken = sum(dict(one.limits).get(resource, 0) for one in elsewhere)
+    return max(hard - taken, sum(amount or 0 for amount in granted))
+
+
+def lasting_limits(tenant: Tenant) -> dict[str, str]:
+    """The properties of a tenant's slice that its drop-in has: those of the quota alone, which no admission changes."""
+    found = {}
+    cpu = hard_limit(tenant, f"limits.{CPU}")
+    if cpu is not None:
+        found["CPUWeight"] = weight(cpu)
+    for name, resource in RESOURCES.items():
+        hard = hard_limit(tenant, f"limits.{resource}")
+        if hard is not None:
+            found[name] = str(max(hard, LEAST[name]))
+    return found
+
+
+def weight(milli: int) -> str:
+    """CPUWeight= for thousandths of a CPU."""
+    return str(qos.cpu_weight(qos.cpu_shares(milli)))
+
+
+def slice_text(tenant: Tenant) -> str:
+    """The drop-in of a tenant's slice."""
+    lines = [f"{name}={value}" for name, value in lasting_limits(tenant).items()]
+    return unit_text(("Unit", [f"Description=Corral: tenant {tenant.name}"]), *([("Slice", lines)] if lines else []))

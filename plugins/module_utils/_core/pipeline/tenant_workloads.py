@@ -1,0 +1,146 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Workloads of tenants on this node: which tenant each has, and what it needs with the tenant's defaults."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import systemd, workload_state
+from ..host.files import Host
+from ..model.profile.profile import Profile
+from ..model.profile.profile_workloads import Workload
+from ..model.systemd import workload_units
+from ..model.systemd.unit_property import Setting
+from ..model.tenants import tenant_admission, tenant_limits
+from ..model.tenants.tenant import NOT_TERMINATING, TERMINATING, Member, declared_tenant, named, tenants_of_unit
+from ..model.workload import resource_requirements
+from ..model.workload.admission import AllocationResult
+from ..model.workload.grants import Grant
+from ..model.workload.resource_requirements import ResourceRequirements
+
+OWN_DROPIN = f"/10-corral-{workload_units.NAME}.conf"
+
+
+def needs(
+    host: Host, declared: Profile, claims: t.Iterable[Workload], found: t.Sequence[Workload]
+) -> list[ResourceRequirements]:
+    """What the workloads ``found`` on this node need, each with the defaults of its tenant.
+
+    One without resources is among them where a tenant counts it. ``claims`` has them as they are declared, with their patterns.
+    """
+    units = UnitSettings(host, declared, found)
+    patterns = {one.name: one for one in claims}
+    listed = []
+    for one in found:
+        whole = patterns[one.name.partition(":")[0]]
+        tenant, barred = tenant_of(declared, units, one, whole.pattern)
+        if not (tenant or one.has_resources):
+            continue
+        member = Member(tenant, terminating=units.terminating(one)) if tenant else None
+        listed.append(need_of(declared, one, member)._replace(barred=barred))
+    return listed
+
+
+def need_of(declared: Profile, workload: Workload, member: t.Optional[Member]) -> ResourceRequirements:
+    """What a workload needs with the defaults of its tenant as they are now."""
+    tenant = named(declared.tenants, member.tenant) if member else None
+    if tenant is not None and member is not None:
+        workload, member = tenant_admission.with_tenant(workload, tenant, member)
+    policy = declared.cpu.policy if declared.cpu else "none"
+    return resource_requirements.of(workload, policy, declared.pids.per_workload, member)
+
+
+def tenant_of(declared: Profile, units: UnitSettings, workload: Workload, pattern: str) -> tuple[str, str]:
+    """The tenant of a workload ("" for none), and why it cannot be admitted where two of them claim it."""
+    by_match = declared_tenant(declared.tenants, workload.match, pattern)
+    by_unit = tenants_of_unit(declared.tenants, *units.membership(workload)) if units.decide else []
+    found = list(dict.fromkeys([*([by_match] if by_match else []), *by_unit]))
+    if len(found) > 1:
+        said = f"belongs to the tenants {' and '.join(found)}, by its match, Slice= or User=: narrow the members of one"
+        return found[0], said
+    return (found[0] if found else ""), ""
+
+
+class UnitSettings:
+    """The settings of workloads' units that tenants ask for; a profile that asks for none reads no file."""
+
+    def __init__(self, host: Host, declared: Profile, found: t.Iterable[Workload]) -> None:
+        tenants = declared.tenants
+        self.decide = any(one.members.slices or one.members.users for one in tenants)
+        scopes = {selector.scope for one in tenants for quota in one.quotas for selector in quota.selectors}
+        self.limited = bool(scopes & {TERMINATING, NOT_TERMINATING})
+        wanted = workload_state.units_of(found) if self.decide or self.limited else []
+        self.files = systemd.UnitFiles(host, wanted) if wanted else None
+
+    def setting(self, workload: Workload, name: str) -> str:
+        """The value of a setting as others than Corral wrote it; "" without one."""
+        if self.files is None or workload.match != "unit":
+            return ""
+        rows: list[Setting] = self.files.settings(workload.pattern, name)
+        found = [one.value for one in rows if not one.file.endswith(OWN_DROPIN)]
+        return found[-1] if found else ""
+
+    def membership(self, workload: Workload) -> tuple[str, str]:
+        """The slice and the user of a workload's unit."""
+        return self.setting(workload, "Slice"), self.setting(workload, "User")
+
+    def terminating(self, workload: Workload) -> bool:
+        """Whether the time that a workload's unit may run is limited."""
+        return self.limited and self.setting(workload, "RuntimeMaxSec") not in ("", "0", "infinity")
+
+
+def as_granted(
+    host: Host,
+    declared: Profile,
+    found: t.Iterable[Workload],
+    listed: t.Sequence[ResourceRequirements],
+    granted: t.Iterable[Grant],
+    starting: t.Container[str],
+) -> tuple[list[ResourceRequirements], list[str]]:
+    """The needs, of workloads that run with the defaults of their admission; and notes on those that would get others now.
+
+    A changed limit of a tenant touches nothing that runs.
+    """
+    known = {one.workload: one for one in granted}
+    as_declared = {one.name: one for one in found}
+    result, notes = [], []
+    for need in listed:
+        name, grant = need.workload.name, known.get(need.workload.name)
+        if grant is not None and need.member is not None and name not in starting:
+            before = grant.member.defaults if grant.member and grant.tenant == need.tenant else ()
+            if need.member.defaults != before:
+                earlier = with_earlier_defaults(declared, as_declared[name], need.member._replace(defaults=before))
+                same = (earlier.requests, earlier.limits) == (grant.requests, grant.limits)
+                if same and workload_state.populated(host, name, grant.tenant):
+                    said = f"workload {name}: it runs with earlier defaults of tenant {need.tenant}, and gets new ones once it stops"
+                    notes.append(said)
+                    need = earlier._replace(barred=need.barred)
+        result.append(need)
+    return result, notes
+
+
+def with_earlier_defaults(declared: Profile, workload: Workload, member: Member) -> ResourceRequirements:
+    """What a workload needs with the defaults that it was admitted with."""
+    policy = declared.cpu.policy if declared.cpu else "none"
+    filled = tenant_limits.with_defaults(workload, member.defaults)
+    return resource_requirements.of(filled, policy, declared.pids.per_workload, member)
+
+
+def not_raised(listed: t.Iterable[ResourceRequirements], allocated: AllocationResult) -> list[ResourceRequirements]:
+    """The needs; of a workload that its tenant refused more, what it was granted before."""
+    refused = {one.workload for one in allocated.refusals}
+    grants = {one.workload: one for one in allocated.grants if one.member and one.workload in refused}
+    return [
+        need
+        if need.workload.name not in grants or not need.member
+        else need._replace(
+            requests=grants[need.workload.name].requests,
+            limits=grants[need.workload.name].limits,
+            member=grants[need.workload.name].member,
+        )
+        for need in listed
+    ]

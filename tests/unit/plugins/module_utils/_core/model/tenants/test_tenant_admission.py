@@ -1,0 +1,254 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Admission with tenants: limits first, then quotas; what was granted stays, whatever a tenant says by now."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from _core.model.cpu import pools
+from _core.model.profile import profile
+from _core.model.tenants import tenant_admission
+from _core.model.tenants.tenant import Member, Tenant, declared_tenant, named
+from _core.model.topology import cpu_topology
+from _core.model.workload import admission, resource_requirements
+from _core.model.workload.admission import AllocationResult, WorkloadStatus
+from _core.model.workload.grants import Grant
+from _core.model.workload.node_budget import AllocationInput
+from _core.model.workload.resource_requirements import ResourceRequirements
+from hypothesis import given
+from hypothesis import strategies as st
+from machines import machine
+
+Row = dict[str, t.Any]
+ACME = {"units": ["acme-*.service"], "pods": ["acme-*"]}
+
+
+class Node:
+    """A node in memory with 16 CPUs: its tenants and workloads, and what was granted."""
+
+    def __init__(self, *tenants: Row) -> None:
+        self.rows: dict[str, Row] = {}
+        self.held: tuple[Grant, ...] = ()
+        self.starting: dict[str, str] = {}
+        self.tenants(*tenants)
+
+    def tenants(self, *rows: Row) -> None:
+        listed = [{"name": "acme", "members": ACME, **row} for row in rows]
+        self.declared = profile.parse(
+            {"name": "x", "cpu": {"policy": "static", "reserved": {"count": 2}}, "tenants": listed}
+        )
+        topology = machine(1, 16, 1)
+        tables = {0: {"memory": 1 << 40}}
+        self.machine = AllocationInput(
+            self.declared, topology, cpu_topology.of(topology), pools.compute(self.declared, topology), tables, 1000
+        )
+
+    def needs(self) -> list[ResourceRequirements]:
+        found = []
+        for row in self.rows.values():
+            workload = profile.parse_workloads([row])[0]
+            name = declared_tenant(self.declared.tenants, workload.match, workload.pattern)
+            member = Member(name) if name else None
+            if member:
+                tenant = t.cast("Tenant", named(self.declared.tenants, member.tenant))
+                workload, member = tenant_admission.with_tenant(workload, tenant, member)
+            found.append(resource_requirements.of(workload, "static", None, member))
+        return found
+
+    def declare(self, name: str, **row: t.Any) -> AllocationResult:
+        kind = "pod" if "containers" in row else "unit"
+        self.rows[name] = {"name": name, "match": {kind: name if kind == "pod" else f"{name}.service"}, **row}
+        return self.allocate()
+
+    def allocate(self) -> AllocationResult:
+        found = admission.allocate(self.machine, self.needs(), self.held, WorkloadStatus(starting=self.starting, now=7))
+        self.held = found.grants
+        return found
+
+    def granted(self) -> list[str]:
+        return [grant.workload for grant in self.held]
+
+    def used(self) -> dict[str, int]:
+        return {one.usage.resource: one.usage.used for one in tenant_admission.usages(self.declared.tenants, self.held)}
+
+
+def said(found: AllocationResult) -> list[tuple[str, str, str]]:
+    return [(one.key, one.value, one.message) for one in found.refusals]
+
+
+def quota(**hard: t.Any) -> Row:
+    names = {"cpu": "requests.cpu", "memory": "limits.memory", "pids": "limits.pids", "number": "count/workloads"}
+    return {"quota": [{"name": "all", "hard": {names[key]: value for key, value in hard.items()}}]}
+
+
+def test_the_refusal_names_tenant_resource_used_asked_hard_and_holders() -> None:
+    node = Node(quota(cpu=4))
+    assert not node.declare("acme-a", requests={"cpu": 3}).refusals
+    assert said(node.declare("acme-b", requests={"cpu": "1500m"})) == [
+        (
+            "requests.cpu",
+            "1500m",
+            (
+                "tenant acme, quota all: requests.cpu used 3, asked 1500m, hard 4 (acme-a has 3): ask for less, raise the "
+                "quota, or release a workload of the tenant"
+            ),
+        )
+    ]
+    assert node.granted() == ["acme-a"]
+    assert not node.declare("other", requests={"cpu": 8}).refusals[1:], "another's quota concerns no one else"
+    assert node.granted() == ["acme-a", "other"]
+
+
+def test_cpus_of_its_own_count_as_well() -> None:
+    node = Node(quota(cpu=4))
+    assert not node.declare("acme-a", limits={"cpu": 3, "memory": "1Mi"}).refusals
+    assert len(node.held[0].cpus) == 3
+    assert [one.key for one in node.declare("acme-b", limits={"cpu": 2, "memory": "1Mi"}).refusals] == ["requests.cpu"]
+
+
+def test_a_workload_without_resources_is_counted_and_has_a_grant() -> None:
+    node = Node(quota(number=1))
+    node.declare("acme-a")
+    assert node.granted() == ["acme-a"]
+    assert [one.key for one in node.declare("acme-b").refusals] == ["name"]
+
+
+def test_defaults_come_before_limits_and_limits_before_quotas() -> None:
+    limits = [{"type": "container", "max": {"memory": "1Gi"}, "default": {"memory": "512Mi"}}]
+    node = Node({**quota(memory="1Gi"), "limits": limits})
+    assert not node.declare("acme-a").refusals
+    assert dict(node.held[0].limits) == {"memory": 512 << 20}
+    found = node.declare("acme-b", limits={"memory": "2Gi"}).refusals
+    assert [(one.key, "the most is 1Gi" in one.message) for one in found] == [("limits.memory", True)]
+    found = node.declare("acme-b", limits={"memory": "1Gi"}).refusals
+    assert ["used 512Mi, asked 1Gi, hard 1Gi" in one.message for one in found] == [True]
+
+
+@pytest.mark.parametrize(
+    ("row", "key"),
+    [
+        ({"requests": {"memory": "1Mi"}}, "limits.memory"),
+        ({"containers": [{"name": "a", "limits": {"memory": "1Mi"}}, {"name": "b"}]}, "limits.memory"),
+    ],
+)
+def test_what_a_quota_counts_is_named_or_given_by_default(row: Row, key: str) -> None:
+    node = Node(quota(memory="1Gi"))
+    found = node.declare("acme-a", **row).refusals
+    assert [(one.key, "names none" in one.message) for one in found] == [(key, True)]
+    node.tenants({**quota(memory="1Gi"), "limits": [{"type": "container", "default": {"memory": "1Mi"}}]})
+    assert not node.allocate().refusals
+
+
+def test_a_lower_quota_or_other_limits_touch_nothing_that_is_granted() -> None:
+    node = Node(quota(cpu=4))
+    node.declare("acme-a", requests={"cpu": 3}, limits={"cpu": 4})
+    before = node.held
+    node.tenants({**quota(cpu=1), "limits": [{"type": "container", "max": {"cpu": 1}}]})
+    found = node.allocate()
+    assert (found.grants, found.refusals, found.events) == (before, (), ())
+    assert node.used() == {"requests.cpu": 3000}
+    assert not node.declare("acme-a", requests={"cpu": 2}, limits={"cpu": 4}).refusals, "it may ask for less"
+    assert node.used() == {"requests.cpu": 2000}
+    assert [one.key for one in node.declare("acme-b", requests={"cpu": 1}, limits={"cpu": 1}).refusals] == [
+        "requests.cpu"
+    ]
+
+
+def test_a_tenant_that_comes_later_counts_what_is_granted_and_touches_nothing() -> None:
+    node = Node()
+    node.declare("acme-a", requests={"cpu": 3})
+    node.tenants(quota(cpu=1))
+    found = node.allocate()
+    assert not found.refusals
+    assert found.grants[0].tenant == "acme"
+    assert node.used() == {"requests.cpu": 3000}
+
+
+@pytest.mark.parametrize(
+    ("first", "more"),
+    [
+        ({"requests": {"cpu": 1}}, {"requests": {"cpu": 3}}),
+        ({"limits": {"cpu": 1, "memory": "1Mi"}}, {"limits": {"cpu": 3, "memory": "1Mi"}}),
+    ],
+)
+def test_who_is_refused_more_keeps_the_grant_as_it_was(first: Row, more: Row) -> None:
+    node = Node(quota(cpu=4))
+    node.declare("acme-a", **first)
+    node.declare("acme-b", requests={"cpu": 2})
+    before = node.held
+    found = node.declare("acme-a", **more)
+    assert [(one.workload, one.key) for one in found.refusals] == [("acme-a", "requests.cpu")]
+    assert (found.grants, found.events) == (before, ())
+    del node.rows["acme-b"]
+    assert not node.allocate().refusals
+    assert node.used() == {"requests.cpu": 3000}
+
+
+def test_a_limit_that_is_raised_or_dropped_is_asked_for() -> None:
+    node = Node(quota(memory="2Gi"))
+    node.declare("acme-a", requests={"memory": "1Mi"}, limits={"memory": "1Gi"})
+    node.declare("acme-b", limits={"memory": "1Gi"})
+    for more in ({"memory": "1025Mi"}, {}):
+        found = node.declare("acme-a", requests={"memory": "1Mi"}, limits=more)
+        assert [one.key for one in found.refusals] == ["limits.memory"]
+        assert dict(node.held[0].limits) == {"memory": 1 << 30}
+
+
+def test_the_node_refuses_more_as_well_and_the_grant_stays() -> None:
+    node = Node(quota(cpu=100))
+    node.declare("acme-a", requests={"cpu": 3})
+    before = node.held
+    found = node.declare("acme-a", requests={"cpu": 30})
+    assert ["this node can give" in one.message for one in found.refusals] == [True]
+    assert found.grants == before
+
+
+def test_two_tenants_that_claim_a_unit_bar_it() -> None:
+    node = Node()
+    node.rows["acme-a"] = {"name": "acme-a", "match": {"unit": "acme-a.service"}, "requests": {"cpu": 1}}
+    barred = [one._replace(barred="belongs to the tenants a and b") for one in node.needs()]
+    found = admission.allocate(node.machine, barred, (), WorkloadStatus())
+    assert said(found) == [("match", "acme-a.service", "belongs to the tenants a and b")]
+
+
+rows = st.dictionaries(
+    st.sampled_from([f"acme-{name}" for name in "abcdef"]),
+    st.fixed_dictionaries({"cpu": st.integers(1, 3), "memory": st.sampled_from(["256Mi", "512Mi", "1Gi"])}),
+    min_size=1,
+)
+
+
+@given(rows, st.randoms())
+def test_the_order_of_admissions_changes_no_totals(asked: dict[str, Row], order: t.Any) -> None:
+    totals = []
+    for turn in range(2):
+        node = Node(quota(cpu=14, memory="64Gi"))  # all that the node can give: nothing is refused before that
+        names = sorted(asked)
+        if turn:
+            order.shuffle(names)
+        found = [node.declare(name, limits=asked[name]) for name in names]
+        if any(one.refusals for one in found):
+            return
+        totals.append(node.used())
+    assert totals[0] == totals[1]
+    assert totals[0]["requests.cpu"] == sum(one["cpu"] for one in asked.values()) * 1000
+
+
+@given(st.lists(st.tuples(st.sampled_from("abcd"), st.integers(0, 6)), max_size=12), st.integers(0, 9))
+def test_whatever_comes_and_goes_usage_stays_within_the_quota(steps: list[tuple[str, int]], hard: int) -> None:
+    node = Node(quota(cpu=hard, number=3))
+    for name, cpus in steps:
+        if cpus:
+            node.declare(f"acme-{name}", requests={"cpu": cpus})
+        else:
+            node.rows.pop(f"acme-{name}", None)
+            node.allocate()
+        used = node.used()
+        assert 0 <= used["requests.cpu"] <= hard * 1000
+        assert used["requests.cpu"] == sum(dict(grant.requests)["cpu"] for grant in node.held)
+        assert used["count/workloads"] == len(node.held) <= 3
+        held = node.held
+        assert node.allocate().grants == held, "what was decided is decided again"

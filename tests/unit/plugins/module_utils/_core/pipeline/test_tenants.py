@@ -1,0 +1,370 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Tenants on a fake node: who is refused and when, what the kernel limits, and what a change leaves alone."""
+
+from __future__ import annotations
+
+import copy
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+import test_workload_faults
+import test_workloads
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import admit_workload, applying, planning
+from test_workloads import BATCH, BOTH, CGROUP, DATAPLANE, FEED, OTHER, held, profile_with, roll_out, status
+
+Make = t.Callable[..., node.Node]
+Row = dict[str, t.Any]
+TENANT = f"{CGROUP}/corral.slice/corral-acme.slice"
+PLACE = f"{TENANT}/corral-acme-feed.slice"
+HARD = {"requests.cpu": 4, "limits.memory": "1Gi", "limits.pids": 200, "count/workloads": 3}
+ACME: Row = {
+    "name": "acme",
+    "members": {"units": ["feed.service", "batch@*.service"]},
+    "limits": [{"type": "container", "default": {"pids": 50}}],
+    "quota": [{"name": "all", "hard": HARD}],
+}
+# dataplane has two CPUs of its own, and no tenant; feed has 256Mi at most, each batch two CPUs and 64Mi.
+FED, BATCHED = 256 << 20, 64 << 20
+
+
+def with_hard(**hard: t.Any) -> Row:
+    names = {"cpu": "requests.cpu", "memory": "limits.memory", "pids": "limits.pids", "number": "count/workloads"}
+    row = copy.deepcopy(ACME)
+    row["quota"][0]["hard"].update({names[key]: value for key, value in hard.items()})
+    return row
+
+
+def profile_of(*tenants: Row, **sections: t.Any) -> Row:
+    return profile_with(tenants=list(tenants), **sections)
+
+
+def limits(fake: node.Node, place: str = TENANT) -> dict[str, str]:
+    return {name: fake.get(f"{place}/{name}").strip() for name in ("memory.max", "pids.max", "cpu.weight")}
+
+
+def in_sync(fake: node.Node) -> None:
+    fake.wait(10)
+    test_workloads.in_sync(fake)
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    test_workloads.install(fake)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake, profile_of(ACME)).remaining == ()
+    for unit in (DATAPLANE, FEED):
+        assert services.start(fake, unit)
+    in_sync(fake)
+    return fake
+
+
+def test_a_workload_runs_in_the_slice_of_its_tenant_with_what_that_gives_it(rolled: node.Node) -> None:
+    assert rolled.runs[FEED].place == f"{PLACE}/{FEED}"[len("/sys/fs/cgroup/") :]
+    assert limits(rolled, PLACE)["pids.max"] == "50"
+    # 500m of a CPU as in the kubelet: the quota limits no CPU, so the weight is that of the requests.
+    assert limits(rolled) == {"memory.max": str(1 << 30), "pids.max": "200", "cpu.weight": "20"}
+    assert rolled.runs[DATAPLANE].cpus == {2, 6}
+
+
+def test_cpus_of_its_own_count_and_leave_less_to_the_slice(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert held(rolled)[BOTH] == "1,5"
+    assert limits(rolled) == {"memory.max": str((1 << 30) - BATCHED), "pids.max": "150", "cpu.weight": "20"}
+    in_sync(rolled)
+    services.stop(rolled, BATCH)
+    assert limits(rolled)["pids.max"] == "200"
+    in_sync(rolled)
+
+
+def test_a_second_run_and_a_tick_change_nothing(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    in_sync(rolled)
+    before, host = rolled.fingerprint(), rolled.host()
+    outcome = applying.declare(host, profile.parse(profile_of(ACME)))
+    assert (outcome.applied, outcome.remaining, host.acts) == ((), (), [])
+    assert node.different(before, rolled.fingerprint()) == []
+    rolled.wait(10)
+    host = rolled.host()
+    assert runs.tick(host) == 0
+    assert host.acts == ["write_file /run/corral/status.json"]
+
+
+def test_a_start_above_the_quota_is_refused_and_says_why(make: Make) -> None:
+    fake = make()
+    test_workloads.install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake, profile_of(with_hard(cpu=2)))
+    assert services.start(fake, FEED)
+    before = held(fake)
+    assert services.start(fake, BATCH) is None
+    assert held(fake) == before
+    said = "tenant acme, quota all: requests.cpu used 500m, asked 2, hard 2 (feed has 500m)"
+    with pytest.raises(CorralError, match=r"requests\.cpu used 500m, asked 2, hard 2") as caught:
+        admit_workload.start(fake.host(), BOTH, "")
+    assert said in str(caught.value)
+    in_sync(fake)
+
+
+def test_a_rollout_above_the_quota_is_refused_as_its_check_mode_is_and_writes_nothing(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    before, data = fake.fingerprint(), profile.parse(profile_of(with_hard(memory="128Mi")))
+    said = (
+        "workloads[1].limits.memory: 256Mi: feed: tenant acme, quota all: limits.memory used 0, asked 256Mi, hard 128Mi: "
+        "ask for less, raise the quota, or release a workload of the tenant"
+    )
+    host = fake.host()
+    with pytest.raises(CorralError) as caught:
+        planning.plan_profile(host, planning.compile_profile(host, data, fresh=True), declare=True)
+    assert str(caught.value) == said
+    with pytest.raises(CorralError) as caught:
+        applying.declare(host, data)
+    assert str(caught.value) == said
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_a_lower_quota_is_drift_and_limits_nothing_that_runs(rolled: node.Node) -> None:
+    outcome = roll_out(rolled, profile_of(with_hard(memory="128Mi", pids=10)))
+    assert [(one.subject, one.property, one.actual, one.wanted, one.verdict) for one in outcome.remaining] == [
+        ("acme", "quota all limits.memory", "256Mi", "at most 128Mi", "unchangeable"),
+        ("acme", "quota all limits.pids", "50", "at most 10", "unchangeable"),
+    ]
+    assert "feed has 256Mi" in outcome.remaining[0].reason
+    assert limits(rolled) == {"memory.max": str(FED), "pids.max": "50", "cpu.weight": "20"}
+    assert limits(rolled, PLACE)["memory.max"] == str(FED)
+    assert services.start(rolled, BATCH) is None
+    services.stop(rolled, FEED)
+    assert roll_out(rolled, profile_of(ACME)).remaining == ()
+    assert limits(rolled)["memory.max"] == str(1 << 30)
+
+
+def test_new_defaults_are_for_what_does_not_run(rolled: node.Node) -> None:
+    other = {**ACME, "limits": [{"type": "container", "default": {"pids": 60}}]}
+    outcome = roll_out(rolled, profile_of(other))
+    assert outcome.remaining == ()
+    assert any("feed: it runs with earlier defaults of tenant acme" in note for note in outcome.plan.notes)
+    assert limits(rolled, PLACE)["pids.max"] == "50"
+    in_sync(rolled)
+    services.stop(rolled, FEED)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert limits(rolled, PLACE)["pids.max"] == "60"
+
+
+def test_defaults_of_a_new_tenant_are_for_what_does_not_run(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    assert services.start(fake, FEED)
+    outcome = roll_out(fake, profile_of(ACME))
+    assert [(one.subject, one.property) for one in outcome.remaining] == [(FEED, "slice")], "it moves when it starts"
+    assert limits(fake, PLACE)["pids.max"] == "max"
+    # Its tasks are not limited, so the tenant's cannot be: it was admitted before.
+    assert limits(fake)["pids.max"] == "max"
+    services.stop(fake, FEED)
+    runs.tick(fake.host())
+    assert services.start(fake, FEED)
+    in_sync(fake)
+    assert (limits(fake, PLACE)["pids.max"], limits(fake)["pids.max"]) == ("50", "200")
+
+
+def test_what_runs_in_the_slice_of_a_tenant_that_left_moves_at_its_next_start(rolled: node.Node) -> None:
+    outcome = roll_out(rolled, profile_with())
+    assert [(one.subject, one.property, one.actual, one.wanted) for one in outcome.remaining] == [
+        (FEED, "slice", "corral-acme-feed.slice", "corral-feed.slice")
+    ]
+    assert limits(rolled) == {"memory.max": "max", "pids.max": "max", "cpu.weight": "100"}, (
+        "nothing of it limits what runs"
+    )
+    services.restart(rolled, FEED)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert rolled.runs[FEED].place.startswith("corral.slice/corral-feed.slice/")
+
+
+def test_removal_brings_the_node_back(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    before = fake.fingerprint()
+    assert not runs.install(fake.host()).error
+    roll_out(fake, profile_of(ACME))
+    for unit in (DATAPLANE, FEED, BATCH):
+        assert services.start(fake, unit)
+    runs.tick(fake.host())
+    for unit in (DATAPLANE, FEED, BATCH):
+        services.stop(fake, unit)
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers) == ("", ())
+    assert node.different(before, fake.fingerprint()) == []
+
+
+@pytest.mark.parametrize(
+    ("lines", "members"),
+    [
+        ("User=web\n", {"users": ["web"]}),
+        ("Slice=acme-web.slice\n", {"slices": ["acme.slice"]}),
+    ],
+)
+def test_a_unit_belongs_by_its_files(lines: str, members: Row, fake: node.Node) -> None:
+    services.add(fake, DATAPLANE, "batch@.service")
+    services.add(fake, FEED, lines=lines)
+    tenant = {**ACME, "members": members}
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake, profile_of(tenant)).remaining == ()
+    assert services.start(fake, FEED)
+    in_sync(fake)
+    assert fake.runs[FEED].place.endswith(f"corral-acme-feed.slice/{FEED}")
+    rival = {"name": "rival", "members": {"units": [FEED]}}
+    services.stop(fake, FEED)
+    fresh = profile_of(tenant, rival)
+    outcome = roll_out(fake, fresh)
+    assert [one.subject for one in outcome.remaining] == [], "it has its grant already"
+
+
+def test_a_unit_that_two_tenants_claim_is_refused(fake: node.Node) -> None:
+    services.add(fake, DATAPLANE, "batch@.service")
+    services.add(fake, FEED, lines="User=web\n")
+    data = profile.parse(
+        profile_of({**ACME, "members": {"users": ["web"]}}, {"name": "rival", "members": {"units": [FEED]}})
+    )
+    with pytest.raises(CorralError, match="feed: belongs to the tenants rival and acme, by its match, Slice= or User="):
+        applying.declare(fake.host(), data)
+
+
+def test_a_scope_tells_units_with_a_time_limit_apart(fake: node.Node) -> None:
+    services.add(fake, DATAPLANE, "batch@.service")
+    services.add(fake, FEED, lines="RuntimeMaxSec=90\n")
+    quota = {"name": "jobs", "hard": {"count/workloads": 0}, "scopes": ["Terminating"]}
+    with pytest.raises(CorralError, match="quota jobs: count/workloads used 0, asked 1, hard 0"):
+        applying.declare(fake.host(), profile.parse(profile_of({**ACME, "quota": [quota]})))
+    other = {**quota, "scopes": ["NotTerminating"]}
+    assert applying.declare(fake.host(), profile.parse(profile_of({**ACME, "quota": [other]}))).error == ""
+
+
+def test_a_workload_without_resources_is_placed_and_counted(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    services.add(fake, "bare.service")
+    assert not runs.install(fake.host()).error
+    rows = [*test_workloads.PROFILE["workloads"], {"name": "bare", "match": {"unit": "bare.service"}}]
+    tenant = {
+        "name": "acme",
+        "members": {"units": ["bare.service"]},
+        "quota": [{"name": "q", "hard": {"count/workloads": 1}}],
+    }
+    assert roll_out(fake, profile_of(tenant, workloads=rows)).remaining == ()
+    run = services.start(fake, "bare.service")
+    assert run
+    assert run.place == "corral.slice/corral-acme.slice/corral-acme-bare.slice/bare.service"
+    in_sync(fake)
+
+
+def test_an_admission_by_hand_is_asked_for_by_its_tenant(rolled: node.Node) -> None:
+    def row(cpu: int) -> t.Any:
+        data = {"name": "more", "match": {"unit": OTHER}, "limits": {"cpu": f"{cpu}500m", "memory": "1Mi"}}
+        return profile.parse_workloads([data])[0]
+
+    with pytest.raises(CorralError, match="is what the workload batch matches"):
+        admit_workload.admit(rolled.host(), row(0))
+    roll_out(rolled, profile_of(ACME, workloads=test_workloads.PROFILE["workloads"][:2]))
+    with pytest.raises(CorralError, match=r"tenant acme, quota all: requests.cpu used 500m, asked 4500m, hard 4"):
+        admit_workload.admit(rolled.host(), row(4))
+    assert admit_workload.admit(rolled.host(), row(1)).grant
+    in_sync(rolled)
+    named = profile.parse_workloads([{"name": "acme", "match": {"unit": "x.service"}, "limits": {"cpu": 1}}])[0]
+    with pytest.raises(CorralError, match="is the name of a tenant"):
+        admit_workload.admit(rolled.host(), named)
+
+
+@pytest.mark.parametrize(
+    ("file", "name"), [("memory.max", "MemoryMax"), ("pids.max", "TasksMax"), ("cpu.weight", "CPUWeight")]
+)
+def test_a_slice_that_is_changed_by_hand_is_set_right(file: str, name: str, rolled: node.Node) -> None:
+    before = limits(rolled)
+    test_workloads.tampered(TENANT, file, "7" if file == "cpu.weight" else "max")(rolled)
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.property, item.verdict) == ("corral-acme.slice", name, "drift")
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert limits(rolled) == before
+
+
+def test_a_reboot_keeps_the_limits(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    services.reboot(rolled)
+    assert limits(rolled)["pids.max"] == "200"
+    assert services.start(rolled, FEED)
+    test_workloads.ticks_until_quiet(rolled)
+    assert limits(rolled)["memory.max"] == str(1 << 30)
+
+
+def test_a_lost_checkpoint_is_rebuilt_with_its_tenants(rolled: node.Node) -> None:
+    for suffix in ("", ".previous"):
+        (rolled.root / f"{test_workloads.CHECKPOINT[1:]}{suffix}").unlink()
+    runs.tick(rolled.host())
+    in_sync(rolled)
+    assert status(rolled)["in_sync"]
+    assert services.start(rolled, BATCH)
+    assert services.start(rolled, OTHER) is None, "the quota of CPUs counts feed and one batch"
+
+
+# A fault at every write
+
+
+def fresh(fake: node.Node) -> None:
+    test_workload_faults.fresh(fake)
+
+
+def declare(dummy: node.Node, host: node.NodeHost) -> None:
+    applying.declare(host, profile.parse(profile_of(ACME)))
+
+
+def running(fake: node.Node) -> None:
+    fresh(fake)
+    declare(fake, fake.host())
+    for unit in (DATAPLANE, FEED):
+        services.start(fake, unit)
+    runs.tick(fake.host())
+    fake.wait(10)
+
+
+def lower(dummy: node.Node, host: node.NodeHost) -> None:
+    applying.declare(host, profile.parse(profile_of(with_hard(memory="512Mi", pids=100))))
+
+
+CASES = {
+    "rollout": (fresh, declare),
+    "admission": (running, test_workload_faults.start),
+    "lower quota": (running, lower),
+}
+
+
+@pytest.mark.parametrize("fail", ["error", "killed"])
+@pytest.mark.parametrize("name", list(CASES))
+def test_whatever_happens_at_any_write_the_next_run_makes_it_good(name: str, fail: str, make: Make) -> None:
+    prepare, act = CASES[name]
+    prepared = make()
+    prepare(prepared)
+    undisturbed = prepared.clone(prepared.root.with_name("undisturbed"))
+    host = undisturbed.host()
+    act(undisturbed, host)
+    test_workload_faults.settled(undisturbed)
+    wanted, wrong = test_workload_faults.seen(undisturbed), list[str]()
+    assert len(host.acts) > 3
+    for number, what in enumerate(host.acts, 1):
+        fake = prepared.clone(prepared.root.with_name(f"fault-{number}"))
+        try:
+            act(fake, fake.host(fail, number))
+        except (OSError, CorralError, node.Killed):
+            pass
+        act(fake, fake.host())
+        test_workload_faults.settled(fake)
+        wrong += [f"{number} {what}: {line}" for line in node.different(wanted, test_workload_faults.seen(fake))]
+        wrong += [f"{number} {what}: {line}" for line in fake.overlaps]
+        if held(fake) != held(undisturbed):
+            wrong.append(f"{number} {what}: {held(fake)}")
+    assert wrong == []
