@@ -15,6 +15,7 @@ if t.TYPE_CHECKING:
         FleetHost,
         FleetVerdict,
         RenderedPause,
+        Tenant,
     )
 
 DOCUMENTATION = r"""
@@ -49,7 +50,7 @@ _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map)
-      and C(effective_profile), and C(paused) while it is under maintenance.
+      C(effective_profile) and C(tenants), and C(paused) while it is under maintenance.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
       of it; its fields are in C(docs/json.md) of the collection.
   type: dict
@@ -101,7 +102,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     else:
         verdict = "unknown" if found else "in_sync"
     said = [] if verdict == "unreachable" else failed
-    paused = profile.get("paused")
+    paused, tenants = profile.get("paused"), profile.get("tenants")
     cpu_map = profile.get("cpu_map")
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
@@ -114,6 +115,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "pools": profile.get("pools"),
         "cpu_map": cpu_map and [printable(line) for line in cpu_map],
         "effective_profile": profile.get("effective_profile"),
+        "tenants": tenants and [t.cast("Tenant", {**one, "text": printable(one["text"])}) for one in tenants],
         "paused": paused and t.cast("RenderedPause", {**paused, "text": printable(paused["text"])}),
     }
 
@@ -139,6 +141,7 @@ def host_lines(name: str, host: FleetHost) -> list[str]:
     head += f", {count} item{'s'[: count != 1]}" if count else ""
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
     lines += [f"  {host['paused']['text']}"] if host["paused"] else []
+    lines += [f"  {one['text']}" for one in host["tenants"] or ()]
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
     return [*lines, *(f"  {item['text']}{since(item)}" for item in host["items"])]
 
@@ -185,7 +188,7 @@ def printable(text: str, keep: str = "") -> str:
 
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
     """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
-    for field in ("drift", "problems", "cpu_map"):
+    for field in ("drift", "problems", "cpu_map", "tenants"):
         rows = result.get(field)
         if rows is None:
             continue
@@ -201,6 +204,9 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
         why = impossible_item(item)
         if why:
             return f"drift[{number}].{why}"
+    for number, tenant in enumerate(result.get("tenants") or ()):
+        if not isinstance(tenant.get("text"), str):
+            return f"tenants[{number}].text is {kind(tenant.get('text'))}, expected text"
     for field in TEXTS:
         if not isinstance(result.get(field), (str, type(None))):
             return f"{field} is {kind(result[field])}, expected text"

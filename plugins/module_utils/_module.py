@@ -209,6 +209,7 @@ def apply_profile(
         "pools": published_pools.to_dict(context.pools),
         "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
+        "tenants": status_file.tenant_rows(context),
         "origins": known,
         "profile_hash": history.hash_of(plain),
     }

@@ -367,6 +367,39 @@ effective_profile:
     mode: enforce
     cpu: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7, slices: {system.slice: "0-1,4-5"}}
     memory: {hugepages: {2Mi: {"node 0": 32}}}
+tenants:
+  description: The tenants of the profile, and what their workloads use of their quotas. V(null) for a profile without tenants.
+  returned: when O(state=present)
+  type: list
+  elements: dict
+  contains:
+    name:
+      description: The tenant.
+      type: str
+      returned: always
+      sample: acme
+    slice:
+      description: The slice that holds its workloads on the shared pool.
+      type: str
+      returned: always
+      sample: corral-acme.slice
+    workloads:
+      description: Its workloads that have a grant.
+      type: list
+      elements: str
+      returned: always
+      sample: [web, db]
+    quota:
+      description: The resources of its quotas, with C(quota), C(resource), C(used) and C(hard). CPUs are in thousandths.
+      type: list
+      elements: dict
+      returned: always
+      sample: [{quota: compute, resource: requests.cpu, used: 3000, hard: 4000}]
+    text:
+      description: All of it on one line, as a person reads it.
+      type: str
+      returned: always
+      sample: "tenant acme: compute requests.cpu 3 of 4"
 origins:
   description: The origin of each key of the profile, V(default) for what no layer declares. The node keeps it.
   returned: when O(state=present)

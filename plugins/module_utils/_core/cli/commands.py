@@ -38,7 +38,10 @@ def parser() -> argparse.ArgumentParser:
             one.add_argument("--profile", metavar="FILE", help="a profile (YAML or JSON) instead of the declared one")
         return one
 
-    command("status", "what the last tick saw: pools, drift, last change")
+    seen = command("status", "what the last tick saw: pools, drift, last change")
+    seen.add_argument(
+        "--tenants", action="store_true", help="the quotas of tenants, used against hard, as they are now"
+    )
     for name, text in (
         ("drift", "look now: what differs from the profile"),
         ("plan", "what would be changed, and why"),

@@ -36,6 +36,8 @@ def gc_lines(host: Host) -> list[str]:
 
 def do_status(host: Host, args: argparse.Namespace) -> int:
     """corral status"""
+    if args.tenants:
+        return show_tenants(host, args)
     status = status_file.last_status(host)
     if not status:
         raise refusal(
@@ -44,6 +46,18 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
         )
     command_output.show(args, {**status, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, status))
     return ERROR if status.get("error") else IN_SYNC if status.get("in_sync") else DIFFERS
+
+
+def show_tenants(host: Host, args: argparse.Namespace) -> int:
+    """corral status --tenants"""
+    context = planning.compile_profile(host, command_output.the_profile(host, None))
+    if not context.profile.tenants:
+        raise refusal("declares no tenants: corral status shows the node", path=state.DECLARED)
+    from ..reports import tenant_table
+
+    rows = tenant_table.rows(context)
+    command_output.show(args, {"tenants": rows}, tenant_table.lines(rows))
+    return IN_SYNC
 
 
 def status_lines(host: Host, status: dict[str, t.Any]) -> list[str]:

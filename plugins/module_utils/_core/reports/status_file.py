@@ -31,6 +31,7 @@ if t.TYPE_CHECKING:
         RenderedUnconfirmed,
         Status,
         StatusItem,
+        Tenant,
         Verdicts,
         Workload,
     )
@@ -132,6 +133,7 @@ def status(
         "exclusive": enforcement(host, context, outcome.remaining) if context else None,
         "workloads": workload_rows(context),
         "budget": budget(context),
+        "tenants": tenant_rows(context),
     }
 
 
@@ -177,6 +179,15 @@ def budget(context: t.Optional[Context]) -> t.Optional[dict[str, Budget]]:
     from . import workload_table
 
     return workload_table.budget(context)
+
+
+def tenant_rows(context: t.Optional[Context]) -> t.Optional[list[Tenant]]:
+    """The usage of tenants' quotas; None on a node without tenants."""
+    if context is None or not context.profile.tenants:
+        return None
+    from . import tenant_table
+
+    return tenant_table.rows(context)
 
 
 def counts(changes: t.Sequence[Change]) -> dict[str, Verdicts]:

@@ -156,13 +156,16 @@ def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
 
 
 def test_the_page_has_the_nodes_own_lines_escaped() -> None:
-    report = fleet_report({"a": MAINTAINED, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
+    tenants = [{"name": "acme", "text": "tenant <acme>: q requests.cpu 3 of 4"}]
+    report = fleet_report({"a": {**MAINTAINED, "tenants": tenants}, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters["strftime"] = lambda form, dummy, utc: form
     page = environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
     line = "<code>the node&#39;s &lt;line&gt; of what is unchangeable</code>"
     assert f'<li class="unchangeable">{line} <span class="about">since %Y' in page
     assert "<p>the node&#39;s line of the pause</p>" in page
+    assert "<p>tenant &lt;acme&gt;: q requests.cpu 3 of 4</p>" in page
+    assert "  tenant <acme>: q requests.cpu 3 of 4" in report["lines"]
     assert "<p>Connection refused</p>" in page
 
 
@@ -179,6 +182,8 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
         ({"name": ["edge"]}, "name is a list, expected text"),
         ({"pools": "0-3"}, "pools is text, expected a mapping"),
         ({"cpu_map": [1]}, "cpu_map[0] is a number, expected text"),
+        ({"tenants": "acme"}, "tenants is text, expected a list"),
+        ({"tenants": [{"name": "acme"}]}, "tenants[0].text is missing, expected text"),
         ({"paused": {"by": "alice"}}, "paused.text is missing, expected text"),
         ({"paused": True}, "paused is a boolean, expected a mapping"),
     ],
@@ -196,12 +201,13 @@ def test_a_host_with_impossible_data_has_failed_and_the_others_are_reported(lie:
 def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     bad = "x\x1b[2J\nb: in sync\u202e\u2028\ud800"
     lie = {**IN_SYNC, "name": bad, "cpu_map": [bad], "paused": {**PAUSED, "text": bad}}
-    lie["drift"] = [{**item("drift"), "text": bad}]
+    lie.update(drift=[{**item("drift"), "text": bad}], tenants=[{"name": "a", "text": bad}])
     report = fleet_report({"a": lie, "c": {"msg": bad}}, {"a": AGENT, "c": SKIPPED})
     escaped = "x\\x1b[2J\\nb: in sync\\u202e\\u2028\\ud800"
     assert report["lines"][:3] == ["c: failed", "  x\\x1b[2J", "  b: in sync\\u202e\\u2028\\ud800"]
     assert report["lines"][3:5] == [f"a: drift, 1 item (profile {escaped}, mode enforce)", f"  {escaped}"]
     assert report["hosts"]["a"]["cpu_map"] == [escaped]
+    assert report["hosts"]["a"]["tenants"][0]["text"] == escaped
     assert all(line.isprintable() for line in report["lines"])
 
 

@@ -156,6 +156,25 @@ class Budget(t.TypedDict):
     unlimited: int
 
 
+class TenantQuota(t.TypedDict):
+    """A resource of a tenant's quota."""
+
+    quota: str
+    resource: str
+    used: int
+    hard: int
+
+
+class Tenant(t.TypedDict):
+    """A tenant with its quotas."""
+
+    name: str
+    slice: str
+    workloads: list[str]
+    quota: list[TenantQuota]
+    text: str
+
+
 class Verdicts(t.TypedDict):
     """The items of one manager, counted."""
 
@@ -201,6 +220,7 @@ class Status(t.TypedDict):
     exclusive: t.Optional[str]
     workloads: t.Optional[list[Workload]]
     budget: t.Optional[dict[str, Budget]]
+    tenants: t.Optional[list[Tenant]]
 
 
 class Plan(t.TypedDict):
@@ -392,6 +412,7 @@ class FleetHost(t.TypedDict):
     pools: t.Optional[Pools]
     cpu_map: t.Optional[list[str]]
     effective_profile: t.Optional[dict[str, t.Any]]
+    tenants: t.Optional[list[Tenant]]
     paused: t.Optional[RenderedPause]
 
 

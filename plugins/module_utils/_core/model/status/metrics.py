@@ -51,6 +51,12 @@ FAMILIES = (
     Family("corral_allocatable", GAUGE, "What the node can give to workloads: CPUs, bytes, tasks."),
     Family("corral_requested", GAUGE, "What the granted workloads ask for."),
     Family("corral_limits", GAUGE, "The sum of their limits, which may go beyond what there is."),
+    Family(
+        "corral_tenant_quota_used",
+        GAUGE,
+        "What the workloads of a tenant use of a quota: CPUs, bytes, tasks, workloads.",
+    ),
+    Family("corral_tenant_quota_hard", GAUGE, "The most that they may use."),
     Family("corral_paused", GAUGE, "1 while the node is paused for maintenance."),
     Family("corral_paused_until_timestamp_seconds", GAUGE, "When the pause ends, 0 when the node is not paused."),
     Family(
@@ -105,7 +111,8 @@ def samples(status: t.Mapping[str, t.Any], seconds: float, python: str) -> dict[
     for name, key in (("corral_hugepages_wanted", "wanted"), ("corral_hugepages_actual", "actual")):
         rows = [(page_labels(row), row[key]) for row in status["hugepages"] or ()]
         found[name] = [(labels, value) for labels, value in rows if value is not None]
-    return {**found, **workloads(status.get("workloads") or (), status.get("budget") or {})}
+    found.update(workloads(status.get("workloads") or (), status.get("budget") or {}))
+    return {**found, **quotas(status.get("tenants") or ())}
 
 
 def workloads(
@@ -128,6 +135,18 @@ def workloads(
             ({"resource": resource}, one[key] / 1000 if resource == "cpu" else one[key])
             for resource, one in sorted(budget.items())
         ]
+    return found
+
+
+def quotas(tenants: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, Samples]:
+    """The usage of tenants' quotas; CPUs in whole ones."""
+    found: dict[str, Samples] = {"corral_tenant_quota_used": [], "corral_tenant_quota_hard": []}
+    for tenant in tenants:
+        for one in tenant["quota"]:
+            labels = {"tenant": tenant["name"], "quota": one["quota"], "resource": one["resource"]}
+            unit = 1000 if one["resource"].endswith(".cpu") else 1
+            found["corral_tenant_quota_used"].append((labels, one["used"] / unit))
+            found["corral_tenant_quota_hard"].append((labels, one["hard"] / unit))
     return found
 
 

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import json
 import typing as t
 
 import node
@@ -310,6 +311,43 @@ def test_a_lost_checkpoint_is_rebuilt_with_its_tenants(rolled: node.Node) -> Non
     assert status(rolled)["in_sync"]
     assert services.start(rolled, BATCH)
     assert services.start(rolled, OTHER) is None, "the quota of CPUs counts feed and one batch"
+
+
+# What is shown
+
+
+def test_used_against_hard(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert services.start(rolled, BATCH)
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "status", "--tenants") == 0
+    assert capsys.readouterr().out.splitlines() == [
+        "tenant  workloads  quota  resource         used   hard",
+        "acme    2          all    count/workloads  2      3",
+        "                   all    limits.memory    320Mi  1Gi",
+        "                   all    limits.pids      100    200",
+        "                   all    requests.cpu     2500m  4",
+    ]
+    in_sync(rolled)
+    runs.command(rolled.host(), "status", "--tenants", "--json")
+    told = json.loads(capsys.readouterr().out)["tenants"]
+    assert told == status(rolled)["tenants"]
+    assert told[0]["workloads"] == ["feed", BOTH]
+    assert told[0]["text"] == (
+        "tenant acme: all count/workloads 2 of 3, all limits.memory 320Mi of 1Gi, all limits.pids 100 of 200, "
+        "all requests.cpu 2500m of 4"
+    )
+    roll_out(rolled, profile_of(with_hard(memory="128Mi")))
+    runs.command(rolled.host(), "status", "--tenants")
+    assert "limits.memory    320Mi  128Mi  exceeded" in capsys.readouterr().out
+
+
+def test_a_node_without_tenants_says_so(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    roll_out(fake)
+    with pytest.raises(CorralError, match="declares no tenants"):
+        runs.command(fake.host(), "status", "--tenants")
+    runs.tick(fake.host())
+    assert status(fake)["tenants"] is None
 
 
 # A fault at every write

@@ -42,7 +42,12 @@ def broken(fake: node.Node) -> None:
 
 def with_workloads(fake: node.Node) -> None:
     fake.put("/etc/systemd/system/feed.service", "[Service]\nExecStart=/bin/true\n")
-    assert runs.declare(fake.host(), cpu=POOLS, workloads=[WORKLOAD]).error == ""
+    tenant = {
+        "name": "acme",
+        "members": {"units": ["feed.service"]},
+        "quota": [{"name": "q", "hard": {"count/workloads": 1}}],
+    }
+    assert runs.declare(fake.host(), cpu=POOLS, workloads=[WORKLOAD], tenants=[tenant]).error == ""
 
 
 STATES: dict[str, t.Callable[[node.Node], object]] = {
@@ -67,7 +72,7 @@ def test_the_published_files(name: str, fake: node.Node) -> None:
         "tampered": {"items"},
         "paused": {"items", "paused"},
         "broken profile": {"error"},
-        "workloads": {"workloads", "budget"},
+        "workloads": {"workloads", "budget", "tenants"},
     }
     assert expected[name] <= seen
 

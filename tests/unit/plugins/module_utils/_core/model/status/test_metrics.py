@@ -132,7 +132,8 @@ def test_the_reader_finds_what_is_against_the_format(text: str) -> None:
 # By https://prometheus.io/docs/practices/naming/: base units, _total for counters, info metrics.
 UNITLESS = {"corral_in_sync", "corral_drift_items", "corral_pool_cpus", "corral_hugepages_wanted", "corral_hugepages_actual",
             "corral_paused", "corral_mode",
-            "corral_workloads", "corral_allocatable", "corral_requested", "corral_limits"}  # fmt: skip
+            "corral_workloads", "corral_allocatable", "corral_requested", "corral_limits",
+            "corral_tenant_quota_used", "corral_tenant_quota_hard"}  # fmt: skip
 
 
 ROWS = [
@@ -160,6 +161,28 @@ def test_workloads_are_counted_and_the_budget_is_in_whole_cpus() -> None:
     }
 
 
+TENANTS = [
+    {
+        "name": "acme",
+        "quota": [
+            {"quota": "q", "resource": "requests.cpu", "used": 1500, "hard": 4000},
+            {"quota": "q", "resource": "count/workloads", "used": 2, "hard": 3},
+        ],
+    },
+    {"name": "idle", "quota": []},
+]
+
+
+def test_quotas_are_used_against_hard_in_whole_cpus() -> None:
+    found = samples(tenants=TENANTS)
+    assert {name: value for name, value in found.items() if "tenant" in name} == {
+        'corral_tenant_quota_used{tenant="acme",quota="q",resource="requests.cpu"}': 1.5,
+        'corral_tenant_quota_used{tenant="acme",quota="q",resource="count/workloads"}': 2,
+        'corral_tenant_quota_hard{tenant="acme",quota="q",resource="requests.cpu"}': 4,
+        'corral_tenant_quota_hard{tenant="acme",quota="q",resource="count/workloads"}': 3,
+    }
+
+
 def test_names_follow_the_rules() -> None:
     for family in metrics.FAMILIES:
         assert re.fullmatch(r"corral_[a-z]+(_[a-z]+)*", family.name)
@@ -168,7 +191,7 @@ def test_names_follow_the_rules() -> None:
         assert family.help.endswith(".")
         assert family.help.isascii()
     assert len({family.name for family in metrics.FAMILIES}) == len(metrics.FAMILIES)
-    produced = {name.partition("{")[0] for name in samples(workloads=ROWS, budget=BUDGET)}
+    produced = {name.partition("{")[0] for name in samples(workloads=ROWS, budget=BUDGET, tenants=TENANTS)}
     assert produced == {family.name for family in metrics.FAMILIES}
 
 
