@@ -18,7 +18,7 @@ from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.pipeline import admit_workload, allocate_workloads, applying, declared_profile, locked_run
 from ._core.reports import workload_table
 
-OPTIONS = ("name", "match", "hold", "requests", "limits", "containers")
+OPTIONS = ("name", "match", "hold", "priority", "requests", "limits", "containers")
 
 
 def run(spec: dict[str, t.Any], **rules: t.Any) -> None:

@@ -76,6 +76,10 @@ options:
     type: str
     choices: [declared, running]
     default: declared
+  priority:
+    description:
+      - The name of its priority, by which quotas of tenants tell workloads apart.
+    type: str
   requests:
     description:
       - What the workload requests. V(cpu), V(memory) and hugepages by page size such as V(hugepages-2Mi), as Kubernetes quantities.
@@ -320,6 +324,7 @@ def main() -> None:
         "name": {"type": "str", "required": True},
         "match": {"type": "dict", "options": {kind: {"type": "str"} for kind in kinds}},
         "hold": {"type": "str", "choices": ["declared", "running"], "default": "declared"},
+        "priority": {"type": "str"},
         **amounts,
         "containers": {"type": "list", "elements": "dict", "options": container},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},

@@ -93,6 +93,7 @@ def parser() -> argparse.ArgumentParser:
     let_in.add_argument(
         "--hold", choices=("declared", "running"), default="declared", help="until its release, or its stop"
     )
+    let_in.add_argument("--priority", metavar="NAME", default="", help="its priority, as quotas of tenants know it")
     let_in.add_argument("--dry-run", action="store_true", help="say what would come of it, and change nothing")
     let_go = command("release", "take back what a workload was given at run time")
     let_go.add_argument("name", metavar="WORKLOAD")

@@ -76,6 +76,7 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
         found = started(host, args.name, "")
         return show_grant(args, found.grant, found.outcome.applied)
     row = {"name": args.name, "match": match, "hold": args.hold}
+    row.update({"priority": args.priority} if args.priority else {})
     row.update({key: amounts(getattr(args, key)) for key in ("requests", "limits") if getattr(args, key)})
     workload = profile.parse_workloads([row])[0]
     if args.dry_run:

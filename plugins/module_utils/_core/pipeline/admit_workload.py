@@ -86,15 +86,15 @@ def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence
     if workload.name in {one.name for one in declared.workloads}:
         message = "is declared in the node's profile: change it there, or admit it under another name"
         raise refusal(message, path="name", value=workload.name)
+    tenant = False
     if declared.tenants:
         from ..model.profile import profile_tenants  # Imported here: a start that is granted does not come here.
 
-        said = profile_tenants.name_problem(declared.tenants, workload.name)
-        if said:
-            raise refusal(said, path="name", value=workload.name)
+        profile_tenants.refuse_workload(declared.tenants, workload)
+        tenant = profile_tenants.is_member(declared.tenants, workload)
     if declared.cpu is None:
         raise refusal(f"needs pools of CPUs, and the profile {declared.name} has none: declare cpu.reserved in it")
-    if not workload.has_resources:
+    if not (workload.has_resources or tenant):
         raise refusal("asks for nothing: write requests, limits or containers", path="requests")
     path, pattern = f"match.{workload.match}", workload.pattern
     if workload.match == "unit" and workload.is_glob:

@@ -11,10 +11,11 @@ import typing as t
 
 from ..tenants import tenant
 from ..tenants.tenant import BY_MATCH, CONTAINER, LimitRange, Members, Quota, ScopeSelector, Tenant
+from ..values.errors import refusal
 from ..values.quantity import NANO, Quantity
 from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text
 from . import profile_workloads
-from .profile_workloads import MILLI, amount_of, amount_problem
+from .profile_workloads import MILLI, Workload, amount_of, amount_problem
 from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 
@@ -297,7 +298,22 @@ def _quota_data(quota: Quota) -> dict[str, t.Any]:
     return data
 
 
-def name_problem(tenants: t.Iterable[Tenant], workload: str) -> str:
-    """Why a workload cannot have this name; "" when it can."""
-    taken = profile_workloads.slice_name(workload) in {profile_workloads.slice_name(one.name) for one in tenants}
-    return "is the name of a tenant, and both would have one slice: write another" if taken else ""
+def refuse_workload(tenants: t.Iterable[Tenant], workload: Workload) -> None:
+    """Raise CorralError for a workload beside those of the profile that has a tenant's name, or belongs to one in part."""
+    name = profile_workloads.slice_name(workload.name)
+    if name in {profile_workloads.slice_name(one.name) for one in tenants}:
+        message = "is the name of a tenant, and both would have one slice: write another"
+        raise refusal(message, path="name", value=workload.name)
+    if is_member(tenants, workload):
+        return
+    for key, kind in BY_MATCH.items():
+        patterns = [own for one in tenants for own in getattr(one.members, key)] if workload.match == kind else []
+        partly = next((own for own in patterns if tenant.meets(key, own, workload.pattern)), None)
+        if partly is not None:
+            message = f"is in part what a tenant's {partly} matches: narrow it"
+            raise refusal(message, path=f"match.{kind}", value=workload.pattern)
+
+
+def is_member(tenants: t.Iterable[Tenant], workload: Workload) -> bool:
+    """Whether a workload belongs to a tenant by what it matches."""
+    return tenant.declared_tenant(tenants, workload.match, workload.pattern) is not None

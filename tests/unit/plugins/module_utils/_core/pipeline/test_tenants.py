@@ -281,6 +281,35 @@ def test_an_admission_by_hand_is_asked_for_by_its_tenant(rolled: node.Node) -> N
         admit_workload.admit(rolled.host(), named)
 
 
+def admitted(fake: node.Node, *words: str) -> str:
+    """The grant that an admission at the command line gives, as it is shown."""
+    assert runs.command(fake.host(), "admit", *words, "--json") == 0
+    grants = json.loads(fake.get(test_workloads.CHECKPOINT))["data"]["grants"]
+    return str(next(one["limits"] for one in grants if one["workload"] == words[0]))
+
+
+def test_an_admission_by_hand_gets_defaults_and_has_a_priority(rolled: node.Node) -> None:
+    services.add(rolled, "job.service", "other.service")
+    urgent = {"scope": "PriorityClass", "operator": "In", "values": ["high"]}
+    jobs = {
+        "name": "jobs",
+        "members": {"units": ["job*.service"], "containers": ["job-?"]},
+        "limits": [{"type": "container", "default": {"memory": "64Mi"}}],
+        "quota": [{"name": "urgent", "hard": {"count/workloads": 0}, "scope_selector": [urgent]}],
+    }
+    roll_out(rolled, profile_of(ACME, jobs))
+    with pytest.raises(CorralError, match="quota urgent: count/workloads used 0, asked 1, hard 0"):
+        runs.command(rolled.host(), "admit", "job", "--unit", "job.service", "--priority", "high")
+    assert admitted(rolled, "job", "--unit", "job.service", "--priority", "low") == str({"memory": 64 << 20})
+    with pytest.raises(CorralError, match="asks for nothing"):
+        runs.command(rolled.host(), "admit", "other", "--unit", "other.service")
+    with pytest.raises(
+        CorralError, match=r"match.container: job-\*: is in part what a tenant's job-\? matches: narrow it"
+    ):
+        runs.command(rolled.host(), "admit", "more", "--container", "job-*", "--limits", "memory=1Mi")
+    in_sync(rolled)
+
+
 @pytest.mark.parametrize(
     ("file", "name"), [("memory.max", "MemoryMax"), ("pids.max", "TasksMax"), ("cpu.weight", "CPUWeight")]
 )
