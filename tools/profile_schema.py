@@ -80,6 +80,8 @@ def typed(kind: schema_types.Type) -> Schema:
     """The rule of one kind of value."""
     if kind is schema_types.BOOLEAN:
         return {"type": "boolean"}
+    if kind is schema_types.BOOLEAN_OR_ANY:
+        return {"enum": [True, False, "any"]}
     rules: list[Schema] = []
     if kind.bounds:
         low, high = kind.bounds

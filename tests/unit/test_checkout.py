@@ -33,6 +33,7 @@ MANAGER_OF = {
     "memory_mounts": "memory",
     "checkpoint": "workload_slices",
     "tenant_slices": "workload_slices",
+    "workload_namespaces": "workload_slices",
     "workload_limits": "workload_slices",
     "workload_placement": "workload_slices",
 }

@@ -28,7 +28,8 @@ STORAGE = "/var/lib/containers/storage"
 
 class Monitor:
     """A monitor: its container's id and name, its own control group (path below the root of all), whether it is root's,
-    and whether systemd makes a scope for the container (-s), which then is in that or does not run.
+    and whether systemd makes a scope for the container (-s), which then is in that or does not run; and the file with the PID
+    of the container's first process (-p).
     """
 
     def __init__(self, words: list[str], group: str, *, of_root: bool) -> None:
@@ -36,6 +37,7 @@ class Monitor:
         self.group = group
         self.of_root = of_root
         self.scoped = "-s" in words
+        self.pidfile = word_after(words, "-p")
 
 
 def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[str, str]]:

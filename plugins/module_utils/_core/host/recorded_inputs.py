@@ -242,6 +242,10 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
         from . import conmon
 
         return lambda path, patterns: conmon.containers(host, path, patterns)
+    if method == "pid_namespaces":
+        from . import pid_namespaces
+
+        return lambda path, slices: pid_namespaces.containers(host, path, slices)
     found: t.Callable[..., t.Any] = getattr(host, method)
     return found
 

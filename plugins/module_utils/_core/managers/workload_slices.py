@@ -29,7 +29,7 @@ from ..model.systemd.unit_property import ETC, dropin
 from ..model.systemd.workload_units import NAME
 from ..model.values import cpuset
 from ..model.values.errors import Problem
-from ..model.workload import grants, task_budget
+from ..model.workload import grants, pid_sharing, task_budget
 from ..model.workload.admission import Refusal
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
@@ -100,6 +100,7 @@ def plan(host: Host, context: Context) -> Part:
             owned |= tenant_slices.owned_of(tenant)
         changes += tenant_slices.excess_changes(context.profile.tenants, found.allocated.grants)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
+    placed: list[tuple[ResourceRequirements, str]] = []
     for need in found.needs:
         score = workload_placement.score_of(need, None if memory is None else memory << 10)
         if need.workload.is_template:
@@ -132,9 +133,15 @@ def plan(host: Host, context: Context) -> Part:
         if not need.cpus:
             changes += workload_limits.narrower_changes(host, need, wanted)
         changes += workload_limits.score_changes(host, need, seen, score)
+        if pid_sharing.wanted(need.workload, need.tenant, context.profile.tenants) is not None:
+            placed.append((need, seen.slice))
     names = {need.workload.name for need in found.needs}
     orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
     owned |= owned_for_runs(host, orphans)
+    if placed:
+        from . import workload_namespaces  # A node where nothing is declared of them does not load it.
+
+        changes += workload_namespaces.changes(host, placed, context.profile.tenants)
     changes += [checkpoint.refused_change(refusal) for refusal in found.allocated.refusals]
     if orphans or any(need.workload.hold == RUNNING for need in found.needs):
         path = workload_units.GRANT_UNIT

@@ -10,12 +10,12 @@ from __future__ import annotations
 import typing as t
 
 from ..tenants import tenant
-from ..tenants.tenant import BY_MATCH, CONTAINER, LimitRange, Members, Quota, ScopeSelector, Tenant
+from ..tenants.tenant import BY_MATCH, CONTAINER, FORBIDDEN, LimitRange, Members, Quota, ScopeSelector, Tenant
 from ..values.errors import refusal
 from ..values.quantity import NANO, Quantity
 from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text
 from . import profile_workloads
-from .profile_workloads import MILLI, Workload, amount_of, amount_problem
+from .profile_workloads import ANY, MILLI, Workload, amount_of, amount_problem
 from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 
@@ -94,13 +94,34 @@ def _check_workloads(
             if pattern is None:
                 continue
             patterns = [own for row in rows for own in row.get("members", {}).get(key, [])]
-            if any(tenant.covers(key, own, pattern) for own in patterns):
+            own_row = next((row for row in rows if _covers(row, key, pattern)), None)
+            _check_sharing(reader, index, workload, own_row)
+            if own_row is not None:
                 continue
             partly = next((own for own in patterns if tenant.meets(key, own, pattern)), None)
             if partly is not None:
                 path = join(join(join("workloads", index), "match"), kind)
                 message = f"is in part what a tenant's {partly} matches: narrow it, or widen that one"
                 reader.refuse(path, pattern, message)
+
+
+def _covers(row: t.Mapping[str, t.Any], key: str, pattern: str) -> bool:
+    return any(tenant.covers(key, own, pattern) for own in row.get("members", {}).get(key, []))
+
+
+def _check_sharing(
+    reader: Reader, index: int, workload: t.Mapping[str, t.Any], row: t.Optional[t.Mapping[str, t.Any]]
+) -> None:
+    """Containers are looked for in the slice of their workload, which one without resources has in a tenant (``row``) alone."""
+    shared = workload.get("share_process_namespace", ANY)
+    path = f"workloads[{index}].share_process_namespace"
+    if row is None:
+        if shared != ANY and not any(workload.get(key) for key in ("requests", "limits", "containers")):
+            reader.refuse(
+                path, shared, "is looked for in the slice of the workload: write requests, limits or containers"
+            )
+    elif shared == "true" and not row.get("share_process_namespace", True):
+        reader.refuse(path, shared, f"tenant {row.get('name')} {FORBIDDEN}: leave it out")
 
 
 def _check_limits(reader: Reader, path: str, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -239,7 +260,8 @@ def _tenant(row: t.Mapping[str, t.Any]) -> Tenant:
         )
         for one in row.get("limits", ())
     )
-    return Tenant(row["name"], members, limits, tuple(_quota(one) for one in row.get("quota", ())))
+    quotas = tuple(_quota(one) for one in row.get("quota", ()))
+    return Tenant(row["name"], members, limits, quotas, row.get("share_process_namespace", True))
 
 
 def _quota(row: t.Mapping[str, t.Any]) -> Quota:
@@ -266,6 +288,8 @@ def _data(one: Tenant) -> dict[str, t.Any]:
         "name": one.name,
         "members": {key: list(getattr(one.members, key)) for key in KINDS if getattr(one.members, key)},
     }
+    if not one.share_process_namespace:
+        data["share_process_namespace"] = False
     if one.limits:
         data["limits"] = [_limits_data(limits) for limits in one.limits]
     if one.quotas:

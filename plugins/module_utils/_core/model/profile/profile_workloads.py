@@ -24,6 +24,7 @@ from .schema_reader import Reader, join
 MATCHES = ("unit", "container", "pod", "label")
 # How long a grant lasts: as long as the declaration, or as one run of the workload.
 DECLARED, RUNNING = "declared", "running"
+ANY = "any"
 APP, INIT, SIDECAR = "app", "init", "sidecar"
 MILLI = NANO // 1000
 ISOLATED = "isolated"  # the isolated pool's slice is called so
@@ -44,7 +45,8 @@ class Workload(NamedTuple):
     """A workload: how it is known (one of MATCHES, and the pattern), how long it holds what it has, and what that is.
 
     ``template`` is the template whose instances all are workloads like this one, "" for a workload of its own. ``priority``
-    is what quotas of tenants tell workloads apart by.
+    is what quotas of tenants tell workloads apart by. ``share_process_namespace``: whether its containers share a PID namespace
+    (None: either is right).
     """
 
     name: str
@@ -56,6 +58,7 @@ class Workload(NamedTuple):
     containers: tuple[Container, ...] = ()
     template: str = ""
     priority: str = ""
+    share_process_namespace: t.Optional[bool] = None
 
     @property
     def owner(self) -> Workload:
@@ -94,7 +97,15 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         match = as_written.get("match") if isinstance(as_written, dict) else None
         if isinstance(match, dict):
             reader.one_of(join(at, "match"), match, MATCHES)
+        _check_sharing(reader, at, workload)
         _check_claim(reader, at, workload, patterns, index)
+
+
+def _check_sharing(reader: Reader, at: str, workload: t.Mapping[str, t.Any]) -> None:
+    shared = workload.get("share_process_namespace", ANY)
+    if shared != ANY and "unit" in (workload.get("match") or {}):
+        path = join(at, "share_process_namespace")
+        reader.refuse(path, shared, "belongs to a pod or to containers: match a pod, container or label")
 
 
 def _check_claim(
@@ -180,7 +191,8 @@ def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Workload
         containers = tuple(Container(one["name"], one["role"], *_claim(one)) for one in row.get("containers", ()))
         priority = row.get("priority", "")
         one = Workload(row["name"], kind, row["match"][kind], row["hold"], *_claim(row), containers, priority=priority)
-        workloads.append(one)
+        shared = {"true": True, "false": False}.get(row.get("share_process_namespace", ""))
+        workloads.append(one._replace(share_process_namespace=shared))
     return tuple(workloads)
 
 
@@ -206,6 +218,8 @@ def _workload_data(workload: Workload) -> dict[str, t.Any]:
     data: dict[str, t.Any] = {"name": workload.name, "match": {workload.match: workload.pattern}, "hold": workload.hold}
     if workload.priority:
         data["priority"] = workload.priority
+    if workload.share_process_namespace is not None:
+        data["share_process_namespace"] = workload.share_process_namespace
     data.update(_amounts_data(workload))
     if workload.containers:
         data["containers"] = [{"name": one.name, "role": one.role, **_amounts_data(one)} for one in workload.containers]

@@ -615,6 +615,14 @@ KEYS: tuple[Key, ...] = (
         example="high",
     ),
     Key(
+        "workloads[].share_process_namespace",
+        types.BOOLEAN_OR_ANY,
+        "Whether the containers of a pod share one PID namespace, as `shareProcessNamespace` of Kubernetes: all of them, each has its "
+        "own, or either is right. A difference is drift ([workloads.md](workloads.md#shared-process-namespaces)).",
+        example="true",
+        default="any",
+    ),
+    Key(
         "workloads[].requests",
         quantities.QUANTITY,
         "What the workload is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
@@ -703,6 +711,13 @@ KEYS: tuple[Key, ...] = (
         many=LIST,
     ),
     Key("tenants[].members.users", types.ACCOUNT, "Services whose files say `User=` so.", example="[acme]", many=LIST),
+    Key(
+        "tenants[].share_process_namespace",
+        types.BOOLEAN,
+        "Whether containers of a workload may share a PID namespace; false forbids it to all workloads of the tenant.",
+        example="false",
+        default=True,
+    ),
     Key(
         "tenants[].limits",
         None,

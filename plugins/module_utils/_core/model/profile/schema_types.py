@@ -140,6 +140,16 @@ def _boolean(value: object) -> bool:
     raise ValueError(f"is {kind(value)}: {hint}")
 
 
+def _boolean_or_any(value: object) -> str:
+    """true, false or any, as a word."""
+    if value == "any":
+        return "any"
+    try:
+        return str(_boolean(value)).lower()
+    except ValueError as exc:
+        raise ValueError(f"{exc}, or any") from None
+
+
 def _label(value: object) -> str:
     text = read_text(value, such_as="edge-worker")
     if not _LABEL.fullmatch(text):
@@ -330,6 +340,7 @@ def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Calla
 
 
 BOOLEAN = Type("true or false", _boolean)
+BOOLEAN_OR_ANY = Type("true, false or any", _boolean_or_any)
 LABEL = Type("DNS label", _label, pattern=_LABEL.pattern)
 CPUS = Type("CPU list", _cpus, bounds=(0, CPU_LIMIT - 1), pattern="[0-9, \\t-]+")
 MOUNT_PATH = Type("absolute path", _mount_path, pattern=_PATH.pattern)

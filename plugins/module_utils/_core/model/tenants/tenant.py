@@ -29,6 +29,12 @@ BY_MATCH = {"units": "unit", "containers": "container", "pods": "pod", "labels":
 # These are compared with the settings of a workload's unit.
 BY_SETTING = {"slices": "Slice", "users": "User"}
 
+# Why a tenant forbids its containers to share a PID namespace: pid_namespaces(7), ptrace(2).
+FORBIDDEN = (
+    "forbids it: processes of one container could see and signal those of the others, with CAP_SYS_PTRACE also read their "
+    "memory, and in the host's PID namespace those of the whole node"
+)
+
 # What the limits of a tenant gave a workload: container ("" without), section, resource, amount.
 Defaults = tuple[tuple[str, str, str, int], ...]
 
@@ -72,12 +78,13 @@ class Quota(NamedTuple):
 
 
 class Tenant(NamedTuple):
-    """A group of workloads."""
+    """A group of workloads; ``share_process_namespace`` False forbids their containers to share one."""
 
     name: str
     members: Members
     limits: tuple[LimitRange, ...] = ()
     quotas: tuple[Quota, ...] = ()
+    share_process_namespace: bool = True
 
     def limit_range(self, kind: str) -> LimitRange:
         """The limits of containers, or of workloads as a whole."""

@@ -17,7 +17,7 @@ from ..workload.node_budget import NodeBudget, Refused
 from ..workload.resource_requirements import ResourceRequirements
 from ..workload.resources import Amounts
 from . import tenant_limits, tenant_quota
-from .tenant import Member, Tenant, named
+from .tenant import FORBIDDEN, Member, Tenant, named
 from .tenant_quota import Charge, Usage
 
 
@@ -39,6 +39,8 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     tenant = named(budget.inputs.profile.tenants, need.tenant) if need.member else None
     if tenant is None or need.member is None:
         return
+    if before is None and need.workload.share_process_namespace and not tenant.share_process_namespace:
+        raise Refused("share_process_namespace", "true", f"tenant {tenant.name} {FORBIDDEN}: leave it out")
     if before is not None and not is_raised(before, need):
         return
     for violation in tenant_limits.violations(need.workload, tenant):
