@@ -12,7 +12,7 @@ import typing as t
 from . import _module, _parts
 from ._core.gc import gc_outcome, gc_pass
 from ._core.gc.gc_outcome import Result
-from ._core.host import state
+from ._core.host import preflight
 from ._core.host.files import Host
 from ._core.model.profile.profile import Profile
 from ._core.model.profile.profile_sections import GC, SectionPatch
@@ -43,7 +43,7 @@ def gc_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> d
             "cannot be combined with state: absent, after which nothing is collected", path="collect", value=True
         )
     # Without root, Podman would show that user's own storage.
-    state.preflight(host, ())
+    preflight.refuse_node(host)
     declared = section_tasks.ask(host, piece).wanted
     if declared is None or declared.gc is None:
         raise refusal("this node declares no gc: write images or containers ({} takes the defaults)", path="collect")

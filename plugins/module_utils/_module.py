@@ -18,7 +18,7 @@ from . import _core_files  # before the core: it decides from where the core is 
 from ._core import main
 from ._core.cli import describe, preflight_notes
 from ._core.constants import SCHEMA
-from ._core.host import pause_file, snapshot, state, unconfirmed_file
+from ._core.host import pause_file, preflight, snapshot, state, unconfirmed_file
 from ._core.host.discovery import sysfs
 from ._core.host.files import Host
 from ._core.managers import agent_install, declaration, registry
@@ -177,7 +177,7 @@ def apply_profile(
     effective_before = host.read(state.EFFECTIVE_PROFILE, follow=False) or ""
     notes: tuple[str, ...] = ()
     if module.check_mode:
-        outcome = applying.planned(host, planning.plan_profile(host, context, declare=True))
+        outcome = applying.planned(host, planning.plan_profile(host, context, declare=True), locks=True)
         notes = preflight_notes.notes(host, context)
         if would_change(outcome) and confirming.waits_for_it(host, declared, terms):
             notes += (f"a run goes back after {terms.seconds} s unless it is confirmed",)
@@ -242,8 +242,9 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     """Restore the originals; Corral's state is removed when no original is left to restore."""
     plan = planning.plan_removal(host, managers)
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
-    if module.check_mode or not (plan.changes or kept):
-        return result_of(module, host, applying.planned(host, plan))
+    locks = bool(plan.changes or kept)
+    if module.check_mode or not locks:
+        return result_of(module, host, applying.planned(host, plan, locks=locks, forgiving=True))
 
     return result_of(module, host, unless_paused(module, host, lambda: applying.remove(host, managers)))
 
@@ -263,7 +264,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         return planning.plan_agent(host, options, source, tag=tag)
 
     if module.check_mode:
-        return result_of(module, host, applying.planned(host, plan()))
+        return result_of(module, host, applying.planned(host, plan(), locks=True))
     return result_of(
         module, host, locked(module, host, lambda: locked_run.published(host, applying.apply(host, plan(), plan)))
     )
@@ -300,7 +301,9 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     before = pause_file.in_force(host)
     changed = asked is not None or host.exists(state.PAUSE)
     after = None if asked is None else pause_file.as_shown(asked)
-    if changed and not module.check_mode:
+    if changed and module.check_mode:
+        preflight.refuse_node(host)
+    elif changed:
         locked(module, host, lambda: pause_file.end(host) if asked is None else pause_file.begin(host, asked))
         pause_file.tick_now(host)
     said = [one["text"] if one else "not paused" for one in (before, after)]

@@ -48,8 +48,10 @@ def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) ->
 def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> Outcome:
     """Plan a piece; unless in check mode or where nothing is to do, apply it."""
     request = section_tasks.ask(host, piece)
-    outcome = applying.planned(host, section_tasks.plan(host, request))
-    if not module.check_mode and not section_tasks.settled(host, request, outcome.plan):
+    plan = section_tasks.plan(host, request)
+    settled = section_tasks.settled(host, request, plan)
+    outcome = applying.planned(host, plan, locks=not settled, forgiving=not piece.present)
+    if not module.check_mode and not settled:
         # Another process may have held the lock meanwhile: observe again with it.
         outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))
         if section_tasks.declared(outcome) and section_tasks.forgotten_at_boot(host, piece):

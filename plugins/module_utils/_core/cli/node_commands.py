@@ -14,7 +14,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import pause_file, snapshot, state
+from ..host import pause_file, preflight, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import declaration
@@ -178,7 +178,7 @@ def do_gc(host: Host, args: argparse.Namespace) -> int:
 
     stop = gc_pass.new_stop(host)
     signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
-    state.preflight(host, ())
+    preflight.refuse_node(host)
     if args.tick:
         result = gc_pass.tick(host, tick.notice, stop)
     else:

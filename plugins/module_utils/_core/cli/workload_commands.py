@@ -12,7 +12,7 @@ import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
 from ..host.files import Host
-from ..model.plan.plan import Change
+from ..model.plan.plan import Change, Plan
 from ..model.profile import profile
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import locked_run, planning
@@ -72,6 +72,7 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
     if not match:
         if args.dry_run:
             plan = admit_workload.planned(host, allocate_workloads.Request(start={args.name: "what-if"}), args.name)
+            refuse_as_run(host, plan)
             return show_grant(args, admit_workload.granted(plan, args.name), ())
         found = started(host, args.name, "")
         return show_grant(args, found.grant, found.outcome.applied)
@@ -81,6 +82,7 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
     workload = profile.parse_workloads([row])[0]
     if args.dry_run:
         plan = admit_workload.planned(host, admit_workload.admission(host, workload)[0], args.name, with_files=True)
+        refuse_as_run(host, plan)
         return show_grant(args, admit_workload.granted(plan, args.name), ())
 
     def work() -> Admission:
@@ -90,6 +92,15 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
 
     found = locked_run.locked(host, work)
     return show_grant(args, found.grant, found.outcome.applied)
+
+
+def refuse_as_run(host: Host, plan: Plan) -> None:
+    """Raise CorralError where the same command without --dry-run would."""
+    from ..pipeline import applying
+
+    error = applying.planned(host, plan, locks=True).error
+    if error:
+        raise refusal(error)
 
 
 def amounts(text: str) -> dict[str, str]:

@@ -222,6 +222,10 @@ class Host:
         """Why a path could not be read; "" where it could."""
         return os.strerror(self.errors[path]) if path in self.errors else ""
 
+    def writable(self, path: str) -> bool:
+        """Whether names can be made in a directory: root may not in one that is immutable or mounted read-only."""
+        return self.tell(os.access(self.at(path), os.W_OK), "writable", path)
+
     def read_only(self, path: str) -> bool:
         """Whether the file system that holds ``path`` is mounted read-only."""
         try:

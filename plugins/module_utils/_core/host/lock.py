@@ -15,8 +15,6 @@ import time
 
 TYPE_CHECKING = False
 if TYPE_CHECKING:
-    import typing as t
-
     from .files import Host
 
 RUN = "/run/corral"
@@ -60,21 +58,30 @@ class Lock:
 def own_folder(host: Host, path: str, mode: int) -> None:
     """Make a folder of Corral's own, or make sure of it: no link, owned by this user, with no more permissions than ``mode``.
 
-    Raises CorralError for a link or another user's folder: nothing is written into it.
+    Raises CorralError for a link, a file or another user's folder: nothing is written into it.
     """
-    if host.link(path) is not None:
-        refuse(path, "is a link, and Corral keeps its files in a folder of its own: remove it")
+    problem = folder_problem(host, path)
+    if problem:
+        from ..model.values.errors import refusal
+
+        raise refusal(problem, path=path)
     host.make_dir(path, mode)
     found = os.lstat(host.at(path))
-    if found.st_uid != os.geteuid():
-        refuse(path, f"belongs to user {found.st_uid}: remove it, or give it to root")
     if stat.S_IMODE(found.st_mode) & ~mode:
         host.writes.append(path)
         os.chmod(host.at(path), mode)
 
 
-def refuse(path: str, message: str) -> t.NoReturn:
-    """Raise the CorralError."""
-    from ..model.values.errors import refusal
-
-    raise refusal(message, path=path)
+def folder_problem(host: Host, path: str) -> str:
+    """Why a path cannot be a folder of Corral's own; "" where it is one, or can be made."""
+    if host.link(path) is not None:
+        return "is a link, and Corral keeps its files in a folder of its own: remove it"
+    try:
+        found = os.lstat(host.at(path))
+    except OSError:
+        return ""
+    if not stat.S_ISDIR(found.st_mode):
+        return "is a file, and Corral keeps its files in a folder of its own: move it away"
+    if found.st_uid != os.geteuid():
+        return f"belongs to user {found.st_uid}: remove it, or give it to root"
+    return ""

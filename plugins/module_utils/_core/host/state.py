@@ -14,9 +14,7 @@ import typing as t
 import zlib
 
 from ..model.plan import undo
-from ..model.plan.plan import Step
 from ..model.plan.undo import Original
-from ..model.values.errors import refusal
 from ..model.values.records import NamedTuple
 from . import lock
 from .files import Host
@@ -252,18 +250,3 @@ def forget(host: Host) -> None:
                 host.remove(f"{folder}/{name}")
         host.remove_dir(folder)
     host.remove_dir(os.path.dirname(DECLARED))
-
-
-def preflight(host: Host, steps: t.Iterable[Step]) -> None:
-    """Refuse a node that cannot be changed, before the first write: not root, no systemd, a read-only kernel tree."""
-    if host.live and os.geteuid() != 0:
-        raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
-    from . import systemd
-
-    if not systemd.runs(host):
-        raise refusal("systemd is not the init of this machine: Corral works through systemd; only reports work here")
-    for tree in sorted({top for step in steps for top in ("/sys", "/proc") if step.target.startswith(f"{top}/")}):
-        if host.read_only(tree):
-            raise refusal(
-                "mounted read-only: run on the node itself, not in a container, or remount it writable", path=tree
-            )

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import apply_step, cgroup, state, systemd
+from ..host import apply_step, cgroup, preflight, state, systemd
 from ..host.apply_step import StepFailed
 from ..host.files import Host
 from ..host.state import Record
@@ -138,16 +138,17 @@ def apply(
     steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
-    refuse(host, plan, steps)
+    refuse(host, plan, steps, forgiving=forgiving)
     try:
         return carry_out(host, plan, steps, replan, forgiving, first)
     finally:
         systemd.close_connection(host)  # One connection to systemd serves the whole plan.
 
 
-def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
+def refuse(host: Host, plan: Plan, steps: t.Sequence[Step], *, forgiving: bool = False) -> None:
     """Raise CorralError for what stops a plan before its first write; check mode asks this as well as a run."""
-    state.preflight(host, steps)
+    preflight.refuse_node(host)
+    preflight.refuse_steps(host, steps, forgiving=forgiving)
     from ..model.plan import validate  # A tick that changes nothing does not get here.
     from . import overlap_check
 
@@ -159,15 +160,20 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step]) -> None:
         raise CorralError(*problems)
 
 
-def planned(host: Host, plan: Plan) -> Outcome:
-    """A run in check mode: nothing is executed, and the plan is drift. Its ``error`` is what a run would raise."""
+def planned(host: Host, plan: Plan, *, locks: bool = False, forgiving: bool = False) -> Outcome:
+    """A run in check mode: nothing is executed, and the plan is drift. Its ``error`` is what a run would raise.
+
+    ``locks``: the run would take the node's lock also where it has nothing to do.
+    """
     from ..managers import declaration
 
     steps = steps_in_order(plan.changes)
     error = ""
-    if steps or plan.obsolete:
+    if locks or steps or plan.obsolete:
         try:
-            refuse(host, plan, steps)
+            preflight.refuse_node(host)
+            if steps or plan.obsolete:
+                refuse(host, plan, steps, forgiving=forgiving)
         except CorralError as refused:
             error = str(refused)
     return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)), error)

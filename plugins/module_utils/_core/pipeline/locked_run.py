@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..constants import LOCK_SECONDS
-from ..host import state
+from ..host import preflight, state
 from ..host.files import Host
 from ..host.lock import LOCK, Lock
 from ..model.plan.plan import Outcome, Plan
@@ -27,7 +27,7 @@ def locked(host: Host, work: t.Callable[[], Answer], *, wait: float = LOCK_SECON
     Raises CorralError when another run holds the lock for longer (``hint`` says what to do), or when this is not a
     node that can be changed.
     """
-    state.preflight(host, ())
+    preflight.refuse_node(host)
     lock = Lock(host)
     if not lock.take(wait):
         raise refusal(f"another run of Corral holds {LOCK}: {hint}")

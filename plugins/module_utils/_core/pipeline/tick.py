@@ -12,7 +12,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import recorded_inputs, state
+from ..host import preflight, recorded_inputs, state
 from ..host.files import Host
 from ..managers import agent_install, registry
 from ..model.plan.context import Context
@@ -129,7 +129,10 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
             def again() -> Plan:
                 return plan_node(host, applying.refresh(host, context), with_agent=not at_boot)
 
-            outcome = applying.apply(host, plan, again)
+            try:
+                outcome = applying.apply(host, plan, again)
+            except preflight.Blocked as error:  # What is in the way of a file hides no other drift.
+                outcome = Outcome(plan, (), plan.changes, str(error).replace("\n", "; "))
             if broken is not None and broken_profile(broken) not in outcome.remaining:
                 outcome = outcome._replace(remaining=(*outcome.remaining, broken_profile(broken)))
         else:

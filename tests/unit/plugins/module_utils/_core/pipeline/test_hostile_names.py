@@ -125,7 +125,10 @@ def test_a_planted_link_in_place_of_a_file_is_replaced_and_not_read(path: str, m
     state.state_folder(host, f"{state.STATE}/journal")
     (fake.root / path[1:]).symlink_to(fake.root / PRECIOUS[1:])
     assert state.read_json(host, path) is None
-    runs.converged(fake)
+    outcome = runs.declare(fake.host())
+    assert not outcome.error
+    lost = [state.BEFORE] if path in (state.BEFORE, state.APPLIED) else []
+    assert [item.location for item in outcome.remaining] == lost, "a node with a state file has lost its originals"
     runs.tick(host)
     assert fake.get(PRECIOUS) == "[]"
 

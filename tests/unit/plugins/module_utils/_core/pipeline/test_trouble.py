@@ -20,7 +20,7 @@ import pytest
 import runs
 from _core import main
 from _core.cli import commands
-from _core.host import state
+from _core.host import preflight, state
 from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.model.profile import profile
@@ -110,7 +110,7 @@ def test_a_read_only_kernel_tree_is_told_before_the_first_write(fake: node.Node,
 def test_changing_a_live_node_needs_root(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(os, "geteuid", lambda: 1000)
     with pytest.raises(CorralError, match="needs root"):
-        state.preflight(Host(), ())
+        preflight.refuse_node(Host())
 
 
 def test_a_node_without_cpusets_is_unknown_and_never_in_sync(fake: node.Node) -> None:

@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What stops a run before its first write. Check mode asks the same, so that both refuse in the same words."""
+
+from __future__ import annotations
+
+import os
+import typing as t
+
+from ..model.plan.plan import Step
+from ..model.values.errors import CorralError, Problem, refusal
+from . import lock, state, systemd
+from .files import Host
+
+# A folder here would stop a run when it keeps or publishes something.
+FILES = (
+    *(copy for path in (state.BEFORE, state.HISTORY) for copy in state.rest_of(path)),
+    state.APPLIED,
+    state.EFFECTIVE_PROFILE,
+    *state.PUBLISHED,
+)
+
+
+class Blocked(CorralError):
+    """The file of a step cannot be written where it goes."""
+
+
+def refuse_node(host: Host) -> None:
+    """Refuse a node that cannot be changed at all. Raises CorralError.
+
+    Not root, no systemd, or something else where Corral keeps its lock and its state.
+    """
+    if host.live and os.geteuid() != 0:
+        raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
+    if not systemd.runs(host):
+        raise refusal("systemd is not the init of this machine: Corral works through systemd; only reports work here")
+    for folder in (lock.RUN, state.STATE, os.path.dirname(state.BEFORE)):
+        problem = lock.folder_problem(host, folder)
+        if problem:
+            raise refusal(problem, path=folder)
+    if host.link(lock.LOCK) is not None:
+        raise refusal("is a link, and the lock of Corral is a file of its own: remove it", path=lock.LOCK)
+    for path in (lock.LOCK, *FILES):
+        if is_folder(host, path):
+            raise refusal("is a folder, and Corral keeps a file there: move it away", path=path)
+
+
+def refuse_steps(host: Host, steps: t.Sequence[Step], *, forgiving: bool = False) -> None:
+    """Refuse steps that cannot succeed here. Raises CorralError: Blocked for files.
+
+    ``forgiving`` is a removal, which goes on past files that it cannot bring back.
+    """
+    for tree in sorted({top for step in steps for top in ("/sys", "/proc") if step.target.startswith(f"{top}/")}):
+        if host.read_only(tree):
+            raise refusal(
+                "mounted read-only: run on the node itself, not in a container, or remount it writable", path=tree
+            )
+    if forgiving:
+        return
+    found = {}
+    for step in steps:
+        if step.kind in ("file", "link") and not step.optional:
+            path, problem = obstacle(host, step)
+            found.update({path: Problem(path, None, problem)} if problem else {})
+    if found:
+        raise Blocked(*found.values())
+
+
+def obstacle(host: Host, step: Step) -> tuple[str, str]:
+    """What keeps a file or link from being written or removed, and where it is; twice "" where nothing does."""
+    if is_folder(host, step.target):
+        return step.target, f"is a folder, and a {step.kind} of Corral's goes there: move it away"
+    if step.value is None and host.mode(step.target) is None:
+        return "", ""
+    folder = os.path.dirname(step.target)
+    while host.mode(folder) is None and folder != "/":
+        folder = os.path.dirname(folder)
+    if not host.is_dir(folder):
+        return folder, "is no folder, and files of Corral's go into it: move it away"
+    if not host.writable(folder):
+        return (
+            folder,
+            "cannot be written, even by root: its file system is mounted read-only, or it is immutable (lsattr -d)",
+        )
+    return "", ""
+
+
+def is_folder(host: Host, path: str) -> bool:
+    """Whether a folder is there; a link to one is none, it is replaced as a file is."""
+    return host.is_dir(path) and host.link(path) is None

@@ -1,0 +1,183 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What is in the way of a run: check mode and the run refuse it in the same words, and neither writes anything."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+
+import node
+import pytest
+import runs
+import test_workload_module
+from _core.host import lock, state
+from _core.host.files import Host
+from _core.managers import registry
+
+MODULES = test_workload_module.WORKLOAD._module
+CorralError = test_workload_module.WORKLOAD.CorralError
+SYSTEM = "/etc/systemd/system"
+DROPIN = f"{SYSTEM}/system.slice.d/10-corral-cpu.conf"
+OPTIONS = (
+    "profile",
+    "layers",
+    "confirm_timeout",
+    "confirm_command",
+    "interval",
+    "python",
+    "metrics_dir",
+    "duration",
+    "reason",
+)
+
+
+def link(path: str) -> t.Callable[[node.Node], None]:
+    """A link to an empty folder in the place of ``path``."""
+
+    def put(fake: node.Node) -> None:
+        (fake.root / "elsewhere").mkdir()
+        place = fake.root / path[1:]
+        place.parent.mkdir(parents=True, exist_ok=True)
+        place.symlink_to(fake.root / "elsewhere")
+
+    return put
+
+
+def file(path: str) -> t.Callable[[node.Node], None]:
+    return lambda fake: fake.put(path, "somebody's\n")
+
+
+def folder(path: str) -> t.Callable[[node.Node], None]:
+    return lambda fake: (fake.root / path[1:]).mkdir(parents=True)
+
+
+class Case(t.NamedTuple):
+    """What is in the way, and what is said of which path."""
+
+    put: t.Callable[[node.Node], None]
+    path: str
+    said: str
+
+
+OWN, FILE = "keeps its files in a folder of its own", "is a folder, and Corral keeps a file there"
+ANYWHERE = {
+    "state folder is a link": Case(link(state.STATE), state.STATE, OWN),
+    "state folder is a file": Case(file(state.STATE), state.STATE, OWN),
+    "journal is a file": Case(file(f"{state.STATE}/journal"), f"{state.STATE}/journal", OWN),
+    "run folder is a link": Case(link(state.RUN), state.RUN, OWN),
+    "run folder is a file": Case(file(state.RUN), state.RUN, OWN),
+    "lock is a folder": Case(folder(lock.LOCK), lock.LOCK, FILE),
+    "lock is a link": Case(link(lock.LOCK), lock.LOCK, "is a link"),
+    "originals are a folder": Case(folder(state.BEFORE), state.BEFORE, FILE),
+    "applied profile is a folder": Case(folder(state.APPLIED), state.APPLIED, FILE),
+    "status is a folder": Case(folder(state.STATUS), state.STATUS, FILE),
+}
+OF_PROFILE = {
+    "drop-in is a folder": Case(folder(DROPIN), DROPIN, "a file of Corral's goes there"),
+    "folder of a drop-in is a file": Case(file(os.path.dirname(DROPIN)), os.path.dirname(DROPIN), "is no folder"),
+    "profile.json is a folder": Case(folder(state.DECLARED), state.DECLARED, "a file of Corral's goes there"),
+}
+UNIT = f"{SYSTEM}/corral-reconcile.timer"
+WANTS = f"{SYSTEM}/timers.target.wants/corral-reconcile.timer"
+OF_AGENT = {
+    "unit is a folder": Case(folder(UNIT), UNIT, "a file of Corral's goes there"),
+    "unit's link is a folder": Case(folder(WANTS), WANTS, "a link of Corral's goes there"),
+    "agent.json is a folder": Case(folder(state.AGENT), state.AGENT, "a file of Corral's goes there"),
+}
+
+
+def task(fake: node.Node, module: str, *, check: bool, **params: t.Any) -> str:
+    """How a task of a module fails; "" when it does not."""
+    given = test_workload_module.Module(
+        check=check,
+        **{
+            **dict.fromkeys(OPTIONS),
+            "during_pause": "refuse",
+            "lock_timeout": 0,
+            "confirm_timeout": 0,
+            "force": False,
+            **params,
+        },
+    )
+    try:
+        result = getattr(MODULES, f"{module}_task")(given, fake.host())
+    except CorralError as error:
+        return str(error)
+    return t.cast("str", result["msg"]) if result.get("failed") else ""
+
+
+def same_refusal(fake: node.Node, module: str, **params: t.Any) -> str:
+    """What check mode and the run both say; neither leaves a trace."""
+    before = fake.fingerprint()
+    checked = task(fake, module, check=True, **params)
+    assert node.different(before, fake.fingerprint()) == []
+    assert task(fake, module, check=False, **params) == checked
+    assert node.different(before, fake.fingerprint()) == []
+    return checked
+
+
+@pytest.mark.parametrize("name", [*ANYWHERE, *OF_PROFILE])
+def test_a_profile(name: str, fake: node.Node) -> None:
+    case = {**ANYWHERE, **OF_PROFILE}[name]
+    case.put(fake)
+    said = same_refusal(fake, "profile", profile=node.edge())
+    assert said.startswith(f"{case.path}: ") and case.said in said
+
+
+@pytest.mark.parametrize("name", [*ANYWHERE, *OF_AGENT])
+def test_the_agent(name: str, fake: node.Node) -> None:
+    case = {**ANYWHERE, **OF_AGENT}[name]
+    case.put(fake)
+    fake.put("/usr/bin/python3", "")
+    said = same_refusal(fake, "agent", python="/usr/bin/python3", metrics_dir="")
+    assert said.startswith(f"{case.path}: ") and case.said in said
+
+
+@pytest.mark.parametrize("name", ANYWHERE)
+def test_a_pause(name: str, fake: node.Node) -> None:
+    ANYWHERE[name].put(fake)
+    said = same_refusal(fake, "pause", duration="1h", reason="")
+    assert said.startswith(f"{ANYWHERE[name].path}: ")
+
+
+@pytest.mark.parametrize("name", ["run folder is a link", "run folder is a file"])
+@pytest.mark.parametrize("state_", ["present", "absent"])
+def test_a_node_where_nothing_is_to_be_done(name: str, state_: str, fake: node.Node) -> None:
+    runs.converged(fake)
+    (fake.root / "run/corral").rename(fake.root / "away")
+    ANYWHERE[name].put(fake)
+    params = {"profile": node.edge()} if state_ == "present" else {}
+    said = same_refusal(fake, "profile", state=state_, **params)
+    assert said.startswith(f"{state.RUN}: ")
+
+
+def test_a_removal_goes_on_past_a_folder_in_the_place_of_a_file(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.drop(DROPIN)
+    folder(DROPIN)(fake)
+    assert task(fake, "profile", check=True, state="absent") == ""
+    outcome = runs.remove(fake.host(), registry.of_profile())
+    assert [one for one in outcome.leftovers if DROPIN in one]
+    assert not fake.has(state.DECLARED)
+
+
+def test_a_folder_that_nobody_can_write_to(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder(os.path.dirname(DROPIN))(fake)
+    monkeypatch.setattr(Host, "writable", lambda dummy, path: path != os.path.dirname(DROPIN))
+    said = same_refusal(fake, "profile", profile=node.edge())
+    assert said.startswith(f"{os.path.dirname(DROPIN)}: cannot be written, even by root")
+
+
+def test_a_tick_that_is_blocked_reports_all_other_drift(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    fake.drop(DROPIN)
+    folder(DROPIN)(fake)
+    fake.kernel_write("/proc/sys/kernel/pid_max", "40000")
+    fake.wait(10)
+    assert runs.tick(fake.host()) == 1
+    status = json.loads(fake.get(state.STATUS))
+    assert f"{DROPIN}: is a folder" in status["error"]
+    assert {DROPIN, "/proc/sys/kernel/pid_max"} <= {item["location"] for item in status["items"]}
