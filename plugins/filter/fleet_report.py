@@ -15,6 +15,7 @@ if t.TYPE_CHECKING:
         FleetHost,
         FleetVerdict,
         RenderedPause,
+        RenderedUnconfirmed,
         Tenant,
     )
 
@@ -50,7 +51,8 @@ _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map)
-      C(effective_profile) and C(tenants), and C(paused) while it is under maintenance.
+      C(effective_profile) and C(tenants), C(paused) while it is under maintenance, and C(unconfirmed) while its profile waits
+      for a confirmation.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
       of it; its fields are in C(docs/json.md) of the collection.
   type: dict
@@ -68,7 +70,8 @@ YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 TEXTS = ("name", "mode")
-MAPPINGS = ("pools", "effective_profile", "paused")
+MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
+SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
@@ -102,7 +105,8 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     else:
         verdict = "unknown" if found else "in_sync"
     said = [] if verdict == "unreachable" else failed
-    paused, tenants = profile.get("paused"), profile.get("tenants")
+    paused, unconfirmed = with_line(profile.get("paused")), with_line(profile.get("unconfirmed"))
+    tenants = profile.get("tenants")
     cpu_map = profile.get("cpu_map")
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
@@ -116,8 +120,14 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "cpu_map": cpu_map and [printable(line) for line in cpu_map],
         "effective_profile": profile.get("effective_profile"),
         "tenants": tenants and [t.cast("Tenant", {**one, "text": printable(one["text"])}) for one in tenants],
-        "paused": paused and t.cast("RenderedPause", {**paused, "text": printable(paused["text"])}),
+        "paused": t.cast("RenderedPause | None", paused),
+        "unconfirmed": t.cast("RenderedUnconfirmed | None", unconfirmed),
     }
+
+
+def with_line(data: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
+    """A mapping that may be missing, with its line as it can be shown."""
+    return None if data is None else {**data, "text": printable(data["text"])}
 
 
 def message(result: t.Mapping[str, t.Any]) -> str:
@@ -140,7 +150,7 @@ def host_lines(name: str, host: FleetHost) -> list[str]:
     head = f"{name}: {host['verdict'].replace('_', ' ')}"
     head += f", {count} item{'s'[: count != 1]}" if count else ""
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
-    lines += [f"  {host['paused']['text']}"] if host["paused"] else []
+    lines += [f"  {said['text']}" for said in (host["paused"], host["unconfirmed"]) if said]
     lines += [f"  {one['text']}" for one in host["tenants"] or ()]
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
     return [*lines, *(f"  {item['text']}{since(item)}" for item in host["items"])]
@@ -162,7 +172,9 @@ def fleet_report(
     lines = [line for name, host in worst_first for line in host_lines(name, host)]
     counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
     paused = sum(host["paused"] is not None for host in hosts.values())
-    counted += f" ({paused} paused)" if paused else ""
+    unconfirmed = sum(host["unconfirmed"] is not None for host in hosts.values())
+    kept = [f"{count} {what}" for count, what in ((paused, "paused"), (unconfirmed, "unconfirmed")) if count]
+    counted += f" ({', '.join(kept)})" if kept else ""
     return {
         "schema": SCHEMA,
         "hosts": hosts,
@@ -213,9 +225,10 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
     for field in MAPPINGS:
         if not isinstance(result.get(field), (dict, type(None))):
             return f"{field} is {kind(result[field])}, expected a mapping"
-    paused = result.get("paused")
-    if paused is not None and not isinstance(paused.get("text"), str):
-        return f"paused.text is {kind(paused.get('text'))}, expected text"
+    for field in SENTENCES:
+        said = result.get(field)
+        if said is not None and not isinstance(said.get("text"), str):
+            return f"{field}.text is {kind(said.get('text'))}, expected text"
     return None
 
 

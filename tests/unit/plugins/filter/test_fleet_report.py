@@ -62,6 +62,14 @@ PAUSED = {
     "reason": "a disk",
     "text": "the node's line of the pause",
 }
+UNCONFIRMED = {
+    "name": "edge",
+    "hash": "0a1b2c3d4e5f",
+    "since": 0,
+    "until": 120,
+    "before": None,
+    "text": "the node's line of the confirmation",
+}
 MAINTAINED = {**STUCK, "paused": PAUSED}
 UNREACHABLE = {"unreachable": True, "msg": "Connection refused"}
 SKIPPED = {"skipped": True}
@@ -120,6 +128,16 @@ def test_a_paused_host_says_so_and_is_counted() -> None:
     assert report["lines"][-1] == "3 hosts: 2 in sync, 1 drift (2 paused)"
 
 
+def test_a_host_whose_profile_waits_to_be_confirmed_says_so_and_is_counted() -> None:
+    report = fleet_report({"a": {**IN_SYNC, "unconfirmed": UNCONFIRMED}, "b": {**MAINTAINED, "unconfirmed": UNCONFIRMED}},
+        {"a": AGENT, "b": AGENT},
+    )  # fmt: skip
+    assert report["hosts"]["a"]["unconfirmed"] == UNCONFIRMED
+    assert report["lines"][1:3] == ["  the node's line of the pause", "  the node's line of the confirmation"]
+    assert "  the node's line of the confirmation" in report["lines"][3:]
+    assert report["lines"][-1] == "2 hosts: 1 in sync, 1 drift (1 paused, 2 unconfirmed)"
+
+
 def test_the_recap_begins_with_the_worst() -> None:
     results = {"a": IN_SYNC, "b": UNKNOWN, "c": DRIFT, "d": REFUSED, "e": FAILED, "f": UNREACHABLE, "g": DRIFT}
     report = fleet_report(results, dict.fromkeys(results, AGENT))
@@ -157,7 +175,8 @@ def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
 
 def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     tenants = [{"name": "acme", "text": "tenant <acme>: q requests.cpu 3 of 4"}]
-    report = fleet_report({"a": {**MAINTAINED, "tenants": tenants}, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
+    sick = {**MAINTAINED, "tenants": tenants, "unconfirmed": UNCONFIRMED}
+    report = fleet_report({"a": sick, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
     environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
     environment.filters["strftime"] = lambda form, dummy, utc: form
     page = environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
@@ -166,6 +185,7 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     assert "<p>the node&#39;s line of the pause</p>" in page
     assert "<p>tenant &lt;acme&gt;: q requests.cpu 3 of 4</p>" in page
     assert "  tenant <acme>: q requests.cpu 3 of 4" in report["lines"]
+    assert "<p>the node&#39;s line of the confirmation</p>" in page
     assert "<p>Connection refused</p>" in page
 
 
@@ -186,6 +206,8 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
         ({"tenants": [{"name": "acme"}]}, "tenants[0].text is missing, expected text"),
         ({"paused": {"by": "alice"}}, "paused.text is missing, expected text"),
         ({"paused": True}, "paused is a boolean, expected a mapping"),
+        ({"unconfirmed": {"name": "edge"}}, "unconfirmed.text is missing, expected text"),
+        ({"unconfirmed": "edge"}, "unconfirmed is text, expected a mapping"),
     ],
 )
 def test_a_host_with_impossible_data_has_failed_and_the_others_are_reported(lie: dict[str, t.Any], why: str) -> None:
@@ -200,7 +222,8 @@ def test_a_host_with_impossible_data_has_failed_and_the_others_are_reported(lie:
 
 def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     bad = "x\x1b[2J\nb: in sync\u202e\u2028\ud800"
-    lie = {**IN_SYNC, "name": bad, "cpu_map": [bad], "paused": {**PAUSED, "text": bad}}
+    lie = {**IN_SYNC, "name": bad, "cpu_map": [bad]}
+    lie.update(paused={**PAUSED, "text": bad}, unconfirmed={**UNCONFIRMED, "text": bad})
     lie.update(drift=[{**item("drift"), "text": bad}], tenants=[{"name": "a", "text": bad}])
     report = fleet_report({"a": lie, "c": {"msg": bad}}, {"a": AGENT, "c": SKIPPED})
     escaped = "x\\x1b[2J\\nb: in sync\\u202e\\u2028\\ud800"

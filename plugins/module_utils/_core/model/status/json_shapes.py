@@ -414,6 +414,7 @@ class FleetHost(t.TypedDict):
     effective_profile: t.Optional[dict[str, t.Any]]
     tenants: t.Optional[list[Tenant]]
     paused: t.Optional[RenderedPause]
+    unconfirmed: t.Optional[RenderedUnconfirmed]
 
 
 class Fleet(t.TypedDict):
