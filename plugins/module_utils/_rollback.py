@@ -17,9 +17,9 @@ from ._core.pipeline.confirming import Terms
 
 def rollback_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module rollback. The profile is chosen again while the lock is held: another run may have applied one."""
-    to = module.params["to"]
-    wanted = rolling_back.target(host, to)
+    to, only_from = module.params["to"], module.params["from"]
+    wanted = rolling_back.target(host, to, only_from)
     terms = Terms(module.params["confirm_timeout"], force=True)
     return _module.apply_profile(
-        module, host, wanted, {}, terms, lambda: rolling_back.roll_back(host, to, terms.seconds)
+        module, host, wanted, {}, terms, lambda: rolling_back.roll_back(host, to, terms.seconds, only_from)
     )

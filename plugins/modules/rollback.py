@@ -39,6 +39,12 @@ options:
         history other than the oldest one.
     type: str
     default: '1'
+  from:
+    description:
+      - The hash of the only profile to go back from, or the beginning of it. Where another one is in force, for example
+        because the node went back by itself, that one stays.
+    type: str
+    default: ''
   confirm_timeout:
     description:
       - How many seconds a change waits for a confirmation (M(corral.node.confirm)) before the node goes back by itself to the
@@ -296,6 +302,7 @@ def main() -> None:
     """Module entry point."""
     spec = {
         "to": {"type": "str", "default": "1"},
+        "from": {"type": "str", "default": ""},
         "confirm_timeout": {"type": "int", "default": 0},
         "during_pause": {"type": "str", "choices": ["refuse", "apply"], "default": "refuse"},
         "lock_timeout": {"type": "int", "default": 120},

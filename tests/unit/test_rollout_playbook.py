@@ -32,7 +32,7 @@ from ansible.module_utils.basic import AnsibleModule
 ACTION = "{action}"
 module = AnsibleModule(argument_spec=dict(
     layers=dict(type="list", elements="dict"), state=dict(default="present"), during_pause=dict(), lock_timeout=dict(),
-    interval=dict(), metrics_dir=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"),
+    interval=dict(), metrics_dir=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"), **{{"from": dict(default="")}},
     confirm_timeout=dict(type="int", default=0)), supports_check_mode=True)
 path = os.environ["NODE"]
 with open(path) as file:
@@ -42,6 +42,8 @@ declared = {{"subject": "/etc/corral/profile.json", "actual": None if node["prof
 result = dict(changed=False, changes=[], drift=[], in_sync=True, report=["in sync: nothing differs"], by_key=[], notes=[],
               cpu_map=[], paused=None, unconfirmed=None, profile_hash="5d2f")
 after = dict(node)
+def back(node, to):
+    return {{**node, "waits": False, "profile": node["past"][to - 1], "past": node["past"][to:]}}
 if ACTION == "profile" and module.params["state"] == "present":
     wanted = module.params["layers"][0]["profile"]["name"]
     if node.get("refuses"):
@@ -58,15 +60,18 @@ elif ACTION in node.get("stuck", ()):
 elif ACTION == "profile" and node["profile"] is not None:
     after.update(profile=None, past=[])
     result.update(changed=True, report=["1 changed (cpu)"])
+elif ACTION == "confirm" and node.get("slow"):
+    after = back(node, 1)
+    result.update(confirmed=None)
 elif ACTION == "confirm":
     after["waits"] = False
     result.update(changed=node.get("waits", False), confirmed=dict(name=node["profile"], hash="5d2f") if node.get("waits") else None)
-elif ACTION == "rollback":
-    after["waits"] = False
-    after.update(profile=node["past"][int(module.params["to"]) - 1], past=node["past"][int(module.params["to"]):])
+elif ACTION == "rollback" and module.params["from"] in ("", node["profile"]):
+    after = back(node, int(module.params["to"]))
     result.update(changed=True, changes=[declared], name=after["profile"], profile_hash="5d2f")
 if ACTION == "profile":
     result["unconfirmed"] = dict(text="waits") if after.get("waits") else None
+    result.update(name=after["profile"], profile_hash=after["profile"])
 if not module.check_mode:
     after["log"] = [*node["log"], [ACTION, module.params["state"], after["profile"]]]
     with open(path, "w") as file:
@@ -186,6 +191,19 @@ def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing
         ["profile", "present"],
         ["profile", "absent"],
     ]
+
+
+def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
+    fleet.set("a", past=["older", None], slow=True)
+    code, said, dummy = fleet.play("--limit", "a", corral_confirm_timeout=7)
+    assert code != 0, said
+    assert fleet.have()["a"] == "old", said
+    words = " ".join(said.split())
+    assert (
+        "went back before it was confirmed: apply it again with corral_force=true and a corral_confirm_timeout that is longer"
+        in words
+    )
+    assert "reset_connection" not in said, "no warning"
 
 
 def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet: Fleet) -> None:

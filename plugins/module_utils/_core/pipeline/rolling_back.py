@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..host import state
 from ..host.files import Host
 from ..model.plan.plan import Outcome
@@ -17,19 +19,30 @@ from . import confirming
 from .confirming import Terms
 
 
-def target(host: Host, to: str) -> Profile:
-    """The profile that ``to`` names (see history.chosen). Raises CorralError."""
-    return profile.parse(history.chosen(*state.history(host), to).profile)
+def left_already(host: Host, only_from: str) -> t.Optional[Profile]:
+    """The profile in force where it is not the one with this hash, the only one to go back from; None to go back."""
+    in_force = state.history(host)[0]
+    if not only_from or in_force is None or history.hash_of(in_force.profile).startswith(only_from):
+        return None
+    return profile.parse(in_force.profile)
 
 
-def roll_back(host: Host, to: str, seconds: int = 0) -> Outcome:
+def target(host: Host, to: str, only_from: str = "") -> Profile:
+    """The profile that ``to`` names (see history.chosen), or the one in force: see left_already(). Raises CorralError."""
+    return left_already(host, only_from) or profile.parse(history.chosen(*state.history(host), to).profile)
+
+
+def roll_back(host: Host, to: str, seconds: int = 0, only_from: str = "") -> Outcome:
     """Apply a profile that was applied before, and declare it; the caller holds the lock. ``seconds``: see confirming.Terms.
 
     By number the profiles that it goes past are forgotten, so that the same number goes further back the next time.
     By hash they are kept, and the same hash changes nothing the next time.
     """
     number, past = history.number_of(to), state.history(host)[1]
-    outcome = confirming.declare(host, target(host, to), None, Terms(seconds, force=True))
+    stays = left_already(host, only_from)
+    if stays is not None:
+        number = None
+    outcome = confirming.declare(host, stays or target(host, to), None, Terms(seconds, force=True))
     if not outcome.error and number is not None:
         now = state.history(host)[0]
         state.save_history(host, [*([now] if now and now.applied is not None else []), *past[number:]])

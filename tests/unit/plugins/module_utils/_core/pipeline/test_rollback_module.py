@@ -22,8 +22,11 @@ SHELL = importlib.import_module(f"{test_workload_module.WORKLOAD.__package__}._r
 DECLARED = "/etc/corral/profile.json"
 
 
-def task(fake: node.Node, to: str = "1", *, check: bool = False, during_pause: str = "refuse") -> dict[str, t.Any]:
-    module = test_workload_module.Module(check=check, to=to, during_pause=during_pause)
+def task(
+    fake: node.Node, to: str = "1", *, check: bool = False, during_pause: str = "refuse", only_from: str = ""
+) -> dict[str, t.Any]:
+    options = {"to": to, "from": only_from, "during_pause": during_pause}
+    module = test_workload_module.Module(check=check, **options)
     return t.cast("dict[str, t.Any]", SHELL.rollback_task(module, fake.host()))
 
 
@@ -58,6 +61,18 @@ def test_with_a_hash_a_second_run_changes_nothing(three: node.Node) -> None:
         assert not task(three, wanted, check=check)["changed"]
     assert three.fingerprint("run/corral") == before
     assert in_force(three) == "first"
+
+
+def test_a_node_that_has_left_the_profile_stays_where_it_is(three: node.Node) -> None:
+    left = history.hash_of(json.loads(three.get(state.APPLIED)))
+    for check in (True, False):
+        assert task(three, only_from=left[:6], check=check)["name"] == "second"
+    before = three.fingerprint("run/corral")
+    for check in (True, False):
+        stays = task(three, only_from=left[:6], check=check)
+        assert (stays["changed"], stays["name"]) == (False, "second")
+    assert three.fingerprint("run/corral") == before
+    assert task(three)["name"] == "first", "the profiles before are still kept"
 
 
 @pytest.mark.parametrize("check", [True, False])
