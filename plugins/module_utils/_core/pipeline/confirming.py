@@ -163,9 +163,11 @@ def go_back(host: Host, found: Pending) -> Outcome:
 
     The agent stays. A run that was killed, or that failed, is made again.
     """
-    reason = f"not confirmed within {found.seconds} s"
-    rejected = Rejected(found.hash, found.name, int(host.now()), reason)
-    unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(unconfirmed_file.rejected(host), rejected))
+    known = unconfirmed_file.rejected(host)
+    if not any(one.hash == found.hash for one in known):  # A way back that fails is tried every few seconds.
+        reason = f"not confirmed within {found.seconds} s"
+        rejected = Rejected(found.hash, found.name, int(host.now()), reason)
+        unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
     if found.before is None:
         outcome = applying.remove(host, registry.of_profile(), going_back=True)
     else:

@@ -415,6 +415,10 @@ def test_a_way_back_that_is_refused_is_tried_again(rolled: node.Node, capfd: pyt
     assert timer(rolled, fake) == 1, fake.acts
     assert "going back failed" in capfd.readouterr().err
     assert waits(rolled)
+    recorded = rolled.get(state.REJECTED)
+    rolled.wait(5)
+    timer(rolled, rolled.host("error", 12))
+    assert rolled.get(state.REJECTED) == recorded, "it is not written at each try"
     assert timer(rolled) == 0
     assert node.different(before, seen(rolled)) == []
 
