@@ -108,7 +108,8 @@ def test_the_json_of_status_is_the_file_and_the_last_passes(
 
 def result(fake: node.Node, *, check: bool) -> dict[str, t.Any]:
     """What the module profile returns."""
-    module = test_workload_module.Module(check=check, profile=None, layers=None, during_pause="apply")
+    terms = {"confirm_timeout": 0, "force": False}
+    module = test_workload_module.Module(check=check, profile=None, layers=None, during_pause="apply", **terms)
     shell = test_workload_module.WORKLOAD._module
     return t.cast("dict[str, t.Any]", shell.profile_task(module, fake.host()))
 
