@@ -109,7 +109,9 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         "changes": [change_text.with_text(change) for change in shown],
         "drift": change_text.dated(outcome.remaining, since),
         "in_sync": not outcome.remaining and not outcome.error,
-        "report": change_text.lines(outcome.remaining) if module.check_mode else change_text.outcome_lines(outcome),
+        "report": change_text.lines(outcome.remaining, since=since)
+        if module.check_mode
+        else change_text.outcome_lines(outcome, since),
     }
     result: dict[str, t.Any] = {**common}
     if module._diff:

@@ -64,15 +64,17 @@ def do_plan(host: Host, args: argparse.Namespace) -> int:
     plan = planned(host, args)
     paused = pause_file.in_force(host)
     notes = [*plan.notes, *([paused["text"]] if paused else [])]
+    since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
     if args.explain and plan.context is not None:
         from ..reports import explain
 
         context = plan.context._replace(origins=origins_of(host, args.profile, plan.context.declared))
         command_output.show(
-            args, explain.to_data(context, plan.changes), [*explain.lines(context, plan.changes), *notes]
+            args,
+            explain.to_data(context, plan.changes, since),
+            [*explain.lines(context, plan.changes, since), *notes],
         )
         return DIFFERS if plan.changes else IN_SYNC
-    since = drift_since.known(host, status_file.last_status(host)) if args.profile is None else {}
     data = change_text.plan_data(plan.changes, since)
     command_output.show(args, data, [*change_text.lines(plan.changes, since=since), *notes])
     for note in notes if args.json else ():
@@ -125,7 +127,7 @@ def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcom
     outcome = locked_run.locked(host, work)
     since = drift_since.known(host, status_file.last_status(host))
     data = change_text.outcome_data(outcome, since)
-    command_output.show(args, data, change_text.outcome_lines(outcome))
+    command_output.show(args, data, change_text.outcome_lines(outcome, since))
     return ERROR if outcome.error else DIFFERS if outcome.remaining else IN_SYNC
 
 

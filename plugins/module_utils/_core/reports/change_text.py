@@ -66,8 +66,13 @@ def moment(since: float) -> str:
 
 def lines(changes: t.Sequence[Change], *, done: bool = False, since: t.Optional[Since] = None) -> list[str]:
     """A plan or drift report as text; with ``since``, when each item was first seen, where that is known."""
-    dates = {item: f" [since {moment(first)}]" for item, first in (since or {}).items()}
-    return [*(line(change) + dates.get(change.item(), "") for change in changes), recap(changes, done=done)]
+    return [*(line(change) + seen(change, since or {}) for change in changes), recap(changes, done=done)]
+
+
+def seen(change: Change, since: Since) -> str:
+    """What is appended to the line of an item: when it was first seen; empty where that is not known."""
+    first = since.get(change.item())
+    return "" if first is None else f" [since {moment(first)}]"
 
 
 def plan_data(changes: t.Sequence[Change], since: Since) -> Plan:
@@ -92,11 +97,11 @@ def outcome_data(outcome: Outcome, since: Since) -> Run:
     }
 
 
-def outcome_lines(outcome: Outcome) -> list[str]:
-    """An outcome as text."""
+def outcome_lines(outcome: Outcome, since: t.Optional[Since] = None) -> list[str]:
+    """An outcome as text; with ``since``, when each item that still differs was first seen, where that is known."""
     shown = lines(outcome.applied, done=True) if outcome.applied or not outcome.remaining else []
     if outcome.remaining:
-        shown += ["what still differs:", *lines(outcome.remaining)]
+        shown += ["what still differs:", *lines(outcome.remaining, since=since)]
     if outcome.error:
         shown += [f"refused: {outcome.error}", f"undone: {counted(len(outcome.undone), 'step')}, in reverse order"]
     return shown + leftovers(outcome)

@@ -24,8 +24,10 @@ if t.TYPE_CHECKING:
 UNKNOWN_ORIGIN = "-"
 
 
-def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
-    """All of it as JSON data."""
+def to_data(
+    context: Context, changes: t.Sequence[Change], since: t.Optional[change_text.Since] = None
+) -> ExplainedPlan:
+    """All of it as JSON data; ``since`` of a change is null where it was not seen before."""
     declared = context.declared
     keys: dict[str, Key] = {
         path: {"value": value, "origin": context.origins.get(path)}
@@ -35,11 +37,14 @@ def to_data(context: Context, changes: t.Sequence[Change]) -> ExplainedPlan:
         "schema": SCHEMA,
         "keys": keys,
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
-        "changes": [{**change_text.with_text(change), "asked_by": asked_by(change, context)} for change in changes],
+        "changes": [
+            {**item, "asked_by": asked_by(change, context)}
+            for change, item in zip(changes, change_text.dated(changes, since or {}))
+        ],
     }
 
 
-def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
+def lines(context: Context, changes: t.Sequence[Change], since: t.Optional[change_text.Since] = None) -> list[str]:
     """All of it as text."""
     found = to_data(context, changes)
     keys = [(f"  {path}", shown(key["value"]), key["origin"] or UNKNOWN_ORIGIN) for path, key in found["keys"].items()]
@@ -56,7 +61,7 @@ def lines(context: Context, changes: t.Sequence[Change]) -> list[str]:
         "changes:" if changes else "changes: none",
     ]
     for change in changes:
-        rows.append(f"  {change_text.line(change)}")
+        rows.append(f"  {change_text.line(change)}{change_text.seen(change, since or {})}")
         asked = asked_by(change, context)
         if asked is not None:
             rows.append(f"      asked for by {asked['key']} ({asked['origin'] or 'its origin is not known'})")

@@ -244,7 +244,7 @@ class AskedBy(t.TypedDict):
     origin: t.Optional[str]
 
 
-class ExplainedItem(RenderedItem):
+class ExplainedItem(DriftItem):
     """A change, and what asks for it."""
 
     asked_by: t.Optional[AskedBy]

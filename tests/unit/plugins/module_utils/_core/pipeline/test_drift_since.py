@@ -101,6 +101,24 @@ def test_the_command_drift_says_it(drifted: node.Node, capsys: pytest.CaptureFix
     assert [item["since"] for item in json.loads(capsys.readouterr().out)["changes"]] == [first]
 
 
+def test_an_explanation_says_it(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    first = since(drifted)
+    drifted.time += 60
+    runs.command(drifted.host(), "drift", "--explain")
+    assert "[since 2023-11-14 22:" in capsys.readouterr().out
+    runs.command(drifted.host(), "drift", "--explain", "--json")
+    assert [item["since"] for item in json.loads(capsys.readouterr().out)["changes"]] == [first]
+
+
+def test_the_command_reconcile_says_it_of_what_is_left(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    drifted.put("/etc/sysctl.d/99-others.conf", "kernel.pid_max = 70000\n")
+    runs.tick(drifted.host())
+    capsys.readouterr()
+    drifted.time += 60
+    runs.command(drifted.host(), "reconcile")
+    assert "[since 2023-11-14 22:" in capsys.readouterr().out
+
+
 def test_a_profile_that_is_not_declared_has_no_past(
     drifted: node.Node, capsys: pytest.CaptureFixture[str], tmp_path: t.Any
 ) -> None:
