@@ -309,7 +309,7 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         locked(module, host, lambda: pause_file.end(host) if asked is None else pause_file.begin(host, asked))
         pause_file.tick_now(host)
     said = [one["text"] if one else "not paused" for one in (before, after)]
-    result: dict[str, t.Any] = {"changed": changed, "paused": after, "report": [said[1]]}
+    result: dict[str, t.Any] = {"schema": SCHEMA, "changed": changed, "paused": after, "report": [said[1]]}
     if module._diff:
         result["diff"] = {"before": f"{said[0]}\n", "after": f"{said[1]}\n"}
     return result

@@ -72,6 +72,11 @@ EXAMPLES = r"""
 """
 
 RETURN = r"""
+schema:
+  description: The version of what is returned. It grows when a field goes or changes its meaning.
+  returned: success
+  type: int
+  sample: 1
 paused:
   description: The pause that is in force after the run, or in check mode would be. V(null) when the node is not paused.
   returned: success

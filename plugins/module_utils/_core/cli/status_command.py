@@ -44,8 +44,13 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
             "no readable status: is corral-reconcile.timer active? corral drift looks now",
             path=state.STATUS,
         )
-    command_output.show(args, {**status, "gc": state.read_json(host, state.GC_STATUS)}, status_lines(host, status))
+    command_output.show(args, status_data(host, status), status_lines(host, status, colour=command_output.coloured()))
     return ERROR if status.get("error") else IN_SYNC if status.get("in_sync") else DIFFERS
+
+
+def status_data(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:
+    """status.json, and the last passes of garbage collection: what ``corral status --json`` prints."""
+    return {**status, "gc": state.read_json(host, state.GC_STATUS)}
 
 
 def show_tenants(host: Host, args: argparse.Namespace) -> int:
@@ -60,7 +65,7 @@ def show_tenants(host: Host, args: argparse.Namespace) -> int:
     return IN_SYNC
 
 
-def status_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
+def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) -> list[str]:
     """status.json as text, with the CPU map."""
     age = max(int(host.now()) - int(status.get("time") or 0), 0)
     items = [(item, change_from_dict(item)) for item in status.get("items", [])]
@@ -90,7 +95,7 @@ def status_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
                 from ..reports import workload_table
 
                 rows += ["", *workload_table.lines(context)]
-            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())]
+            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=colour)]
     except CorralError as error:
         rows.append(f"no CPU map: {error}")
     return rows

@@ -223,6 +223,12 @@ class Status(t.TypedDict):
     tenants: t.Optional[list[Tenant]]
 
 
+class NodeStatus(Status):
+    """What ``corral status --json`` prints, and ``status`` of the module ``status_info``."""
+
+    gc: t.Optional[GcStatus]
+
+
 class Plan(t.TypedDict):
     """What ``corral plan --json`` and ``corral drift --json`` print."""
 

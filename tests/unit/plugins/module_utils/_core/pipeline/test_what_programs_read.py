@@ -12,6 +12,7 @@ import node
 import pytest
 import runs
 import test_workload_module
+from _core.constants import SCHEMA
 from _core.host import state
 from _core.model.status import json_shapes
 from shapes import misfits
@@ -83,6 +84,7 @@ COMMANDS: dict[str, t.Any] = {
     "drift --explain": json_shapes.ExplainedPlan,
     "reconcile": json_shapes.Run,
     "pools": json_shapes.PublishedPools,
+    "status": json_shapes.NodeStatus,
 }
 
 
@@ -123,6 +125,13 @@ def test_the_result_of_a_module(check: bool, fake: node.Node) -> None:
     assert found["changes"]
     assert misfits(found["pools"], json_shapes.Pools) == []
     assert misfits(found["paused"], t.Optional[json_shapes.RenderedPause]) == []
+
+
+def test_the_result_of_the_module_pause(fake: node.Node) -> None:
+    module = test_workload_module.Module(check=True, duration="1h", reason="a disk")
+    found = test_workload_module.WORKLOAD._module.pause_task(module, fake.host())
+    assert found["schema"] == SCHEMA
+    assert misfits(found["paused"], json_shapes.RenderedPause) == []
 
 
 def test_the_fleets_report_is_made_of_what_modules_return(fake: node.Node) -> None:

@@ -1,0 +1,142 @@
+#!/usr/bin/python
+
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+from __future__ import annotations
+
+DOCUMENTATION = r"""
+module: status_info
+short_description: Return what the agent saw last on a node
+version_added: 0.1.0
+description:
+  - Returns what C(corral status --json) prints on the node, and the profile that the node has declared.
+  - It reads what the agent published and does not look at the node anew. RV(status.time) is when the agent looked.
+    M(corral.node.profile) in check mode looks now.
+  - A node without Corral, or whose agent has not looked since the boot, is no failure. Then RV(status) is V(null).
+author:
+  - Corral contributors (@corral-project)
+extends_documentation_fragment:
+  - corral.node._attributes
+  - corral.node._attributes.action_group
+  - corral.node._attributes.info_module
+seealso:
+  - module: corral.node.profile
+  - module: corral.node.pools_info
+"""
+
+EXAMPLES = r"""
+- name: Read what the agent saw
+  corral.node.status_info:
+  register: node
+
+- name: Stop where something differs, or where the agent has not looked
+  ansible.builtin.assert:
+    that: node.status is not none and node.status.in_sync
+    fail_msg: "{{ node.report | join('\n') }}"
+
+- name: Show what differs and since when
+  ansible.builtin.debug:
+    msg: "{{ item.subject }} {{ item.property }} since {{ '%Y-%m-%dT%H:%M:%SZ' | strftime(item.since, utc=true) }}"
+  loop: "{{ node.status['items'] }}"
+"""
+
+RETURN = r"""
+schema:
+  description: The version of what is returned. It grows when a field goes or changes its meaning.
+  returned: success
+  type: int
+  sample: 1
+profile:
+  description: The profile that the node has declared. V(null) where it has none, or one that cannot be read.
+  returned: success
+  type: dict
+  sample:
+    name: edge
+    mode: enforce
+    cpu: {reserved: {cores_per_numa: 1}}
+status:
+  description:
+    - What the agent published, V(null) where it has published nothing since the boot.
+    - C(docs/json.md) of the collection has the rest of the fields, in its section NodeStatus.
+  returned: success
+  type: dict
+  contains:
+    name:
+      description: The profile's name. V(null) when it could not be read.
+      type: str
+      returned: always
+      sample: edge
+    mode:
+      description: V(enforce) or V(audit). V(null) when the profile could not be read.
+      type: str
+      returned: always
+      sample: enforce
+    time:
+      description: When the agent looked, in seconds since 1970.
+      type: int
+      returned: always
+      sample: 1795255200
+    in_sync:
+      description: Whether nothing differs and everything could be looked at.
+      type: bool
+      returned: always
+      sample: true
+    error:
+      description: Why the profile could not be applied or looked at, V(null) where it could.
+      type: str
+      returned: always
+      sample: null
+    items:
+      description:
+        - What differs or is unknown, and since when.
+        - Write C(status['items']) in a template. C(status.items) is a method of mappings there.
+      type: list
+      elements: dict
+      returned: always
+      sample: []
+    paused:
+      description: The pause that is in force, V(null) without one.
+      type: dict
+      returned: always
+      sample: null
+    unconfirmed:
+      description: The profile that waits to be confirmed, V(null) without one.
+      type: dict
+      returned: always
+      sample: null
+    pools:
+      description: The pools as CPU lists, V(null) when the profile could not be read.
+      type: dict
+      returned: always
+      sample: {reserved: "0-1", shared: "2-3", isolated: "", exclusive: ""}
+    workloads:
+      description: Workloads with what they were granted, V(null) on a node without workloads.
+      type: list
+      elements: dict
+      returned: always
+      sample: null
+    gc:
+      description: The last passes of garbage collection, V(null) where there was none.
+      type: dict
+      returned: always
+      sample: null
+report:
+  description: The same as C(corral status) prints it, with a picture of the CPUs.
+  returned: success
+  type: list
+  elements: str
+  sample: ["profile edge   mode enforce   looked 4 s ago   in sync: nothing differs"]
+"""
+
+from ansible_collections.corral.node.plugins.module_utils import _status
+
+
+def main() -> None:
+    """Module entry point."""
+    _status.run()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,78 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The module status_info as Ansible runs it."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import re
+import typing as t
+
+import node
+import pytest
+import runs
+import test_workload_module
+import yaml
+from _core.host import state
+from _core.model.status import json_shapes
+from shapes import misfits
+from shared_data import REPOSITORY
+
+pytest.importorskip("ansible.module_utils.basic")
+
+SHELL = importlib.import_module(f"{test_workload_module.WORKLOAD.__package__}._status")
+PID_MAX = "/proc/sys/kernel/pid_max"
+
+
+def task(fake: node.Node) -> dict[str, t.Any]:
+    """What the module returns; it changes nothing on the node."""
+    before = fake.fingerprint()
+    host = fake.host()
+    found = t.cast("dict[str, t.Any]", SHELL.status_task(test_workload_module.Module(), host))
+    assert (host.writes, fake.fingerprint(), found["changed"]) == ([], before, False)
+    return found
+
+
+def test_it_returns_what_the_command_prints(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.declare(fake.host(), mode="audit")
+    fake.put(PID_MAX, "70000\n")
+    runs.tick(fake.host())
+    fake.time += 60
+    capsys.readouterr()
+    runs.command(fake.host(), "status", "--json")
+    printed = json.loads(capsys.readouterr().out)
+    runs.command(fake.host(), "status")
+    lines = capsys.readouterr().out.splitlines()
+    found = task(fake)
+    assert (found["status"], found["report"]) == (printed, lines)
+    assert misfits(found["status"], json_shapes.NodeStatus) == []
+    assert [(item["subject"], item["since"]) for item in found["status"]["items"]] == [
+        ("kernel.pid_max", int(fake.time) - 60)
+    ]
+    assert found["profile"] == json.loads(fake.get(state.DECLARED))
+
+
+def test_a_node_without_corral_is_described_as_such(fake: node.Node) -> None:
+    found = task(fake)
+    assert (found["status"], found["profile"]) == (None, None)
+    assert found["report"] == [SHELL.UNSEEN]
+
+
+def test_a_declared_profile_that_cannot_be_read_is_named(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.put(state.DECLARED, "{")
+    runs.tick(fake.host())
+    found = task(fake)
+    assert found["profile"] is None
+    assert [item["manager"] for item in found["status"]["items"]] == ["profile"]
+    assert found["report"][-1].startswith("the declared profile cannot be read: ")
+
+
+def test_the_documented_fields_are_those_of_the_status() -> None:
+    text = (REPOSITORY / "plugins" / "modules" / "status_info.py").read_text(encoding="utf-8")
+    found = re.search(r'RETURN = r"""\n(.*?)"""', text, re.DOTALL)
+    assert found
+    documented = yaml.safe_load(found.group(1))
+    assert documented["status"]["contains"].keys() <= t.get_type_hints(json_shapes.NodeStatus).keys()
