@@ -129,9 +129,8 @@ def test_a_paused_host_says_so_and_is_counted() -> None:
 
 
 def test_a_host_whose_profile_waits_to_be_confirmed_says_so_and_is_counted() -> None:
-    report = fleet_report({"a": {**IN_SYNC, "unconfirmed": UNCONFIRMED}, "b": {**MAINTAINED, "unconfirmed": UNCONFIRMED}},
-        {"a": AGENT, "b": AGENT},
-    )  # fmt: skip
+    results = {"a": {**IN_SYNC, "unconfirmed": UNCONFIRMED}, "b": {**MAINTAINED, "unconfirmed": UNCONFIRMED}}
+    report = fleet_report(results, {"a": AGENT, "b": AGENT})
     assert report["hosts"]["a"]["unconfirmed"] == UNCONFIRMED
     assert report["lines"][1:3] == ["  the node's line of the pause", "  the node's line of the confirmation"]
     assert "  the node's line of the confirmation" in report["lines"][3:]
