@@ -94,8 +94,14 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     def plan() -> Plan:
         return narrow(planning.plan_removal(host, managers))
 
+    def stop_timer() -> None:
+        from ..host import unconfirmed_file
+
+        unconfirmed_file.stop_timer(host)  # systemd has a timer that loses its unit while it runs as failed for ever.
+
+    waits = not going_back and host.exists(state.UNCONFIRMED)
     first = plan()
-    outcome = apply(host, first, plan, forgiving=True)
+    outcome = apply(host, first, plan, forgiving=True, first=stop_timer if waits else None)
     if first.lost:
         return outcome
     if not outcome.error and PROFILE in managers:
@@ -111,7 +117,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         ):
             if host.exists(path):
                 host.remove(path)
-    if not outcome.error and not going_back and host.exists(state.UNCONFIRMED):
+    if not outcome.error and waits and host.exists(state.UNCONFIRMED):
         from ..host import unconfirmed_file
 
         unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.

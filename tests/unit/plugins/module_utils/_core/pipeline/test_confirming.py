@@ -280,6 +280,15 @@ def test_a_removal_ends_the_wait(rolled: node.Node) -> None:
     assert not waits(rolled)
 
 
+def test_a_removal_stops_the_timer_before_its_unit_goes(rolled: node.Node) -> None:
+    change(rolled)
+    host = rolled.host()
+    runs.remove(host)
+    about = [act for act in host.acts if CONFIRM_TIMER in act]
+    assert "stop" in about[0], "systemd has a timer that loses its unit as failed for ever"
+    assert any(act == f"remove /etc/systemd/system/{CONFIRM_TIMER}" for act in about[1:])
+
+
 def test_a_damaged_file_is_set_aside_and_said(rolled: node.Node) -> None:
     change(rolled)
     rolled.put(state.UNCONFIRMED, "{}")
