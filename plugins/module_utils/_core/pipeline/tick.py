@@ -190,12 +190,13 @@ def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = 
 
 
 def broken_profile(error: CorralError) -> Change:
-    """A declared profile that is no profile, as a drift item."""
+    """A declared profile that cannot be applied, or went back, as a drift item."""
     said = str(error).replace("\n", "; ")
     reason = f"the profile applied last stays in force: {said}"
     return Change(
-        "profile", state.DECLARED, "content", "no valid profile", "a profile", reason, state.DECLARED, (), UNCHANGEABLE
-    )
+        "profile", state.DECLARED, "content", "a refused profile", "one that can be applied", reason, state.DECLARED,
+        (), UNCHANGEABLE,
+    )  # fmt: skip
 
 
 def report_error(host: Host, now: Tick, error: t.Optional[CorralError]) -> int:

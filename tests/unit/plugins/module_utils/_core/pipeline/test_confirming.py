@@ -312,6 +312,7 @@ def test_a_file_with_a_profile_that_went_back_is_not_taken_up(
     status = json.loads(rolled.get(state.STATUS))
     assert [item["verdict"] for item in status["items"]] == ["unchangeable"]
     assert "went back" in status["items"][0]["reason"]
+    assert status["items"][0]["actual"] == "a refused profile", "it is a valid one"
     del before["etc/corral/profile.json"]
     after = seen(rolled)
     assert node.different(before, {path: one for path, one in after.items() if path in before}) == []
