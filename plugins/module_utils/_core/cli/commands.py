@@ -72,10 +72,9 @@ def parser() -> argparse.ArgumentParser:
         )
         one.add_argument(
             "--confirm-timeout",
-            metavar="SECONDS",
-            type=int,
-            default=0,
-            help="go back unless corral confirm comes in time",
+            metavar="DURATION",
+            default="0s",
+            help="go back unless corral confirm comes in time: 120s, 10m (default: 0s, never)",
         )
     kept = command("confirm", "keep the profile that waits for it: without that the node goes back to the one before")
     kept.add_argument("hash", metavar="HASH", nargs="?", default="", help="keep no other profile than this one")

@@ -22,7 +22,7 @@ from ..model.cpu import published_pools
 from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
 from ..model.profile.profile import Profile
-from ..model.status import history, pause
+from ..model.status import history, pause, unconfirmed
 from ..model.topology import topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
@@ -109,7 +109,7 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
 
 def do_reconcile(host: Host, args: argparse.Namespace) -> int:
     """corral reconcile"""
-    terms = Terms(args.confirm_timeout, args.force)
+    terms = Terms(unconfirmed.seconds_of(args.confirm_timeout), args.force)
     return applied(host, args, lambda: confirming.declare(host, command_output.the_profile(host, None), None, terms))
 
 
@@ -157,7 +157,8 @@ def do_resume(host: Host, args: argparse.Namespace) -> int:
 
 def do_rollback(host: Host, args: argparse.Namespace) -> int:
     """corral rollback"""
-    return applied(host, args, lambda: rolling_back.roll_back(host, args.to, args.confirm_timeout))
+    seconds = unconfirmed.seconds_of(args.confirm_timeout)
+    return applied(host, args, lambda: rolling_back.roll_back(host, args.to, seconds))
 
 
 def do_history(host: Host, args: argparse.Namespace) -> int:

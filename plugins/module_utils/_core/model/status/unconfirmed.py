@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..values import duration as units
 from ..values.errors import refusal
 from ..values.records import NamedTuple
 
@@ -53,6 +54,14 @@ def timeout(seconds: int) -> int:
         message = f"seconds from 1 to {MOST_SECONDS}, or 0 to apply it without waiting for a confirmation"
         raise refusal(message, path="confirm_timeout", value=seconds)
     return seconds
+
+
+def seconds_of(text: str) -> int:
+    """The seconds that ``text`` (0s, 120s, 10m, 1h30m) writes. Raises CorralError."""
+    try:
+        return units.parse(text)
+    except ValueError as error:
+        raise refusal(str(error), path="--confirm-timeout", value=text) from None
 
 
 def pending_from_data(data: t.Any) -> t.Optional[Pending]:

@@ -268,6 +268,17 @@ def test_without_the_agent_nothing_could_go_back(fake: node.Node) -> None:
     assert seen(fake) == before
 
 
+def test_the_command_takes_a_duration(rolled: node.Node) -> None:
+    before = rolled.fingerprint()
+    for words in (("reconcile", "--confirm-timeout", "120"), ("rollback", "--confirm-timeout", "soon")):
+        with pytest.raises(CorralError, match="is not a valid duration"):
+            runs.command(rolled.host(), *words)
+    assert rolled.fingerprint() == before
+    runs.declare(rolled.host(), name="second")
+    runs.command(rolled.host(), "rollback", "--confirm-timeout", "2m")
+    assert json.loads(rolled.get(state.UNCONFIRMED))["data"]["seconds"] == SECONDS
+
+
 @pytest.mark.parametrize("seconds", [-1, 86401])
 def test_a_time_that_is_none_is_refused(rolled: node.Node, seconds: int) -> None:
     with pytest.raises(CorralError, match="seconds from 1 to 86400"):
