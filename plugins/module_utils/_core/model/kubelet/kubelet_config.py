@@ -158,9 +158,9 @@ def merge_patch(target: t.Any, patch: t.Any) -> t.Any:
 
 
 def effective(
-    files: t.Sequence[Layer], flags: t.Sequence[Layer] = (), defaults: t.Mapping[str, t.Any] = DEFAULTS
+    files: t.Sequence[Layer], flags: t.Sequence[Layer] = (), defaults: t.Optional[t.Mapping[str, t.Any]] = None
 ) -> Config:
-    """The configuration in force: --config and its drop-ins in their order, flags over them, defaults below.
+    """The configuration in force: --config and its drop-ins in their order, flags over them, defaults (DEFAULTS) below.
 
     A flag replaces its key as a whole; of featureGates it sets those it names.
     """
@@ -177,7 +177,7 @@ def effective(
             record(origins, (), {key: value}, layer.origin)
             data = merge_patch(data, {key: value})
     # "Merge" is a setting of its own: without it a map of thresholds replaces the default one as a whole.
-    for key, value in defaults.items():
+    for key, value in (DEFAULTS if defaults is None else defaults).items():
         merged = key == "evictionHard" and data.get("mergeDefaultEvictionSettings") is True
         if isinstance(value, dict) and merged and isinstance(data.get(key), dict):
             missing = {name: one for name, one in value.items() if name not in data[key]}

@@ -11,7 +11,7 @@ import pytest
 from _core.model.cpu import pools
 from _core.model.profile import profile
 from _core.model.tenants import tenant_admission
-from _core.model.tenants.tenant import Member, Tenant, declared_tenant, named
+from _core.model.tenants.tenant import Member, declared_tenant, named
 from _core.model.topology import cpu_topology
 from _core.model.workload import admission, resource_requirements
 from _core.model.workload.admission import AllocationResult, WorkloadStatus
@@ -53,7 +53,8 @@ class Node:
             name = declared_tenant(self.declared.tenants, workload.match, workload.pattern)
             member = Member(name) if name else None
             if member:
-                tenant = t.cast("Tenant", named(self.declared.tenants, member.tenant))
+                tenant = named(self.declared.tenants, member.tenant)
+                assert tenant is not None
                 workload, member = tenant_admission.with_tenant(workload, tenant, member)
             found.append(resource_requirements.of(workload, "static", None, member))
         return found
