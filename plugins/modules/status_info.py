@@ -59,6 +59,8 @@ profile:
 status:
   description:
     - What the agent published, V(null) where it has published nothing since the boot.
+    - What differs or is unknown, and since when, is its C(items). Write C(status['items']) in a template, because
+      C(status.items) is a method of mappings there.
     - C(docs/json.md) of the collection has the rest of the fields, in its section NodeStatus.
   returned: success
   type: dict
@@ -88,14 +90,6 @@ status:
       type: str
       returned: always
       sample: null
-    items:
-      description:
-        - What differs or is unknown, and since when.
-        - Write C(status['items']) in a template. C(status.items) is a method of mappings there.
-      type: list
-      elements: dict
-      returned: always
-      sample: []
     paused:
       description: The pause that is in force, V(null) without one.
       type: dict

@@ -91,7 +91,7 @@ def lines(found: Inspection) -> list[str]:
         said += ["", "configuration that is not the default:", *(f"  {line}" for line in aligned(told))]
     said += ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
     if found.cpus is not None:
-        said += ["", *assignments(found)]
+        said += ["", *assignments(found.cpus)]
     findings = [finding_text(one) for one in found.findings]
     return [*said, "", *(findings or ["no assignment leaks, no CPUs overlap"])]
 
@@ -103,17 +103,16 @@ def of_file(one: File) -> str:
     return (one.version or "empty") if one.exists else "not there"
 
 
-def assignments(found: Inspection) -> list[str]:
+def assignments(state: CpuState) -> list[str]:
     """The exclusive CPUs of containers, and the shared ones."""
-    assert found.cpus is not None
-    rows = [("shared", cpuset.format(found.cpus.default) or "none", "")]
-    rows += [("pod", cpuset.format(own), pod) for pod, own in sorted(found.cpus.pods.items())]
+    rows = [("shared", cpuset.format(state.default) or "none", "")]
+    rows += [("pod", cpuset.format(own), pod) for pod, own in sorted(state.pods.items())]
     rows += [
         ("exclusive", cpuset.format(own), f"{pod} {name}")
-        for pod, containers in sorted(found.cpus.containers.items())
+        for pod, containers in sorted(state.containers.items())
         for name, own in sorted(containers.items())
     ]
-    return [f"CPUs by policy {found.cpus.policy}:", *(f"  {line}" for line in aligned(rows))]
+    return [f"CPUs by policy {state.policy}:", *(f"  {line}" for line in aligned(rows))]
 
 
 def shown(value: object) -> str:

@@ -329,9 +329,9 @@ def read_devices(text: str) -> DeviceState:
         verdict = VERIFIED if found == own else WRONG
     except GoError:
         values, verdict = OLD_DEVICES.decode(inner, "checkpointDataV1"), UNVERIFIABLE
-    assert values is not None
-    entries = tuple(device_entry(row) for row in values["PodDeviceEntries"] or ())
-    registered = {name: tuple(ids or ()) for name, ids in (values["RegisteredDevices"] or {}).items()}
+    values = values or {}
+    entries = tuple(device_entry(row) for row in values.get("PodDeviceEntries") or ())
+    registered = {name: tuple(ids or ()) for name, ids in (values.get("RegisteredDevices") or {}).items()}
     return DeviceState(entries, registered, verdict)
 
 
