@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import os
 import typing as t
+from unittest import mock
 
 import node
 import pytest
@@ -132,7 +133,9 @@ def test_the_agent(name: str, fake: node.Node) -> None:
     case = {**ANYWHERE, **OF_AGENT}[name]
     case.put(fake)
     fake.put("/usr/bin/python3", "")
-    said = same_refusal(fake, "agent", python="/usr/bin/python3", metrics_dir="")
+    # The core of the tests is no package with a file, which Python 3.9 cannot list.
+    with mock.patch.object(MODULES._core_files, "program", lambda dummy: runs.PROGRAM):
+        said = same_refusal(fake, "agent", python="/usr/bin/python3", metrics_dir="")
     assert said.startswith(f"{case.path}: ") and case.said in said
 
 
