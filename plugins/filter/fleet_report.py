@@ -12,6 +12,7 @@ if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import (
         DriftItem,
         Fleet,
+        FleetGroup,
         FleetHost,
         FleetVerdict,
         RenderedPause,
@@ -53,6 +54,7 @@ _value:
       V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map),
       C(effective_profile) and C(tenants), C(paused) while it is under maintenance, and C(unconfirmed) while its profile waits
       for a confirmation.
+    - C(groups) has the hosts that are alike (verdict, profile, CPUs and drift), worst first.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
       of it; its fields are in C(docs/json.md) of the collection.
   type: dict
@@ -64,6 +66,7 @@ WORST = ("in_sync", "unknown", "drift", "refused", "failed", "unreachable")  # l
 ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
+MAX_NAMES = 20  # of hosts in sync on one line of the recap
 MAX_TEXT = 10_000  # characters of one text
 MAX_ROWS = 10_000  # elements of one list
 YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
@@ -144,32 +147,68 @@ def shown(text: str | None) -> str | None:
     return text if text is None else printable(text)
 
 
-def host_lines(name: str, host: FleetHost) -> list[str]:
-    """A host's block of the recap. What a change or a pause is called is the node's to say."""
+def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
+    """The block of the recap for hosts that are alike. What a change or a pause is called is the node's to say."""
     count = len(host["items"])
-    head = f"{name}: {host['verdict'].replace('_', ' ')}"
+    head = f"{names_of(group)}: {host['verdict'].replace('_', ' ')}"
     head += f", {count} item{'s'[: count != 1]}" if count else ""
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
     lines += [f"  {said['text']}" for said in (host["paused"], host["unconfirmed"]) if said]
     lines += [f"  {one['text']}" for one in host["tenants"] or ()]
     lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
-    return [*lines, *(f"  {item['text']}{since(item)}" for item in host["items"])]
+    return [*lines, *(f"  {item['text']}{since(first)}" for item, first in zip(host["items"], group["since"]))]
 
 
-def since(item: DriftItem) -> str:
+def names_of(group: FleetGroup) -> str:
+    """The hosts of a group as --limit takes them; of many that are in sync the first ones, and how many more."""
+    most = MAX_NAMES if group["verdict"] == "in_sync" else len(group["hosts"])
+    rest = len(group["hosts"]) - most
+    return ",".join(group["hosts"][:most]) + (f" and {rest} more" if rest > 0 else "")
+
+
+def since(first: int | None) -> str:
     """When an item was first seen, as a person reads it; nodes with an older Corral do not say it."""
-    first = item["since"]
     return f" [since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(first))}]" if first else ""
+
+
+def alike(host: FleetHost) -> tuple[t.Any, ...]:
+    """What the lines of two hosts have in common when one block stands for both; when they drifted may differ."""
+    tenants = tuple(one["text"] for one in host["tenants"] or ())
+    items = tuple((one["verdict"], one["text"]) for one in host["items"])
+    said = tuple(one["text"] if one else "" for one in (host["paused"], host["unconfirmed"]))
+    return (host["verdict"], host["name"], host["mode"], host["message"], said, tenants, items)
+
+
+def mapped_alike(host: FleetHost) -> tuple[t.Any, ...]:
+    """The same with the picture of the CPUs, which only hosts of one topology have in common."""
+    return (*alike(host), tuple(host["cpu_map"] or ()))
+
+
+def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple[t.Any, ...]]) -> list[FleetGroup]:
+    """Hosts with the same key, the worst verdict first, of one verdict the largest group first."""
+    found: dict[tuple[t.Any, ...], list[str]] = {}
+    for name, host in hosts.items():
+        found.setdefault(key(host), []).append(name)
+    groups: list[FleetGroup] = [
+        {"verdict": hosts[names[0]]["verdict"], "hosts": names, "since": earliest([hosts[one] for one in names])}
+        for names in found.values()
+    ]
+    return sorted(groups, key=lambda one: (-WORST.index(one["verdict"]), -len(one["hosts"]), one["hosts"]))
+
+
+def earliest(hosts: t.Sequence[FleetHost]) -> list[int | None]:
+    """For each item of hosts with the same items, when the first of them had it."""
+    seen = zip(*([item["since"] for item in host["items"]] for host in hosts))
+    return [min((one for one in row if one), default=None) for row in seen]
 
 
 def fleet_report(
     profiles: t.Mapping[str, t.Mapping[str, t.Any]], agents: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> Fleet:
-    """The fleet's report: hosts, summary and lines."""
+    """The fleet's report: hosts, groups of them, summary and lines."""
     hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles)}
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
-    worst_first = sorted(hosts.items(), key=lambda row: -WORST.index(row[1]["verdict"]))
-    lines = [line for name, host in worst_first for line in host_lines(name, host)]
+    lines = [line for one in grouped(hosts, alike) for line in group_lines(one, hosts[one["hosts"][0]])]
     counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
     paused = sum(host["paused"] is not None for host in hosts.values())
     unconfirmed = sum(host["unconfirmed"] is not None for host in hosts.values())
@@ -178,6 +217,7 @@ def fleet_report(
     return {
         "schema": SCHEMA,
         "hosts": hosts,
+        "groups": grouped(hosts, mapped_alike),
         "summary": summary,
         "lines": [*lines, f"{len(hosts)} host{'s'[: len(hosts) != 1]}: {counted}"],
     }

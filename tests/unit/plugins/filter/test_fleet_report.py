@@ -141,7 +141,7 @@ def test_the_recap_begins_with_the_worst() -> None:
     results = {"a": IN_SYNC, "b": UNKNOWN, "c": DRIFT, "d": REFUSED, "e": FAILED, "f": UNREACHABLE, "g": DRIFT}
     report = fleet_report(results, dict.fromkeys(results, AGENT))
     heads = [line.partition(":")[0] for line in report["lines"][:-1] if not line.startswith(" ")]
-    assert heads == ["f", "e", "d", "c", "g", "b", "a"]
+    assert heads == ["f", "e", "d", "c,g", "b", "a"]
     assert list(report["hosts"]) == sorted(results), "in the file they are in the order of their names"
 
 
@@ -159,12 +159,50 @@ def test_every_item_is_in_the_file_and_on_a_line() -> None:
     ]
 
 
+def drawn(report: dict[str, t.Any]) -> str:
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
+    environment.filters["strftime"] = lambda form, moment, utc: f"{form} {moment}"
+    return environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
+
+
+def test_hosts_that_are_alike_are_one_group_since_the_first_of_them() -> None:
+    later = {**DRIFT, "drift": [{**one, "since": 90} for one in DRIFT["drift"]]}
+    other = {**DRIFT, "cpu_map": ["node 0   RR   CPUs 0-1", "R reserved 0-1"]}
+    results = {"a": IN_SYNC, "b": later, "c": DRIFT, "d": other, "e": STUCK}
+    report = fleet_report(results, dict.fromkeys(results, AGENT))
+    assert [(one["verdict"], one["hosts"]) for one in report["groups"]] == [
+        ("drift", ["b", "c"]),
+        ("drift", ["d"]),
+        ("drift", ["e"]),
+        ("in_sync", ["a"]),
+    ]
+    assert report["groups"][0]["since"] == [5, 5]
+    assert report["lines"][0] == "b,c,d: drift, 2 items (profile edge, mode enforce)", "lines have no picture"
+    assert report["lines"].count("  the node's <line> of what is drift [since 1970-01-01 00:00:05 UTC]") == 1
+    page = drawn(report)
+    assert page.index("<h2>b,c</h2>") < page.index("<h2>e</h2>") < page.index("<details>") < page.index("<h2>a</h2>")
+
+
+def test_hosts_in_sync_are_one_line_and_the_page_keeps_to_a_size() -> None:
+    good = {f"g{number:03}": IN_SYNC for number in range(25)}
+    bad = {
+        f"n{number:03}": {**IN_SYNC, "drift": [{**item("drift"), "text": f"item {number}"}]} for number in range(203)
+    }
+    many = {**IN_SYNC, "drift": [item("drift")] * 201}
+    results = {**good, **bad, "a": many, "a2": many}
+    report = fleet_report(results, dict.fromkeys(results, AGENT))
+    names = ",".join(list(good)[:20])
+    assert report["lines"][-2] == f"{names} and 5 more: in sync (profile edge, mode enforce)"
+    page = drawn(report)
+    assert page.count("<section ") == 200 + 1
+    assert "<p>4 more groups of hosts that are not in sync are in the JSON file</p>" in page
+    assert "<li>1 more are in the JSON file</li>" in page
+
+
 def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
     mapped = {**IN_SYNC, "cpu_map": ["node 0   RR SS IE .   CPUs 0-6", "R reserved 0-1"]}
     report = fleet_report({"a": mapped, "b": {**mapped, "drift": [item("drift")]}}, {"a": AGENT, "b": AGENT})
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    environment.filters["strftime"] = lambda form, dummy, utc: form
-    page = environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
+    page = drawn(report)
     for pool, letter in {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}.items():
         assert f'<i class="{pool}">{letter}</i>' in page
         assert f"i.{pool} {{" in page
@@ -176,9 +214,7 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     tenants = [{"name": "acme", "text": "tenant <acme>: q requests.cpu 3 of 4"}]
     sick = {**MAINTAINED, "tenants": tenants, "unconfirmed": UNCONFIRMED}
     report = fleet_report({"a": sick, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    environment.filters["strftime"] = lambda form, dummy, utc: form
-    page = environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
+    page = drawn(report)
     line = "<code>the node&#39;s &lt;line&gt; of what is unchangeable</code>"
     assert f'<li class="unchangeable">{line} <span class="about">since %Y' in page
     assert "<p>the node&#39;s line of the pause</p>" in page

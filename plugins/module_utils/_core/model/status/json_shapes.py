@@ -423,10 +423,19 @@ class FleetHost(t.TypedDict):
     unconfirmed: t.Optional[RenderedUnconfirmed]
 
 
+class FleetGroup(t.TypedDict):
+    """Hosts with the same verdict, profile, CPUs and drift."""
+
+    verdict: FleetVerdict
+    hosts: list[str]
+    since: list[t.Optional[int]]
+
+
 class Fleet(t.TypedDict):
     """What the filter ``fleet_report`` gives; the file of the playbook ``drift`` has its ``time`` as well."""
 
     schema: int
     hosts: dict[str, FleetHost]
+    groups: list[FleetGroup]
     summary: dict[FleetVerdict, int]
     lines: list[str]
