@@ -1,0 +1,104 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""How long the fleet's report and its page take for up to 10,000 hosts, against reading the hosts' results as JSON.
+
+A fifth of the made-up hosts drifted in one to five items of 2,000, so that hardly two of them are alike.
+"""
+
+from __future__ import annotations
+
+import argparse
+import functools
+import importlib.util
+import json
+import math
+import random
+import resource
+import typing as t
+
+import bench
+import jinja2
+
+SIZES = (10, 100, 1_000, 10_000)
+HEAD = ("hosts", "groups", "floor ms", "report ms", "page ms", "all/floor", "page MB", "peak RSS MB", "exponent")
+CPU_MAP = [*(f"node {node}   {'RR ' * 4}{'SS ' * 28}   CPUs 0-63" for node in range(2)), "R reserved 0-7"]
+
+
+def load_filter() -> t.Any:
+    """The filter fleet_report, from its file."""
+    spec = importlib.util.spec_from_file_location("fleet_report", bench.CHECKOUT / "plugins/filter/fleet_report.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module.fleet_report
+
+
+def item(chance: random.Random) -> dict[str, t.Any]:
+    """An item of drift."""
+    number = chance.randrange(2_000)
+    subject = f"s{number}.slice"
+    return {
+        "manager": "cpu",
+        "subject": subject,
+        "property": "AllowedCPUs",
+        "actual": "0-3",
+        "wanted": "0-1",
+        "reason": "the unit's property differs",
+        "location": f"/sys/fs/cgroup/{subject}/cpuset.cpus",
+        "verdict": "drift",
+        "when": "now",
+        "disruption": "none",
+        "since": 1_795_255_200 + chance.randrange(86_400),
+        "text": f"~ cpu {subject} AllowedCPUs: 0-3 -> 0-1 (the unit's property differs)",
+    }
+
+
+def host(number: int, chance: random.Random) -> dict[str, t.Any]:
+    """What the module profile returns of a host."""
+    drift = [] if number % 5 else [item(chance) for dummy in range(chance.randint(1, 5))]
+    return {"drift": drift, "name": "edge", "mode": "enforce", "pools": {"reserved": "0-7"}, "cpu_map": CPU_MAP}
+
+
+def row(number: int, turns: int, fleet_report: t.Callable[..., dict[str, t.Any]]) -> tuple[list[str], float]:
+    """One size of fleet, and its seconds."""
+    chance = random.Random(number)
+    profiles = {f"host{one:05}": host(one, chance) for one in range(number)}
+    agents: dict[str, t.Any] = {name: {"drift": []} for name in profiles}
+    environment = jinja2.Environment()
+    environment.filters["strftime"] = lambda form, moment, utc: f"{form} {moment}"
+    source = (bench.CHECKOUT / "playbooks/templates/fleet.html.j2").read_text(encoding="utf-8")
+    template = environment.from_string(source)
+    report = {**fleet_report(profiles, agents), "time": 0}
+    works: dict[str, t.Callable[[], object]] = {
+        "floor": functools.partial(json.loads, json.dumps(profiles)),
+        "report": functools.partial(fleet_report, profiles, agents),
+        "page": functools.partial(template.render, report=report),
+    }
+    times = bench.by_turns(works, turns)
+    both = [sum(pair) for pair in zip(times["report"], times["page"])]
+    ms = [f"{bench.median(times[work]) * 1000:.2f}" for work in works]
+    size = len(template.render(report=report).encode()) / 1e6
+    peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
+    cells = [f"{number:,}", f"{len(report['groups']):,}", *ms, bench.ratio(both, times["floor"])]
+    return [*cells, f"{size:.2f}", f"{peak:.0f}"], bench.median(both)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=3, help="how often everything is run (default: 3)")
+    turns = parser.parse_args().turns
+    bench.header("make bench-fleet")
+    rows, before, fleet_report = [], 0.0, load_filter()
+    for number in SIZES:
+        bench.progress(f"{number} hosts")
+        cells, seconds = row(number, turns, fleet_report)
+        rows.append([*cells, f"{math.log10(seconds / before):.1f}" if before else ""])
+        before = seconds
+    bench.say(bench.table(HEAD, rows))
+    bench.footer()
+
+
+if __name__ == "__main__":
+    main()
