@@ -13,8 +13,10 @@ import pytest
 import runs
 import test_workload_module
 from _core.constants import SCHEMA
+from _core.gc import gc_outcome
 from _core.host import state
-from _core.model.status import json_shapes
+from _core.model.status import command_shapes, json_shapes
+from _core.model.topology import topology
 from shapes import misfits
 
 pytest.importorskip("ansible.module_utils.basic")
@@ -96,6 +98,50 @@ def test_the_json_of_commands(words: str, fake: node.Node, capsys: pytest.Captur
     assert misfits(data, COMMANDS[words]) == []
     if "changes" in data:
         assert [change["subject"] for change in data["changes"]] == ["kernel.pid_max"]
+
+
+# In this order: a grant is given, shown and taken back, a pause begins and ends.
+SINGLE: tuple[tuple[str, t.Any], ...] = (
+    ("topology", command_shapes.Topology),
+    ("status --tenants", command_shapes.Tenants),
+    ("admit feed", command_shapes.Granted),
+    ("explain feed", command_shapes.ExplainedWorkloads),
+    ("admit other --unit other.service --limits cpu=1 --dry-run", command_shapes.Granted),
+    ("gc --dry-run", command_shapes.GcPass),
+    ("snapshot", command_shapes.Snapshot),
+    ("pause --for 1h --reason disk", command_shapes.PauseBegun),
+    ("resume", command_shapes.PauseEnded),
+    ("resume", command_shapes.PauseEnded),
+)
+
+
+def test_the_json_of_single_commands(
+    fake: node.Node, capsys: pytest.CaptureFixture[str], tmp_path: t.Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_workloads(fake)
+    for words, shape in SINGLE:
+        capsys.readouterr()
+        runs.command(fake.host(), *words.split(), "--json")
+        assert misfits(json.loads(capsys.readouterr().out), shape) == [], words
+
+
+def test_the_json_of_a_pass_over_images_and_containers() -> None:
+    gone = gc_outcome.Removed("root", "ab", ("base:1",), 5, "unused")
+    disk = gc_outcome.FileSystem("/var", ("root",), 100, 10, 15, 85, 80, 10, 5, "in use", 3, (gone,), ("busy",))
+    images = gc_outcome.Images((disk,), ("unreadable",), False)
+    result = gc_outcome.Result(1, "", images, gc_outcome.Containers(1, (gone,), (), (), True))
+    data = json.loads(json.dumps({"schema": SCHEMA, **gc_outcome.result_data(result)}))
+    assert misfits(data, command_shapes.GcPass) == []
+
+
+def test_the_json_of_a_topology_with_devices_and_unlike_cpus() -> None:
+    cpus = frozenset({0, 1})
+    devices = {"0000:01:00.0": topology.PciDevice("0000:01:00.0", 0, "0x020000", local_cpus=cpus)}
+    found = topology.Topology(
+        cpus, cores=(cpus,), dies=(cpus,), pci=devices, net={"eth0": None}, kinds=(("cpu_core", cpus),)
+    )
+    assert misfits({"schema": SCHEMA, **topology.to_dict(found)}, command_shapes.Topology) == []
 
 
 def test_the_json_of_status_is_the_file_and_the_last_passes(

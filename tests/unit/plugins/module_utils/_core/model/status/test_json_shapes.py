@@ -12,7 +12,7 @@ import pytest
 import yaml
 from _core.constants import SCHEMA
 from _core.model.plan.plan import change_from_dict
-from _core.model.status import json_shapes, kubelet_shapes
+from _core.model.status import command_shapes, json_shapes, kubelet_shapes
 from _core.reports import change_text, status_file
 from shapes import misfits
 from shared_data import REPOSITORY
@@ -21,7 +21,7 @@ PAGE = (REPOSITORY / "docs" / "json.md").read_text(encoding="utf-8")
 SECTIONS = dict(re.findall(r"^## (\w+)\n(.*?)(?=^## |\Z)", PAGE, re.MULTILINE | re.DOTALL))
 SHAPES = {
     name: shape
-    for module in (json_shapes, kubelet_shapes)
+    for module in (json_shapes, kubelet_shapes, command_shapes)
     for name, shape in vars(module).items()
     if hasattr(shape, "__total__")
 }

@@ -1,0 +1,170 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What single commands print with ``--json``: held to like json_shapes.py, and loaded by nothing at run time."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .json_shapes import GcFileSystem, GcRemoved, RenderedItem, RenderedPause, Tenant, Workload
+
+
+class TopologyNode(t.TypedDict):
+    """A NUMA node of the machine."""
+
+    cpus: list[int]
+    memory_kib: t.Optional[int]
+    hugepages: dict[str, int]
+
+
+# ``class`` is a keyword.
+PciDevice = t.TypedDict(
+    "PciDevice",
+    {
+        "numa_node": int,
+        "node_told": bool,
+        "class": t.Optional[str],
+        "vendor": t.Optional[str],
+        "device": t.Optional[str],
+        "local_cpus": t.Optional[list[int]],
+    },
+)
+
+
+class CpuKind(t.TypedDict):
+    """CPUs of one kind, on machines with several."""
+
+    name: str
+    cpus: list[int]
+
+
+class Topology(t.TypedDict):
+    """What ``corral topology --json`` prints; CPUs are numbers in ascending lists."""
+
+    schema: int
+    online: list[int]
+    offline_present: list[int]
+    isolated: t.Optional[list[int]]
+    sockets: dict[str, list[int]]
+    socket_ids_known: bool
+    cores: list[list[int]]
+    l3: list[list[int]]
+    dies: t.Optional[list[list[int]]]
+    clusters: t.Optional[list[list[int]]]
+    books: t.Optional[list[list[int]]]
+    drawers: t.Optional[list[list[int]]]
+    numa: dict[str, TopologyNode]
+    distances: t.Optional[list[list[int]]]
+    distance_nodes: t.Optional[list[int]]
+    machine_memory_kib: t.Optional[int]
+    global_hugepages: t.Optional[dict[str, int]]
+    pci_numa_node: dict[str, int]
+    pci: dict[str, PciDevice]
+    net: dict[str, t.Optional[str]]
+    kinds: list[CpuKind]
+    notes: list[str]
+
+
+class ExplainedWorkload(Workload):
+    """A workload with all that is known of it."""
+
+    match: dict[str, t.Optional[str]]
+    run: t.Optional[str]
+    containers: dict[str, str]
+    memory: list[list[t.Any]]
+    requests: dict[str, str]
+    limits: dict[str, str]
+
+
+class ExplainedWorkloads(t.TypedDict):
+    """What ``corral explain --json`` prints."""
+
+    schema: int
+    workloads: list[ExplainedWorkload]
+    explanation: list[str]
+
+
+class Grant(t.TypedDict):
+    """What a workload was granted."""
+
+    workload: str
+    hold: str
+    instance: str
+    cpus: str
+    containers: dict[str, str]
+    mems: t.Optional[str]
+    blocks: list[list[t.Any]]
+    requests: dict[str, int]
+    limits: dict[str, int]
+    since: int
+    member: t.Optional[dict[str, t.Any]]
+
+
+class Granted(t.TypedDict):
+    """What ``corral admit --json`` and ``corral release --json`` print."""
+
+    schema: int
+    grant: t.Optional[Grant]
+    changed: list[RenderedItem]
+
+
+class GcPassImages(t.TypedDict):
+    """A pass over images that was asked for."""
+
+    file_systems: list[GcFileSystem]
+    freed: int
+    errors: list[str]
+    unfinished: bool
+
+
+class GcPassContainers(t.TypedDict):
+    """A pass over containers and pods that was asked for."""
+
+    dead: int
+    removed: list[GcRemoved]
+    refused: list[str]
+    errors: list[str]
+    unfinished: bool
+
+
+class GcPass(t.TypedDict):
+    """What ``corral gc --json`` prints."""
+
+    schema: int
+    time: int
+    dry: t.Optional[str]
+    error: t.Optional[str]
+    images: t.Optional[GcPassImages]
+    containers: t.Optional[GcPassContainers]
+
+
+class Snapshot(t.TypedDict):
+    """What ``corral snapshot --json`` prints."""
+
+    schema: int
+    file: str
+    entries: int
+
+
+class PauseBegun(t.TypedDict):
+    """What ``corral pause --json`` prints."""
+
+    schema: int
+    paused: RenderedPause
+
+
+class PauseEnded(t.TypedDict):
+    """What ``corral resume --json`` prints."""
+
+    schema: int
+    ended: t.Optional[RenderedPause]
+
+
+class Tenants(t.TypedDict):
+    """What ``corral status --tenants --json`` prints."""
+
+    schema: int
+    tenants: list[Tenant]
