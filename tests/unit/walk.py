@@ -46,6 +46,10 @@ SLICES = ("machine.slice", "more.slice")
 FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
+# The seeds of walks on nodes with tenants begin so.
+TENANTS = "tenants-"
+
+
 class Walk(Judge):
     """A node, its profile, and what was done on the way."""
 
@@ -64,6 +68,8 @@ class Walk(Judge):
         self.causes: collections.Counter[str] = collections.Counter()
         self.steps = [f"a machine with {self.machine}, kernel {release[0]}.{release[1]}"]
         self.data = walk_profiles.first_profile(self.dice)
+        if seed.startswith(TENANTS):
+            self.data["tenants"] = []
         self.rolled_out = self.data
         services.add(self.fake, *UNITS, "batch@.service")
         for unit in INSTANCES:

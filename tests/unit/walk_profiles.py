@@ -37,12 +37,22 @@ def workload(dice: random.Random, name: str) -> Data:
     return {"name": name, "match": {"unit": unit}, "hold": hold, "limits": {"cpu": cpu, "memory": "16Mi"}}
 
 
+def tenant(dice: random.Random) -> Data:
+    """A tenant of some of the workloads, with limits that some of them meet."""
+    hard = {"requests.cpu": dice.choice([1, 3, 6]), "limits.memory": dice.choice(["16Mi", "64Mi"]), "limits.pids": 64}
+    units = dice.choice([["alpha.service", "batch@*.service"], ["*.service"], ["b*.service"]])
+    limits = [{"type": "container", "default": {"pids": dice.choice([8, 16])}, "max": {"cpu": dice.choice([2, 4])}}]
+    return {"name": "acme", "members": {"units": units}, "limits": limits, "quota": [{"name": "all", "hard": hard}]}
+
+
 def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
     """What is changed, and the profile with that one thing in it changed."""
     data: Data = json.loads(json.dumps(before))
     cpu = data["cpu"]
     rows = {row["name"]: row for row in data["workloads"]}
     what = dice.choice(["in", "in", "in", "out", "policy", "partitions", "isolated", "reserved", "unmanaged", "mode"])
+    if "tenants" in data and dice.random() < 0.3:
+        what = "tenants"
     if what == "in":
         name = dice.choice(["alpha", "beta", "gamma", "batch"])
         rows[name] = workload(dice, name)
@@ -70,5 +80,8 @@ def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
     elif what == "mode":
         data["mode"] = "audit" if data.get("mode", "enforce") == "enforce" and dice.random() < 0.5 else "enforce"
         what = f"mode {data['mode']}"
+    elif what == "tenants":
+        data["tenants"] = [] if data.get("tenants") and dice.random() < 0.3 else [tenant(dice)]
+        what = f"tenants {data['tenants']}"
     data["workloads"] = list(rows.values())
     return what, data

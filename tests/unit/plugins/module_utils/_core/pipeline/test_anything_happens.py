@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import trees
-from walk import Walk
+from walk import TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -116,6 +116,20 @@ def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         walk = Ground(Path(name)).walk(seed, range(steps))
     assert (walk.counts["steps"], walk.wrong) == (steps, []), "\n".join(walk.steps)
+
+
+def test_whatever_happens_with_tenants(quick: None) -> None:
+    quotas = 0
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        ground = Ground(Path(name))
+        for number in range(FIRST, FIRST + (WALKS + 1) // 2):
+            seed = f"{TENANTS}{number}"
+            walk = ground.walk(seed, range(STEPS))
+            quotas += sum("tenant acme" in cause for cause in walk.causes)
+            if walk.wrong:
+                walk = shortest(ground, seed, walk.counts["steps"])
+                pytest.fail("\n".join([f"walk {seed}:", *walk.steps, *walk.wrong]), pytrace=False)
+    assert quotas, "nothing was refused by a tenant"
 
 
 def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
