@@ -224,6 +224,7 @@ grant:
     name: dataplane
     state: granted
     reason: null
+    tenant: null
     match: {unit: dataplane.service}
     qos: Guaranteed
     hold: declared
@@ -246,6 +247,9 @@ grant:
       type: str
     reason:
       description: Why it was refused. V(null) here, since the task fails then.
+      type: str
+    tenant:
+      description: Its tenant, V(null) without one.
       type: str
     match:
       description: What belongs to it.

@@ -44,6 +44,7 @@ def row(
         "name": name,
         "state": "granted" if grant else "refused" if name in refused else waiting,
         "reason": refused.get(name),
+        "tenant": (need.tenant if need else grant.tenant if grant else "") or None,
         "match": {need.workload.match: need.workload.pattern} if need else None,
         "qos": need.qos if need else None,
         "hold": need.workload.hold if need else grant.hold if grant else None,
@@ -65,6 +66,7 @@ def brief(one: t.Mapping[str, t.Any]) -> json_shapes.Workload:
         "name": one["name"],
         "state": one["state"],
         "reason": one["reason"],
+        "tenant": one["tenant"],
         "qos": one["qos"],
         "hold": one["hold"],
         "slice": one["slice"],
@@ -149,6 +151,7 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> 
     said = [f"{name}: {one['state']}"]
     if need is not None:
         said.append(f"class: {need.qos}, {why_class(need)}")
+        said += tenant_lines(need)
         said.append(f"CPUs: {why_cpus(context, need, has_own=bool(one['cpus']))}")
     if one["state"] == "granted":
         topology = context.profile.topology
@@ -168,6 +171,17 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> 
     elif one["state"] == "waiting":
         said.append("it is granted what it asks for when it starts")
     return said
+
+
+def tenant_lines(need: ResourceRequirements) -> list[str]:
+    """Its tenant, and what that gives it by default."""
+    if need.member is None:
+        return []
+    given = [
+        f"{f'{container} ' if container else ''}{section}.{resource} {amount_text(resource, amount)}"
+        for container, section, resource, amount in need.member.defaults
+    ]
+    return [f"tenant: {need.tenant}{', by default ' + ', '.join(given) if given else ''}"]
 
 
 def why_class(need: ResourceRequirements) -> str:

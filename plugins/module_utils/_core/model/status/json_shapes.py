@@ -139,6 +139,7 @@ class Workload(t.TypedDict):
     name: str
     state: t.Literal["granted", "refused", "waiting", "unknown"]
     reason: t.Optional[str]
+    tenant: t.Optional[str]
     qos: t.Optional[str]
     hold: t.Optional[str]
     slice: t.Optional[str]

@@ -15,9 +15,11 @@ import runs
 import services
 import test_workload_faults
 import test_workloads
+import yaml
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import admit_workload, applying, planning
+from shared_data import REPOSITORY
 from test_workloads import BATCH, BOTH, CGROUP, DATAPLANE, FEED, OTHER, held, profile_with, roll_out, status
 
 Make = t.Callable[..., node.Node]
@@ -342,6 +344,28 @@ def test_a_lost_checkpoint_is_rebuilt_with_its_tenants(rolled: node.Node) -> Non
     assert services.start(rolled, OTHER) is None, "the quota of CPUs counts feed and one batch"
 
 
+def test_the_example_gives_two_tenants_their_own(fake: node.Node) -> None:
+    example = yaml.safe_load((REPOSITORY / "examples" / "tenants.yml").read_text(encoding="utf-8"))
+    services.add(fake, "acme-web.service", "acme-job@.service", "globex-db.service")
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake, example).remaining == ()
+    places = {}
+    for unit in ("acme-web.service", "globex-db.service", "acme-job@1.service"):
+        if "@" in unit:
+            fake.put(f"{test_workloads.SYSTEM}/multi-user.target.wants/{unit}", "")
+        run = services.start(fake, unit)
+        assert run
+        places[unit] = run.place.rpartition("/")[0]
+    assert places == {
+        "acme-web.service": "corral_web.slice",
+        "globex-db.service": "corral.slice/corral-globex.slice/corral-globex-db.slice",
+        "acme-job@1.service": "corral.slice/corral-acme.slice/corral-acme-jobs:acme\\x2djob\\x401.slice",
+    }
+    assert limits(fake)["memory.max"] == str((1024 - 256) << 20)
+    assert limits(fake, f"{CGROUP}/corral.slice/corral-globex.slice")["pids.max"] == "512"
+    test_workloads.ticks_until_quiet(fake)
+
+
 # What is shown
 
 
@@ -368,6 +392,17 @@ def test_used_against_hard(rolled: node.Node, capsys: pytest.CaptureFixture[str]
     roll_out(rolled, profile_of(with_hard(memory="128Mi")))
     runs.command(rolled.host(), "status", "--tenants")
     assert "limits.memory    320Mi  128Mi  exceeded" in capsys.readouterr().out
+
+
+def test_a_workload_says_its_tenant_and_what_that_gave_it(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.command(rolled.host(), "explain", "feed")
+    assert "tenant: acme, by default limits.pids 50" in capsys.readouterr().out.splitlines()
+    runs.command(rolled.host(), "explain", "dataplane")
+    assert "tenant" not in capsys.readouterr().out
+    shown = {one["name"]: one["tenant"] for one in status(rolled)["workloads"]}
+    assert (shown["dataplane"], shown["feed"], shown[BOTH]) == (None, "acme", "acme")
 
 
 def test_a_node_without_tenants_says_so(fake: node.Node) -> None:
