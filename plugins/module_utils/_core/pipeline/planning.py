@@ -23,6 +23,7 @@ from ..model.plan.context import Attempt, Context
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Part, Plan, Step
 from ..model.profile import fit, profile
 from ..model.profile.profile import Profile
+from ..model.profile.schema_types import SHARED_PREFIX
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
@@ -286,7 +287,13 @@ def is_restored(host: Host, before: undo.Original) -> bool:
 def is_busy(host: Host, before: undo.Original) -> bool:
     """Whether a slice that was made cannot be stopped yet: a stop would end the processes in it."""
     is_slice = before.kind == "unit" and before.target.endswith(".slice")
-    return is_slice and not before.active and not is_workloads(before.target) and cgroup.populated(host, before.target)
+    ours = is_slice and (not is_workloads(before.target) or is_tenants(host, before.target))
+    return ours and not before.active and cgroup.populated(host, before.target)
+
+
+def is_tenants(host: Host, unit: str) -> bool:
+    """Whether a slice of a workload lies in a tenant's, or is one that holds such slices."""
+    return unit.startswith(SHARED_PREFIX) and (unit.count("-") > 1 or bool(cgroup.slices_in(host, unit)))
 
 
 def is_as_before(host: Host, before: undo.Original) -> bool:

@@ -179,9 +179,12 @@ def test_defaults_of_a_new_tenant_are_for_what_does_not_run(fake: node.Node) -> 
 
 def test_what_runs_in_the_slice_of_a_tenant_that_left_moves_at_its_next_start(rolled: node.Node) -> None:
     outcome = roll_out(rolled, profile_with())
-    assert [(one.subject, one.property, one.actual, one.wanted) for one in outcome.remaining] == [
-        (FEED, "slice", "corral-acme-feed.slice", "corral-feed.slice")
+    assert [(one.subject, one.property, one.verdict) for one in outcome.remaining] == [
+        (FEED, "slice", "unchangeable"),
+        ("corral-acme.slice", "state", "unchangeable"),
+        ("corral-acme-feed.slice", "state", "unchangeable"),
     ]
+    assert (outcome.remaining[0].actual, outcome.remaining[0].wanted) == ("corral-acme-feed.slice", "corral-feed.slice")
     assert limits(rolled) == {"memory.max": "max", "pids.max": "max", "cpu.weight": "100"}, (
         "nothing of it limits what runs"
     )
@@ -189,6 +192,7 @@ def test_what_runs_in_the_slice_of_a_tenant_that_left_moves_at_its_next_start(ro
     runs.tick(rolled.host())
     in_sync(rolled)
     assert rolled.runs[FEED].place.startswith("corral.slice/corral-feed.slice/")
+    assert not rolled.has(TENANT), "its slice stops once nothing runs in it"
 
 
 def test_removal_brings_the_node_back(fake: node.Node) -> None:
@@ -438,15 +442,32 @@ def lower(dummy: node.Node, host: node.NodeHost) -> None:
     applying.declare(host, profile.parse(profile_of(with_hard(memory="512Mi", pids=100))))
 
 
+def stopped(fake: node.Node) -> None:
+    running(fake)
+    services.stop(fake, FEED)
+    runs.tick(fake.host())
+    fake.wait(10)
+
+
+def leave(dummy: node.Node, host: node.NodeHost) -> None:
+    applying.declare(host, profile.parse(profile_with()))
+
+
 CASES = {
     "rollout": (fresh, declare),
     "admission": (running, test_workload_faults.start),
     "lower quota": (running, lower),
+    "the tenant leaves": (stopped, leave),
 }
 
 
-@pytest.mark.parametrize("fail", ["error", "killed"])
-@pytest.mark.parametrize("name", list(CASES))
+# A stop that systemd refuses leaves an empty slice, as any workload's: the removal of the profile stops it.
+FAILS = [
+    (name, fail) for name in CASES for fail in ("error", "killed") if (name, fail) != ("the tenant leaves", "error")
+]
+
+
+@pytest.mark.parametrize(("name", "fail"), FAILS)
 def test_whatever_happens_at_any_write_the_next_run_makes_it_good(name: str, fail: str, make: Make) -> None:
     prepare, act = CASES[name]
     prepared = make()
