@@ -68,7 +68,38 @@ class AllocationResult(NamedTuple):
 def allocate(
     inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
 ) -> AllocationResult:
-    """The grants for these needs, in the order in which they are declared.
+    """The grants for these needs, in the order in which they are declared. Decided again, it is the same.
+
+    What one workload was refused may be free once a later one is refused too: as long as a decision changes grants and
+    refuses some, the next one is made from it. Each makes more grants whole than the one before, so that it ends.
+    """
+    found = latest = decide(inputs, needs, granted, status)
+    for dummy in needs:
+        if not latest.refusals or not latest.events:
+            break
+        latest = decide(inputs, needs, latest.grants, status)
+        found = AllocationResult(latest.grants, latest.refusals, joined(found.events, latest.events))
+    refused = {one.workload: f"; refused: {one.message}" for one in found.refusals}
+    events = (one._replace(reason=one.reason + refused.get(one.workload, "")) for one in found.events)
+    return found._replace(events=tuple(events))
+
+
+def joined(first: t.Sequence[AllocationEvent], later: t.Sequence[AllocationEvent]) -> tuple[AllocationEvent, ...]:
+    """What two decisions changed together, for the reasons of the first where there are some."""
+    events = {one.workload: one for one in first}
+    for one in later:
+        earlier = events.pop(one.workload, None)
+        if earlier is None:
+            events[one.workload] = one
+        elif earlier.before != one.after:
+            events[one.workload] = earlier._replace(after=one.after)
+    return tuple(events.values())
+
+
+def decide(
+    inputs: AllocationInput, needs: t.Sequence[ResourceRequirements], granted: t.Sequence[Grant], status: WorkloadStatus
+) -> AllocationResult:
+    """One decision.
 
     What a workload keeps of a grant that cannot be made whole is known when it is refused. Where another workload was given
     that memory before, the whole decision is made again with it reserved.
@@ -113,7 +144,7 @@ def attempt(
             budget.reserve(whole)
             continue
         if why:
-            broken[grant.workload] = (grant, why)
+            broken[grant.workload] = (whole, why)
             continue
         kept = renewed(whole, need, status)
         budget.reserve(kept)
@@ -152,7 +183,7 @@ def attempt(
                     crowded[name] = refused
                 budget.reserve(rest)
             if before is not None and rest != before:
-                events.append(AllocationEvent(name, before, rest, f"{reason}; refused: {refused}"))
+                events.append(AllocationEvent(name, before, rest, reason))
             continue
         events.append(AllocationEvent(name, before, grant, reason))
     order = {need.workload.name: index for index, need in enumerate(needs)}
@@ -209,16 +240,18 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
     """A grant that only the slices show, completed with its containers and its memory.
 
-    A running workload stays where it is, whatever would be chosen for it now.
+    A running workload stays where it is, whatever would be chosen for it now. One that keeps what is left of its CPUs has
+    its memory as well: nobody else is given that.
     """
-    if need is None or len(grant.cpus) != need.cpus or grant.blocks or grant.containers:
+    if need is None or not grant.cpus or grant.blocks or grant.containers:
         return grant
     wanted = memory_demand(budget.inputs, need)
     if bool(wanted) != (grant.mems is not None):
         return grant
     try:
         blocks = numa_memory.allocate(budget.inputs.memory, budget.blocks, wanted, grant.mems) if wanted else ()
-        containers = shared_out(budget, need, grant.cpus) if need.cpus and need.workload.containers else ()
+        whole = need.workload.containers and len(grant.cpus) == need.cpus
+        containers = shared_out(budget, need, grant.cpus) if whole else ()
     except ValueError:
         return grant
     there = cpuset.EMPTY.union(*(block.nodes for block in blocks))

@@ -385,3 +385,30 @@ class Node(RuleBasedStateMachine):
 
 TestNode = Node.TestCase
 TestNode.settings = settings(max_examples=examples(SEQUENCES), stateful_step_count=STEPS, deadline=None)
+
+
+class Drawn:
+    """Data that draws what it was given."""
+
+    def __init__(self, value: object) -> None:
+        self.draw = lambda dummy_strategy: value
+
+
+def small(name: str, cpus: int) -> t.Any:
+    """A Guaranteed workload with a little memory."""
+    amounts = (("cpu", 1000 * cpus), ("memory", 2 * MIB))
+    return Drawn(Workload(name, "unit", f"{name}.service", DECLARED, amounts, amounts))
+
+
+def test_what_the_refusal_of_a_later_workload_frees_is_given_at_once() -> None:
+    """w3 cannot be made whole in the end, so w1 can: not only when somebody decides again."""
+    node = Node()
+    options = {
+        name: name in ("strict-cpu-reservation", "prefer-align-cpus-by-uncorecache") for name in cpu_options.NAMES
+    }
+    node.begin((1, 4, 4, 1), options, "best-effort", "static", reserved=1, min_shared=2)
+    for name, cpus in (("w0", 4), ("w3", 3), ("w1", 6)):
+        node.declare(small(name, cpus), name)
+    for offline in ([1, 2], [9, 4]):
+        node.take_cpus_offline_or_back(t.cast(st.DataObject, Drawn(offline)))
+        node.lose_the_checkpoint()
