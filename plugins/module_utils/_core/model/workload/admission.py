@@ -243,7 +243,7 @@ def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequire
     A running workload stays where it is, whatever would be chosen for it now. One that keeps what is left of its CPUs has
     its memory as well: nobody else is given that.
     """
-    if need is None or not grant.cpus or grant.blocks or grant.containers:
+    if need is None or (need.cpus and not grant.cpus) or grant.blocks or grant.containers:
         return grant
     wanted = memory_demand(budget.inputs, need)
     if bool(wanted) != (grant.mems is not None):
