@@ -15,6 +15,7 @@ import sys
 import typing as t
 
 import lab_base
+import lab_compiled
 import lab_image
 import lab_machine
 import lab_nodes
@@ -57,7 +58,7 @@ def parser() -> argparse.ArgumentParser:
     hosts.add_argument("--output", metavar="FILE", help="write it to a file (*.yml) rather than to stdout")
     hosts.add_argument("--script", action="store_true", help="as an inventory script prints it")
     command("console", "the end of a node's console").add_argument("name")
-    command("prune", "remove what dead nodes left, and all images and saved states")
+    command("prune", "remove what dead nodes left, all images, saved states and compiled files")
     return top
 
 
@@ -124,6 +125,7 @@ def do(asked: argparse.Namespace) -> int:
         lab_nodes.nodes()
         lab_nodes.prune()
         lab_image.prune()
+        lab_compiled.prune()
     return 0
 
 

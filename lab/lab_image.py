@@ -17,6 +17,7 @@ import lab_base
 from lab_base import LabError
 
 RECIPE = lab_base.HERE / "make-image.sh"
+ON_NODE = lab_base.HERE / "node_compiled.py"
 RELEASES = ("bookworm", "trixie", "forky")
 WITH_V1 = ("bookworm",)
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
@@ -57,7 +58,9 @@ def ensure(release: str) -> Image:
     if release not in RELEASES:
         raise LabError(f"{release}: the lab knows {', '.join(RELEASES)}")
     public = key().with_suffix(".pub").read_text()
-    mark = hashlib.sha256(RECIPE.read_bytes() + public.encode() + release.encode()).hexdigest()[:12]
+    mark = hashlib.sha256(RECIPE.read_bytes() + ON_NODE.read_bytes() + public.encode() + release.encode()).hexdigest()[
+        :12
+    ]
     image = Image(f"{release}-{mark}", lab_base.cache() / "images" / f"{release}-{mark}")
     with lab_base.locked(lab_base.cache() / f"{release}.lock"):
         if not image.folder.exists():
@@ -116,6 +119,7 @@ def make(image: Image, release: str, public: str) -> None:
     work.mkdir()
     (work / "tmp").mkdir()  # mmdebstrap's, so that it goes with the rest
     (work / "key.pub").write_text(public)
+    shutil.copyfile(ON_NODE, work / ON_NODE.name)
     mirror = os.environ.get("CORRAL_LAB_MIRROR", "")
     if not mirror and (lines := sources(release)):
         mirror = "sources.list"

@@ -20,6 +20,7 @@ import typing as t
 import uuid
 
 import lab_base
+import lab_compiled
 import lab_image
 import lab_machine
 import lab_qmp
@@ -77,6 +78,10 @@ class Node(t.NamedTuple):
 
     def kind(self) -> str:
         return (self.folder / "kind").read_text()
+
+    def release(self) -> str:
+        """Of Debian, as its kind has it."""
+        return self.kind().rsplit("-", 2)[1]
 
     def lock(self) -> pathlib.Path:
         """Held by whoever starts or ends the node."""
@@ -150,11 +155,14 @@ def ssh_words(one: Node) -> list[str]:
     return ["-i", str(lab_image.key()), "-o", "ConnectTimeout=10", "-o", "BatchMode=yes", *SSH_OPTIONS]
 
 
+def ssh_command(one: Node) -> list[str]:
+    """The words to put before a command for a node."""
+    return ["ssh", *ssh_words(one), *NOTICE_THE_END, "-p", str(one.port()), "root@127.0.0.1"]
+
+
 def ssh(one: Node, command: str, timeout: float = 60.0) -> str:
     """Run a command on a node."""
-    return lab_base.run(
-        "ssh", *ssh_words(one), *NOTICE_THE_END, "-p", str(one.port()), "root@127.0.0.1", command, timeout=timeout
-    )
+    return lab_base.run(*ssh_command(one), command, timeout=timeout)
 
 
 def wait_for_ssh(one: Node, limit: float) -> None:
@@ -237,6 +245,7 @@ def up(name: str, topology_name: str, release: str, cgroup: str, *, fresh: bool)
                 else:
                     start(one, machine)
                 personalise(one)
+                lab_compiled.bring(release, ssh_command(one))
                 (one.folder / "ready").touch()
             except BaseException:
                 lab_base.deaf()
@@ -496,10 +505,18 @@ def down(one: Node) -> bool:
     """End a node once nobody starts it any more; False when there was none."""
     with lab_base.locked(one.lock(), wait=False) as mine:
         if mine:
-            return end(one)
+            return collect_and_end(one)
     lab_base.say(f"{one.name}: waiting for another lab command that works on it")
     with lab_base.locked(one.lock()):
-        return end(one)
+        return collect_and_end(one)
+
+
+def collect_and_end(one: Node) -> bool:
+    """End a node; where it still answers, what it compiled is kept for the next ones."""
+    if one.ready() and greets(one, GREETING_SECONDS):
+        with contextlib.suppress(LabError):
+            lab_compiled.collect(one.release(), ssh_command(one))
+    return end(one)
 
 
 def end(one: Node) -> bool:
