@@ -102,7 +102,7 @@ def decide(
     """One decision.
 
     What a workload keeps of a grant that cannot be made whole is known when it is refused. Where another workload was given
-    that memory before, the whole decision is made again with it reserved.
+    those CPUs or that memory before, the whole decision is made again with them reserved.
     """
     kept_first: dict[str, Refused] = {}
     while True:
@@ -121,7 +121,7 @@ def attempt(
 ) -> tuple[AllocationResult, dict[str, Refused]]:
     """The grants, where these refused workloads keep what is left of theirs before others are given any.
 
-    Also returns the refused workloads whose memory others were given before.
+    Also returns the refused workloads whose CPUs or memory others were given before.
     """
     budget = NodeBudget(inputs)
     by_name = {need.workload.name: need for need in needs}
@@ -178,9 +178,9 @@ def attempt(
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
             rest = remnant(budget, need, before, status)
+            if name not in kept_first and before is not None and others_have(budget, need, before, rest, status):
+                crowded[name] = refused
             if rest is not None:
-                if numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks) and name not in kept_first:
-                    crowded[name] = refused
                 budget.reserve(rest)
             if before is not None and rest != before:
                 events.append(AllocationEvent(name, before, rest, reason))
@@ -317,6 +317,22 @@ def remnant(
     if len(budget.shared_without(left)) < budget.min_shared:
         return None
     return before._replace(cpus=left, containers=()) if left else None
+
+
+def others_have(
+    budget: NodeBudget,
+    need: ResourceRequirements,
+    before: Grant,
+    rest: t.Optional[Grant],
+    status: WorkloadStatus,
+) -> bool:
+    """Whether a refused workload would have kept more, had it been asked first."""
+    if need.workload.name in status.starting or not need.cpus:
+        return False
+    taken = (before.cpus & budget.inputs.assignable) - budget.free
+    return bool(taken) or (
+        rest is not None and numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks)
+    )
 
 
 def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> Grant:

@@ -412,3 +412,18 @@ def test_what_the_refusal_of_a_later_workload_frees_is_given_at_once() -> None:
     for offline in ([1, 2], [9, 4]):
         node.take_cpus_offline_or_back(t.cast(st.DataObject, Drawn(offline)))
         node.lose_the_checkpoint()
+
+
+def test_what_a_refused_workload_keeps_is_nobody_elses() -> None:
+    """w1 is declared anew and comes first; w4 asks for what it cannot have, since its core's other thread is back."""
+    node = Node()
+    node.begin((1, 1, 6, 2), {"full-pcpus-only": True}, "none", "static", reserved=1, min_shared=2)
+    node.declare(small("w0", 2), "w0")
+    amounts = (("cpu", 4500), ("memory", MIB))
+    node.declare(Drawn(small("w1", 2).draw(None)._replace(requests=amounts, limits=amounts)), "w1")
+    node.take_cpus_offline_or_back(t.cast(st.DataObject, Drawn([2, 11])))
+    node.declare(small("w4", 1), "w4")
+    node.take_cpus_offline_or_back(t.cast(st.DataObject, Drawn([])))
+    held = {one.workload: one.cpus for one in node.held}
+    node.declare(small("w1", 2), "w1")
+    assert {one.workload: one.cpus for one in node.held}["w4"] == held["w4"] == frozenset({8})
