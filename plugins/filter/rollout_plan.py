@@ -36,8 +36,10 @@ options:
     description:
       - What to do with a node that differs from the profile applied before, beyond what the edited keys explain.
       - With V(stop) it counts as a host that cannot have the profile, with V(overwrite) the rollout corrects it.
+      - With V(adopt) it counts as such a host only if something is left that was not adopted
+        (O(corral.node.profile#module:adopt)).
     type: str
-    choices: [stop, overwrite]
+    choices: [stop, adopt, overwrite]
     default: stop
   during_pause:
     description: With V(refuse) a node that is paused for maintenance counts as a host that cannot have the profile.
@@ -61,6 +63,11 @@ _value:
 """
 
 NAMED = 12  # so many hosts of a group are named
+DIFFERS = "differs from the profile that it has applied"
+HEADS = {
+    "stop": f"{DIFFERS}; set corral_on_drift to overwrite to correct it, or to adopt to keep it:",
+    "adopt": f"{DIFFERS}, and this cannot be adopted; correct it on the node, or set corral_on_drift to overwrite:",
+}
 
 
 class RolloutPlan(t.TypedDict):
@@ -79,11 +86,11 @@ def rollout_plan(
 ) -> RolloutPlan:
     """The plan of a rollout over all hosts."""
     for name, value, words in (
-        ("corral_on_drift", on_drift, ("stop", "overwrite")),
+        ("corral_on_drift", on_drift, ("stop", "adopt", "overwrite")),
         ("corral_during_pause", during_pause, ("refuse", "apply")),
     ):
         if value not in words:
-            raise ValueError(f"{name}: {value}: write {' or '.join(words)}")
+            raise ValueError(f"{name}: {value}: write {', '.join(words[:-1])} or {words[-1]}")
     refused: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for host in sorted(profiles):
@@ -122,8 +129,8 @@ def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], on
     if paused and during_pause == "refuse":
         return f"{paused['text']}; end the pause, or set corral_during_pause to apply"
     drift = [one for one in profile.get("by_key") or () if one["kind"] == "drift"]
-    if drift and on_drift == "stop":
-        head = "differs from the profile that it has applied; set corral_on_drift to overwrite to correct it:"
+    if drift and on_drift != "overwrite":
+        head = HEADS[on_drift]
         return "\n".join([head, *(line for one in drift for line in one["changes"])])
     return ""
 

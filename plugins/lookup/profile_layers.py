@@ -17,6 +17,8 @@ description:
     names. Then come all variables named C(corral_profile_layer_NN_NAME), ordered by their two digits and name.
   - Group and host variables may each declare layers of their own, because Ansible replaces only variables of the same
     name.
+  - Last comes the file of the host in the folder C(corral_adopted_dir), by default C(corral_adopted) beside the inventory. There a
+    rollout with C(corral_on_drift=adopt) keeps what the host had otherwise. Without another layer it is not used.
   - A variable that is empty (V(null)) is left out, so that a host can take a group's layer away. A variable that cannot
     be resolved, a name out of the pattern, and a key that stands twice in the file are errors.
 options:
@@ -63,6 +65,7 @@ OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
 
 BASE = "corral_profile"
 FILE = "corral_profile_file"
+ADOPTED = "corral_adopted"
 PREFIX = "corral_profile_layer"
 LAYER = re.compile(r"corral_profile_layer_[0-9]{2}_[A-Za-z0-9_]+")
 
@@ -95,7 +98,21 @@ class LookupModule(LookupBase):
             if not isinstance(profile, dict):
                 raise AnsibleError(f"{origin} is no mapping: write keys of a profile", obj=profile)
             found.append({"origin": origin, "profile": profile})
+        path = self.adopted(known) if found else ""
+        if os.path.isfile(path):
+            dummy, profile = self.from_file(path)
+            if not isinstance(profile, dict):
+                raise AnsibleError(f"{path} is no mapping: write keys of a profile, or remove the file")
+            found.append({"origin": f"{ADOPTED}/{os.path.basename(path)}", "profile": profile})
         return found
+
+    def adopted(self, variables: dict[str, t.Any]) -> str:
+        """The path of the file with what this host had otherwise; "" where no folder is named for it."""
+        folder = self.value(variables, f"{ADOPTED}_dir")
+        if folder is None and variables.get("inventory_dir"):
+            folder = os.path.join(variables["inventory_dir"], ADOPTED)
+        host = str(variables.get("inventory_hostname", "")).replace("/", "_")
+        return os.path.realpath(os.path.expanduser(os.path.join(str(folder), f"{host}.yml"))) if folder else ""
 
     def value(self, variables: dict[str, t.Any], name: str) -> t.Any:
         """A variable's value; None when it is not there, empty, or omitted on purpose."""

@@ -31,7 +31,7 @@ from ._core.model.status import history, pause
 from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import applying, confirming, declared_profile, locked_run, planning, section_tasks
+from ._core.pipeline import adopting, applying, confirming, declared_profile, locked_run, planning, section_tasks
 from ._core.pipeline.confirming import Terms
 from ._core.reports import change_text, cpu_map, drift_since, explain, plan_by_key, status_file
 
@@ -144,7 +144,10 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         return removal(module, host, registry.of_profile())
     whole, layers = module.params["profile"], module.params["layers"]
     terms = Terms(module.params["confirm_timeout"], module.params["force"])
+    adopt = module.params["adopt"]
     if layers is None:
+        if adopt:
+            raise refusal("adopts into a layer: give the profile in layers", path="adopt", value=adopt)
         declared = profile.parse(whole) if whole is not None else node_profile(host)
         if whole is not None:
             section_tasks.refuse_name(declared)
@@ -153,13 +156,27 @@ def profile_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         same = whole is None or declaration.read_origins(host, plain)
         named = {} if same else dict.fromkeys(compose.leaves_of(whole), "profile")
         return apply_profile(module, host, declared, named, terms)
-    composed = compose.compose([compose.Layer(layer["origin"], layer["profile"]) for layer in layers])
+    parts = [compose.Layer(layer["origin"], layer["profile"]) for layer in layers]
+    found = adopted_layer(host, parts, adopt) if adopt else None
+    if found is not None:
+        parts = [*(part for part in parts if part.origin != adopt), found]
+    composed = compose.compose(parts)
     try:
         declared = profile.parse(composed.data)
         section_tasks.refuse_name(declared)
-        return apply_profile(module, host, declared, composed.origins, terms)
+        result = apply_profile(module, host, declared, composed.origins, terms)
+        return {**result, "adopted": found.data if found else None} if adopt else result
     except CorralError as error:
         raise compose.rewrite_paths(error, composed.origins) from None
+
+
+def adopted_layer(host: Host, layers: t.Sequence[compose.Layer], origin: str) -> t.Optional[compose.Layer]:
+    """The layer of this origin with what the node has where it differs; None where nothing can be adopted."""
+    new = adopting.adopted(host)
+    if not new:
+        return None
+    before = [layer for layer in layers if layer.origin == origin]
+    return compose.Layer(origin, compose.compose([*before, compose.Layer(origin, new)]).data)
 
 
 def apply_profile(

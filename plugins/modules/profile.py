@@ -62,6 +62,13 @@ options:
           - A part of a profile.
         type: dict
         required: true
+  adopt:
+    description:
+      - The origin of a layer into which is adopted what the node has where it differs from the profile that it has applied. That
+        layer is the strongest one; if O(layers) has one with this origin it is extended. Returned as RV(adopted).
+      - A part is adopted if a key of the profile can express it and nothing else that is in force would change. The rest stays drift.
+      - It changes the profile of this run. Give the layer to later runs as well, or they change the node back.
+    type: str
   state:
     description:
       - With V(present) the profile is applied to the node.
@@ -291,6 +298,12 @@ by_key:
       elements: str
       returned: always
       sample: ["~ cpu corral_isolated.slice AllowedCPUs: 6-7 -> 2-3,6-7 (the pool's CPUs are not what runs)"]
+adopted:
+  description:
+    - The layer O(adopt) with what was adopted. V(null) when there is nothing that differs and that a key can express.
+  returned: when O(adopt) is set
+  type: dict
+  sample: {pids: {pid_max: 500000}}
 notes:
   description:
     - What a person should know. In check mode also who else cares for the node's CPUs and limits, and before a first
@@ -451,6 +464,7 @@ def main() -> None:
                 "profile": {"type": "dict", "required": True},
             },
         },
+        "adopt": {"type": "str"},
         "state": {"type": "str", "choices": ["present", "absent"], "default": "present"},
         "confirm_timeout": {"type": "int", "default": 0},
         "force": {"type": "bool", "default": False},

@@ -55,6 +55,10 @@ WRONG = [
     ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
     ({"corral_profile_layer_5_edge": {}}, "corral_profile_layer_5_edge: a layer's variable is named"),
     ({"corral_profile_layer_50_edge": [1]}, "corral_profile_layer_50_edge is no mapping"),
+    (
+        {"corral_adopted_dir": "{{ playbook_dir }}"},
+        "one.yml is no mapping: write keys of a profile, or remove the file",
+    ),
     ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
     ({"corral_profile_file": "{{ playbook_dir }}/twice.yml"}, "twice.yml: line 2: the key name stands twice"),
     (
@@ -142,6 +146,7 @@ def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> su
 def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
     (tmp_path / "my.yml").write_text("name: mine\n")
     (tmp_path / "twice.yml").write_text("name: mine\nname: yours\n")
+    (tmp_path / "one.yml").write_text("- pids\n")
     done = play(tmp_path, "play.json", "--check", "--diff", "-vv", hosts=INVENTORY, play=PLAY)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "this is the end" in done.stdout

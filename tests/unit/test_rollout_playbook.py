@@ -32,7 +32,7 @@ from ansible.module_utils.basic import AnsibleModule
 ACTION = "{action}"
 module = AnsibleModule(argument_spec=dict(
     layers=dict(type="list", elements="dict"), state=dict(default="present"), during_pause=dict(), lock_timeout=dict(),
-    interval=dict(), metrics_dir=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"), **{{"from": dict(default="")}},
+    interval=dict(), metrics_dir=dict(), adopt=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"), **{{"from": dict(default="")}},
     confirm_timeout=dict(type="int", default=0)), supports_check_mode=True)
 path = os.environ["NODE"]
 with open(path) as file:
@@ -52,7 +52,10 @@ if ACTION == "profile" and module.params["state"] == "present":
         after.update(profile=wanted, past=[node["profile"], *node["past"]], waits=module.params["confirm_timeout"] > 0)
         key = dict(kind="edited", key="name", before=node["profile"], after=wanted, origin=None, disruption="none", changes=["~ it"])
         result.update(changed=True, changes=[declared], by_key=[key], report=["1 changed (cpu)"])
-    if node.get("drifted"):
+    last = module.params["layers"][-1]
+    after["last"] = [last["origin"], last["profile"]]
+    result["adopted"] = node.get("adoptable") if module.params["adopt"] else None
+    if node.get("drifted") or node.get("adoptable") and not module.params["adopt"]:
         key = dict(kind="drift", key="", before=None, after=None, origin=None, disruption="none", changes=["~ by hand"])
         result["by_key"].append(key)
 elif ACTION in node.get("stuck", ()):
@@ -218,6 +221,37 @@ def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet:
     code, said, order = fleet.play("--check", corral_on_drift="overwrite")
     assert code == 0 and order == [], said
     assert "6 hosts: 6 would change" in said
+
+
+def test_what_a_host_has_otherwise_becomes_a_layer_of_its_own(fleet: Fleet) -> None:
+    keys = {"pids": {"pid_max": 40000}, "memory": {"mounts": [{"path": "/dev/huge", "mode": "0770"}]}}
+    fleet.set("b", adoptable=keys)
+    code, said, order = fleet.play()
+    assert code != 0 and order == [], said
+    assert "set corral_on_drift to overwrite to correct it, or to adopt to keep it" in " ".join(said.split())
+    folder = fleet.folder / "corral_adopted"
+    code, said, order = fleet.play("--check", corral_on_drift="adopt")
+    assert code == 0 and order == [] and not folder.exists(), said
+    code, said, dummy = fleet.play(corral_on_drift="adopt")
+    assert code == 0, said
+    assert [file.name for file in folder.iterdir()] == ["b.yml"], "only what differed is kept"
+    assert fleet.node("b")["last"] == ["corral_adopted/b.yml", keys]
+    assert fleet.node("c")["last"] == ["corral_profile", {"name": "new"}]
+    fleet.set("b", profile="old", adoptable=None)
+    elsewhere = fleet.folder / "elsewhere"
+    folder.rename(elsewhere)
+    code, said, dummy = fleet.play(corral_adopted_dir=str(elsewhere))
+    assert code == 0 and fleet.node("b")["last"] == ["corral_adopted/b.yml", keys], said
+
+
+def test_what_cannot_be_adopted_is_named_and_stops_the_rollout(fleet: Fleet) -> None:
+    fleet.set("a", adoptable={"pids": {"pid_max": 40000}})
+    fleet.set("f", drifted=True)
+    code, said, order = fleet.play(corral_on_drift="adopt")
+    assert code != 0 and order == [], said
+    assert "this cannot be adopted" in said and "~ by hand" in said
+    assert "1 of 6 hosts cannot have the profile, and no host was changed: f" in " ".join(said.split())
+    assert not (fleet.folder / "corral_adopted").exists()
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:

@@ -168,7 +168,7 @@ class Module:
 
     def __init__(self, **params: t.Any) -> None:
         common = {"state": "present", "lock_timeout": 1, "during_pause": "refuse", "layers": None, "profile": None}
-        self.params: dict[str, t.Any] = {**common, "confirm_timeout": 0, "force": False, **params}
+        self.params: dict[str, t.Any] = {**common, "confirm_timeout": 0, "force": False, "adopt": None, **params}
         self.check_mode, self._diff, self._verbosity = False, False, 0
 
     def warn(self, text: str) -> None:

@@ -42,7 +42,14 @@ class Module:
     """What AnsibleModule is to the code: parameters in, warnings out."""
 
     def __init__(self, *, check: bool = False, **params: t.Any) -> None:
-        common = {"state": "present", "hold": "declared", "lock_timeout": 1, "confirm_timeout": 0, "force": False}
+        common = {
+            "state": "present",
+            "hold": "declared",
+            "lock_timeout": 1,
+            "confirm_timeout": 0,
+            "force": False,
+            "adopt": None,
+        }
         self.params: dict[str, t.Any] = {**dict.fromkeys(WORKLOAD.OPTIONS), **common, **params}
         self.check_mode, self._diff, self._verbosity = check, True, 0
         self.warnings: list[str] = []

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a node has where it differs from the profile that it has applied, as keys of a profile.
+
+A part is adopted when the profile with it no longer changes the node back, and changes nothing else that is in force.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import state
+from ..host.discovery import sysfs
+from ..host.files import Host
+from ..managers import registry
+from ..model.plan.plan import Change
+from ..model.profile import compose, node_as_profile, profile
+from ..model.profile.node_as_profile import ProfileFragment
+from ..model.values.errors import CorralError
+from . import planning
+
+# Steps that only make a value last: what is in force stays as it is.
+LASTING = ("file", "link", "folder")
+
+Item = tuple[str, str, str]
+
+
+def adopted(host: Host) -> dict[str, t.Any]:
+    """The keys, a layer over the applied profile; empty where the node does not differ, or no key can express how."""
+    applied = state.read_json(host, state.APPLIED)
+    if not isinstance(applied, dict):
+        return {}
+    try:
+        left = changes_of(host, applied)
+    except CorralError:
+        return {}
+    if not left:
+        return {}
+    topology = sysfs.discover(host, with_devices=False)
+    found = [part for one in registry.every() for part in one.describe(host, topology)]
+    kept: list[ProfileFragment] = []
+    for part in found:
+        try:
+            changes = changes_of(host, applied, [*kept, part])
+        except CorralError:
+            continue
+        if is_closer(left, changes):
+            kept.append(part)
+            left = changes
+    return without(node_as_profile.profile_data({}, kept), applied)
+
+
+def changes_of(
+    host: Host, applied: t.Mapping[str, t.Any], parts: t.Sequence[ProfileFragment] = ()
+) -> tuple[Change, ...]:
+    """What the applied profile with these parts over it would change. Raises CorralError where that is no profile."""
+    layers = [compose.Layer("applied", applied), compose.Layer("node", node_as_profile.profile_data({}, parts))]
+    context = planning.compile_profile(host, profile.parse(compose.compose(layers).data))
+    return planning.plan_profile(host, context).changes
+
+
+def is_closer(before: t.Sequence[Change], after: t.Sequence[Change]) -> bool:
+    """Whether an item is gone, and all that is new only makes what is in force last."""
+    known: set[Item] = {change.item() for change in before}
+    left: set[Item] = {change.item() for change in after}
+    fresh = [change for change in after if change.item() not in known]
+    return bool(known - left) and all(
+        change.steps and all(step.kind in LASTING for step in change.steps) for change in fresh
+    )
+
+
+def without(data: t.Mapping[str, t.Any], applied: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The data without the keys that the applied profile has with the same value."""
+    found = {}
+    for key, value in data.items():
+        below = applied.get(key)
+        kept = without(value, below) if isinstance(value, dict) and isinstance(below, dict) else value
+        if value != below and kept != {}:
+            found[key] = kept
+    return found
