@@ -32,7 +32,8 @@ from ansible.module_utils.basic import AnsibleModule
 ACTION = "{action}"
 module = AnsibleModule(argument_spec=dict(
     layers=dict(type="list", elements="dict"), state=dict(default="present"), during_pause=dict(), lock_timeout=dict(),
-    interval=dict(), metrics_dir=dict(), adopt=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"), **{{"from": dict(default="")}},
+    interval=dict(), metrics_dir=dict(), adopt=dict(), reboot_timeout=dict(),
+    msg=dict(), to=dict(default="1"), hash=dict(), force=dict(type="bool"), **{{"from": dict(default="")}},
     confirm_timeout=dict(type="int", default=0)), supports_check_mode=True)
 path = os.environ["NODE"]
 with open(path) as file:
@@ -45,14 +46,14 @@ after = dict(node)
 def back(node, to):
     return {{**node, "waits": False, "profile": node["past"][to - 1], "past": node["past"][to:]}}
 if ACTION == "profile" and module.params["state"] == "present":
-    wanted = module.params["layers"][0]["profile"]["name"]
+    wanted = module.params["layers"][0]["profile"]["name"] if module.params["layers"] else node["profile"]
     if node.get("refuses"):
         module.fail_json(msg=node["refuses"], problems=[dict(path="cpu", value=None, message=node["refuses"])])
     if node["profile"] != wanted:
         after.update(profile=wanted, past=[node["profile"], *node["past"]], waits=module.params["confirm_timeout"] > 0)
         key = dict(kind="edited", key="name", before=node["profile"], after=wanted, origin=None, disruption="none", changes=["~ it"])
         result.update(changed=True, changes=[declared], by_key=[key], report=["1 changed (cpu)"])
-    last = module.params["layers"][-1]
+    last = (module.params["layers"] or [dict(origin=None, profile=None)])[-1]
     after["last"] = [last["origin"], last["profile"]]
     result["adopted"] = node.get("adoptable") if module.params["adopt"] else None
     if node.get("drifted") or node.get("adoptable") and not module.params["adopt"]:
@@ -72,7 +73,16 @@ elif ACTION == "confirm":
 elif ACTION == "rollback" and module.params["from"] in ("", node["profile"]):
     after = back(node, int(module.params["to"]))
     result.update(changed=True, changes=[declared], name=after["profile"], profile_hash="5d2f")
+elif ACTION == "reboot":
+    after.update(boots=node.get("boots", 0) + 1, why=module.params["msg"], waited=node.get("waits"))
+if ACTION in ("profile", "rollback") and node.get("boots", 0) < node.get("needs", 0) and after["profile"] == "new":
+    item = dict(subject="the command line", when="next boot", verdict="drift", disruption="none", text="~ the command line")
+    result.update(drift=[item], in_sync=False)
+if ACTION == "profile" and node.get("boots") and not node.get("settles", True):
+    item = dict(subject="/dev/huge", when="now", verdict="drift", disruption="none", text="~ a mount is missing")
+    result.update(drift=[item], in_sync=False)
 if ACTION == "profile":
+    after["seconds"] = module.params["confirm_timeout"] or node.get("seconds")
     result["unconfirmed"] = dict(text="waits") if after.get("waits") else None
     result.update(name=after["profile"], profile_hash=after["profile"])
 if not module.check_mode:
@@ -100,10 +110,13 @@ class Fleet:
             source, target = CHECKOUT / part, collection / part
             target.parent.mkdir(parents=True, exist_ok=True)
             (shutil.copytree if source.is_dir() else shutil.copy)(source, target)
-        for name in ("profile", "agent", "rollback", "confirm"):
+        for name in ("profile", "agent", "rollback", "confirm", "reboot"):
             file = collection / "plugins" / "modules" / f"{name}.py"
             file.parent.mkdir(exist_ok=True)
             file.write_text(STAND_IN.format(action=name))
+        # Ansible refuses to reboot the machine that it runs on.
+        reboot = collection / "roles" / "corral" / "tasks" / "reboot.yml"
+        reboot.write_text(reboot.read_text().replace("ansible.builtin.reboot:", "corral.node.reboot:"))
         tools = folder / "bin"
         tools.mkdir()
         (tools / "systemctl").write_text("#!/bin/sh\nexit 0\n")
@@ -252,6 +265,64 @@ def test_what_cannot_be_adopted_is_named_and_stops_the_rollout(fleet: Fleet) -> 
     assert "this cannot be adopted" in said and "~ by hand" in said
     assert "1 of 6 hosts cannot have the profile, and no host was changed: f" in " ".join(said.split())
     assert not (fleet.folder / "corral_adopted").exists()
+
+
+def test_a_reboot_that_is_not_allowed_is_said_and_the_rollout_goes_on(fleet: Fleet) -> None:
+    fleet.set("a", needs=1)
+    code, said, order = fleet.play("--limit", "a,b")
+    assert code == 0 and changed(order, "reboot") == [], said
+    words = " ".join(said.split())
+    assert (
+        words.count("this node needs a reboot, which corral_reboot_ok=true allows:") == 1
+        and "~ the command line" in said
+    )
+    assert fleet.have()["a"] == "new" and fleet.node("a")["seconds"] == 120
+
+
+def test_a_host_that_needs_it_is_rebooted_once_before_its_health_and_its_confirmation(fleet: Fleet) -> None:
+    fleet.set("a", needs=1)
+    tasks = fleet.folder / "drain.yml"
+    tasks.write_text("- set_fact:\n    corral_reboot_for: [a new kernel]\n  when: inventory_hostname == 'b'\n")
+    health = f"sh -c 'echo \"$HOST health\" >> {fleet.folder / 'order'}'"
+    code, said, order = fleet.play(
+        "--limit", "a,b,c", corral_reboot_ok=True, corral_health_command=health, corral_drain=str(tasks)
+    )
+    assert code == 0, said
+    assert changed(order, "reboot") == ["a", "b"]
+    of_a = [line.split()[1] for line in order if line.startswith("a ")]
+    assert [one for one in of_a if one != "agent"] == ["profile", "reboot", "health", "confirm"]
+    assert [fleet.node(host).get("why") for host in "abc"] == [
+        "Corral: ~ the command line",
+        "Corral: a new kernel",
+        None,
+    ]
+    assert fleet.node("a")["waited"], "the change waits for its confirmation over the reboot"
+    assert fleet.node("a")["seconds"] == 120 + 600
+    code, said, order = fleet.play("--limit", "a,b,c", corral_reboot_ok=True)
+    assert code == 0 and changed(order, "reboot") == [], said
+
+
+def test_a_host_that_differs_after_its_reboot_goes_back_unless_drift_is_allowed(fleet: Fleet) -> None:
+    for host in "ab":
+        fleet.set(host, needs=1, settles=False)
+    strict = "{{ inventory_hostname == 'a' }}"
+    code, said, order = fleet.play(
+        "--limit", "a,b", "-e", "corral_serial=2 corral_max_fail_percentage=50",
+        corral_reboot_ok=True, corral_require_in_sync=strict, corral_login_timeout=10,
+    )  # fmt: skip
+    assert code != 0 and sorted(changed(order, "reboot")) == ["a", "b"], said
+    assert "See that nothing differs from the profile: ~ a mount is missing" in " ".join(said.split())
+    assert (fleet.have()["a"], fleet.have()["b"]) == ("old", "new")
+
+
+def test_a_host_that_needs_a_second_reboot_goes_back(fleet: Fleet) -> None:
+    fleet.set("a", needs=2)
+    code, said, order = fleet.play("--limit", "a", corral_reboot_ok=True, corral_login_timeout=10)
+    assert code != 0 and changed(order, "reboot") == ["a"], said
+    assert "after a reboot this node still needs one, and is not rebooted again: ~ the command line" in " ".join(
+        said.split()
+    )
+    assert fleet.have()["a"] == "old"
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
