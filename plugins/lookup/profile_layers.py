@@ -14,7 +14,9 @@ description:
   - Gives the layers for O(corral.node.profile#module:layers), the weakest first, each with the name of its variable as
     origin.
   - First comes the variable C(corral_profile), or in its place the file on the controller that C(corral_profile_file)
-    names. Then come all variables named C(corral_profile_layer_NN_NAME), ordered by their two digits and name.
+    names. Ansible's search for files finds that file, in the folder C(files) beside the playbook or beside it, and at last in the
+    folder in which Ansible was started. Its content is read like a file of variables, with templates and values of the vault.
+    Then come all variables named C(corral_profile_layer_NN_NAME), ordered by their two digits and name.
   - Group and host variables may each declare layers of their own, because Ansible replaces only variables of the same
     name.
   - Last comes the file of the host in the folder C(corral_adopted_dir), by default C(corral_adopted) beside the inventory. There a
@@ -62,6 +64,8 @@ from ansible_collections.corral.node.plugins.module_utils._core.model.values.err
 
 # ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
 OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
+# Since then a text is a template only where it is marked as one.
+TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if OMITTED else {}
 
 BASE = "corral_profile"
 FILE = "corral_profile_file"
@@ -76,10 +80,16 @@ class LookupModule(LookupBase):
     def run(
         self, terms: list[t.Any], variables: t.Optional[dict[str, t.Any]] = None, **kwargs: t.Any
     ) -> list[dict[str, t.Any]]:
-        self.set_options(var_options=variables, direct=kwargs)
+        try:
+            return self.layers(terms, variables or {}, kwargs)
+        except CorralError as error:
+            raise AnsibleError(str(error)) from error
+
+    def layers(self, terms: list[t.Any], known: dict[str, t.Any], options: dict[str, t.Any]) -> list[dict[str, t.Any]]:
+        """The layers, the weakest first."""
+        self.set_options(var_options=known, direct=options)
         if terms:
             raise AnsibleError("corral.node.profile_layers takes no terms: it reads the host's variables")
-        known = variables or {}
         names = sorted(name for name in known if name.startswith(PREFIX))
         for name in names:
             if not LAYER.fullmatch(name):
@@ -89,7 +99,7 @@ class LookupModule(LookupBase):
                     obj=name,
                 )
         file = self.value(known, FILE)
-        layers = [(BASE, self.value(known, BASE))] if file is None else [self.from_file(file)]
+        layers = [(BASE, self.value(known, BASE))] if file is None else [self.from_file(file, known)]
         layers += [(name, self.value(known, name)) for name in names]
         found = []
         for origin, profile in layers:
@@ -100,10 +110,7 @@ class LookupModule(LookupBase):
             found.append({"origin": origin, "profile": profile})
         path = self.adopted(known) if found else ""
         if os.path.isfile(path):
-            dummy, profile = self.from_file(path)
-            if not isinstance(profile, dict):
-                raise AnsibleError(f"{path} is no mapping: write keys of a profile, or remove the file")
-            found.append({"origin": f"{ADOPTED}/{os.path.basename(path)}", "profile": profile})
+            found.append({"origin": f"{ADOPTED}/{os.path.basename(path)}", "profile": self.from_adopted(path)})
         return found
 
     def adopted(self, variables: dict[str, t.Any]) -> str:
@@ -122,15 +129,26 @@ class LookupModule(LookupBase):
             return None
         return None if found == variables.get("omit", OMITTED) else found
 
-    def from_file(self, path: t.Any) -> tuple[str, t.Any]:
-        """The profile of a file here on the controller, from where the user stands; its name is the origin."""
-        whole = os.path.realpath(os.path.expanduser(str(path)))
+    def from_file(self, name: t.Any, variables: dict[str, t.Any]) -> tuple[str, t.Any]:
+        """The profile of a file here on the controller, found and read as Ansible does; its name is the origin."""
+        known = os.path.expanduser(str(name))
+        whole = self.find_file_in_search_path(variables, "files", known, ignore_missing=True) or os.path.realpath(known)
         if not os.path.isfile(whole):
-            raise AnsibleError(f"{FILE}: {whole}: no such file on the controller: name one", obj=path)
+            raise AnsibleError(f"{FILE}: {whole}: no such file on the controller: name one", obj=name)
+        profile_file.refuse_twice(self.text_of(whole), whole)
+        return os.path.basename(whole), self._templar.template(self._loader.load_from_file(whole, **TRUSTED))
+
+    def from_adopted(self, path: str) -> dict[str, t.Any]:
+        """The layer that a rollout wrote: plain data."""
+        profile = profile_file.load(self.text_of(path), path)
+        if not isinstance(profile, dict):
+            raise AnsibleError(f"{path} is no mapping: write keys of a profile, or remove the file")
+        return profile
+
+    def text_of(self, path: str) -> str:
+        """The text of a file, decrypted where it is a vault."""
         try:
-            with open(self._loader.get_real_file(whole), encoding="utf-8") as file:  # decrypted, where it is a vault
-                return os.path.basename(whole), profile_file.load(file.read(), whole)
-        except CorralError as error:
-            raise AnsibleError(str(error)) from error
+            with open(self._loader.get_real_file(path), encoding="utf-8") as file:
+                return file.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise AnsibleError(f"{whole}: cannot be read: {error}") from error
+            raise AnsibleError(f"{path}: cannot be read: {error}") from error

@@ -15,6 +15,7 @@ from pathlib import Path
 import pytest
 
 pytest.importorskip("ansible")
+from ansible.parsing.vault import VaultLib, VaultSecret
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 INVENTORY = {
@@ -56,11 +57,11 @@ WRONG = [
     ({"corral_profile_layer_5_edge": {}}, "corral_profile_layer_5_edge: a layer's variable is named"),
     ({"corral_profile_layer_50_edge": [1]}, "corral_profile_layer_50_edge is no mapping"),
     (
-        {"corral_adopted_dir": "{{ playbook_dir }}"},
+        {"corral_adopted_dir": "{{ playbook_dir }}/.."},
         "one.yml is no mapping: write keys of a profile, or remove the file",
     ),
     ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
-    ({"corral_profile_file": "{{ playbook_dir }}/twice.yml"}, "twice.yml: line 2: the key name stands twice"),
+    ({"corral_profile_file": "{{ playbook_dir }}/../twice.yml"}, "twice.yml: line 2: the key name stands twice"),
     (
         {"corral_profile_layer_95_host": {"pids": {"pid_max": 3}}},
         "pids.pid_max (from corral_profile_layer_95_host): 3: is too small",
@@ -107,10 +108,18 @@ PLAY = [
                 "__corral_profile.diff[1].after | from_json == __corral_profile.effective_profile",
             ),
             {
-                **apply("A file in the place of corral_profile", {"corral_profile_file": "{{ playbook_dir }}/my.yml"}),
+                **apply("A file in the place of corral_profile", {"corral_profile_file": "{{ playbook_dir }}/../my.yml"}),
                 "register": "filed",
             },
             see("filed.origins.name == 'my.yml'", "filed.origins['pids.pid_max'] == 'corral_profile_layer_40_big'"),
+            *(
+                part
+                for name in ("beside.yml", "here.yml", "both.yml", "templated.yml", "secret.yml", "whole.yml")
+                for part in (
+                    {**apply(f"The file {name}", {"corral_profile_file": name}), "register": "searched"},
+                    see(f"searched.name == '{name[:-4]}-400000'", f"searched.origins.name == '{name}'"),
+                )
+            ),
             *(
                 {
                     "name": said,
@@ -132,7 +141,9 @@ def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> su
     collections.mkdir(parents=True)
     (collections / "node").symlink_to(CHECKOUT)
     for name, data in files.items():
-        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+        place = tmp_path / ("books" if name == "play" else ".")
+        place.mkdir(exist_ok=True)
+        (place / f"{name}.json").write_text(json.dumps(data))
     environment = {
         **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
         "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
@@ -143,11 +154,34 @@ def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> su
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
 
 
+def put_files(folder: Path) -> None:
+    """Profiles where Ansible looks for files, in the forms in which it reads files of variables."""
+    (folder / "password").write_text("open\n")
+    vault = VaultLib([("default", VaultSecret(b"open"))])
+    secret = vault.encrypt("secret-400000").decode().replace("\n", "\n  ")
+    texts = {
+        "beside.yml": "name: beside-400000\n",  # beside the playbook
+        "files/both.yml": "name: both-400000\n",
+        "both.yml": "name: not-this\n",
+        "../both.yml": "name: nor-this\n",
+        "../here.yml": "name: here-400000\n",  # where Ansible was started
+        "templated.yml": "name: templated-{{ limit }}\n",
+        "secret.yml": f"name: !vault |\n  {secret}\n",
+        "whole.yml": vault.encrypt("name: whole-{{ limit }}\n").decode(),
+    }
+    for name, text in texts.items():
+        file = folder / "books" / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(text)
+
+
 def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
     (tmp_path / "my.yml").write_text("name: mine\n")
     (tmp_path / "twice.yml").write_text("name: mine\nname: yours\n")
     (tmp_path / "one.yml").write_text("- pids\n")
-    done = play(tmp_path, "play.json", "--check", "--diff", "-vv", hosts=INVENTORY, play=PLAY)
+    put_files(tmp_path)
+    words = ["--check", "--diff", "-vv", "--vault-password-file", "password"]
+    done = play(tmp_path, "books/play.json", *words, hosts=INVENTORY, play=PLAY)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "this is the end" in done.stdout
 

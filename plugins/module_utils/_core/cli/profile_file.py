@@ -40,25 +40,52 @@ def load(text: str, path: str) -> t.Any:
         raise refusal("no YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
 
 
+def refuse_twice(text: str, path: str) -> None:
+    """Raise CorralError for a key that stands twice in a mapping; what else is wrong is its loader's to say."""
+    try:
+        json.loads(text, object_pairs_hook=unique)
+        return
+    except DuplicateKey as error:
+        raise refusal(str(error), path=path) from None
+    except (ValueError, RecursionError):
+        pass
+    import yaml
+
+    loader = yaml.SafeLoader(text)
+    try:
+        _checked(yaml, loader.get_single_node())
+    except DuplicateKey as error:
+        raise refusal(str(error), path=path) from None
+    except (yaml.YAMLError, RecursionError, ValueError):
+        pass
+    finally:
+        loader.dispose()
+
+
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:
     """As yaml.safe_load, but every mapping is checked as it is written, before merge keys (<<) add their keys."""
     loader = yaml.SafeLoader(text)
     try:
-        root = loader.get_single_node()
-        todo, seen = [root], set()
-        while todo:
-            node = todo.pop()
-            if node is None or id(node) in seen or isinstance(node, yaml.ScalarNode):
-                continue
-            seen.add(id(node))
-            if isinstance(node, yaml.MappingNode):
-                _refuse_twice(node)
-                todo += [part for pair in node.value for part in pair]
-            else:
-                todo += node.value
+        root = _checked(yaml, loader.get_single_node())
         return None if root is None else loader.construct_document(root)
     finally:
         loader.dispose()
+
+
+def _checked(yaml: t.Any, root: t.Any) -> t.Any:
+    """The node of a document, of which no mapping has a key twice. Raises DuplicateKey."""
+    todo, seen = [root], set()
+    while todo:
+        node = todo.pop()
+        if node is None or id(node) in seen or isinstance(node, yaml.ScalarNode):
+            continue
+        seen.add(id(node))
+        if isinstance(node, yaml.MappingNode):
+            _refuse_twice(node)
+            todo += [part for pair in node.value for part in pair]
+        else:
+            todo += node.value
+    return root
 
 
 def _refuse_twice(mapping: t.Any) -> None:
