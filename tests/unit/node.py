@@ -220,6 +220,8 @@ class Node:
     def put(self, path: str, text: str) -> None:
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
+        if not file.resolve().is_relative_to(self.root.resolve()):
+            raise AssertionError(f"{path} is every fake node's: give this one a tree of its own, as set_online does")
         file.write_text(text)
 
     def get(self, path: str) -> str:

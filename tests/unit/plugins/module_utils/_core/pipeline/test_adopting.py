@@ -107,7 +107,7 @@ def test_only_layers_can_adopt(fake: node.Node) -> None:
 
 def test_a_profile_that_no_longer_fits_the_node_adopts_nothing(fake: node.Node) -> None:
     runs.converged(fake)
-    fake.put("/sys/devices/system/cpu/online", "0\n")
+    fake.set_online(*range(1, 8))
     assert adopting.adopted(fake.host()) == {}
 
 
