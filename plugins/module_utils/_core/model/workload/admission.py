@@ -78,7 +78,10 @@ def allocate(
         if not latest.refusals or not latest.events:
             break
         latest = decide(inputs, needs, latest.grants, status)
-        found = AllocationResult(latest.grants, latest.refusals, joined(found.events, latest.events))
+        # The first decision says why, in the order of the declaration.
+        why = {one.workload: one for one in found.refusals}
+        refusals = tuple(why.get(one.workload, one) for one in latest.refusals)
+        found = AllocationResult(latest.grants, refusals, joined(found.events, latest.events))
     refused = {one.workload: f"; refused: {one.message}" for one in found.refusals}
     events = (one._replace(reason=one.reason + refused.get(one.workload, "")) for one in found.events)
     return found._replace(events=tuple(events))
