@@ -156,6 +156,7 @@ class Fleet:
         )
         environment = {
             **os.environ, "ANSIBLE_COLLECTIONS_PATH": str(self.folder / "collections"), "ANSIBLE_NOCOLOR": "1",
+            "ANSIBLE_SHOW_CUSTOM_STATS": "1",
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "ANSIBLE_FORKS": "6", "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"), "ANSIBLE_REMOTE_TEMP": str(self.folder / "remote"),
         }  # fmt: skip
@@ -168,6 +169,13 @@ class Fleet:
         ]
         done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr, order.read_text().splitlines()
+
+
+def stats(said: str) -> dict[str, t.Any]:
+    """What a run handed on with set_stats."""
+    return t.cast(
+        "dict[str, t.Any]", json.loads(said.partition("CUSTOM STATS:")[2].partition("RUN: ")[2].splitlines()[0])
+    )
 
 
 def changed(order: t.Iterable[str], action: str = "profile") -> list[str]:
@@ -186,6 +194,11 @@ def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_res
     assert sorted(changed(order, "confirm")) == ["a", "b"], "a host whose check failed is not confirmed"
     assert "Run the health command: " in said and "run the same command again" in said
     assert "healthy, but went back with its batch, in which c failed" in said
+    assert stats(said) == {
+        "corral_would_change_hosts": list(HOSTS), "corral_refused_hosts": [], "corral_changed_hosts": ["a"],
+        "corral_went_back_hosts": ["b", "c"], "corral_out_of_sync_hosts": [], "corral_reboot_required_hosts": [],
+        "corral_units_to_restart": {},
+    }  # fmt: skip
 
     marker.write_text("nobody")
     code, said, order = fleet.play("-e", "corral_serial=1,2,100%", corral_health_command=check)
@@ -229,6 +242,7 @@ def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet:
     assert code != 0 and order == [], said
     assert "2 of 6 hosts cannot have the profile, and no host was changed: e, f" in said.replace("\n", " ")
     assert "this node has a single CPU" in said and "~ by hand" in said
+    assert stats(said) == {"corral_would_change_hosts": ["a", "b", "c", "d"], "corral_refused_hosts": ["e", "f"]}
     assert set(fleet.have().values()) == {"old"}
     fleet.set("e", refuses="")
     code, said, order = fleet.play("--check", corral_on_drift="overwrite")
@@ -277,6 +291,8 @@ def test_a_reboot_that_is_not_allowed_is_said_and_the_rollout_goes_on(fleet: Fle
         and "~ the command line" in said
     )
     assert fleet.have()["a"] == "new" and fleet.node("a")["seconds"] == 120
+    assert stats(said)["corral_reboot_required_hosts"] == ["a"]
+    assert sorted(stats(said)["corral_changed_hosts"]) == ["a", "b"], "of all batches"
 
 
 def test_a_host_that_needs_it_is_rebooted_once_before_its_health_and_its_confirmation(fleet: Fleet) -> None:
@@ -341,6 +357,22 @@ def test_the_playbook_rollback_goes_back_as_far_as_it_is_told(fleet: Fleet) -> N
     assert code == 0 and order == ["a rollback", "b rollback"], said
     assert fleet.have() == {**dict.fromkeys(HOSTS, "new"), "a": "older", "b": "older"}
     assert "profile older (5d2f)" in said
+
+
+def test_tags_select_the_profile_or_the_agent_and_the_gates_always_run(fleet: Fleet) -> None:
+    health = f"sh -c 'echo \"$HOST health\" >> {fleet.folder / 'order'}'"
+    code, said, order = fleet.play("--limit", "a", "--tags", "agent", corral_health_command=health)
+    assert code == 0 and order == ["a agent", "a health"], said
+    assert fleet.have()["a"] == "old" and "a: nothing to change" in said
+    code, said, order = fleet.play("--limit", "a", "--tags", "profile", corral_health_command=health)
+    assert code == 0 and order == ["a profile", "a health", "a confirm"], said
+    assert fleet.have()["a"] == "new" and "a: as follows" in said
+    code, said, order = fleet.play("--limit", "b", "--tags", "profile", corral_health_command="false")
+    assert code != 0 and order == ["b profile", "b rollback"], said
+    assert fleet.have()["b"] == "old" and "The host has what it had before." in " ".join(said.split())
+    code, said, order = fleet.play("--limit", "a", "--tags", "agent", playbook="remove")
+    assert code == 0 and order == ["a agent"], said
+    assert fleet.have()["a"] == "new"
 
 
 def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
