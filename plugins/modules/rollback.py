@@ -206,7 +206,9 @@ unconfirmed:
     since: 1795427282
     until: 1795427402
     before: edge
-    text: "profile edge is unconfirmed: at 2026-11-23 09:50:02 UTC the node goes back to profile edge (corral confirm keeps it)"
+    text: >-
+      profile edge (0a1b2c3d4e5f) is unconfirmed: at 2026-11-23 09:50:02 UTC the node goes back to profile edge (5d2f00c4a1b9)
+      (corral confirm keeps it)
 paused:
   description: The pause that is in force. V(null) when the node is not paused.
   returned: success

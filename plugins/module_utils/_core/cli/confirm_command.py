@@ -10,10 +10,12 @@ from __future__ import annotations
 import argparse
 import typing as t
 
-from ..constants import ERROR, IN_SYNC, SCHEMA
+from ..constants import DIFFERS, ERROR, IN_SYNC, SCHEMA
+from ..host import unconfirmed_file
 from ..host.files import Host
 from ..model.plan.plan import Outcome
 from ..model.status.unconfirmed import Pending
+from ..model.values.errors import CorralError
 from ..pipeline import confirming, locked_run, tick
 from ..reports import change_text
 from . import command_output
@@ -49,17 +51,29 @@ def data(found: t.Optional[Pending]) -> Confirmed:
 
 def go_back(host: Host) -> int:
     """corral-confirm.service, every few seconds while a profile is unconfirmed."""
-    found, outcome = confirming.tick(host)
+    try:
+        found, outcome = confirming.tick(host)
+    except CorralError as error:
+        found = confirming.expired(host)
+        if found is None:
+            raise
+        return failed(host, found, str(error))
     if found is None or outcome is None:
         return IN_SYNC
     if outcome.error or outcome.leftovers:
-        said = "; ".join(filter(None, (outcome.error, *outcome.leftovers)))
-        tick.notice(f"profile {found.name} was not confirmed, and going back failed: {said}", priority=3)
-        return ERROR
-    before = "what there was before Corral" if found.before is None else f"profile {found.before.get('name')}"
-    tick.notice(f"profile {found.name} was not confirmed within {found.seconds} s: went back to {before}", priority=4)
+        return failed(host, found, "; ".join(filter(None, (outcome.error, *outcome.leftovers))))
+    name, before = unconfirmed_file.named(found, "what there was before Corral")
+    tick.notice(f"{name} was not confirmed within {found.seconds} s: went back to {before}", priority=4)
     told(host, outcome)
     return IN_SYNC
+
+
+def failed(host: Host, found: Pending, said: str) -> int:
+    """The way back failed, and is tried again. What was logged already is no failure of the unit either: systemd logs those."""
+    if not unconfirmed_file.log_now(host, found, said):
+        return DIFFERS
+    tick.notice(f"{unconfirmed_file.named(found)[0]} was not confirmed, and going back failed: {said}", priority=3)
+    return ERROR
 
 
 def told(host: Host, outcome: Outcome) -> None:

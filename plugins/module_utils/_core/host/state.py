@@ -43,6 +43,7 @@ RUN = lock.RUN
 STATUS = f"{RUN}/status.json"
 PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
+WAY_BACK = f"{RUN}/way-back.json"
 GC_STATUS = f"{RUN}/gc.json"
 SINCE = f"{STATE}/drift-since.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import json
 import time
 import typing as t
 
@@ -14,10 +15,11 @@ from ..model.status import pause, unconfirmed
 from ..model.status.unconfirmed import Pending, Rejected
 from ..model.systemd import agent_units
 from ..model.values.errors import refusal
-from . import pause_file, state, systemd
+from . import lock, pause_file, state, systemd
 from .files import Host
 
 SECONDS = 60.0  # for systemd to start or stop a timer
+FIRST_PAUSE, LONGEST_PAUSE = 10.0, 3600.0  # between two lines in the journal about the same failure
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedUnconfirmed
@@ -45,8 +47,36 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
         return None
     data = unconfirmed.shown(found, host.now(), left(host, found))
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(data["until"]))
-    before = "no profile" if data["before"] is None else f"profile {data['before']}"
-    return {**data, "text": f"profile {data['name']} is unconfirmed: at {until} the node goes back to {before} (corral confirm keeps it)"}  # fmt: skip
+    name, before = named(found)
+    return {**data, "text": f"{name} is unconfirmed: at {until} the node goes back to {before} (corral confirm keeps it)"}  # fmt: skip
+
+
+def named(found: Pending, nothing: str = "no profile") -> tuple[str, str]:
+    """The unconfirmed profile and the one before it, for people: with their hashes, since both may have the same name."""
+    from ..model.status import history
+
+    before = found.before
+    back = nothing if before is None else f"profile {before.get('name')} ({history.hash_of(before)})"
+    return f"profile {found.name} ({found.hash})", back
+
+
+def log_now(host: Host, found: Pending, said: str) -> bool:
+    """Whether a failure of the way back is to be logged: when it is new, then after pauses that double up to an hour."""
+    known, now = state.read_json(host, state.WAY_BACK), host.uptime()
+    which = [found.hash, found.since, said]
+    pause = FIRST_PAUSE
+    if isinstance(known, dict) and known.get("which") == which:
+        last, waited = known.get("last"), known.get("pause")
+        if isinstance(last, (int, float)) and isinstance(waited, (int, float)):
+            if 0 <= now - last < waited:
+                return False
+            pause = min(2 * waited, LONGEST_PAUSE)
+    try:
+        lock.own_folder(host, state.RUN, 0o755)
+        host.write_file(state.WAY_BACK, json.dumps({"which": which, "last": now, "pause": pause}) + "\n", state.PRIVATE)
+    except OSError:  # Where it cannot be kept each failure is logged.
+        pass
+    return True
 
 
 def make(host: Host, before: Pending) -> None:
@@ -71,8 +101,9 @@ def write(host: Host, found: Pending) -> None:
 
 def forget(host: Host) -> None:
     """No profile is unconfirmed any more: its file goes, and its timer stops."""
-    if host.exists(state.UNCONFIRMED):
-        host.remove(state.UNCONFIRMED)
+    for path in (state.UNCONFIRMED, state.WAY_BACK):
+        if host.exists(path):
+            host.remove(path)
     stop_timer(host)
 
 

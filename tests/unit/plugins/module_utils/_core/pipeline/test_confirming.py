@@ -14,9 +14,9 @@ import runs
 from _core.host import state
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
-from _core.model.status import json_shapes
+from _core.model.status import history, json_shapes
 from _core.model.systemd.agent_units import CONFIRM_TIMER
-from _core.model.values.errors import CorralError
+from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import confirming, declared_profile, locked_run
 from _core.pipeline.confirming import Terms
 from shapes import misfits
@@ -89,6 +89,11 @@ def test_a_profile_that_is_confirmed_stays(rolled: node.Node, capsys: pytest.Cap
 def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
     before, profile_before = seen(rolled), rolled.get(state.DECLARED)
     change(rolled)
+    edited = rolled.get(state.DECLARED)
+    runs.command(rolled.host(), "status")
+    assert (
+        f"the node goes back to profile edge ({history.hash_of(json.loads(profile_before))})" in capfd.readouterr().out
+    )
     assert seen(rolled) != before
     rolled.wait(SECONDS - 1)
     assert timer(rolled) == 0
@@ -96,7 +101,9 @@ def test_without_a_confirmation_the_node_goes_back(rolled: node.Node, capfd: pyt
     rolled.wait(2)
     capfd.readouterr()
     assert timer(rolled) == 0
-    assert "was not confirmed within 120 s: went back to profile edge" in capfd.readouterr().err
+    before_hash, edited_hash = (history.hash_of(json.loads(text)) for text in (profile_before, edited))
+    said = f"profile edge ({edited_hash}) was not confirmed within 120 s: went back to profile edge ({before_hash})"
+    assert said in capfd.readouterr().err, "both have the same name"
     assert node.different(before, seen(rolled)) == []
     assert rolled.get(state.DECLARED) == profile_before
     assert not waits(rolled)
@@ -442,6 +449,29 @@ def test_a_way_back_that_is_refused_is_tried_again(rolled: node.Node, capfd: pyt
     assert rolled.get(state.REJECTED) == recorded, "it is not written at each try"
     assert timer(rolled) == 0
     assert node.different(before, seen(rolled)) == []
+
+
+def test_a_way_back_that_keeps_failing_is_logged_with_growing_pauses(
+    rolled: node.Node, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def refused(dummy_host: object, dummy_found: object) -> t.NoReturn:
+        raise CorralError(Problem("cpu", None, "no CPU is left"))
+
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    monkeypatch.setattr(confirming, "go_back", refused)
+    capfd.readouterr()
+    logged = []
+    for number in range(0, 20 * 60, 5):
+        code, said = timer(rolled), capfd.readouterr().err
+        assert code == (1 if said else 2), "a failed unit is a line of systemd's"
+        assert not said or "going back failed: cpu: no CPU is left" in said
+        logged += [number] if said else []
+        rolled.wait(5)
+    assert logged == [0, 10, 30, 70, 150, 310, 630]
+    monkeypatch.undo()
+    assert timer(rolled) == 0
+    assert not waits(rolled) and not rolled.has(state.WAY_BACK)
 
 
 def test_what_is_declared_after_all_this_is_what_was_before(rolled: node.Node) -> None:
