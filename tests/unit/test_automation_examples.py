@@ -13,7 +13,7 @@ from pathlib import Path
 import yaml
 
 CHECKOUT = Path(__file__).resolve().parents[2]
-# awx/main/models/mixins.py checks the answers of these types; a question of another type is refused.
+# The types whose answers AWX checks: _survey_element_validation() in awx/main/models/mixins.py.
 AWX_TYPES = {"text", "textarea", "password", "integer", "float", "multiplechoice", "multiselect"}
 AWX_FIELDS = {
     "question_name", "question_description", "required", "type", "variable", "min", "max", "default", "choices", "new_question",
