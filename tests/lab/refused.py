@@ -30,7 +30,7 @@ CASES: tuple[tuple[str, dict[str, t.Any]], ...] = (
     ("memory.mounts[0].group: nobody-knows",
      {"memory": {"mounts": [{"path": "/dev/pages", "pagesize": "2Mi", "group": "nobody-knows"}]}}),
     ("pids.pid_max", {"pids": {"pid_max": 320}}),
-    ("not in this version", {"devices": {}}),
+    ("not in this version", {"irq": {}}),
     ("a profile of a newer version", {"version": 99}),
 )  # fmt: skip
 

@@ -19,7 +19,7 @@ from ..constants import ERROR, IN_SYNC
 from ..host import snapshot
 from ..host.files import Host
 from ..model.status.metrics import VERSION
-from . import confirm_command, kubelet_command, node_commands, status_command, workload_commands
+from . import confirm_command, devices_command, kubelet_command, node_commands, status_command, workload_commands
 
 
 def parser() -> argparse.ArgumentParser:
@@ -50,6 +50,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument("--explain", action="store_true", help="also each key's origin, and its effect on this node")
     command("topology", "what the machine is made of", tree=True)
     command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    command("devices", "the devices of each resource that the profile declares", profiles=True)
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
     shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
@@ -128,6 +129,7 @@ COMMANDS = {
     "plan": node_commands.do_plan,
     "topology": node_commands.do_topology,
     "pools": node_commands.do_pools,
+    "devices": devices_command.do_devices,
     "profile": node_commands.do_profile,
     "kubelet": kubelet_command.do_kubelet,
     "reconcile": node_commands.do_reconcile,

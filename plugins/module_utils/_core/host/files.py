@@ -202,6 +202,16 @@ class Host:
             text = None
         return self.tell(text, "link", path)
 
+    def device(self, path: str) -> t.Optional[str]:
+        """``char/1:3`` or ``block/8:0`` of a device file, as below /sys/dev, links followed; None for anything else."""
+        try:
+            found = os.stat(self.at(path))
+        except (OSError, ValueError):
+            return self.tell(None, "device", path)
+        kind = "char" if stat.S_ISCHR(found.st_mode) else "block" if stat.S_ISBLK(found.st_mode) else None
+        number = f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
+        return self.tell(number if kind else None, "device", path)
+
     def mode(self, path: str) -> t.Optional[int]:
         """The permission bits of what is there (0o644), None when nothing is."""
         try:

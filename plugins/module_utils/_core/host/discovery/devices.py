@@ -57,6 +57,12 @@ def net(reader: Reader) -> dict[str, str | None]:
     return found
 
 
+def address_in(path: str) -> str | None:
+    """The address of the PCI function that a path in sysfs leads to or through, the last one; None where it has none."""
+    addresses = _IN_PATH.findall(path)
+    return addresses[-1] if addresses else None
+
+
 def _device(reader: Reader, address: str, folder: str) -> PciDevice:
     node = reader.integer(f"{folder}/numa_node")
     return PciDevice(

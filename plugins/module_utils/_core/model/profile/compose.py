@@ -17,7 +17,7 @@ import typing as t
 
 from ..values.errors import CorralError, Problem, refusal
 from ..values.records import NamedTuple
-from . import profile_workloads, schema, schema_types
+from . import profile_devices, profile_workloads, schema, schema_types
 from .schema_reader import brief, join
 
 # What an item of a list of sections is told apart by; a pool without a node is the whole machine's.
@@ -26,6 +26,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.mounts": ("path",),
     "workloads": ("name",),
     "workloads[].containers": ("name",),
+    "devices": ("name",),
     "tenants": ("name",),
     "tenants[].limits": ("type",),
     "tenants[].quota": ("name",),
@@ -50,6 +51,13 @@ DISPLACES: dict[str, tuple[str, ...]] = {
     "memory.mounts[].user": ("uid",),
     "memory.mounts[].gid": ("group",),
     "memory.mounts[].group": ("gid",),
+    **{
+        f"devices[].match.{kind}": tuple(
+            other for other in (*profile_devices.ALONE, *profile_devices.OF_PCI) if other != kind
+        )
+        for kind in profile_devices.ALONE
+    },
+    **{f"devices[].match.{kind}": profile_devices.ALONE for kind in profile_devices.OF_PCI},
     **{
         f"workloads[].match.{kind}": tuple(other for other in profile_workloads.MATCHES if other != kind)
         for kind in profile_workloads.MATCHES

@@ -20,6 +20,7 @@ from ..values.errors import CorralError
 from ..values.records import NamedTuple
 from . import (
     profile_checks,
+    profile_devices,
     profile_gc,
     profile_memory,
     profile_tenants,
@@ -34,6 +35,7 @@ from .profile_workloads import Workload
 from .schema_reader import Reader
 
 if t.TYPE_CHECKING:
+    from ..devices.device import Resource
     from ..tenants.tenant import Tenant
     from ..values.vocabulary import Mode
 
@@ -117,6 +119,7 @@ class Profile(NamedTuple):
     workloads: tuple[Workload, ...] = ()
     topology: t.Optional[Policy] = None
     tenants: tuple[Tenant, ...] = ()
+    devices: tuple[Resource, ...] = ()
 
 
 class Section(NamedTuple):
@@ -136,6 +139,7 @@ SECTIONS = {
     "gc": Section(profile_gc.check, profile_gc.build, profile_gc.to_data),
     "workloads": Section(profile_workloads.check, profile_workloads.build, profile_workloads.to_data),
     "tenants": Section(profile_tenants.check, profile_tenants.build, profile_tenants.to_data),
+    "devices": Section(profile_devices.check, profile_devices.build, profile_devices.to_data),
 }
 
 

@@ -15,6 +15,7 @@ import typing as t
 
 from ..tenants import tenant
 from ..values.records import NamedTuple
+from . import schema_devices as devices
 from . import schema_quantities as quantities
 from . import schema_types as types
 
@@ -810,7 +811,76 @@ KEYS: tuple[Key, ...] = (
         example="[high]",
         many=LIST,
     ),
-    _later("devices", "Devices that are handed to workloads."),
+    Key(
+        "devices",
+        None,
+        "Resources that devices of the node belong to ([devices.md](devices.md)). `corral devices` shows the devices of each; "
+        "workloads cannot request them in this version.",
+        many=LIST,
+    ),
+    Key(
+        "devices[].name",
+        devices.RESOURCE_NAME,
+        "What the resource is called, as Kubernetes' extended resources: a domain and a name.",
+        example="example.com/nic",
+        required=True,
+    ),
+    Key(
+        "devices[].match",
+        None,
+        "Which devices belong to it: `path` alone, `cdi` alone, or all that is said of a PCI function. Bridges never match.",
+        required=True,
+    ),
+    Key(
+        "devices[].match.pci",
+        devices.PCI_ID,
+        "Vendor and device of PCI functions as `lspci -nn` prints them; `*` is any device of the vendor.",
+        example='"8086:1572"',
+    ),
+    Key(
+        "devices[].match.class",
+        devices.PCI_CLASS,
+        "The first 2, 4 or 6 hexadecimal digits of the PCI class, in quotes: `0200` is Ethernet.",
+        example='"0200"',
+    ),
+    Key(
+        "devices[].match.driver",
+        devices.DRIVER,
+        "The driver that the PCI function is bound to. What is bound to `vfio-pci` is one device for each IOMMU group.",
+        example="vfio-pci",
+    ),
+    Key(
+        "devices[].match.interface",
+        devices.INTERFACE,
+        "The network interface of the PCI function, `*` and `?` allowed.",
+        example="ens1f*",
+    ),
+    Key(
+        "devices[].match.iommu_group",
+        types.integer(0, 1 << 30),
+        "The PCI functions of this IOMMU group, which are one device together. The number may differ after a reboot.",
+        example="12",
+    ),
+    Key(
+        "devices[].match.path",
+        devices.DEVICE_PATH,
+        "Device files in /dev, `*` and `?` allowed. Links count as what they lead to.",
+        example="/dev/ttyUSB*",
+    ),
+    Key(
+        "devices[].match.cdi",
+        devices.CDI_KIND,
+        "The devices of a CDI kind in the specs of /etc/cdi and /var/run/cdi, or some of them: `KIND=NAME`, `*` and `?` allowed "
+        "in the name. The device `all` counts only where it is named.",
+        example="nvidia.com/gpu",
+    ),
+    Key(
+        "devices[].require_link",
+        types.BOOLEAN,
+        "Whether a PCI function is healthy only while a network interface of it has a link.",
+        example="true",
+        default=False,
+    ),
     _later("kubelet", "A kubelet that runs on the same node."),
     _later("irq", "Interrupt affinity."),
     _later("boot", "Kernel command line."),

@@ -163,6 +163,36 @@ class PauseEnded(t.TypedDict):
     ended: t.Optional[RenderedPause]
 
 
+class Device(t.TypedDict):
+    """A device of a resource."""
+
+    id: str
+    numa_node: int
+    healthy: bool
+    reason: t.Optional[str]
+    driver: t.Optional[str]
+    functions: list[str]
+    interfaces: list[str]
+    files: list[str]
+
+
+class DeviceResource(t.TypedDict):
+    """A resource that the profile declares."""
+
+    name: str
+    healthy: int
+    devices: list[Device]
+
+
+class Devices(t.TypedDict):
+    """What ``corral devices --json`` prints."""
+
+    schema: int
+    resources: list[DeviceResource]
+    problems: list[str]
+    notes: list[str]
+
+
 class Tenants(t.TypedDict):
     """What ``corral status --tenants --json`` prints."""
 

@@ -159,12 +159,13 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(Min_Size="2Mi"), "memory.mounts[0].Min_Size: unknown key: did you mean memory.mounts[0].min_size?"),
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
-    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants"),
-    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants'),
+    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices"),
+    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices'),
     ({True: 1},
-     "True: unknown key, not text (YAML reads on, yes and true so): write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants"),
-    ({"devices": {}}, "devices: not in this version of Corral: leave the key out"),
-    ({"devices": []}, "devices: not in this version of Corral: leave the key out"),
+     ("True: unknown key, not text (YAML reads on, yes and true so): "
+      "write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices")),
+    ({"irq": {}}, "irq: not in this version of Corral: leave the key out"),
+    ({"irq": []}, "irq: not in this version of Corral: leave the key out"),
     ({"kubelet": {}}, "kubelet: not in this version of Corral: leave the key out"),
     ({"irq": "off"}, "irq: not in this version of Corral: leave the key out"),
     ({"boot": {"isolcpus": "1"}}, "boot: not in this version of Corral: leave the key out"),
@@ -344,7 +345,7 @@ def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], lin
     assert lines({"name": "x", **data}) == [line]
 
 
-KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants"
+KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices"
 WRITE = f"not a mapping: write one or more of its keys, {KEYS}"
 
 
@@ -362,12 +363,12 @@ def test_what_is_no_profile_at_all(data: object, line: str) -> None:
 
 
 def test_all_problems_come_at_once() -> None:
-    data = {"name": "A", "cpu": {"reserved": {"count": 0}, "isolated": {}}, "pids": {"pid_max": 1}, "devices": []}
+    data = {"name": "A", "cpu": {"reserved": {"count": 0}, "isolated": {}}, "pids": {"pid_max": 1}, "irq": []}
     assert [line.split(":")[0] for line in lines(data)] == [
         "name",
         "cpu.reserved.count",
         "pids.pid_max",
-        "devices",
+        "irq",
         "cpu.isolated",
     ]
 

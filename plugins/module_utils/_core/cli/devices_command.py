@@ -1,0 +1,26 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The command devices: which devices of the node belong to which resource of the profile."""
+
+from __future__ import annotations
+
+import argparse
+
+from ..constants import DIFFERS, IN_SYNC
+from ..host.discovery import device_files
+from ..host.files import Host
+from ..model.devices import inventory
+from ..reports import device_table
+from . import command_output
+
+
+def do_devices(host: Host, args: argparse.Namespace) -> int:
+    """corral devices"""
+    resources = command_output.the_profile(host, args.profile).devices
+    found = inventory.devices_of(resources, device_files.look(host, resources))
+    command_output.show(args, device_table.to_data(found), device_table.lines(found))
+    unhealthy = any(one.unhealthy for devices in found.devices.values() for one in devices)
+    return DIFFERS if found.problems or unhealthy else IN_SYNC

@@ -1,0 +1,177 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a node has of the devices that a profile declares: PCI functions, files in /dev, CDI specs.
+
+Sources: Documentation/ABI/testing/sysfs-bus-pci, sysfs-kernel-iommu_groups, sysfs-class-net (carrier); sysfs(5), /sys/dev.
+"""
+
+from __future__ import annotations
+
+import fnmatch
+import posixpath
+import re
+import typing as t
+
+from ...model.devices import cdi_spec
+from ...model.devices.device import CdiDevice, DeviceFile, Interface, PciFunction, Resource, Seen
+from ...model.topology.topology import PciDevice
+from ...model.values.errors import CorralError, shown
+from .. import kubelet_node
+from . import devices
+from .sysfs_reader import Reader
+
+if t.TYPE_CHECKING:
+    from ..files import Host
+
+# Where runtimes look for CDI specs, the later one's devices hide the earlier one's.
+CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
+CDI_ENDS = (".json", ".yaml")
+
+# What DeviceAllow= and a CDI spec can carry unchanged.
+_FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
+_IOMMU_GROUP = re.compile(r"[0-9]{1,9}", re.ASCII)
+_LINKS = 8
+
+
+def look(host: Host, resources: t.Iterable[Resource]) -> Seen:
+    """What ``host`` has of all that these resources may match."""
+    reader = Reader(host)
+    problems: list[str] = []
+    notes: list[str] = []
+    resources = list(resources)
+    patterns = dict.fromkeys(one.match.path for one in resources if one.match.path is not None)
+    files = {pattern: tuple(_matching(host, pattern, notes)) for pattern in patterns}
+    cdi = _cdi(host, problems) if any(one.match.cdi is not None for one in resources) else ()
+    return Seen(functions(reader), files, tuple(cdi), tuple(problems), (*reader.notes(), *notes))
+
+
+def functions(reader: Reader) -> dict[str, PciFunction]:
+    """The PCI functions with their drivers, IOMMU groups and network interfaces."""
+    interfaces: dict[str, list[Interface]] = {}
+    for name, address in devices.net(reader).items():
+        if address is not None:
+            # The kernel refuses to read the carrier of an interface that is down.
+            carrier = reader.host.read(f"{devices.NET}/{name}/carrier")
+            interfaces.setdefault(address, []).append(Interface(name, (carrier or "").strip() == "1"))
+    return {
+        address: _function(reader.host, one, tuple(interfaces.get(address, ())))
+        for address, one in devices.pci(reader).items()
+    }
+
+
+def _function(host: Host, one: PciDevice, interfaces: tuple[Interface, ...]) -> PciFunction:
+    folder = f"{devices.PCI}/{one.address}"
+    group = posixpath.basename(host.link(f"{folder}/iommu_group") or "")
+    return PciFunction(
+        one.address,
+        _location(host.link(folder)),
+        one.numa_node,
+        f"{_digits(one.vendor, 4)}:{_digits(one.device, 4)}",
+        _digits(one.pci_class, 6),
+        posixpath.basename(host.link(f"{folder}/driver") or "") or None,
+        int(group) if _IOMMU_GROUP.fullmatch(group) else None,
+        interfaces,
+    )
+
+
+def _digits(text: t.Optional[str], width: int) -> str:
+    """``0x8086`` as ``8086``; "" where it is not known, which matches nothing."""
+    return "" if text is None else text[2:].zfill(width)
+
+
+def _location(link: t.Optional[str]) -> str:
+    """Where a link of sysfs leads, below /sys: ``devices/pci0000:00/0000:00:02.0``."""
+    return re.sub(r"^(\.\./)+", "", link or "")
+
+
+def device_file(host: Host, path: str) -> DeviceFile:
+    """What is at a path: its links followed, its device in sysfs, and the PCI function around that."""
+    real = path
+    for dummy in range(_LINKS):
+        text = host.link(real)
+        # What /proc links to differs by process.
+        if text is None or real.startswith("/proc/"):
+            break
+        real = posixpath.normpath(posixpath.join(posixpath.dirname(real), text))
+    number = host.device(real)
+    if number is None:
+        return DeviceFile(path, real, is_device=False)
+    location = _location(host.link(f"/sys/dev/{number}"))
+    return DeviceFile(path, real, True, location, devices.address_in(location))
+
+
+def _matching(host: Host, pattern: str, notes: list[str]) -> list[DeviceFile]:
+    """The device files that a pattern names, by name; what is none is noted, a folder is passed over."""
+    found = []
+    for path in _expanded(host, pattern):
+        if host.is_dir(path):
+            continue
+        file = device_file(host, path)
+        if not (_FIT_PATH.fullmatch(path) and _FIT_PATH.fullmatch(file.real)):
+            why = (
+                "its path has characters that units cannot name"
+                if file.real.startswith("/dev/")
+                else "it leads out of /dev"
+            )
+            notes.append(f"{shown(path)}: left out, {why}")
+        elif not file.is_device:
+            notes.append(f"{shown(path)}: left out, it is no device")
+        else:
+            found.append(file)
+    return found
+
+
+def _expanded(host: Host, pattern: str) -> list[str]:
+    """The paths that a pattern names; ``*`` and ``?`` stand for no slash."""
+    paths = [""]
+    for part in pattern.split("/")[1:]:
+        if re.search(r"[*?]", part):
+            paths = [
+                f"{path}/{name}"
+                for path in paths
+                for name in host.names(path)
+                if fnmatch.fnmatchcase(name, part) and not (name.startswith(".") and part[0] != ".")
+            ]
+        else:
+            paths = [f"{path}/{part}" for path in paths if host.exists(f"{path}/{part}")]
+    return paths
+
+
+def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
+    """The devices of the CDI specs; one that two specs of a folder name is in neither."""
+    found: dict[tuple[str, str], CdiDevice] = {}
+    for folder in CDI_FOLDERS:
+        here: dict[tuple[str, str], CdiDevice] = {}
+        twice = set()
+        for name in host.names(folder):
+            if not name.endswith(CDI_ENDS):
+                continue
+            path = f"{folder}/{name}"
+            for one in _spec(host, path, problems):
+                key = (one.kind, one.name)
+                if key in here:
+                    twice.add(key)
+                    problems.append(
+                        f"{shown(path)}: {one.kind}={one.name} is in {shown(here[key].spec)} as well: remove one of the files"
+                    )
+                files = tuple(device_file(host, inner) for inner in one.paths)
+                here.setdefault(key, CdiDevice(one.kind, one.name, path, files))
+        found.update(here)
+        for key in twice:
+            del found[key]
+    return list(found.values())
+
+
+def _spec(host: Host, path: str, problems: list[str]) -> list[cdi_spec.SpecDevice]:
+    text = host.read(path)
+    if text is None:
+        problems.append(f"{shown(path)}: cannot be read: {host.why(path)}")
+        return []
+    try:
+        return cdi_spec.parse(kubelet_node.load(text, path), path)
+    except CorralError as error:
+        problems.append(str(error))
+        return []

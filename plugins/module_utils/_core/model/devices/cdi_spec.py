@@ -1,0 +1,73 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""CDI specs: the devices that a JSON or YAML file of /etc/cdi or /var/run/cdi names.
+
+Source: github.com/cncf-tags/container-device-interface, SPEC.md; a spec with a mistake is ignored as a whole there as well.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..values.errors import refusal
+from ..values.records import NamedTuple
+
+KIND = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?")
+NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,252}[A-Za-z0-9])?")
+
+
+class SpecDevice(NamedTuple):
+    """A device of a spec, with the paths of its device nodes on the node."""
+
+    kind: str
+    name: str
+    paths: tuple[str, ...]
+
+
+def parse(data: object, path: str) -> list[SpecDevice]:
+    """The devices of a spec's data. Raises CorralError that names the file and the field."""
+    spec = _of(dict, data, path, "the spec")
+    _of(str, spec.get("cdiVersion"), path, "cdiVersion")
+    kind = _of(str, spec.get("kind"), path, "kind")
+    if not KIND.fullmatch(kind):
+        raise refusal("kind is not VENDOR/CLASS: generate the spec again", path=path, value=kind)
+    found: dict[str, SpecDevice] = {}
+    for index, row in enumerate(_of(list, spec.get("devices"), path, "devices")):
+        at = f"devices[{index}]"
+        name = _of(str, _of(dict, row, path, at).get("name"), path, f"{at}.name")
+        if not NAME.fullmatch(name):
+            raise refusal(f"{at}.name is not the name of a CDI device: generate the spec again", path=path, value=name)
+        if name in found:
+            raise refusal(f"{at}.name is declared twice: leave one out", path=path, value=name)
+        found[name] = SpecDevice(kind, name, _paths(row, path, at))
+    return list(found.values())
+
+
+def _paths(row: dict[str, t.Any], path: str, at: str) -> tuple[str, ...]:
+    edits = _of(dict, row.get("containerEdits") or {}, path, f"{at}.containerEdits")
+    paths = []
+    for number, node in enumerate(_of(list, edits.get("deviceNodes") or [], path, f"{at}.containerEdits.deviceNodes")):
+        where = f"{at}.containerEdits.deviceNodes[{number}]"
+        node = _of(dict, node, path, where)
+        inside = _of(str, node.get("path"), path, f"{where}.path")
+        host_path = _of(str, node.get("hostPath") or inside, path, f"{where}.hostPath")
+        if not host_path.startswith("/"):
+            raise refusal(f"{where} has no absolute path: generate the spec again", path=path, value=host_path)
+        paths.append(host_path)
+    return tuple(paths)
+
+
+Wanted = t.TypeVar("Wanted")
+
+_KINDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "text"}
+
+
+def _of(kind: type[Wanted], value: object, path: str, field: str) -> Wanted:
+    if not isinstance(value, kind):
+        message = f"is no CDI spec, {field} is not {_KINDS[kind]}: generate it again, or remove the file"
+        raise refusal(message, path=path)
+    return value

@@ -1,0 +1,110 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Devices of a node: what a profile declares, what a look at the node finds, and the devices of each resource."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values.records import NamedTuple
+
+
+class Match(NamedTuple):
+    """What a device has to be: all of the PCI fields that are set, or else a ``path`` in /dev, or else a ``cdi`` kind.
+
+    ``pci`` is ``vendor:device`` (device may be ``*``), ``pci_class`` (key `class`) the first digits of a class; ``interface``,
+    ``path`` and the device in ``cdi`` may have ``*`` and ``?``.
+    """
+
+    pci: t.Optional[str] = None
+    pci_class: t.Optional[str] = None
+    driver: t.Optional[str] = None
+    interface: t.Optional[str] = None
+    iommu_group: t.Optional[int] = None
+    path: t.Optional[str] = None
+    cdi: t.Optional[str] = None
+
+
+class Resource(NamedTuple):
+    """A resource with the devices that it consists of; ``require_link``: without a link a device is unhealthy."""
+
+    name: str
+    match: Match
+    require_link: bool = False
+
+
+class Interface(NamedTuple):
+    """A network interface and whether it has a link (carrier)."""
+
+    name: str
+    has_link: bool
+
+
+class PciFunction(NamedTuple):
+    """A PCI function of the node; ids and class are hexadecimal digits without 0x, ``location`` is its path in sysfs."""
+
+    address: str
+    location: str
+    numa_node: int
+    pci_id: str
+    pci_class: str
+    driver: t.Optional[str]
+    iommu_group: t.Optional[int]
+    interfaces: tuple[Interface, ...] = ()
+
+
+class DeviceFile(NamedTuple):
+    """A file that was looked for: ``real`` is where its links lead, ``location`` its device in sysfs ("" unknown)."""
+
+    path: str
+    real: str
+    is_device: bool
+    location: str = ""
+    address: t.Optional[str] = None  # of the PCI function that it belongs to
+
+
+class CdiDevice(NamedTuple):
+    """A device of a CDI spec with the files that it needs on the node."""
+
+    kind: str
+    name: str
+    spec: str
+    files: tuple[DeviceFile, ...]
+
+
+class Seen(NamedTuple):
+    """What a look at the node found: PCI functions by address, files by pattern, devices of CDI specs."""
+
+    pci: t.Mapping[str, PciFunction]
+    files: t.Mapping[str, tuple[DeviceFile, ...]]
+    cdi: tuple[CdiDevice, ...] = ()
+    problems: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+class Device(NamedTuple):
+    """A device of a resource, the unit of allocation. ``unhealthy`` says why it cannot be given out; "" when it can.
+
+    ``numa_node`` is -1 without one. ``keys`` are what only one holder can have, ``within`` the sysfs folders around it.
+    """
+
+    id: str
+    numa_node: int
+    unhealthy: str
+    functions: tuple[str, ...]
+    driver: t.Optional[str]
+    interfaces: tuple[str, ...]
+    files: tuple[str, ...]
+    keys: frozenset[str]
+    within: frozenset[str]
+
+
+class Inventory(NamedTuple):
+    """The devices of each resource, in the profile's order; problems need a change of profile or node, notes do not."""
+
+    devices: t.Mapping[str, tuple[Device, ...]]
+    problems: tuple[str, ...]
+    notes: tuple[str, ...]

@@ -1,0 +1,236 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Which devices of a node belong to which resource of a profile, and which of them can be given out."""
+
+from __future__ import annotations
+
+import fnmatch
+import typing as t
+
+from ..values.errors import shown
+from .device import CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen
+
+# A bridge is a part of the machine, not a device of its own: PCI class 06.
+BRIDGE = "06"
+# vfio-pci and the drivers for single families (mlx5_vfio_pci), which hand out whole IOMMU groups.
+VFIO = ("vfio-pci", "vfio_pci")
+# Beside VFIO's, the driver that leaves its IOMMU group to VFIO (driver_managed_dma in drivers/pci/pci-stub.c).
+STUB = "pci-stub"
+# By convention the CDI device that stands for all the others of its kind.
+CDI_ALL = "all"
+
+# The keys of a match as the profile writes them, by field.
+KEYS = {"pci_class": "class"}
+
+
+def match_text(match: Match) -> str:
+    """A match as text: ``pci 8086:1572, driver ice``."""
+    values = match._asdict().items()
+    return ", ".join(f"{KEYS.get(field, field)} {value}" for field, value in values if value is not None)
+
+
+def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
+    """The devices of each resource; one that several resources match belongs to the first of them, and is a problem."""
+    owners: dict[str, tuple[int, Device]] = {}
+    inner: dict[str, tuple[int, Device]] = {}
+    devices: dict[str, tuple[Device, ...]] = {}
+    problems, notes = list(seen.problems), list(seen.notes)
+    for index, resource in enumerate(resources):
+        kept: list[Device] = []
+        at = f"devices[{index}].match: {match_text(resource.match)}"
+        candidates = _candidates(resource, seen)
+        for device in candidates:
+            taken = [owners[key] for key in sorted(device.keys | device.within) if key in owners]
+            taken += [inner[key] for key in sorted(device.keys) if key in inner]
+            if not taken:
+                kept.append(device)
+                owners.update((key, (index, device)) for key in device.keys)
+                inner.update((key, (index, device)) for key in device.within)
+                continue
+            other, first = taken[0]
+            if other == index:
+                notes.append(shown(f"{at}: {device.id} overlaps {first.id}: counted once", limit=1000))
+            else:
+                place = f"devices[{other}] ({resources[other].name})"
+                overlap = "" if device.id == first.id else f" overlaps {first.id}, which"
+                message = f"{at}: {device.id}{overlap} is in {place} already: narrow one of the two"
+                problems.append(shown(message, limit=1000))
+        if not candidates:
+            problems.append(f"{at}: no device of this node matches: compare it with {_where(resource.match)}")
+        devices[resource.name] = tuple(kept)
+    return Inventory(devices, tuple(problems), tuple(notes))
+
+
+def _where(match: Match) -> str:
+    if match.path is not None:
+        return "ls -l of that folder"
+    if match.cdi is not None:
+        return "the specs in /etc/cdi and /var/run/cdi"
+    return "lspci -nnk"
+
+
+def _candidates(resource: Resource, seen: Seen) -> list[Device]:
+    match = resource.match
+    if match.path is not None:
+        return [_of_file(one, seen) for one in seen.files.get(match.path, ())]
+    if match.cdi is not None:
+        return _of_cdi(match.cdi, seen)
+    found: dict[str, Device] = {}
+    for address in sorted(seen.pci):
+        function = seen.pci[address]
+        if not _fits(match, function):
+            continue
+        group = _group(function.iommu_group, seen)
+        if group and (match.iommu_group is not None or _is_vfio(function.driver)):
+            device = _of_group(group, resource.require_link)
+        else:
+            device = _of_functions([function], _unhealthy(function, resource.require_link))
+        found[device.id] = device
+    return list(found.values())
+
+
+def _fits(match: Match, function: PciFunction) -> bool:
+    return (
+        not function.pci_class.startswith(BRIDGE)
+        and (match.pci is None or fnmatch.fnmatchcase(function.pci_id, match.pci))
+        and (match.pci_class is None or function.pci_class.startswith(match.pci_class))
+        and (match.driver is None or function.driver == match.driver)
+        and (match.iommu_group is None or function.iommu_group == match.iommu_group)
+        and (
+            match.interface is None
+            or any(fnmatch.fnmatchcase(one.name, match.interface) for one in function.interfaces)
+        )
+    )
+
+
+def _is_vfio(driver: t.Optional[str]) -> bool:
+    return driver is not None and driver.endswith(VFIO)
+
+
+def _group(number: t.Optional[int], seen: Seen) -> list[PciFunction]:
+    """The functions of an IOMMU group without bridges, by address."""
+    if number is None:
+        return []
+    found = [one for one in seen.pci.values() if one.iommu_group == number and not one.pci_class.startswith(BRIDGE)]
+    return sorted(found)
+
+
+def _unhealthy(function: PciFunction, require_link: bool) -> str:
+    if function.driver is None:
+        return "no driver is bound to it"
+    return _without_link([function]) if require_link else ""
+
+
+def _without_link(functions: t.Sequence[PciFunction]) -> str:
+    interfaces = [interface for one in functions for interface in one.interfaces]
+    if any(one.has_link for one in interfaces):
+        return ""
+    return (
+        f"no link on {', '.join(one.name for one in interfaces)}" if interfaces else "no network interface, so no link"
+    )
+
+
+def _of_group(group: list[PciFunction], require_link: bool = False) -> Device:
+    """An IOMMU group as one device: VFIO opens it only when no other driver has a part of it."""
+    number = group[0].iommu_group
+    others = [one for one in group if one.driver not in (None, STUB) and not _is_vfio(one.driver)]
+    unhealthy = ""
+    if others:
+        parts = ", ".join(f"{one.address} is bound to {one.driver}" for one in others)
+        unhealthy = f"IOMMU group {number}: {parts}, not to vfio-pci"
+    elif not any(_is_vfio(one.driver) for one in group):
+        unhealthy = f"IOMMU group {number}: nothing of it is bound to vfio-pci"
+    elif require_link:
+        unhealthy = _without_link(group)
+    return _of_functions(group, unhealthy, (f"/dev/vfio/{number}",))
+
+
+def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tuple[str, ...] = ()) -> Device:
+    drivers = [one.driver for one in functions if one.driver]
+    locations = [one.location for one in functions if one.location]
+    return Device(
+        id=functions[0].address,
+        numa_node=_node(one.numa_node for one in functions),
+        unhealthy=unhealthy,
+        functions=tuple(one.address for one in functions),
+        driver=next(filter(_is_vfio, drivers), drivers[0] if drivers else None),
+        interfaces=tuple(interface.name for one in functions for interface in one.interfaces),
+        files=files,
+        keys=frozenset([*(one.address for one in functions), *locations, *files]),
+        within=_within(locations),
+    )
+
+
+def _of_file(file: DeviceFile, seen: Seen) -> Device:
+    """A file in /dev; that of an IOMMU group is the group."""
+    head, dummy, number = file.real.rpartition("/")
+    group = _group(int(number), seen) if head == "/dev/vfio" and number.isascii() and number.isdigit() else []
+    if group:
+        return _of_group(group)._replace(id=file.path)
+    function = seen.pci.get(file.address or "")
+    return Device(
+        id=file.path,
+        numa_node=function.numa_node if function else -1,
+        unhealthy="",
+        functions=(function.address,) if function else (),
+        driver=function.driver if function else None,
+        interfaces=(),
+        files=(file.real,),
+        keys=_keys([file]),
+        within=_within([file.location]),
+    )
+
+
+def _of_cdi(wanted: str, seen: Seen) -> list[Device]:
+    """The devices of a kind. Files that several devices have, such as one for control, tell none of them apart."""
+    kind, dummy, pattern = wanted.partition("=")
+    of_kind = [one for one in seen.cdi if one.kind == kind]
+    sets = {frozenset(file.real for file in one.files) for one in of_kind if one.name != CDI_ALL}
+    chosen = [
+        one
+        for one in sorted(of_kind, key=lambda one: one.name)
+        if (one.name == pattern or one.name != CDI_ALL) and fnmatch.fnmatchcase(one.name, pattern or "*")
+    ]
+    found = []
+    for one in chosen:
+        alone = one.name == CDI_ALL
+        own = [file for file in one.files if alone or sum(file.real in files for files in sets) == 1]
+        found.append(_of_cdi_device(one, own, seen))
+    return found
+
+
+def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
+    gone = [file.path for file in one.files if not file.is_device]
+    functions = [seen.pci[file.address] for file in own if file.address and file.address in seen.pci]
+    name = f"{one.kind}={one.name}"
+    return Device(
+        id=name,
+        numa_node=_node(function.numa_node for function in functions),
+        unhealthy=f"{', '.join(gone)} in {one.spec}: no such device" if gone else "",
+        functions=tuple(dict.fromkeys(function.address for function in functions)),
+        driver=functions[0].driver if functions else None,
+        interfaces=(),
+        files=tuple(file.real for file in one.files),
+        keys=_keys(own) | {name},
+        within=_within([file.location for file in own]),
+    )
+
+
+def _keys(files: t.Iterable[DeviceFile]) -> frozenset[str]:
+    return frozenset(key for file in files for key in (file.real, file.location) if key)
+
+
+def _within(locations: t.Iterable[str]) -> frozenset[str]:
+    """The sysfs folders around some: what has one of them as a whole has these as well."""
+    return frozenset(
+        location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
+    )
+
+
+def _node(nodes: t.Iterable[int]) -> int:
+    """The one node of all, -1 where they differ."""
+    found = set(nodes)
+    return found.pop() if len(found) == 1 else -1

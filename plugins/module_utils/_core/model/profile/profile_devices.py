@@ -1,0 +1,70 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``devices`` of a profile: resources by name, and which devices of a node belong to each."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..devices.device import Match, Resource
+from . import profile_values
+from .schema_reader import Reader, join
+
+# These stand alone; the others are all about a PCI function, and all have to be true of it.
+ALONE = ("path", "cdi")
+OF_PCI = ("pci", "class", "driver", "interface", "iommu_group")
+
+
+def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
+    """Refuse what contradicts itself."""
+    seen: dict[str, int] = {}
+    for index, row in enumerate(values.get("devices", [])):
+        at = join("devices", index)
+        name = row.get("name")
+        if name in seen:
+            reader.refuse(join(at, "name"), name, f"is devices[{seen[name]}] already: give each resource its own name")
+        elif name is not None:
+            seen[name] = index
+        written = given["devices"][index]
+        match = written.get("match") if isinstance(written, dict) else None
+        if isinstance(match, dict):
+            _check_match(reader, join(at, "match"), match, bool(row.get("require_link")))
+
+
+def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], require_link: bool) -> None:
+    there = [key for key in (*ALONE, *OF_PCI) if given.get(key) is not None]
+    alone = [key for key in there if key in ALONE]
+    if not there:
+        reader.refuse(
+            path, None, f"matches everything: write one or more of {', '.join(OF_PCI)}, or {' or '.join(ALONE)}"
+        )
+    elif alone and len(there) > 1:
+        reader.refuse(path, None, f"declares {' and '.join(there)} together: {alone[0]} stands alone, leave one out")
+    elif alone and require_link:
+        reader.refuse(
+            f"{path}.{alone[0]}", given[alone[0]], "has no link that require_link could look at: leave it out"
+        )
+
+
+def build(rows: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> tuple[Resource, ...]:
+    """The resources of the values that were read."""
+    return tuple(
+        Resource(
+            row["name"],
+            Match(**profile_values.renamed(dict(row["match"]), **{"class": "pci_class"})),
+            row["require_link"],
+        )
+        for row in rows or ()
+    )
+
+
+def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
+    """The section as plain data, as ``build`` understands it."""
+    found = []
+    for one in resources:
+        match = profile_values.renamed(profile_values.given(one.match._asdict()), pci_class="class")
+        found.append({"name": one.name, "match": match, **({"require_link": True} if one.require_link else {})})
+    return found

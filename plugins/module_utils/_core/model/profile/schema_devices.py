@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kinds of values that declare devices. The readers are as those of schema_types.py."""
+
+from __future__ import annotations
+
+import re
+
+from ..devices import cdi_spec
+from .schema_types import Type, kind, read_text
+
+_LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
+_RESOURCE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+_PCI_ID = re.compile(r"[0-9a-f]{4}:(?:[0-9a-f]{4}|\*)", re.IGNORECASE)
+_CLASS = re.compile(r"(?:[0-9a-f]{2}){1,3}", re.IGNORECASE)
+_DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
+_INTERFACE = re.compile(r"[A-Za-z0-9_.@+*?-]{1,32}")
+_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#*?/-]{1,250}")
+_CDI = re.compile(rf"{cdi_spec.KIND.pattern}(?:=[A-Za-z0-9_.:*?-]{{1,255}})?")
+# In these, users make files, or the kernel does for each process.
+_NO_DEVICES = ("fd", "hugepages", "mqueue", "pts", "shm")
+DOMAIN_LIMIT = 253
+
+
+def _resource(value: object) -> str:
+    """An extended resource by Kubernetes' rules (pkg/apis/core/v1/helper, IsExtendedResourceName)."""
+    text = read_text(value, such_as="example.com/nic")
+    hint = "write a domain of yours and a name, such as example.com/nic"
+    domain = text.partition("/")[0]
+    if len(text) > 512 or not _RESOURCE.fullmatch(text) or len(domain) > DOMAIN_LIMIT:
+        raise ValueError(f"is not the name of a resource: {hint}")
+    if domain == "kubernetes.io" or domain.endswith(".kubernetes.io"):
+        raise ValueError(f"is in a domain of Kubernetes itself: {hint}")
+    if domain.startswith("requests."):
+        raise ValueError(f"begins as the requests of a quota do: {hint}")
+    return text
+
+
+def _hexadecimal(value: object, pattern: re.Pattern[str], what: str, such_as: str) -> str:
+    if isinstance(value, (int, float)) and not isinstance(value, bool):
+        raise ValueError(f"is {kind(value)}, as YAML reads digits: write it in quotes, such as {such_as}")
+    text = read_text(value, such_as=such_as)
+    if not pattern.fullmatch(text):
+        raise ValueError(f"is not {what}: write it as in {such_as}")
+    return text.lower()
+
+
+def _pci_id(value: object) -> str:
+    return _hexadecimal(value, _PCI_ID, "VENDOR:DEVICE, each of four hexadecimal digits (lspci -nn)", '"8086:1572"')
+
+
+def _pci_class(value: object) -> str:
+    return _hexadecimal(value, _CLASS, "the first 2, 4 or 6 hexadecimal digits of a class (lspci -nn)", '"0200"')
+
+
+def _text(value: object, pattern: re.Pattern[str], what: str, such_as: str) -> str:
+    text = read_text(value, such_as=such_as)
+    if len(text) > 600 or not pattern.fullmatch(text):
+        raise ValueError(f"is not {what}: write it as in {such_as}")
+    return text
+
+
+def _driver(value: object) -> str:
+    return _text(value, _DRIVER, "the name of a driver", "vfio-pci")
+
+
+def _interface(value: object) -> str:
+    return _text(value, _INTERFACE, "the name of a network interface, * and ? allowed", "ens1f*")
+
+
+def _cdi(value: object) -> str:
+    return _text(value, _CDI, "a CDI kind VENDOR/CLASS, or VENDOR/CLASS=DEVICE", "nvidia.com/gpu")
+
+
+def _path(value: object) -> str:
+    text = _text(value, _PATH, "a path in /dev, * and ? allowed", "/dev/ttyUSB*")
+    parts = text.split("/")[2:]
+    if any(part in ("", ".", "..") for part in parts):
+        raise ValueError("has an empty part, . or .. in it: write a path such as /dev/ttyUSB*")
+    if parts[0] in _NO_DEVICES or (len(parts) > 1 and re.search(r"[*?]", parts[0])):
+        raise ValueError("may lead to files that users make: name a folder of devices, such as /dev/dri/renderD*")
+    return text
+
+
+RESOURCE_NAME = Type("device resource", _resource, pattern=_RESOURCE.pattern)
+PCI_ID = Type("PCI vendor:device", _pci_id, pattern=r"[0-9a-fA-F]{4}:([0-9a-fA-F]{4}|\*)")
+PCI_CLASS = Type("PCI class", _pci_class, pattern="([0-9a-fA-F]{2}){1,3}")
+DRIVER = Type("driver name", _driver, pattern=_DRIVER.pattern)
+INTERFACE = Type("network interface", _interface, pattern=_INTERFACE.pattern)
+DEVICE_PATH = Type("path in /dev", _path, pattern=_PATH.pattern)
+CDI_KIND = Type("CDI kind", _cdi, pattern=_CDI.pattern)

@@ -1,0 +1,65 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""CDI specs: what is read of one, and files that are none."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from _core.model.devices import cdi_spec
+from _core.model.values.errors import CorralError
+
+
+def spec(*devices: t.Any, **fields: t.Any) -> dict[str, t.Any]:
+    return {"cdiVersion": "0.6.0", "kind": "vendor.com/gpu", "devices": list(devices), **fields}
+
+
+def node(**fields: t.Any) -> dict[str, t.Any]:
+    return {"name": "0", "containerEdits": {"deviceNodes": [fields]}}
+
+
+def test_devices_with_their_paths_on_the_node() -> None:
+    data = spec(
+        node(path="/dev/gpu", hostPath="/dev/gpu0"), {"name": "1"}, {"name": "2", "containerEdits": {"env": ["A=1"]}}
+    )
+    assert cdi_spec.parse(data, "/etc/cdi/a.json") == [
+        ("vendor.com/gpu", "0", ("/dev/gpu0",)),
+        ("vendor.com/gpu", "1", ()),
+        ("vendor.com/gpu", "2", ()),
+    ]
+
+
+@pytest.mark.parametrize(
+    ("data", "part"),
+    [
+        (None, "the spec is not a mapping"),
+        ([], "the spec is not a mapping"),
+        ({}, "cdiVersion is not text"),
+        (spec(cdiVersion=1.0), "cdiVersion is not text"),
+        (spec(kind=["vendor.com/gpu"]), "kind is not text"),
+        (spec(kind="gpu"), "gpu: kind is not VENDOR/CLASS"),
+        (spec(kind="a/b\n"), "kind is not VENDOR/CLASS"),
+        (spec(devices={"0": {}}), "devices is not a list"),
+        (spec("0"), "devices[0] is not a mapping"),
+        (spec({}), "devices[0].name is not text"),
+        (spec({"name": "../../etc"}), "../../etc: devices[0].name is not the name of a CDI device"),
+        (spec({"name": "0"}, {"name": "0"}), "devices[1].name is declared twice"),
+        (spec({"name": "0", "containerEdits": []}, {"name": "0"}), "declared twice"),
+        (spec({"name": "0", "containerEdits": 1}), "devices[0].containerEdits is not a mapping"),
+        (
+            spec({"name": "0", "containerEdits": {"deviceNodes": 1}}),
+            "devices[0].containerEdits.deviceNodes is not a list",
+        ),
+        (spec(node(hostPath="/dev/a")), "devices[0].containerEdits.deviceNodes[0].path is not text"),
+        (spec(node(path="dev/a")), "dev/a: devices[0].containerEdits.deviceNodes[0] has no absolute path"),
+    ],
+)
+def test_what_is_no_spec_is_named_with_its_field(data: object, part: str) -> None:
+    with pytest.raises(CorralError) as caught:
+        cdi_spec.parse(data, "/etc/cdi/a.json")
+    line = str(caught.value)
+    assert line.startswith("/etc/cdi/a.json: ")
+    assert part in line
+    assert "\n" not in line

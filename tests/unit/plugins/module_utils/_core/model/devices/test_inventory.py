@@ -1,0 +1,202 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Which devices belong to which resource: matches, IOMMU groups, health, and devices that two resources match."""
+
+from __future__ import annotations
+
+import typing as t
+
+import hypothesis
+import pytest
+from _core.model.devices import inventory
+from _core.model.devices.device import CdiDevice, DeviceFile, Interface, Inventory, Match, PciFunction, Resource, Seen
+from hypothesis import strategies
+
+NIC = PciFunction(
+    "0000:3b:00.0", "devices/pci0000:3a/0000:3b:00.0", 1, "8086:1572", "020000", "i40e", 7, (Interface("ens1f0", True),)
+)
+SECOND = NIC._replace(
+    address="0000:3b:00.1", location="devices/pci0000:3a/0000:3b:00.1", interfaces=(Interface("ens1f1", False),)
+)
+DISK = PciFunction("0000:01:00.0", "devices/pci0000:00/0000:01:00.0", -1, "144d:a808", "010802", "nvme", 3)
+BRIDGE = PciFunction("0000:3a:00.0", "devices/pci0000:3a/0000:3a:00.0", 1, "8086:1572", "060400", None, 7)
+
+
+def seen(*functions: PciFunction, cdi: tuple[CdiDevice, ...] = (), **files: tuple[DeviceFile, ...]) -> Seen:
+    patterns = {f"/dev/{name}*": found for name, found in files.items()}
+    return Seen({one.address: one for one in functions}, patterns, cdi)
+
+
+def look(found: Seen, *matches: Match, require_link: bool = False) -> Inventory:
+    resources = [Resource(f"example.com/r{number}", match, require_link) for number, match in enumerate(matches)]
+    return inventory.devices_of(resources, found)
+
+
+def ids(found: Inventory, number: int = 0) -> list[str]:
+    return [one.id for one in found.devices[f"example.com/r{number}"]]
+
+
+def file(name: str, location: str = "", address: str | None = None, real: str = "") -> DeviceFile:
+    return DeviceFile(f"/dev/{name}", f"/dev/{real or name}", True, location, address)
+
+
+@pytest.mark.parametrize(
+    ("match", "wanted"),
+    [
+        (Match(pci="8086:1572"), [NIC.address, SECOND.address]),
+        (Match(pci="8086:*"), [NIC.address, SECOND.address]),
+        (Match(pci_class="01"), [DISK.address]),
+        (Match(pci_class="0200"), [NIC.address, SECOND.address]),
+        (Match(driver="nvme"), [DISK.address]),
+        (Match(interface="ens1f?"), [NIC.address, SECOND.address]),
+        (Match(interface="ens1f1"), [SECOND.address]),
+        (Match(pci="8086:1572", driver="nvme"), []),
+    ],
+    ids=str,
+)
+def test_all_that_is_declared_of_a_function_has_to_be_true_and_bridges_never_match(
+    match: Match, wanted: list[str]
+) -> None:
+    found = look(seen(NIC, SECOND, DISK, BRIDGE), match)
+    assert ids(found) == wanted
+    assert bool(found.problems) == (not wanted)
+
+
+def test_a_match_without_a_device_is_a_problem_that_names_it() -> None:
+    found = look(seen(DISK), Match(pci="8086:1572", driver="vfio-pci"))
+    assert found.problems == (
+        "devices[0].match: pci 8086:1572, driver vfio-pci: no device of this node matches: compare it with lspci -nnk",
+    )
+
+
+def test_numa_node_driver_and_interfaces_are_the_functions() -> None:
+    (device,) = look(seen(NIC), Match(pci="8086:1572")).devices["example.com/r0"]
+    assert (device.numa_node, device.driver, device.interfaces, device.unhealthy) == (1, "i40e", ("ens1f0",), "")
+    (device,) = look(seen(DISK), Match(driver="nvme")).devices["example.com/r0"]
+    assert device.numa_node == -1
+
+
+@pytest.mark.parametrize(
+    ("function", "require_link", "why"),
+    [
+        (NIC, True, ""),
+        (SECOND, False, ""),
+        (SECOND, True, "no link on ens1f1"),
+        (NIC._replace(interfaces=()), True, "no network interface, so no link"),
+        (NIC._replace(driver=None), False, "no driver is bound to it"),
+    ],
+)
+def test_health_of_a_function(function: PciFunction, require_link: bool, why: str) -> None:
+    found = look(seen(function), Match(pci="8086:1572"), require_link=require_link)
+    assert [one.unhealthy for one in found.devices["example.com/r0"]] == [why]
+
+
+@pytest.mark.parametrize(
+    ("first", "second", "why"),
+    [
+        ("vfio-pci", "vfio-pci", ""),
+        ("vfio-pci", "pci-stub", ""),
+        ("vfio-pci", None, ""),
+        ("mlx5_vfio_pci", "vfio-pci", ""),
+        ("vfio-pci", "i40e", "IOMMU group 7: 0000:3b:00.1 is bound to i40e, not to vfio-pci"),
+    ],
+)
+@pytest.mark.parametrize("match", [Match(pci="8086:1572"), Match(iommu_group=7)], ids=str)
+def test_an_iommu_group_is_one_device(match: Match, first: str | None, second: str | None, why: str) -> None:
+    parts = [NIC._replace(driver=first, interfaces=()), SECOND._replace(driver=second, interfaces=()), BRIDGE]
+    (device,) = look(seen(*parts), match).devices["example.com/r0"]
+    assert (device.id, device.functions, device.files) == (NIC.address, (NIC.address, SECOND.address), ("/dev/vfio/7",))
+    assert device.unhealthy == why
+
+
+def test_a_declared_group_that_vfio_does_not_have_is_unhealthy() -> None:
+    parts = [NIC._replace(driver=None), SECOND._replace(driver="pci-stub")]
+    (device,) = look(seen(*parts), Match(iommu_group=7)).devices["example.com/r0"]
+    assert device.unhealthy == "IOMMU group 7: nothing of it is bound to vfio-pci"
+
+
+def test_a_device_that_two_resources_match_belongs_to_the_first() -> None:
+    found = look(seen(NIC, SECOND), Match(interface="ens1f1"), Match(pci="8086:1572"))
+    assert (ids(found, 0), ids(found, 1)) == ([SECOND.address], [NIC.address])
+    assert found.problems == (
+        "devices[1].match: pci 8086:1572: 0000:3b:00.1 is in devices[0] (example.com/r0) already: narrow one of the two",
+    )
+
+
+def test_a_group_and_the_file_of_it_are_one_device() -> None:
+    parts = [NIC._replace(driver="vfio-pci"), SECOND._replace(driver="vfio-pci")]
+    found = look(seen(*parts, vfio=(file("vfio/7"),)), Match(interface="ens1f1"), Match(path="/dev/vfio*"))
+    assert (ids(found, 0), ids(found, 1), len(found.problems)) == ([NIC.address], [], 1)
+
+
+@pytest.mark.parametrize("file_first", [False, True])
+def test_a_file_is_a_part_of_its_function(file_first: bool) -> None:
+    disk = file("nvme0n1", f"{DISK.location}/nvme/nvme0/nvme0n1", DISK.address)
+    matches = [Match(driver="nvme"), Match(path="/dev/nvme*")]
+    found = look(seen(DISK, nvme=(disk,)), *(reversed(matches) if file_first else matches))
+    first, second = ("/dev/nvme0n1", DISK.address) if file_first else (DISK.address, "/dev/nvme0n1")
+    assert (ids(found, 0), ids(found, 1)) == ([first], [])
+    assert f"{second} overlaps {first}, which is in devices[0] (example.com/r0) already" in found.problems[0]
+
+
+def test_names_and_parts_of_one_file_count_once() -> None:
+    at = f"{DISK.location}/block/sda"
+    files = (
+        file("sda", at),
+        file("sda1", f"{at}/sda1"),
+        file("sdx", at, real="sda"),
+        file("sdb", f"{DISK.location}/block/sdb"),
+    )
+    found = look(seen(sd=files), Match(path="/dev/sd*"))
+    assert (ids(found), found.problems) == (["/dev/sda", "/dev/sdb"], ())
+    assert found.notes[0] == "devices[0].match: path /dev/sd*: /dev/sda1 overlaps /dev/sda: counted once"
+
+
+def gpu(name: str, *files: str, gone: bool = False) -> CdiDevice:
+    paths = tuple(DeviceFile(f"/dev/{one}", f"/dev/{one}", not gone) for one in files)
+    return CdiDevice("nvidia.com/gpu", name, "/etc/cdi/nvidia.yaml", paths)
+
+
+GPUS = (
+    gpu("0", "nvidia0", "nvidiactl"),
+    gpu("GPU-aa", "nvidia0", "nvidiactl"),
+    gpu("1", "nvidia1", "nvidiactl"),
+    gpu("all", "nvidia0", "nvidia1", "nvidiactl"),
+)
+
+
+def test_cdi_devices_count_once_by_the_files_that_they_do_not_share() -> None:
+    found = look(seen(cdi=GPUS), Match(cdi="nvidia.com/gpu"))
+    assert (ids(found), len(found.notes), found.problems) == (["nvidia.com/gpu=0", "nvidia.com/gpu=1"], 1, ())
+
+
+def test_cdi_devices_by_name() -> None:
+    found = look(seen(cdi=GPUS), Match(cdi="nvidia.com/gpu=1"), Match(cdi="nvidia.com/gpu=*"))
+    assert (ids(found, 0), ids(found, 1)) == (["nvidia.com/gpu=1"], ["nvidia.com/gpu=0"])
+    assert ids(look(seen(cdi=GPUS), Match(cdi="nvidia.com/gpu=all"))) == ["nvidia.com/gpu=all"]
+    assert look(seen(cdi=GPUS), Match(cdi="amd.com/gpu")).problems != ()
+
+
+def test_a_cdi_device_without_its_file_is_unhealthy() -> None:
+    (device,) = look(seen(cdi=(gpu("0", "nvidia0", gone=True),)), Match(cdi="nvidia.com/gpu")).devices["example.com/r0"]
+    assert device.unhealthy == "/dev/nvidia0 in /etc/cdi/nvidia.yaml: no such device"
+
+
+MATCHES = strategies.sampled_from(
+    [Match(pci="8086:*"), Match(pci_class="02"), Match(driver="vfio-pci"), Match(driver="i40e"), Match(iommu_group=1), Match(path="/dev/vfio*")]
+)  # fmt: skip
+
+
+@hypothesis.given(
+    strategies.lists(strategies.tuples(strategies.sampled_from(["vfio-pci", "i40e", None]), strategies.integers(0, 3)), max_size=8),
+    strategies.lists(MATCHES, min_size=1, max_size=4),
+)  # fmt: skip
+def test_no_device_is_in_two_places(drivers: list[tuple[t.Any, int]], matches: list[Match]) -> None:
+    functions = [
+        NIC._replace(address=f"0000:3b:00.{index}", location=f"devices/pci/{index}", driver=driver, iommu_group=group)
+        for index, (driver, group) in enumerate(drivers)
+    ]
+    found = look(seen(*functions, vfio=tuple(file(f"vfio/{group}") for group in range(4))), *matches)
+    keys = [key for devices in found.devices.values() for one in devices for key in one.keys]
+    assert len(keys) == len(set(keys))

@@ -1,0 +1,96 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices as a profile declares them: what is read, what is refused, and in which words."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from _core.model.devices.device import Match, Resource
+from _core.model.profile import compose, profile
+from _core.model.values.errors import CorralError
+
+
+def row(name: object = "example.com/nic", **match: t.Any) -> dict[str, t.Any]:
+    return {"name": name, "match": match}
+
+
+def parse(*rows: t.Any) -> profile.Profile:
+    return profile.parse({"name": "x", "devices": list(rows)})
+
+
+def lines(*rows: t.Any) -> list[str]:
+    with pytest.raises(CorralError) as caught:
+        parse(*rows)
+    return str(caught.value).splitlines()
+
+
+ROWS = (
+    row(pci="8086:1572", **{"class": "0200"}, driver="i40e", interface="ens1f*", iommu_group=0),
+    {**row("example.com/link", pci="8086:*"), "require_link": True},
+    row("example.com/tty", path="/dev/serial/by-path/*"),
+    row("nvidia.com/gpu", cdi="nvidia.com/gpu=GPU-*"),
+)
+
+
+def test_a_section_is_read_and_written_out_again() -> None:
+    found = parse(*ROWS)
+    assert found.devices == (
+        Resource("example.com/nic", Match("8086:1572", "0200", "i40e", "ens1f*", 0)),
+        Resource("example.com/link", Match(pci="8086:*"), True),
+        Resource("example.com/tty", Match(path="/dev/serial/by-path/*")),
+        Resource("nvidia.com/gpu", Match(cdi="nvidia.com/gpu=GPU-*")),
+    )
+    assert profile.to_data(found)["devices"] == list(ROWS)
+    assert profile.parse(profile.to_data(found)) == found
+
+
+def test_hexadecimal_digits_are_lower_case() -> None:
+    assert parse(row(pci="10DE:2330", **{"class": "030A"})).devices[0].match == Match("10de:2330", "030a")
+
+
+REFUSED = (
+    ([row("nic", pci="8086:1572")], "devices[0].name: nic: is not the name of a resource"),
+    ([row("kubernetes.io/nic", pci="8086:1572")], "devices[0].name: kubernetes.io/nic: is in a domain of Kubernetes"),
+    ([row("a.kubernetes.io/nic", pci="8086:1572")], "is in a domain of Kubernetes"),
+    ([row("requests.a.io/nic", pci="8086:1572")], "begins as the requests of a quota do"),
+    ([row("a" * 9999, pci="8086:1572")], "is not the name of a resource"),
+    ([row("example.com/a\nb", pci="8086:1572")], "is not the name of a resource"),
+    ([row(pci="8086:1572"), row(driver="i40e")], "devices[1].name: example.com/nic: is devices[0] already"),
+    ([row()], "devices[0].match: matches everything: write one or more of pci, class"),
+    ([{"name": "example.com/nic"}], "devices[0].match: is missing"),
+    ([row(path="/dev/a", pci="8086:1572")], "devices[0].match: declares path and pci together: path stands alone"),
+    ([row(path="/dev/a", cdi="a.com/b")], "declares path and cdi together"),
+    ([{**row(path="/dev/a"), "require_link": True}], "devices[0].match.path: /dev/a: has no link"),
+    ([row(pci="8086")], "devices[0].match.pci: 8086: is not VENDOR:DEVICE"),
+    ([row(pci=8086)], "devices[0].match.pci: 8086: is a number, as YAML reads digits: write it in quotes"),
+    ([row(**{"class": 128})], "devices[0].match.class: 128: is a number, as YAML reads digits: write it in quotes"),
+    ([row(**{"class": "020"})], "devices[0].match.class: 020: is not the first 2, 4 or 6"),
+    ([row(driver="../i40e")], "is not the name of a driver"),
+    ([row(interface="a/b")], "is not the name of a network interface"),
+    ([row(iommu_group="12")], "devices[0].match.iommu_group: 12: is text: write 12 without quotes"),
+    ([row(path="/etc/passwd")], "devices[0].match.path: /etc/passwd: is not a path in /dev"),
+    ([row(path="/dev/../etc/*")], "has an empty part, . or .. in it"),
+    ([row(path="/dev/shm/*")], "may lead to files that users make"),
+    ([row(path="/dev/*/a")], "may lead to files that users make"),
+    ([row(cdi="gpu")], "devices[0].match.cdi: gpu: is not a CDI kind"),
+    ([row(drivr="i40e")], "devices[0].match.drivr: unknown key: did you mean devices[0].match.driver?"),
+    (["nic"], "devices[0]: nic: is text, not a mapping"),
+)  # fmt: skip
+
+
+@pytest.mark.parametrize(("rows", "part"), REFUSED, ids=[part[:60] for dummy, part in REFUSED])
+def test_it_is_refused_with_path_value_and_way_out(rows: list[t.Any], part: str) -> None:
+    found = lines(*rows)
+    assert part in found[0]
+
+
+def test_a_later_layer_chooses_another_kind_of_match() -> None:
+    first = compose.Layer("group", {"name": "x", "devices": [row(pci="8086:1572", driver="i40e")]})
+    second = compose.Layer("host", {"devices": [row(path="/dev/uio0")]})
+    third = compose.Layer("last", {"devices": [row(driver="vfio-pci")]})
+    assert compose.compose([first, second]).data["devices"] == [row(path="/dev/uio0")]
+    assert compose.compose([first, third]).data["devices"] == [row(pci="8086:1572", driver="vfio-pci")]
+    assert compose.compose([second, third]).data["devices"] == [row(driver="vfio-pci")]
