@@ -65,7 +65,7 @@ from ansible_collections.corral.node.plugins.module_utils._core.model.values.err
 # ansible-core before 2.19 has no error for an omitted value, but a text that stands for it: the variable omit.
 OMITTED = getattr(errors, "AnsibleValueOmittedError", ())
 # Since then a text is a template only where it is marked as one.
-TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if OMITTED else {}
+TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
 BASE = "corral_profile"
 FILE = "corral_profile_file"
