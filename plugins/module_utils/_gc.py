@@ -15,7 +15,7 @@ from ._core.gc.gc_outcome import Result
 from ._core.host import preflight
 from ._core.host.files import Host
 from ._core.model.profile.profile import Profile
-from ._core.model.profile.profile_sections import GC, SectionPatch
+from ._core.model.profile.section_patch import GC, SectionPatch
 from ._core.model.values.errors import refusal
 from ._core.pipeline import section_tasks
 

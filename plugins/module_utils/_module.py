@@ -16,7 +16,6 @@ from ansible.module_utils.basic import AnsibleModule
 
 from . import _core_files  # before the core: it decides from where the core is imported
 from ._core import main
-from ._core.cli import describe, preflight_notes
 from ._core.constants import SCHEMA
 from ._core.host import pause_file, preflight, snapshot, state, unconfirmed_file
 from ._core.host.discovery import sysfs
@@ -31,7 +30,17 @@ from ._core.model.status import history, pause
 from ._core.model.systemd.agent_units import Options
 from ._core.model.topology import topology
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import adopting, applying, confirming, declared_profile, locked_run, planning, section_tasks
+from ._core.pipeline import (
+    adopting,
+    applying,
+    confirming,
+    declared_profile,
+    describing,
+    locked_run,
+    planning,
+    preflight_notes,
+    section_tasks,
+)
 from ._core.pipeline.confirming import Terms
 from ._core.reports import change_text, cpu_map, drift_since, explain, plan_by_key, status_file
 
@@ -365,7 +374,7 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
 def describe_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module profile_info."""
-    found = replayed(module, host, lambda machine: describe.describe(machine, module.params["name"]))
+    found = replayed(module, host, lambda machine: describing.describe(machine, module.params["name"]))
     return {"changed": False, "profile": found.data, "content": found.text, "notes": list(found.notes)}
 
 

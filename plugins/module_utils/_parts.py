@@ -13,7 +13,7 @@ from . import _module
 from ._core.host.files import Host
 from ._core.model.cpu import published_pools
 from ._core.model.plan.plan import Outcome
-from ._core.model.profile.profile_sections import CPUSET, SectionPatch
+from ._core.model.profile.section_patch import CPUSET, SectionPatch
 from ._core.pipeline import applying, section_tasks
 from ._core.reports import cpu_map
 

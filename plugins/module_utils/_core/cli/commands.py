@@ -15,10 +15,9 @@ import sys
 import tempfile
 import typing as t
 
-from ..constants import ERROR, IN_SYNC
+from ..constants import ERROR, IN_SYNC, VERSION
 from ..host import snapshot
 from ..host.files import Host
-from ..model.status.metrics import VERSION
 from . import confirm_command, devices_command, kubelet_command, node_commands, status_command, workload_commands
 
 

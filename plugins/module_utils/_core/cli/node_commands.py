@@ -26,11 +26,11 @@ from ..model.status import history, pause, unconfirmed
 from ..model.topology import topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
-from ..pipeline import confirming, declared_profile, locked_run, planning, rolling_back, tick
+from ..pipeline import confirming, declared_profile, locked_run, planning, preflight_notes, rolling_back, tick
 from ..pipeline.confirming import Terms
 from ..reports import change_text, cpu_map, drift_since, status_file, text_table
 from ..reports.value_text import counted
-from . import command_output, preflight_notes, status_command
+from . import command_output, status_command
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedPause
@@ -98,9 +98,9 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
         data = profile.to_data(command_output.the_profile(host, None))
         command_output.show(args, data, yaml_text.text(data).splitlines(), schema=False)
         return IN_SYNC
-    from . import describe
+    from ..pipeline import describing
 
-    found = describe.describe(host, args.name)
+    found = describing.describe(host, args.name)
     command_output.show(args, found.data, found.text.splitlines(), schema=False)
     for note in found.notes if args.json else ():
         sys.stderr.write(f"corral: {note}\n")
@@ -192,7 +192,7 @@ def do_gc(host: Host, args: argparse.Namespace) -> int:
 
 def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     """corral snapshot"""
-    from . import describe
+    from ..pipeline import describing
 
     sysfs.discover(host)
     try:
@@ -200,7 +200,7 @@ def do_snapshot(host: Host, args: argparse.Namespace) -> int:
     except CorralError:
         pass  # A machine without a profile, or one that does not fit, can be recorded all the same.
     with contextlib.suppress(CorralError):
-        describe.describe(host)
+        describing.describe(host)
     target = args.output or f"corral-{os.uname().nodename}.tar.gz"
     try:
         count = snapshot.write(host, target)

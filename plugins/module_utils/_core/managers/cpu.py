@@ -98,7 +98,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update(started)
-    moves = handover.order(slices.handed_over(wanted.now, now, confined, requested), wanted.reserved)
+    moves = handover.order(slices.handover_slices(wanted.now, now, confined, requested), wanted.reserved)
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen)])

@@ -88,7 +88,7 @@ def topmost(host: Host) -> frozenset[int]:
 
 def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> Part:
     """The changes that make the tree as wanted."""
-    moving = slices.handed_over(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()})
+    moving = slices.handover_slices(wanted, {unit: mirror.now() for unit, mirror in seen.units.items()})
     steps: dict[str, list[Step]] = {}
     order = 0
     for unit, cpus in handover.order(moving, pools.reserved):

@@ -23,7 +23,7 @@ from ..model.values.records import NamedTuple
 
 if t.TYPE_CHECKING:  # Only a few commands and modules ask for them.
     from ..model.profile.node_as_profile import ProfileFragment
-    from ..model.profile.profile_sections import SectionPatch
+    from ..model.profile.section_patch import SectionPatch
 
 
 def no_part(dummy_host: Host, dummy_context: Context) -> Part:

@@ -30,7 +30,7 @@ from .memory_mounts import NAME, MountState
 
 if t.TYPE_CHECKING:
     from ..model.profile.node_as_profile import ProfileFragment
-    from ..model.profile.profile_sections import SectionPatch
+    from ..model.profile.section_patch import SectionPatch
     from ..model.topology.topology import Topology
 
 RETRY_SECONDS = 600.0
@@ -164,12 +164,12 @@ def key_of(change: Change, declared: Profile) -> str:
 
 def places_of(patch: SectionPatch) -> frozenset[str]:
     """The places of one pool or one mount."""
-    from ..model.profile import profile_sections  # Part modules have it, ticks do not.
+    from ..model.profile import section_patch  # Part modules have it, ticks do not.
 
-    if patch.module == profile_sections.HUGEPAGES:
-        size, node = profile_sections.pool_of(patch.options)
+    if patch.module == section_patch.HUGEPAGES:
+        size, node = section_patch.pool_of(patch.options)
         return frozenset({f"{hugepage_files.folder(size, node)}/nr_hugepages"})
-    path = profile_sections.path_of(patch.options)
+    path = section_patch.path_of(patch.options)
     unit = f"{escaped_path(path)}.mount"
     return frozenset({path, unit, f"{ETC}/{unit}", mounts.TABLE})
 

@@ -18,15 +18,15 @@ from ..host.files import Host
 from ..managers import agent_install, registry
 from ..managers.registry import PROFILE
 from ..model.plan.plan import Change, Outcome, Plan
-from ..model.profile import profile_sections
+from ..model.profile import section_patch
 from ..model.profile.profile import Profile
-from ..model.profile.profile_sections import SectionPatch
+from ..model.profile.section_patch import SectionPatch
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import applying, declared_profile, planning
 
 # Their pools and mounts exist after a boot only when corral-boot.service restores them.
-BOOT_NEEDS_AGENT = (profile_sections.HUGEPAGES, profile_sections.MOUNT)
+BOOT_NEEDS_AGENT = (section_patch.HUGEPAGES, section_patch.MOUNT)
 
 
 class Scope(NamedTuple):
@@ -56,11 +56,11 @@ def ask(host: Host, piece: SectionPatch) -> Request:
     A profile that was declared as a whole is not changed by parts: they may only declare what it declares.
     """
     declared = declared_profile.read_declared(host)
-    if declared is None or declared.name == profile_sections.NAME:
-        wanted, own = profile_sections.merged(declared, piece)
+    if declared is None or declared.name == section_patch.NAME:
+        wanted, own = section_patch.merged(declared, piece)
         return Request(piece, scope_of(piece), declared, wanted, own)
     try:
-        wanted, own = profile_sections.merged(declared, piece)
+        wanted, own = section_patch.merged(declared, piece)
     except CorralError:
         wanted, own = None, ""
     if wanted != declared:
@@ -74,14 +74,14 @@ def ask(host: Host, piece: SectionPatch) -> Request:
 
 def refuse_name(declared: Profile) -> None:
     """Refuse a whole profile that has the name of the one that parts make: the next part would extend it."""
-    if declared.name == profile_sections.NAME:
+    if declared.name == section_patch.NAME:
         message = "is what single modules such as corral.node.cpuset call what they put together: write another name"
         raise refusal(message, path="name", value=declared.name)
 
 
 def scope_of(piece: SectionPatch) -> Scope:
     """What is a piece's own: all of its manager's, or what that says of one pool or mount."""
-    manager = registry.manager(profile_sections.SECTIONS[piece.module].partition(".")[0])
+    manager = registry.manager(section_patch.SECTIONS[piece.module].partition(".")[0])
     return Scope(manager.name, manager.places_of(piece))
 
 
@@ -92,10 +92,10 @@ def plan(host: Host, request: Request) -> Plan:
     fresh = not declared_profile.applied_already(host, request.wanted)
     try:
         context = planning.compile_profile(host, request.wanted, fresh=fresh)
-        context = context._replace(origins=profile_sections.origins_of(request.wanted))
+        context = context._replace(origins=section_patch.origins_of(request.wanted))
         return narrowing(host, request)(planning.plan_profile(host, context, declare=True))
     except CorralError as error:
-        raise profile_sections.rewrite_paths(error, request.piece.module, request.own) from None
+        raise section_patch.rewrite_paths(error, request.piece.module, request.own) from None
 
 
 def apply(host: Host, request: Request) -> Outcome:
@@ -104,10 +104,10 @@ def apply(host: Host, request: Request) -> Outcome:
     if request.wanted is None:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
     try:
-        origins = profile_sections.origins_of(request.wanted)
+        origins = section_patch.origins_of(request.wanted)
         return applying.declare(host, request.wanted, origins, narrow=narrow, forgiving=not request.piece.present)
     except CorralError as error:
-        raise profile_sections.rewrite_paths(error, request.piece.module, request.own) from None
+        raise section_patch.rewrite_paths(error, request.piece.module, request.own) from None
 
 
 def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:

@@ -61,7 +61,7 @@ def left_over(wanted: t.Container[str], there: t.Iterable[str]) -> list[str]:
     return [unit for unit in there if is_exclusive(unit) and unit not in wanted]
 
 
-def handed_over(
+def handover_slices(
     wanted: t.Mapping[str, frozenset[int]],
     now: t.Mapping[str, t.Optional[frozenset[int]]],
     confined: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),

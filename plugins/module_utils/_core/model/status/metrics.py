@@ -12,10 +12,9 @@ from __future__ import annotations
 
 import typing as t
 
+from ...constants import VERSION
 from ..values import cpuset
 from ..values.records import NamedTuple
-
-VERSION = "0.1.0"  # the collection's (galaxy.yml)
 
 GAUGE, COUNTER = "gauge", "counter"
 MODES = ("audit", "enforce")

@@ -10,10 +10,9 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.cli import preflight_notes
 from _core.host import other_agents
 from _core.model.plan.plan import Change, Plan
-from _core.pipeline import planning
+from _core.pipeline import planning, preflight_notes
 
 SYSTEM_SLICE = "/sys/fs/cgroup/system.slice"
 

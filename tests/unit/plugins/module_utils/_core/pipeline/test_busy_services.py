@@ -10,10 +10,9 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.cli import preflight_notes
 from _core.model.cpu import busy_services
 from _core.model.cpu.busy_services import Service
-from _core.pipeline import planning
+from _core.pipeline import planning, preflight_notes
 
 CGROUP = "/sys/fs/cgroup"
 UPTIME = 10_000.0

@@ -15,7 +15,7 @@ from _core.host import state
 from _core.managers import registry
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
-from _core.model.profile.profile_sections import CPUSET, GC, HUGEPAGES, MOUNT, PIDS, SectionPatch
+from _core.model.profile.section_patch import CPUSET, GC, HUGEPAGES, MOUNT, PIDS, SectionPatch
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, section_tasks
 
@@ -90,7 +90,7 @@ def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node)
 
     outcome = part(fake.host(), module)
     assert (outcome.error, outcome.remaining, outcome.applied) == ("", (), foretold.changes)
-    assert declared(fake)["name"] == section_tasks.profile_sections.NAME
+    assert declared(fake)["name"] == section_tasks.section_patch.NAME
 
     after, host = fake.fingerprint(), fake.host()
     again = section_tasks.ask(host, piece(module))

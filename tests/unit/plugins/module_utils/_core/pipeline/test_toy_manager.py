@@ -15,13 +15,12 @@ import pytest
 import runs
 import toy_manager
 from _core import main
-from _core.cli import describe
 from _core.managers import registry
 from _core.model.plan.places import Place
 from _core.model.plan.plan import UNKNOWN, Change, Step
 from _core.model.profile import profile, schema, schema_types
 from _core.model.values.errors import CorralError
-from _core.pipeline import planning
+from _core.pipeline import describing, planning
 
 VALUE = toy_manager.VALUE
 TOY = {"swappiness": 10}
@@ -163,9 +162,9 @@ def test_a_value_without_an_original_is_not_recorded(toy: node.Node, monkeypatch
 
 
 def test_it_is_described(toy: node.Node) -> None:
-    assert "toy" not in describe.describe(toy.host()).data
+    assert "toy" not in describing.describe(toy.host()).data
     toy.kernel_write(VALUE, "33")
-    described = describe.describe(toy.host())
+    described = describing.describe(toy.host())
     assert described.data["toy"] == {"swappiness": 33}
     assert not ours(runs.declare(toy.host(), toy=described.data["toy"]).applied)
 

@@ -18,13 +18,12 @@ from pathlib import Path
 import node
 import pytest
 import runs
-from _core import main
+from _core import constants, main
 from _core.cli import commands
 from _core.host import preflight, state
 from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.model.profile import profile
-from _core.model.status import metrics
 from _core.model.values.errors import CorralError
 
 CPU: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}}
@@ -199,7 +198,7 @@ def test_help_is_exit_code_0(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_the_version_is_the_collections(capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["--version"]) == 0
-    assert capsys.readouterr().out == f"corral {metrics.VERSION}\n"
+    assert capsys.readouterr().out == f"corral {constants.VERSION}\n"
 
 
 @pytest.mark.parametrize(

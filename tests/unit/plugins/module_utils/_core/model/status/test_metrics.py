@@ -11,6 +11,7 @@ import typing as t
 
 import pytest
 import yaml
+from _core import constants
 from _core.model.status import gc_metrics, metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -228,4 +229,4 @@ def test_the_example_rules_ask_for_metrics_that_are_there() -> None:
 
 
 def test_the_version_is_the_collections() -> None:
-    assert yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))["version"] == metrics.VERSION
+    assert yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))["version"] == constants.VERSION

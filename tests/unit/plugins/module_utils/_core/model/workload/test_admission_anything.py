@@ -265,7 +265,7 @@ class Node(RuleBasedStateMachine):
         running = {grants.slice_of(name, exclusive=True) for name in self.alive}
         # What is there and nobody is to have any more shares from now on, whether anything runs in it or not.
         now = {unit: self.effective(unit) if unit in self.requested else None for unit in (*wanted, *self.requested)}
-        moving = slices.handed_over(wanted, now)
+        moving = slices.handover_slices(wanted, now)
         moves = handover.order(moving, left.reserved)
         assert replay_v1.new_overlap(moving, moves) is None
         exclusive = {one.unit for one in moving if one.exclusive}

@@ -21,8 +21,8 @@ from ..model.topology.topology import Topology
 from ..model.values import cpuset, yaml_text
 from ..model.values.errors import CorralError
 from ..model.values.records import NamedTuple
-from ..pipeline import declared_profile, planning
 from ..reports import change_text
+from . import declared_profile, planning
 
 LINES = 6  # of the plan for one part
 CHECKED = (

@@ -12,9 +12,8 @@ import node
 import pytest
 import runs
 import yaml
-from _core.cli import describe
 from _core.model.profile import profile
-from _core.pipeline import applying, planning
+from _core.pipeline import applying, describing, planning
 from _core.reports import change_text
 
 Make = t.Callable[..., node.Node]
@@ -47,10 +46,10 @@ def brownfield(fake: node.Node) -> None:
     fake.systemctl("daemon-reload")
 
 
-def found(fake: node.Node, name: str | None = None) -> describe.Described:
+def found(fake: node.Node, name: str | None = None) -> describing.Described:
     """What is said of the node; nothing was written for it, and PyYAML reads the same from the text."""
     before, host = fake.fingerprint(), fake.host()
-    described = describe.describe(host, name)
+    described = describing.describe(host, name)
     assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
     assert yaml.safe_load(described.text) == described.data
     return described
