@@ -8,6 +8,7 @@ So are tests that others take something from: pytest alone would see to that, un
 
 from __future__ import annotations
 
+import signal
 import sys
 import typing as t
 from pathlib import Path
@@ -37,6 +38,18 @@ def no_real_podman() -> t.Iterator[None]:
 
     with mock.patch.object(podman_cli.Podman, "serve", staticmethod(Service)):
         yield
+
+
+@pytest.fixture(autouse=True)
+def signals_stay() -> t.Iterator[None]:
+    """A test that leaves a signal ignored would make the whole run deaf to it."""
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.getsignal(number) for number in numbers]
+    yield
+    after = [signal.getsignal(number) for number in numbers]
+    for number, handler in zip(numbers, before):
+        signal.signal(number, handler)
+    assert after == before, "the test left a signal with another handler"
 
 
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:

@@ -180,13 +180,16 @@ def do_gc(host: Host, args: argparse.Namespace) -> int:
     from ..gc import gc_outcome, gc_pass
 
     stop = gc_pass.new_stop(host)
-    signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
-    preflight.refuse_node(host)
-    if args.tick:
-        result = gc_pass.tick(host, tick.notice, stop)
-    else:
-        result = gc_pass.now(host, command_output.the_profile(host, None), dry=args.dry_run, stop=stop)
-        command_output.show(args, gc_outcome.result_data(result), gc_outcome.lines(result))
+    before = signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
+    try:
+        preflight.refuse_node(host)
+        if args.tick:
+            result = gc_pass.tick(host, tick.notice, stop)
+        else:
+            result = gc_pass.now(host, command_output.the_profile(host, None), dry=args.dry_run, stop=stop)
+            command_output.show(args, gc_outcome.result_data(result), gc_outcome.lines(result))
+    finally:
+        signal.signal(signal.SIGTERM, before)
     return ERROR if result.errors else DIFFERS if result.drift else IN_SYNC
 
 
