@@ -244,7 +244,7 @@ def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequire
     """A grant that only the slices show, completed with its containers and its memory.
 
     A running workload stays where it is, whatever would be chosen for it now. One that keeps what is left of its CPUs has
-    its memory as well: nobody else is given that.
+    its memory as well: no other workload is given it.
     """
     if need is None or (need.cpus and not grant.cpus) or grant.blocks or grant.containers:
         return grant
