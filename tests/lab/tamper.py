@@ -29,7 +29,8 @@ DROPIN = "/etc/systemd/system/user.slice.d/10-corral-cpu.conf"
 CGROUP = "/sys/fs/cgroup"
 TIMER = "corral-reconcile.timer"
 ISOLATED = "corral_isolated.slice"
-MOVED = r"changed cpu (system|user)\.slice placement: "
+V1 = not os.path.exists(f"{CGROUP}/cgroup.controllers")
+MOVED = re.compile(r"changed cpu (system|user)\.slice placement: ")
 
 
 class Tampering(t.NamedTuple):
@@ -122,7 +123,7 @@ def shown(item: dict[str, t.Any]) -> tuple[str, ...]:
 def begun_meanwhile(subject: str, prop: str) -> bool:
     """Whether a change is of what systemd itself started: with cgroup v1 a login, or a service of systemd's own, begins
     on init.scope's CPUs, whoever tampers, and waits there for the next tick."""
-    return prop == "placement" and subject in ("system.slice", "user.slice")
+    return V1 and prop == "placement" and subject in ("system.slice", "user.slice")
 
 
 def drift() -> tuple[int, list[dict[str, t.Any]]]:
@@ -142,7 +143,7 @@ def journal() -> list[str]:
     lines = subprocess.run(
         command, capture_output=True, text=True, check=False, timeout=60 * PATIENCE
     ).stdout.splitlines()
-    return [line for line in lines if not re.match(MOVED, line)]
+    return [line for line in lines if not (V1 and MOVED.match(line))]
 
 
 def tamper(one: Tampering, told: list[str]) -> list[str]:
@@ -207,7 +208,7 @@ def main(words: list[str]) -> int:
     if words == ["audit"]:
         return audit()
     tamperings = TAMPERINGS
-    if not os.path.exists(f"{CGROUP}/cgroup.controllers"):
+    if V1:
         tamperings = LEGACY
         occupy()
     wait("the node is in sync before the first tampering", in_sync)
