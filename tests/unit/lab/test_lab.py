@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import marshal
 import multiprocessing
 import signal
 import socket
@@ -16,10 +17,12 @@ import sys
 import threading
 import time
 import typing as t
+import zipfile
 from pathlib import Path
 
 import lab_base
 import lab_cli
+import lab_compiled
 import lab_image
 import lab_machine
 import lab_nodes
@@ -354,3 +357,29 @@ def test_a_refusal_is_an_error(tmp_path: Path, answer: t.Any, message: str) -> N
 def test_no_monitor_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(LabError, match="does not answer"):
         lab_qmp.Monitor(tmp_path / "q", wait=0.1)
+
+
+# What nodes compile
+
+
+def run_zipped(folder: Path, name: str, text: str) -> str:
+    """What a module in a zip file prints, in a Python that keeps what it compiled in ``folder``."""
+    with zipfile.ZipFile(folder / name, "w") as file:
+        file.writestr("of_zip.py", text)
+    program = (
+        f"import sys; sys.path[:0] = [{str(lab_base.HERE)!r}, {str(folder / name)!r}]; import node_compiled; "
+        f"node_compiled.FOLDER = {str(folder / 'kept')!r}; import of_zip"
+    )
+    return subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=True).stdout
+
+
+def test_a_text_that_was_compiled_is_not_compiled_again_and_another_text_is(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    assert run_zipped(tmp_path, "first.zip", "print(1)") == "1\n"
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert len(kept.name) == lab_compiled.NAME_LENGTH
+    kept.write_bytes(marshal.dumps(compile("print('kept')", "of_zip.py", "exec")))
+    assert run_zipped(tmp_path, "second.zip", "print(1)") == "kept\n"
+    assert run_zipped(tmp_path, "second.zip", "print(2)") == "2\n"
+    kept.write_bytes(b"cut")
+    assert run_zipped(tmp_path, "third.zip", "print(1)") == "1\n"
