@@ -29,6 +29,9 @@ import setup
 from steps import Step, remember, tool
 from tally import Tally
 
+sys.path.insert(0, str(setup.CHECKOUT / "lab"))
+import lab_base
+
 FOLDER = setup.CHECKOUT / "molecule"
 CACHE = setup.CHECKOUT / ".cache"
 LAB = setup.CHECKOUT / "lab" / "lab"
@@ -47,6 +50,7 @@ LONGEST = ("gc", "workloads", "workloads-trixie", "trixie", "gc-trixie", "endure
 # So many rounds take a core of a quiet machine about a second.
 LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
 SLOWEST = 20
+PANIC = re.compile(rb"Kernel panic - [^\r\n]*")
 EXCERPT, WIDTH = 12, 500  # lines of a failed scenario's log that the suite repeats at its end, and half a line
 # Reads process groups until this process has ended, however that came: then the last of them and the node ($2) go.
 GUARD = """
@@ -223,10 +227,11 @@ def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
         ["sh", "-c", 'echo $$; exec "$@" >&2', "sh", *words], cwd=setup.CHECKOUT, env=environment(name),
         stdin=subprocess.DEVNULL, stdout=groups, stderr=log, start_new_session=True,
     ) as process:  # fmt: skip
-        limit, began = SCENARIO_LIMIT * patience(), time.monotonic()
+        limit, began, ended = SCENARIO_LIMIT * patience(), time.monotonic(), ""
         try:
-            while process.poll() is None and not stopping.is_set():
+            while process.poll() is None and not stopping.is_set() and not ended:
                 time.sleep(0.2)
+                ended = panic(f"corral-{name}")
                 if time.monotonic() > began + limit:
                     if limit >= (now := SCENARIO_LIMIT * measured()):
                         break
@@ -234,7 +239,7 @@ def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
         finally:
             if process.poll() is None:
                 why = f"over its limit of {limit:.0f} s" if time.monotonic() > began + limit else "interrupted"
-                log.write(f"ERROR: molecule test {name}: {why}\n")
+                log.write(f"ERROR: molecule test {name}: {ended or why}\n")
                 log.flush()
                 for number in (signal.SIGTERM, signal.SIGKILL):
                     os.killpg(process.pid, number)
@@ -244,6 +249,16 @@ def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
                     except subprocess.TimeoutExpired:
                         continue
     return process.returncode == 0
+
+
+def panic(node: str) -> str:
+    """The line in which a node's kernel says that it panicked: nothing answers any more. Empty while it has not."""
+    try:
+        console = (lab_base.place() / node / "console.log").read_bytes()
+    except OSError:
+        return ""  # not there yet, or between two boots
+    found = PANIC.search(console)
+    return found.group().decode(errors="replace").strip() if found else ""
 
 
 @contextlib.contextmanager

@@ -135,6 +135,17 @@ def test_one_that_hangs_ends_with_its_limit_and_all_that_it_started(
     assert ground.lab()[-1] == "down corral-drift"
 
 
+def test_one_whose_node_panics_ends_at_once_and_says_so(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORRAL_RUN", str(ground.cache))
+    console = scenarios.lab_base.place() / "corral-drift" / "console.log"
+    said = "[   9.1] Kernel panic - not syncing: Fatal exception in interrupt\r\n[   9.2] ---[ end"
+    acts(ground, monkeypatch, f"mkdir -p {console.parent}; printf '%s' '{said}' >{console}; exec sleep {HUNG}")
+    assert not scenarios.run(NAME)
+    log = scenarios.log_file(NAME).read_text()
+    assert "ERROR: molecule test drift: Kernel panic - not syncing: Fatal exception in interrupt\n" in log
+    assert ground.lab()[-2:] == ["console corral-drift", "down corral-drift"], "it is kept what the console said"
+
+
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGKILL])
 def test_a_signal_leaves_no_process_and_no_node(number: int, ground: Ground) -> None:
     (ground.cache / "molecule").write_text(f"#!/bin/sh\necho $$ >{ground.cache}/pid\nsleep 100\n")
