@@ -50,6 +50,9 @@ class ActionModule(ActionBase):
         places = task_vars["node_environment"]
         with open(places["NODE"]) as file:
             node = json.load(file)
+        dies = ACTION in node.get("dies", ()) or node.get("leaves") and asked["state"] == "absent"
+        if dies and not self._task.check_mode:
+            return dict(unreachable=True, msg="no route to host")
         result, after = decided(node, asked)
         if after is not None and not self._task.check_mode:
             after["log"] = [*node["log"], [ACTION, asked["state"], after["profile"]]]
@@ -191,10 +194,9 @@ class Fleet:
 
 
 def stats(said: str) -> dict[str, t.Any]:
-    """What a run handed on with set_stats."""
-    return t.cast(
-        "dict[str, t.Any]", json.loads(said.partition("CUSTOM STATS:")[2].partition("RUN: ")[2].splitlines()[0])
-    )
+    """What a run handed on with set_stats, each list in the order of the hosts: they answer in any."""
+    found = json.loads(said.partition("CUSTOM STATS:")[2].partition("RUN: ")[2].splitlines()[0])
+    return {name: sorted(value) if isinstance(value, list) else value for name, value in found.items()}
 
 
 def changed(order: t.Iterable[str], action: str = "profile") -> list[str]:
@@ -239,6 +241,35 @@ def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing
         ["profile", "present"],
         ["profile", "absent"],
     ]
+
+
+def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fleet: Fleet) -> None:
+    fleet.set("b", dies=["profile"])
+    code, said, _ = fleet.play("-e", "corral_serial=1,2,100%")
+    assert code != 0, said
+    assert fleet.have() == {"a": "new", "b": "old", "c": "old", "d": "old", "e": "old", "f": "old"}, said
+    assert "healthy, but went back with its batch, in which b failed" in said
+
+
+@pytest.mark.parametrize(("before", "seconds", "then"), [
+    ("old", 7, "7 s after its change it goes back by itself"),
+    (None, 7, "7 s after its change it goes back by itself"),
+    ("old", 0, "it keeps what it was given"),
+])  # fmt: skip
+def test_a_host_that_does_not_answer_on_its_way_back_is_told_apart(
+    before: str | None, seconds: int, then: str, fleet: Fleet
+) -> None:
+    for host in "ab":
+        fleet.set(host, profile=before, past=[])
+    fleet.set("b", past=[before, None], dies=["rollback"] if before else [], leaves=True)
+    check = "sh -c 'test \"$HOST\" != b'"
+    code, said, _ = fleet.play("-e", "corral_serial=2", "--limit", "a,b", corral_health_command=check,
+                                   corral_confirm_timeout=seconds)  # fmt: skip
+    words = " ".join(said.split())
+    assert code != 0 and fleet.have()["a"] == before, said
+    assert f"The host does not answer: {then}. Correct the cause and run the same command again" in words
+    assert "in which b failed. The host has the profile that it had before. Correct" in words
+    assert stats(said)["corral_went_back_hosts"] == ["a"]
 
 
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
@@ -366,7 +397,7 @@ def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
     tasks.write_text("- name: Drain\n  ansible.builtin.fail:\n    msg: busy\n")
     code, said, order = fleet.play(corral_drain=str(tasks))
     assert code != 0 and changed(order) == [], said
-    assert "Drain: busy. The host has what it had before." in said
+    assert "Drain: busy. The host has the profile that it had before." in said
     assert set(fleet.have().values()) == {"old"}
 
 
@@ -389,7 +420,7 @@ def test_tags_select_the_profile_or_the_agent_and_the_gates_always_run(fleet: Fl
     assert fleet.have()["a"] == "new" and "a: as follows" in said
     code, said, order = fleet.play("--limit", "b", "--tags", "profile", corral_health_command="false")
     assert code != 0 and order == ["b profile", "b rollback"], said
-    assert fleet.have()["b"] == "old" and "The host has what it had before." in " ".join(said.split())
+    assert fleet.have()["b"] == "old" and "The host has the profile that it had before." in " ".join(said.split())
     code, said, order = fleet.play("--limit", "a", "--tags", "agent", playbook="remove")
     assert code == 0 and order == ["a agent"], said
     assert fleet.have()["a"] == "new"
@@ -409,6 +440,7 @@ def test_a_removal_tells_in_one_run_what_went_back_and_what_did_not(stuck: str, 
     assert code != 0 and f"{stuck} is stuck" in said
     assert fleet.have()["a"] == (None if stuck == "agent" else "old"), said
     assert fleet.have()["b"] is None
-    told = said.partition("TASK [corral.node.corral : Say what went back]")[2].partition("ok: [b]")[0]
+    told = said.partition("TASK [corral.node.corral : Say what went back]")[2]
+    told = told.partition("ok: [a]")[2].partition("ok: [b]")[0]  # whichever answers first
     assert f"1 changed ({stuck})" in told, said
     assert ("1 changed (cpu)" if stuck == "agent" else "in sync: nothing differs") in told, said
