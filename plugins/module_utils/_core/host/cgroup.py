@@ -166,6 +166,12 @@ def pids_max(host: Host, unit: str) -> t.Optional[str]:
     return None if text is None else text.strip()
 
 
+def pids_current(host: Host, unit: str) -> t.Optional[int]:
+    """How many tasks a unit has now, those of the units in it included; None when it has no such file."""
+    text = (host.read(f"{pids_file(host, unit).rpartition('/')[0]}/pids.current") or "").strip()
+    return int(text) if text.isdigit() else None
+
+
 # A hierarchy of v1
 
 

@@ -47,12 +47,13 @@ KEYS = {PID_MAX: "pids.pid_max", THREADS_MAX: "pids.threads_max", "DefaultTasksM
 
 
 class SliceState(NamedTuple):
-    """One slice as observed: its live limit ("max", a number, None: no control group), where, and its files."""
+    """One slice as observed: its live limit ("max", a number, None: no control group), where, its files, and its tasks."""
 
     limit: t.Optional[str]
     dropin: t.Optional[str]
     settings: tuple[Setting, ...]
     location: str = ""
+    tasks: t.Optional[int] = None
 
 
 class Observation(NamedTuple):
@@ -75,7 +76,9 @@ def plan(host: Host, context: Context) -> Part:
     pids, cpu = context.profile.pids, context.profile.cpu
     seen = observe(host, pids, task_budget.slices_of_profile(cpu))
     if context.fresh:  # It matters only when a profile is first applied, and changes all the time.
-        seen = seen._replace(running=sysctl.running_tasks(host))
+        tasks = {row.slice: cgroup.pids_current(host, row.slice) for row in pids.slices}
+        slices = {unit: one._replace(tasks=tasks.get(unit)) for unit, one in seen.slices.items()}
+        seen = seen._replace(running=sysctl.running_tasks(host), slices=slices)
     starts = cpu is not None and seen.systemd_runs and cgroup.unified(host)
     starting = frozenset((*cpu.reserved.slices, *cpu.shared_slices, CORRAL_SLICE) if cpu and starts else ())
     seen = seen._replace(sysctls=sysctl.task_limits(host, pids, context.before), starting=starting)
@@ -127,6 +130,11 @@ def problems(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequenc
         if value is not None and seen.running is not None and value <= seen.running:
             message = f"{seen.running} tasks run now: {key} must be larger; name a number with room to grow"
             found.append(Problem(path, value, message))
+    for row in pids.slices:
+        tasks = seen.slices[row.slice].tasks
+        if tasks is not None and row.tasks_max <= tasks:
+            message = f"{tasks} tasks run in it now, and it could start no other one: name a number with room to grow"
+            found.append(Problem(join("pids.slices", row.slice), row.tasks_max, message))
     total = task_budget.capacity(pids, seen.sysctls)
     asked = task_budget.asked(pids, own)
     slices = task_budget.asked(pids, ())

@@ -128,6 +128,13 @@ def test_a_profile(name: str, fake: node.Node) -> None:
     assert said.startswith(f"{case.path}: ") and case.said in said
 
 
+def test_a_limit_that_leaves_no_room_for_one_more_task(fake: node.Node) -> None:
+    fake.put("/sys/fs/cgroup/user.slice/pids.current", "8\n")
+    said = same_refusal(fake, "profile", profile=node.edge(pids={"slices": {"user.slice": 8}}))
+    assert said.startswith('pids.slices["user.slice"]: 8: 8 tasks run in it now')
+    assert task(fake, "profile", check=True, profile=node.edge(pids={"slices": {"user.slice": 9}})) == ""
+
+
 @pytest.mark.parametrize("name", [*ANYWHERE, *OF_AGENT])
 def test_the_agent(name: str, fake: node.Node) -> None:
     case = {**ANYWHERE, **OF_AGENT}[name]
