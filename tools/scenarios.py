@@ -46,13 +46,24 @@ AT_ONCE = max(1, min((os.cpu_count() or 1) * 3 // 2, GIB // 4))
 # Those that take minutes begin first, so that none of them is left alone at the end.
 # The same steps on further releases: make test-long.
 LONG_ONLY = ("cpusets-forky", "intruders-forky", "intruders-trixie", "powercut")
-LONGEST = ("gc", "workloads", "workloads-trixie", "trixie", "gc-trixie", "endure", "rollout", "legacy", "drift")
+LONGEST = (
+    "fleet",
+    "gc",
+    "workloads",
+    "workloads-trixie",
+    "trixie",
+    "gc-trixie",
+    "endure",
+    "rollout",
+    "legacy",
+    "drift",
+)
 # So many rounds take a core of a quiet machine about a second.
 LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
 SLOWEST = 20
 PANIC = re.compile(rb"Kernel panic - [^\r\n]*")
 EXCERPT, WIDTH = 12, 500  # lines of a failed scenario's log that the suite repeats at its end, and half a line
-# Reads process groups until this process has ended, however that came: then the last of them and the node ($2) go.
+# Reads process groups until this process has ended, however that came: then the last of them and the nodes ($2 and on) go.
 GUARD = """
 group=
 while read -r word; do
@@ -60,7 +71,9 @@ while read -r word; do
     group=$word
 done
 [ -z "$group" ] || { kill -TERM "-$group"; sleep 3; kill -KILL "-$group"; }
-exec "$1" down "$2"
+lab=$1
+shift
+exec "$lab" down "$@"
 """
 
 stopping = threading.Event()
@@ -123,6 +136,15 @@ def evidence_file(name: str) -> pathlib.Path:
     return CACHE / f"failed-{name}.txt"
 
 
+def nodes(name: str) -> list[str]:
+    """The names of a scenario's nodes: those in its file ``nodes``, else one that is named like it."""
+    try:
+        lines = (FOLDER / name / "nodes").read_text(encoding="utf-8").splitlines()
+    except FileNotFoundError:
+        return [f"corral-{name}"]
+    return [line.split()[0] for line in lines if not line.startswith("#")]
+
+
 def names() -> list[str]:
     """All scenarios, the longest first."""
     found = sorted(path.parent.name for path in FOLDER.glob("*/molecule.yml"))
@@ -172,22 +194,23 @@ def shortened(line: str) -> str:
 
 
 def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: None) -> bool:
-    """Run a scenario on a new node; on every way out but ``keep`` the node goes. ``begun`` is called once it runs."""
+    """Run a scenario on new nodes; on every way out but ``keep`` they go. ``begun`` is called once it runs."""
     CACHE.mkdir(exist_ok=True)
     times_file(name).unlink(missing_ok=True)
     shutil.rmtree(CACHE / f"molecule-{name}", ignore_errors=True)  # what molecule knows of a node that is gone
     kept = evidence_file(name)
     kept.unlink(missing_ok=True)
-    node = f"corral-{name}"
-    with log_file(name).open("w") as log, guard(node) as groups:
+    all_nodes = nodes(name)
+    with log_file(name).open("w") as log, guard(all_nodes) as groups:
         try:
-            lab("down", node, log=log)
+            lab("down", *all_nodes, log=log)
             begun()
             passed = molecule(name, log, groups)
             if not passed and not stopping.is_set():
                 with kept.open("w") as file:
-                    lab("ssh", node, "sh -s", log=file, stdin=EVIDENCE)
-                    lab("console", node, log=file)
+                    for node in all_nodes:
+                        lab("ssh", node, "sh -s", log=file, stdin=EVIDENCE)
+                        lab("console", node, log=file)
                 log.write(f"What the node said: {kept}\n")
         except BaseException:
             stopping.set()
@@ -195,18 +218,18 @@ def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: 
         finally:
             if not keep or stopping.is_set():
                 with undisturbed():
-                    lab("down", node, log=log)
+                    lab("down", *all_nodes, log=log)
     return passed
 
 
 @contextlib.contextmanager
-def guard(node: str) -> t.Iterator[t.IO[str]]:
-    """A process that outlives a SIGKILL of this one, and ends then what this one would: the group that it was told, the node.
+def guard(which: t.Sequence[str]) -> t.Iterator[t.IO[str]]:
+    """A process that outlives a SIGKILL of this one, and ends then what this one would: the group that it was told, the nodes.
 
     What it is told, and by whom, is a line in the pipe: it waits for those who have not spoken yet.
     """
     with subprocess.Popen(
-        ["sh", "-c", GUARD, "sh", str(LAB), node],
+        ["sh", "-c", GUARD, "sh", str(LAB), *which],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, text=True,
     ) as process:  # fmt: skip
         assert process.stdin is not None
@@ -231,7 +254,7 @@ def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
         try:
             while process.poll() is None and not stopping.is_set() and not ended:
                 time.sleep(0.2)
-                ended = panic(f"corral-{name}")
+                ended = next(filter(None, map(panic, nodes(name))), "")
                 if time.monotonic() > began + limit:
                     if limit >= (now := SCENARIO_LIMIT * measured()):
                         break
@@ -360,9 +383,9 @@ def by_hand(name: str, *, keep: bool) -> int:
     print(f"\n{name}: {'passed' if passed else 'FAILED'}; its log: {log_file(name)}")
     if not passed:
         print(f"what its node said: {evidence_file(name)}")
-    if keep:
-        print(f"to take steps of its scripts again: lab/lab ssh corral-{name}, then python3 /root/lab/SCRIPT.py STEP")
-        print(f"its node runs: make lab-ssh NAME=corral-{name}; to end it: make lab-down NAME=corral-{name}")
+    for node in nodes(name) if keep else ():
+        print(f"to take steps of its scripts again: lab/lab ssh {node}, then python3 /root/lab/SCRIPT.py STEP")
+        print(f"its node runs: make lab-ssh NAME={node}; to end it: make lab-down NAME={node}")
     return 0 if passed else 1
 
 

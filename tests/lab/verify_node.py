@@ -80,7 +80,7 @@ def main(reserved: str, shared: str, isolated: str) -> int:
     expect("a unit in corral.slice", mask_in("corral.slice"), shared)
     expect("a unit in corral_isolated.slice", mask_in("corral_isolated.slice"), isolated)
     expect("a unit in machine.slice", mask_in("machine.slice"), shared)
-    for node in ("node0", "node1"):
+    for node in sorted(one for one in os.listdir("/sys/devices/system/node") if one[4:].isdigit()):
         pool = f"/sys/devices/system/node/{node}/hugepages/hugepages-2048kB/nr_hugepages"
         expect(f"{node} hugepages", read(pool), "32")
     mounts = [line.split() for line in read("/proc/mounts").splitlines()]
