@@ -19,7 +19,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import typing as t
 from concurrent import futures
 
 import ansible_test
@@ -27,6 +26,7 @@ import setup
 import venvs
 from steps import DOCS, LINT, Step, answer, cannot, one_test
 from tally import Tally
+from unit_tests import unit_tests
 
 GROUND = ansible_test.own_folder("ecosystem")
 INSTALLED = GROUND / "installed"
@@ -40,6 +40,7 @@ KINDS = {
     "role": "roles/*",
 }
 # Every write is made to fail once: half of all the time. .venv runs them; with other Pythons they are make test-long's.
+PIPELINE = "tests/unit/plugins/module_utils/_core/pipeline"
 LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_section_tasks.py")
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
 
@@ -233,20 +234,21 @@ def sanity() -> Tally:
 
 
 def old_python() -> Tally:
+    """The tests of what a node runs."""
     venv = node()
     if not venv:
         return cannot("no Python older than that of .venv here")
-    return ansible_test.units(setup.VENV, venv, *(() if os.environ.get("CORRAL_LONG") else without(LONG)))
+    left_out = () if os.environ.get("CORRAL_LONG") else LONG
+    return unit_tests(venv, *(f"--ignore={PIPELINE}/{name}" for name in left_out), "tests/unit/plugins/module_utils")
 
 
 def new_python() -> Tally:
     venv = newest()
-    return ansible_test.units(venv, venv, *without(LONG)) if venv else cannot(NO_NEWEST)
-
-
-def without(names: t.Iterable[str]) -> list[str]:
-    """ansible-test's words for leaving out tests of the pipeline."""
-    return [f"--exclude=tests/unit/plugins/module_utils/_core/pipeline/{name}" for name in names]
+    return (
+        ansible_test.units(venv, venv, *(f"--exclude={PIPELINE}/{name}" for name in LONG))
+        if venv
+        else cannot(NO_NEWEST)
+    )
 
 
 def steps() -> list[Step]:

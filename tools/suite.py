@@ -14,7 +14,6 @@ import contextlib
 import os
 import pathlib
 import signal
-import subprocess
 import sys
 import time
 import typing as t
@@ -24,22 +23,9 @@ import ansible_test
 import ecosystem
 import scenarios
 import setup
-from steps import DOCS, LINT, Step, complaints, judged, linter, remember, tool
-from tally import Tally, from_junit
-
-
-def unit_tests() -> Tally:
-    """Rings 1 to 3, counted from pytest's own report."""
-    report = setup.CHECKOUT / ".cache" / "pytest.xml"
-    report.unlink(missing_ok=True)
-    command = [tool("pytest"), "--quiet", f"--junitxml={report}"]
-    code = subprocess.run(command, cwd=setup.CHECKOUT, env=setup.environment(), check=False).returncode
-    tally, wrong = from_junit([report] if report.is_file() else [])
-    remember(*wrong)
-    if code == 0 or tally.failed:
-        return tally
-    remember(f"pytest ended with {code}")
-    return tally.plus(Tally(failed=1))
+from steps import DOCS, LINT, Step, complaints, judged, linter
+from tally import Tally
+from unit_tests import unit_tests
 
 
 def check() -> list[Step]:
