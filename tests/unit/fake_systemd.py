@@ -148,6 +148,8 @@ class FakeSystemd:
             self.run_slice(unit)
             if unit in USUAL:
                 self.occupy(unit, 3)
+        for unit in self.active:
+            self.start_wanted_slices(unit)
         self.sync()
 
     def occupy(self, unit: str, count: int = 1) -> None:
@@ -596,7 +598,8 @@ class FakeSystemd:
         if verb == "daemon-reload":
             return self.daemon_reload()
         if verb == "is-active":
-            states = ["active" if unit in self.active else "inactive" for unit in rest]
+            running = self.active.union(name for name, unit in self.units.items() if unit.running)
+            states = ["active" if unit in running else "inactive" for unit in rest]
             return Command(0 if "active" in states else 3, "\n".join(states) + "\n", "")
         if verb == "set-property":
             return self.set_property(rest[0], rest[1], runtime)
@@ -628,7 +631,16 @@ class FakeSystemd:
             self.ran.append(unit)
             return DONE
         (self.active.add if verb == "start" else self.active.discard)(unit)
+        if verb == "start":
+            self.start_wanted_slices(unit)
         return DONE
+
+    def start_wanted_slices(self, unit: str) -> None:
+        """A unit that starts starts the slices that it wants."""
+        for line in (self.text_of(unit) or "").splitlines():
+            for word in line.partition("Wants=")[2].split():
+                if word.endswith(".slice"):
+                    self.run_slice(word)
 
 
 class Shared:

@@ -12,7 +12,9 @@ import pytest
 import yaml
 
 ROOT = Path(__file__).resolve().parents[2]
-OPTIONS = yaml.safe_load((ROOT / "roles/corral/meta/argument_specs.yml").read_text())["argument_specs"]["main"]["options"]
+OPTIONS = yaml.safe_load((ROOT / "roles/corral/meta/argument_specs.yml").read_text())["argument_specs"]["main"][
+    "options"
+]
 OF_PLAYBOOKS = {"corral_fail_on_drift"}
 NAMES = OF_PLAYBOOKS | {name for name, option in OPTIONS.items() if option["type"] == "bool"}
 FILES = [path for folder in ("roles/corral/tasks", "playbooks") for path in sorted((ROOT / folder).rglob("*.yml"))]

@@ -30,11 +30,11 @@ FIRST = -10  # of the files: units find their program
 # The hardened unit has temporary folders of its own and no homes; the kernel's trees hold no files of ours.
 UNSEEN = ("/tmp", "/var/tmp", "/home", "/root", "/run/user", "/proc", "/sys", "/dev")  # noqa: S108
 
-_UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, *agent_units.SERVICES)))
+_UNITS = "|".join(map(re.escape, (*agent_units.WANTED_BY, *agent_units.SERVICES, agent_units.SLICE)))
 WRITES = (
     Place("file", rf"{ETC}/({_UNITS})"),
     Place("file", rf"{ETC}/[^/]+\.wants/({_UNITS})"),
-    Place("unit", "|".join(map(re.escape, agent_units.STARTED)), "start|stop|restart"),
+    Place("unit", "|".join(map(re.escape, (*agent_units.STARTED, agent_units.SLICE))), "start|stop|restart"),
     Place("file", rf"{RELEASES}/.+", volatile=True),  # the record of a release stands for all of its files
     Place("file", rf"{FOLDER}/.+"),
     Place("compile", rf"{FOLDER}(/releases/[^/]+)?"),
@@ -187,8 +187,8 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
 def running_units(host: Host, trigger: str) -> frozenset[str]:
     """The agent's units that are active now; for a tree all are assumed to be."""
     if trigger == agent_units.TIMER or not host.answers:
-        return frozenset(agent_units.STARTED)
-    return systemd.active(host, agent_units.STARTED) if systemd.runs(host) else frozenset()
+        return frozenset((*agent_units.STARTED, agent_units.SLICE))
+    return systemd.active(host, (*agent_units.STARTED, agent_units.SLICE)) if systemd.runs(host) else frozenset()
 
 
 def compiled_path(path: str, tag: str) -> str:
@@ -216,9 +216,9 @@ def decide(
             # A reload does not rearm a running timer.
             change = change._replace(steps=(*change.steps, Step("unit", agent_units.TIMER, "restart", START, 10)))
         changes.append(change)
-    changes += [state_change(unit, seen) for unit in agent_units.WANTED_BY]
+    changes += [slice_change(seen), *(state_change(unit, seen) for unit in agent_units.WANTED_BY)]
     owned = {f"file:{path}" for path in files} | {f"link:{path}" for path in (*links, LAUNCHER)} | {f"file:{LAUNCHER}"}
-    owned |= {f"unit:{unit}" for unit in agent_units.STARTED} | {one.key for one in seen.programs}
+    owned |= {f"unit:{unit}" for unit in (*agent_units.STARTED, agent_units.SLICE)} | {one.key for one in seen.programs}
     if program is not None:
         owned.add(f"compile:{program.folder}")
     return Part(
@@ -281,6 +281,15 @@ def command_change(seen: Observation) -> t.Optional[Change]:
         return None
     step = Step("link", COMMAND, LAUNCHER, FILES)
     return Change(NAME, COMMAND, "link", seen.links[COMMAND], LAUNCHER, "the agent's command", COMMAND, (step,))
+
+
+def slice_change(seen: Observation) -> t.Optional[Change]:
+    """The change that starts the agent's slice, so that it stops with a removal."""
+    unit = agent_units.SLICE
+    if unit in seen.active:
+        return None
+    reason, path = "the agent's slice does not run yet", f"{ETC}/{unit}"
+    return Change(NAME, unit, "state", "inactive", "active", reason, path, (Step("unit", unit, "start", START, 5),))
 
 
 def state_change(unit: str, seen: Observation) -> t.Optional[Change]:

@@ -23,7 +23,7 @@ from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
-from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
+from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
 from ..model.systemd.unit_file import unit_in
 from ..model.systemd.unit_property import control_file, dropin
@@ -59,8 +59,10 @@ def plan(host: Host, context: Context) -> Part:
     if not systemd.runs(host):
         return slices.unknown("systemd does not run here, so no slice has CPUs of its own", cgroup.ROOT)
     now = slices.wanted_cpus(cpu, context.pools, context.grants)
+    now = slices.with_agent(now, context.pools, cgroup.exists(host, AGENT_SLICE))
     if cgroup.unified(host):
         persistent = slices.wanted_cpus(cpu, context.persistent_pools, grants.persistent(context.grants))
+        persistent = slices.with_agent(persistent, context.persistent_pools)
         at_boot = context.topology.isolated or cpuset.EMPTY
         kinds = partitions.wanted(cpu, now, at_boot)
         confine = cpu.unmanaged == "confine"
@@ -291,7 +293,7 @@ def owned_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
     for unit in wanted.persistent:
         owned |= {f"file:{dropin(unit, NAME)}", f"file:{control_file(unit, 'AllowedCPUs', runtime=False)}"}
     left = [unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].populated]
-    for unit in (*wanted.now, *left):
+    for unit in (*wanted.now, *left, AGENT_SLICE):
         owned |= {
             f"property:{unit}:AllowedCPUs",
             f"unit:{unit}",
@@ -309,7 +311,7 @@ def owned_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
 def key_of(change: Change, declared: Profile) -> str:
     """The key that a change follows from; the section, where several keys lead to it."""
     unit = unit_in(change.subject)
-    if declared.cpu is not None and unit in declared.cpu.reserved.slices:
+    if declared.cpu is not None and unit in (*declared.cpu.reserved.slices, AGENT_SLICE):
         return "cpu.reserved"
     return "cpu.isolated" if unit == ISOLATED else "cpu"
 

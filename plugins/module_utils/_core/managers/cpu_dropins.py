@@ -12,6 +12,7 @@ import typing as t
 from ..host import systemd
 from ..model.cpu.slices import described
 from ..model.plan.plan import Change
+from ..model.profile.schema_types import AGENT_SLICE
 from ..model.systemd import unit_property
 from ..model.systemd.unit_file import file_change, section_of, unit_text
 from ..model.systemd.unit_property import dropin
@@ -74,6 +75,6 @@ def override_change(
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:
     """The change that starts the pools' slices at boot, before any unit needs them."""
-    units = sorted(unit for unit in wanted if unit.endswith(".slice"))
+    units = sorted(unit for unit in wanted if unit.endswith(".slice") and unit != AGENT_SLICE)
     text = unit_text(("Unit", [f"Wants={' '.join(units)}"]))
     return file_change(NAME, dropin(TARGET, NAME), seen.target, text, reason="starts the pools' slices at boot")

@@ -23,7 +23,7 @@ from ..model.plan.context import Attempt, Context
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Part, Plan, Step
 from ..model.profile import fit, profile
 from ..model.profile.profile import Profile
-from ..model.profile.schema_types import SHARED_PREFIX
+from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
@@ -286,7 +286,8 @@ def is_restored(host: Host, before: undo.Original) -> bool:
 
 def is_busy(host: Host, before: undo.Original) -> bool:
     """Whether a slice that was made cannot be stopped yet: a stop would end the processes in it."""
-    is_slice = before.kind == "unit" and before.target.endswith(".slice")
+    # In its own slice the agent waits for the removal of the agent.
+    is_slice = before.kind == "unit" and before.target.endswith(".slice") and before.target != AGENT_SLICE
     ours = is_slice and (not is_workloads(before.target) or is_tenants(host, before.target))
     return ours and not before.active and cgroup.populated(host, before.target)
 

@@ -17,7 +17,7 @@ import typing as t
 
 from ..plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..profile.profile import Cpu
-from ..profile.schema_types import CORRAL_SLICE
+from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
 from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED, Grant, is_exclusive, workload_of
@@ -46,6 +46,11 @@ def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[
         wanted[ISOLATED] = pools.isolated
     wanted.update((grant.slice, grant.cpus) for grant in grants if grant.cpus)
     return wanted
+
+
+def with_agent(wanted: t.Mapping[str, frozenset[int]], pools: Pools, runs: bool = True) -> dict[str, frozenset[int]]:
+    """The same and the agent's slice, which is on the reserved CPUs while it ``runs``: the agent starts and stops it."""
+    return {**wanted, **({AGENT_SLICE: pools.reserved} if runs else {})}
 
 
 def described(unit: str) -> str:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..profile import schema
-from ..profile.schema_types import CORRAL_SLICE
+from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
 from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED, is_exclusive
@@ -35,7 +35,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     count as isolated.
     """
     ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED)}
-    others = [row for row in rows if row.unit not in ours and not is_exclusive(row.unit)]
+    others = [row for row in rows if row.unit not in (*ours, AGENT_SLICE) and not is_exclusive(row.unit)]
     confined = {row.unit: row.cpus for row in others if row.cpus is not None and row.cpus < online}
     reserved = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
     if reserved is None:

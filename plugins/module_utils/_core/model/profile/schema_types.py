@@ -45,6 +45,8 @@ NODE_LIMIT = 1 << 10
 DURATION_LIMIT = 3650 * duration.UNITS["d"]
 
 CORRAL_SLICE = "corral.slice"
+# Of the agent alone: no limit that a profile sets on other slices keeps the agent from running.
+AGENT_SLICE = "corralagent.slice"
 # Of the slices of workloads: those with CPUs of their own are at the top, the others within corral.slice.
 EXCLUSIVE_PREFIX, SHARED_PREFIX = "corral_", "corral-"
 
@@ -257,8 +259,10 @@ def _slice(value: object) -> str:
 
 
 def is_own(unit: str) -> bool:
-    """Whether a slice is one that Corral makes: the shared pool's, the isolated pool's, or a workload's."""
-    return unit == CORRAL_SLICE or (unit.startswith((EXCLUSIVE_PREFIX, SHARED_PREFIX)) and unit.endswith(".slice"))
+    """Whether a slice is one that Corral makes: the shared pool's, the isolated pool's, the agent's, or a workload's."""
+    return unit in (CORRAL_SLICE, AGENT_SLICE) or (
+        unit.startswith((EXCLUSIVE_PREFIX, SHARED_PREFIX)) and unit.endswith(".slice")
+    )
 
 
 def read_slice_or_corral(value: object) -> str:

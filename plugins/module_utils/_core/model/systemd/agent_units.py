@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 
+from ..profile.schema_types import AGENT_SLICE
 from ..values.records import NamedTuple
 from .unit_file import HEADER
 
@@ -22,6 +23,7 @@ PATH = "corral-reconcile.path"
 BOOT = "corral-boot.service"
 CONFIRM_TIMER = "corral-confirm.timer"
 CONFIRM_SERVICE = "corral-confirm.service"
+SLICE = AGENT_SLICE
 # What is enabled: unit → the target that wants it. The services are started by timers and path alone.
 WANTED_BY = {TIMER: "timers.target", PATH: "paths.target", BOOT: "basic.target", CONFIRM_TIMER: "timers.target"}
 SERVICES = (SERVICE, CONFIRM_SERVICE)
@@ -68,6 +70,7 @@ def units(options: Options) -> dict[str, str]:
     program = f"{options.python} -I -S -B {LAUNCHER}"
     run = f"{program} reconcile"
     return {
+        SLICE: HEADER + SLICE_TEXT,
         TIMER: HEADER + TIMER_TEXT.format(interval=options.interval),
         SERVICE: HEADER
         + SERVICE_TEXT.format(run=run, metrics=f" -{options.metrics_dir}" if options.metrics_dir else ""),
@@ -78,9 +81,16 @@ def units(options: Options) -> dict[str, str]:
     }
 
 
+# Of its own, so that the agent runs, and goes back, also where a limit of another slice leaves no room for one more task.
+SLICE_TEXT = """\
+[Unit]
+Description=Corral: the agent
+"""
+
 TIMER_TEXT = """\
 [Unit]
 Description=Corral: look at the node every {interval} s
+Wants=corralagent.slice
 
 [Timer]
 OnBootSec=5s
@@ -116,11 +126,12 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart={run} --tick
 # 2: something differed; it was mended, or reported in audit mode.
-SuccessExitStatus=2
+# Told to end when the agent is removed, while it waits for the removal: that is no failure either.
+SuccessExitStatus=2 SIGTERM
 TimeoutStartSec=180
 # systemd's own three lines a tick are info; changes and failures are notice and above.
 LogLevelMax=notice
-Slice=system.slice
+Slice=corralagent.slice
 StateDirectory=corral
 StateDirectoryMode=0700
 RuntimeDirectory=corral
@@ -164,7 +175,7 @@ ExecStart={run} --boot
 SuccessExitStatus=2
 TimeoutStartSec=300
 LogLevelMax=notice
-Slice=system.slice
+Slice=corralagent.slice
 UMask=0077
 PrivateNetwork=yes
 NoNewPrivileges=yes
@@ -198,10 +209,10 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 ExecStart={run}
-SuccessExitStatus=2
+SuccessExitStatus=2 SIGTERM
 TimeoutStartSec=600
 LogLevelMax=notice
-Slice=system.slice
+Slice=corralagent.slice
 UMask=0077
 PrivateNetwork=yes
 NoNewPrivileges=yes

@@ -49,9 +49,9 @@ def change(host: node.NodeHost, **sections: t.Any) -> None:
 
 
 def expire(fake: node.Node, host: node.NodeHost | None = None) -> None:
-    """The time is over, and corral-confirm.service looks."""
+    """The time is over, and the timer, if it runs, starts corral-confirm.service."""
     fake.wait(SECONDS + 1)
-    if fake.has(state.UNCONFIRMED):
+    if fake.has(state.UNCONFIRMED) or CONFIRM_TIMER in fake.systemd.active:
         runs.command(host or fake.host(), "confirm", "--tick")
 
 

@@ -138,7 +138,7 @@ TAMPERED = {
     ),
     "both": (
         lambda kernel: (kernel.off_and_on(0, 3), kernel.tamper("user.slice", "7")),
-        {"init.scope": "2,4,6", "system.slice": "2,4,6", "user.slice": "7", "corral_isolated.slice": "7"},
+        {**dict.fromkeys(("init.scope", "system.slice", "corralagent.slice"), "2,4,6"), "user.slice": "7", "corral_isolated.slice": "7"},
     ),
 }  # fmt: skip
 

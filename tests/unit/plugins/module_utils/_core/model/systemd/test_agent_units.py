@@ -1,0 +1,31 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The agent's units: what runs where."""
+
+from __future__ import annotations
+
+import pytest
+from _core.model.systemd import agent_units, gc_units, workload_units
+from _core.model.systemd.agent_units import BOOT, SERVICES, SLICE, TIMER, Options
+
+UNITS = agent_units.units(Options(10, "/usr/bin/python3"))
+
+
+@pytest.mark.parametrize("unit", [*SERVICES, BOOT])
+def test_no_limit_of_another_slice_stops_the_agent(unit: str) -> None:
+    assert f"\nSlice={SLICE}\n" in UNITS[unit]
+
+
+def test_the_agents_slice_is_there_before_the_first_tick() -> None:
+    assert f"\nWants={SLICE}\n" in UNITS[TIMER].partition("[Timer]")[0]
+
+
+@pytest.mark.parametrize("unit", SERVICES)
+def test_what_is_told_to_end_has_not_failed(unit: str) -> None:
+    assert "\nSuccessExitStatus=2 SIGTERM\n" in UNITS[unit]
+
+
+def test_what_workloads_need_is_not_in_a_slice_that_stops_with_the_agent() -> None:
+    for text in (gc_units.SERVICE_TEXT, workload_units.GRANT_TEXT):
+        assert "\nSlice=system.slice\n" in text
