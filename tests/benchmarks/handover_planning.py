@@ -22,10 +22,9 @@ import typing as t
 import bench
 from _core.model.cpu import handover
 from _core.model.cpu.handover import Slice
-from _core.model.plan import replay, replay_v1
+from _core.model.plan import make_step, replay, replay_v1
 from _core.model.plan.kernel_cpusets import PARTITION, Cgroup, Machine
 from _core.model.plan.plan import CPUS as CPUS_PHASE
-from _core.model.plan.plan import Step
 from _core.model.values import cpuset
 
 SIZES = (60, 120, 250, 500)
@@ -112,7 +111,7 @@ def row(case: str, number: int, turns: int) -> tuple[object, ...]:
     spare = frozenset(range(cpus - free, cpus))
     moves = handover.order(slices, spare)
     before, units = machine(slices, cpus), {one.unit for one in slices}
-    steps = [Step("property", unit, f"AllowedCPUs={cpuset.format(to)}", CPUS_PHASE) for unit, to in moves]
+    steps = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(to), CPUS_PHASE) for unit, to in moves]
     if replay.problems(steps, before, units, units) or not replay.problems(steps[1:], before, units, units):
         raise RuntimeError(
             f"{case}, {number} grants: the replay does not tell the plan from one without its first step"

@@ -112,7 +112,7 @@ def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> No
     systemd.sync = lambda: None  # type: ignore[method-assign]
     for step in steps_in_order(plan.changes):
         if step.kind == "property":
-            fake.systemctl("set-property", "--runtime", step.target, step.value or "")
+            fake.systemctl("set-property", "--runtime", step.target, step.text or "")
         else:
             apply_step.perform(host, step)
     for unit in units:

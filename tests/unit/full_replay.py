@@ -82,13 +82,12 @@ def done(machine: Machine, step: Step) -> Machine:
         return oracle.set_partition(machine, path, step.value or MEMBER)
     if step.kind == "unit" and step.target.endswith(".slice") and step.value == "start":
         return made(machine, group_of(step.target))
-    name, dummy, value = (step.value or "").partition("=")
     path = group_of(step.target)
-    if step.kind != "property" or name != "AllowedCPUs" or not value:
+    if step.kind != "property" or step.name != "AllowedCPUs" or not step.value:
         return machine
     if step.phase == RELEASE and path not in machine.cgroups:
         return machine
-    return oracle.set_cpus(made(machine, path), path, cpuset.parse(value))
+    return oracle.set_cpus(made(machine, path), path, cpuset.parse(step.value))
 
 
 def made(machine: Machine, path: str) -> Machine:

@@ -48,7 +48,7 @@ def observe(host: Host, step: Step) -> Original:
         )
     if step.kind == "compile":
         # Of a program that is new: this one record stands for all of its files.
-        missing = [name for name in step.where.splitlines() if not host.exists(f"{step.target}/{name}")]
+        missing = [name for name in step.name.splitlines() if not host.exists(f"{step.target}/{name}")]
         return before._replace(name="\n".join(missing), made=missing_folders(host, step.target))
     if step.kind in ("value", "pool"):
         return before._replace(value=(host.read(step.target) or "").strip())
@@ -57,13 +57,12 @@ def observe(host: Host, step: Step) -> Original:
         return before._replace(value=(host.read(step.target) or partitions.MEMBER).split()[0])
     if step.kind == "cpuset":
         found = host.read(f"{step.target}/cpuset.cpus")
-        return before._replace(name=step.where, value=None if found is None else found.strip())
+        return before._replace(name=step.name, value=None if found is None else found.strip())
     if step.kind == "property":
-        name = (step.value or "").partition("=")[0]
-        control = control_file(step.target, name, runtime=True)
+        control = control_file(step.target, step.name, runtime=True)
         return before._replace(
-            name=name,
-            value=live_value(host, step.target, name),
+            name=step.name,
+            value=live_value(host, step.target, step.name),
             runtime=host.read(control),
             active=cgroup.exists(host, step.target),
             made=missing_folders(host, control),
@@ -72,11 +71,12 @@ def observe(host: Host, step: Step) -> Original:
         slice_there = step.target.endswith(".slice") and cgroup.exists(host, step.target)
         return before._replace(active=slice_there or bool(step.target and systemd.active(host, [step.target])))
     if step.kind == "controller":
-        name = (step.value or "")[1:]
-        return before._replace(name=name, active=name in cgroup.delegated(host, step.target.rpartition("/")[0]))
+        return before._replace(
+            name=step.name, active=step.name in cgroup.delegated(host, step.target.rpartition("/")[0])
+        )
     if step.kind == "mount":
-        mounted = mounts.at(host, step.where) is not None
-        return before._replace(name=step.where, active=mounted, made=missing_folders(host, f"{step.where}/."))
+        mounted = mounts.at(host, step.name) is not None
+        return before._replace(name=step.name, active=mounted, made=missing_folders(host, f"{step.name}/."))
     return before
 
 
@@ -104,7 +104,7 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
     elif step.kind == "partition":
         set_partition(host, step)
     elif step.kind == "controller":
-        host.write_value(step.target, step.value or "")
+        host.write_value(step.target, step.text or "")
     elif step.kind == "cpuset":
         set_cpuset(host, step)
     elif step.kind == "property":
@@ -186,8 +186,7 @@ def pages(host: Host, path: str) -> int:
 
 def set_property(host: Host, step: Step, masks: Masks) -> None:
     """Set a property live, then read the kernel file until it has the value."""
-    assignment = step.value or ""
-    name, dummy, value = assignment.partition("=")
+    assignment, name, value = step.text or "", step.name, step.value or ""
     if (not value or step.phase == RELEASE) and not cgroup.exists(host, step.target):
         return  # It would make a control group for a slice that does not run, and nothing would remove that.
     if name == "AllowedCPUs" and not cgroup.unified(host):
@@ -228,7 +227,7 @@ def set_cpuset(host: Host, step: Step) -> None:
         if step.value is None:
             cgroup_v1_cpuset.dissolve(host, step.target)
         else:
-            cgroup_v1_cpuset.set_cpus(host, step.target, cgroup.cpu_list(step.value) or frozenset(), step.where)
+            cgroup_v1_cpuset.set_cpus(host, step.target, cgroup.cpu_list(step.value) or frozenset(), step.name)
     except OSError as error:
         hint = cgroup_v1_cpuset.REFUSALS.get(error.errno or 0, "see cpuset(7)")
         raise StepFailed(f"{step.target}: {step.value or 'removal'}: {error.strerror} ({hint})") from None
@@ -244,9 +243,9 @@ def read_back(host: Host, step: Step) -> None:
     got = cgroup_v1_cpuset.cpus(host, step.target).effective
     if got != wanted:
         raise StepFailed(f"{step.target}: {step.value} was written and the kernel shows {sorted(got or ())}")
-    left = cgroup_v1_cpuset.outside(host, step.where) if step.where else {}
+    left = cgroup_v1_cpuset.outside(host, step.name) if step.name else {}
     if any(cgroup_v1_cpuset.cpus(host, where).effective != wanted for where in left):
-        raise StepFailed(f"{step.where}: its processes start faster than they can be moved into {step.target}")
+        raise StepFailed(f"{step.name}: its processes start faster than they can be moved into {step.target}")
 
 
 def shows(host: Host, unit: str, name: str, value: str) -> bool:
@@ -259,8 +258,7 @@ def shows(host: Host, unit: str, name: str, value: str) -> bool:
 
 def asks(host: Host, step: Step) -> bool:
     """Whether a control group itself asks the kernel for the CPUs of a step, which others have by the one around them."""
-    name, dummy, value = (step.value or "").partition("=")
-    return name != "AllowedCPUs" or cgroup.cpus(host, step.target).requested == cgroup.cpu_list(value)
+    return step.name != "AllowedCPUs" or cgroup.cpus(host, step.target).requested == cgroup.cpu_list(step.value)
 
 
 def seen(host: Host, unit: str, name: str) -> str:
@@ -290,10 +288,10 @@ def control_mount(host: Host, step: Step) -> None:
     verbs = ("stop", "start") if step.value == "restart" else (step.value or "",)
     for verb in verbs:
         answer = systemd.control(host, verb, step.target, timeout=MOUNT_SECONDS)
-        mounted = mounts.at(host, step.where) is not None
+        mounted = mounts.at(host, step.name) is not None
         if (answer.code and not (verb == "stop" and answer.code == 5)) or mounted != (verb == "start"):
             raise StepFailed(
-                f"{step.where}: systemctl {verb} {step.target}: "
+                f"{step.name}: systemctl {verb} {step.target}: "
                 f"{systemd.complaint(answer.err, answer.out)}; see journalctl -u {step.target}"
             )
 
@@ -301,10 +299,10 @@ def control_mount(host: Host, step: Step) -> None:
 def compile_folder(host: Host, step: Step) -> None:
     """Compile the agent for the Python that runs it; ``value`` is that Python, "" removes what was compiled.
 
-    ``where`` names its files: one of others' may not compile. A link is never followed: it may lead to others' files.
+    ``name`` names its files: one of others' may not compile. A link is never followed: it may lead to others' files.
     """
     if step.value:
-        files = [f"{step.target}/{name}" for name in step.where.splitlines() if name.endswith(".py")] or [step.target]
+        files = [f"{step.target}/{name}" for name in step.name.splitlines() if name.endswith(".py")] or [step.target]
         words = (step.value, "-I", "-m", "compileall", "-q", "-f", *map(host.at, files))
         answer = host.run(*words, timeout=120.0)
         if answer.code:

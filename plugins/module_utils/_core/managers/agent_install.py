@@ -13,9 +13,9 @@ import typing as t
 
 from ..host import state, systemd
 from ..host.files import Host
-from ..model.plan import undo, validate
+from ..model.plan import make_step, undo, validate
 from ..model.plan.places import Place
-from ..model.plan.plan import FILES, START, Change, Part, Step
+from ..model.plan.plan import FILES, START, Change, Part
 from ..model.systemd import agent_program, agent_units
 from ..model.systemd.agent_program import Program
 from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES, Options
@@ -94,7 +94,7 @@ def stale_metrics(host: Host, wanted: t.Optional[Options], reason: str) -> tuple
         return ()
     files = filter(None, (agent_units.metrics_file(folder), agent_units.gc_metrics_file(folder)))
     return tuple(
-        Change(NAME, path, "content", "metrics", None, reason, path, (Step("file", path, None, FILES),))
+        Change(NAME, path, "content", "metrics", None, reason, path, (make_step.file(path, None, FILES),))
         for path in files
         if host.exists(path)
     )
@@ -214,7 +214,7 @@ def decide(
         change = file_change(NAME, path, seen.texts[path], text, reason=reason, reload=path != state.AGENT)
         if change is not None and path.endswith(f"/{agent_units.TIMER}") and agent_units.TIMER in seen.active:
             # A reload does not rearm a running timer.
-            change = change._replace(steps=(*change.steps, Step("unit", agent_units.TIMER, "restart", START, 10)))
+            change = change._replace(steps=(*change.steps, make_step.unit(agent_units.TIMER, "restart", START, 10)))
         changes.append(change)
     changes += [slice_change(seen), *(state_change(unit, seen) for unit in agent_units.WANTED_BY)]
     owned = {f"file:{path}" for path in files} | {f"link:{path}" for path in (*links, LAUNCHER)} | {f"file:{LAUNCHER}"}
@@ -267,10 +267,10 @@ def program_change(
     elif runs:
         actual, reason = f"{actual}, not compiled", "another Python"
     steps = [step for one in outdated for step in undo.in_order(undo.restore(one, ""))]
-    steps += [Step("file", path, texts[path], FILES, mode=program.mode(path)) for path in differing]
-    steps.append(Step("compile", program.folder, options.python, FILES, where="\n".join(program.files)))
+    steps += [make_step.file(path, texts[path], FILES, mode=program.mode(path)) for path in differing]
+    steps.append(make_step.program(program.folder, "\n".join(program.files), options.python, FILES))
     if not runs:
-        steps.append(Step("link", LAUNCHER, program.link, FILES))
+        steps.append(make_step.link(LAUNCHER, program.link, FILES))
     in_order = tuple(step._replace(phase=FILES, order=FIRST) for step in steps)
     return Change(NAME, FOLDER, "program", actual, program.name, reason, FOLDER, in_order)
 
@@ -279,7 +279,7 @@ def command_change(seen: Observation) -> t.Optional[Change]:
     """The change of the command in the path."""
     if seen.links[COMMAND] == LAUNCHER:
         return None
-    step = Step("link", COMMAND, LAUNCHER, FILES)
+    step = make_step.link(COMMAND, LAUNCHER, FILES)
     return Change(NAME, COMMAND, "link", seen.links[COMMAND], LAUNCHER, "the agent's command", COMMAND, (step,))
 
 
@@ -289,7 +289,7 @@ def slice_change(seen: Observation) -> t.Optional[Change]:
     if unit in seen.active:
         return None
     reason, path = "the agent's slice does not run yet", f"{ETC}/{unit}"
-    return Change(NAME, unit, "state", "inactive", "active", reason, path, (Step("unit", unit, "start", START, 5),))
+    return Change(NAME, unit, "state", "inactive", "active", reason, path, (make_step.unit(unit, "start", START, 5),))
 
 
 def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
@@ -300,9 +300,9 @@ def state_change(unit: str, seen: Observation) -> t.Optional[Change]:
     active = unit in seen.active
     if enabled and (active or not runs):
         return None
-    steps = [] if enabled else [Step("link", path, wanted_links()[path], FILES, reload=True)]
+    steps = [] if enabled else [make_step.link(path, wanted_links()[path], FILES, reload=True)]
     if runs and not active:
-        steps.append(Step("unit", unit, "start", START, 10))
+        steps.append(make_step.unit(unit, "start", START, 10))
     wanted = "enabled, active" if runs else "enabled"
     actual = ", ".join(["enabled" if enabled else "disabled", *(["active" if active else "inactive"] if runs else [])])
     return Change(

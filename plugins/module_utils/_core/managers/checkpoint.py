@@ -11,6 +11,7 @@ import typing as t
 
 from ..host import state
 from ..host.files import Host
+from ..model.plan import make_step
 from ..model.plan.context import Workloads
 from ..model.plan.plan import CLAIM, UNCHANGEABLE, Change, Step
 from ..model.profile import profile_workloads
@@ -51,13 +52,13 @@ def kept_steps(host: Host, path: str, text: t.Optional[str], aside: str = "", or
     before = host.read(path, follow=False)
     if text is None:
         there = filter(host.exists, state.rest_of(path))
-        return [Step("file", gone, None, CLAIM, order + number) for number, gone in enumerate(there)]
+        return [make_step.file(gone, None, CLAIM, order + number) for number, gone in enumerate(there)]
     steps = []
     if aside and before not in (None, text):
-        steps.append(Step("file", f"{path}.{aside}", before, CLAIM, order, mode=state.PRIVATE))
+        steps.append(make_step.file(f"{path}.{aside}", before, CLAIM, order, mode=state.PRIVATE))
     for number, copy in enumerate((path, f"{path}.previous"), 1):
         if host.read(copy, follow=False) != text:
-            steps.append(Step("file", copy, text, CLAIM, order + number, mode=state.PRIVATE))
+            steps.append(make_step.file(copy, text, CLAIM, order + number, mode=state.PRIVATE))
     return steps
 
 

@@ -19,6 +19,7 @@ from ..host.files import Host
 from ..model.cpu import handover, partitions, slices
 from ..model.cpu.partitions import MEMBER
 from ..model.cpu.slices import described
+from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
@@ -125,7 +126,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
     changes += slices.unmanaged_changes(unmanaged, own, shared, confined)
     baseline = [
-        Step("property", unit, "AllowedCPUs=", RELEASE)
+        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit, cpus in wanted.persistent.items()
         if kept_by_others(unit, cpus, seen)
     ]
@@ -153,7 +154,7 @@ def left_change(unit: str, seen: Observation) -> Change:
     """The item of a slice whose workload lost its CPUs: an empty one stops, a populated one shares until its restart."""
     state = seen.units[unit]
     if not state.populated:
-        stop = Step("unit", unit, "stop", RELEASE, 80, optional=True)
+        stop = make_step.unit(unit, "stop", RELEASE, 80, optional=True)
         reason = "no workload has CPUs of its own in this slice any more"
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
@@ -231,8 +232,8 @@ def with_moves(
     """
     steps: dict[str, list[Step]] = {
         unit: [
-            Step("unit", unit, "start", CPUS, 2),
-            Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, 3),
+            make_step.unit(unit, "start", CPUS, 2),
+            make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, 3),
         ]
         for unit, cpus in starting.items()
     }
@@ -240,7 +241,7 @@ def with_moves(
     started = set(starting)
     for index, (unit, cpus) in enumerate(moves, 1):
         last[unit] = index * 10
-        assignment = Step("property", unit, f"AllowedCPUs={cpuset.format(cpus)}", CPUS, index * 10 + 4)
+        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, index * 10 + 4)
         if unit not in seen.units:
             assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
         mine = steps.setdefault(unit, [])
@@ -248,7 +249,7 @@ def with_moves(
             # A control group can exist without its slice: a property set on a slice that does not run makes one,
             # and nothing more. Starting a slice that runs does nothing.
             started.add(unit)
-            mine.append(Step("unit", unit, "start", CPUS, index * 10 + 3))
+            mine.append(make_step.unit(unit, "start", CPUS, index * 10 + 3))
         mine.append(assignment)
     # A requested set can differ while the effective one is right (a sibling's write narrowed neither): write it again.
     order = (len(moves) + 1) * 10
@@ -256,7 +257,7 @@ def with_moves(
         if unit not in steps and unit in seen.units:
             order += 10
             last[unit] = order
-            steps[unit] = [Step("property", unit, f"AllowedCPUs={cpuset.format(wanted.now[unit])}", CPUS, order)]
+            steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(wanted.now[unit]), CPUS, order)]
     result = []
     for change in changes:
         if change.property in LIVE_PROPERTIES:

@@ -19,6 +19,7 @@ from ..host.files import Host
 from ..model.cpu import handover, slices
 from ..model.cpu.pools import Pools
 from ..model.cpu.slices import SCOPE, Unmanaged
+from ..model.plan import make_step
 from ..model.plan.plan import CPUS, Change, Part, Step
 from ..model.systemd.agent_units import BOOT, WANTED_BY
 from ..model.systemd.unit_property import ETC
@@ -127,7 +128,7 @@ def owned_by(wanted: t.Iterable[str]) -> frozenset[str]:
 
 def step_of(unit: str, cpus: frozenset[int], order: int) -> Step:
     """The directory's CPUs, with all processes of the unit in it."""
-    return Step("cpuset", cgroup_v1_cpuset.directory_of(unit), cpuset.format(cpus), CPUS, order, where=unit)
+    return make_step.cpuset(cgroup_v1_cpuset.directory_of(unit), unit, cpuset.format(cpus), CPUS, order)
 
 
 def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Change]:

@@ -13,9 +13,10 @@ import typing as t
 
 from ..host import state
 from ..host.files import Host
+from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place
-from ..model.plan.plan import DECLARE, Change, Part, Step
+from ..model.plan.plan import DECLARE, Change, Part
 from ..model.profile import profile
 from .manager import Manager
 
@@ -42,7 +43,7 @@ def plan(host: Host, context: Context) -> Part:
         actual = host.read(path)
         if actual != text:
             # Readable for all: the declared profile is no secret, and users other than root may ask for the drift.
-            step = Step("file", path, text, DECLARE)
+            step = make_step.file(path, text, DECLARE)
             shown = None if actual is None else other
             changes.append(Change(NAME, path, "content", shown, wanted, reason, path, (step,)))
     return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))

@@ -16,9 +16,10 @@ import typing as t
 from ..host import accounts, other_gc, state, systemd
 from ..host.files import Host
 from ..model.gc_policy.gc_records import mapping
+from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place
-from ..model.plan.plan import DRIFT, FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part, Step
+from ..model.plan.plan import DRIFT, FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..model.profile.profile_gc import DECLARED, GC
 from ..model.systemd import agent_units, gc_units
 from ..model.systemd.gc_units import SERVICE, TIMER
@@ -129,7 +130,7 @@ def decide(context: Context, gc: GC, seen: Observation) -> Part:
         change = file_change(NAME, f"{ETC}/{unit}", seen.texts[unit], text, reason=reason)
         if change is not None and unit == TIMER and seen.active:
             # A running timer is not armed again by a reload.
-            change = change._replace(steps=(*change.steps, Step("unit", TIMER, "restart", START, 20)))
+            change = change._replace(steps=(*change.steps, make_step.unit(TIMER, "restart", START, 20)))
         changes.append(change)
     changes.append(state_change(seen))
     problems = [
@@ -162,9 +163,9 @@ def state_change(seen: Observation) -> t.Optional[Change]:
     """The change of the timer's state."""
     if seen.enabled and seen.active:
         return None
-    steps = [] if seen.enabled else [Step("link", LINK, f"../{TIMER}", FILES, reload=True)]
+    steps = [] if seen.enabled else [make_step.link(LINK, f"../{TIMER}", FILES, reload=True)]
     if not seen.active:
-        steps.append(Step("unit", TIMER, "start", START, 20))
+        steps.append(make_step.unit(TIMER, "start", START, 20))
     actual = f"{'enabled' if seen.enabled else 'disabled'}, {'active' if seen.active else 'inactive'}"
     reason = "nothing is collected without it"
     return Change(NAME, TIMER, "state", actual, "enabled, active", reason, LINK, tuple(steps))
@@ -194,7 +195,7 @@ def stale(host: Host) -> tuple[Change, ...]:
     """
     reason = "nothing is collected any more"
     return tuple(
-        Change(NAME, path, "content", "the last pass", None, reason, path, (Step("file", path, None, FILES),))
+        Change(NAME, path, "content", "the last pass", None, reason, path, (make_step.file(path, None, FILES),))
         for path in status_files(host)
         if host.exists(path)
     )

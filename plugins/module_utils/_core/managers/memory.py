@@ -14,9 +14,10 @@ import typing as t
 
 from ..host import hugepage_files, mounts
 from ..host.files import Host
+from ..model.plan import make_step
 from ..model.plan.context import Attempt, Context
 from ..model.plan.places import Place
-from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
+from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part
 from ..model.profile.profile import Profile
 from ..model.profile.profile_memory import Hugepages
 from ..model.systemd.unit_file import escaped_path
@@ -104,7 +105,7 @@ def decide(context: Context, seen: Observation) -> Part:
             None, [None if seen.unknown else memory_mounts.mount_change(mount, state, mount.pagesize_kib in asked)]
         )
     baseline = tuple(
-        Step("mount", memory_mounts.unit_of(mount), "start", START, where=mount.path)
+        make_step.mount(memory_mounts.unit_of(mount), mount.path, "start", START)
         for mount, state in zip(context.profile.memory.mounts, seen.mounts)
         if state.kept and state.mount
     )
@@ -129,7 +130,7 @@ def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.
         return Change(NAME, subject, "nr_hugepages", None, str(pages.pages), reason, location, (), UNKNOWN)
     if pool == pages.pages:
         return None
-    step = Step("pool", location, str(pages.pages), VALUES)
+    step = make_step.pool(location, str(pages.pages), VALUES)
     change = Change(
         NAME, subject, "nr_hugepages", str(pool), str(pages.pages), "the pool has another size", location, (step,)
     )

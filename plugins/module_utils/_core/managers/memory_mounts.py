@@ -11,7 +11,8 @@ import typing as t
 
 from ..host import accounts, hugepage_files, mounts, systemd
 from ..host.files import Host
-from ..model.plan.plan import START, UNCHANGEABLE, Change, Step
+from ..model.plan import make_step
+from ..model.plan.plan import START, UNCHANGEABLE, Change
 from ..model.profile.profile_memory import Mount
 from ..model.systemd.unit_file import HEADER, escaped_path, file_change, unit_text
 from ..model.systemd.unit_property import ETC
@@ -149,7 +150,7 @@ def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Option
         if lacks and not pages_asked:
             reason = f"it sets {needed} pages aside, and {state.available} are free: it is mounted once they are"
             return change._replace(reason=reason, verdict=UNCHANGEABLE)
-        return change._replace(steps=(Step("mount", unit, "start", START, where=mount.path, optional=lacks),))
+        return change._replace(steps=(make_step.mount(unit, mount.path, "start", START, optional=lacks),))
     found = state.mount
     if found.fstype != "hugetlbfs":
         reason = f"{found.fstype} is mounted there: unmount it, or declare another path"
@@ -166,7 +167,7 @@ def mount_change(mount: Mount, state: MountState, pages_asked: bool) -> t.Option
     return change._replace(
         actual=actual,
         reason=f"{', '.join(different)} changed, which needs a new mount",
-        steps=(Step("mount", unit, "restart", START, where=mount.path),),
+        steps=(make_step.mount(unit, mount.path, "restart", START),),
     )
 
 

@@ -12,6 +12,7 @@ import typing as t
 
 from ..host import cgroup, sysctl, systemd
 from ..host.files import Host
+from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import LIVE, RELEASE, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part, Step
@@ -190,7 +191,7 @@ def decide(pids: Pids, cpu: t.Optional[Cpu], seen: Observation, own: t.Sequence[
         frozenset(owned),
         problems=tuple(problems(pids, cpu, seen, own)),
         manager=NAME,
-        baseline=tuple(Step("property", unit, "TasksMax=", RELEASE) for unit in kept),
+        baseline=tuple(make_step.unit_property(unit, "TasksMax", "", RELEASE) for unit in kept),
     )
 
 
@@ -203,7 +204,7 @@ def sysctl_change(key: str, value: int, seen: Observation) -> t.Optional[Change]
         return Change(NAME, key, "value", None, str(value), f"{location} cannot be read", location, (), UNKNOWN)
     reason = "the kernel's limit differs"
     return Change(
-        NAME, key, "value", str(actual), str(value), reason, location, (Step("value", location, str(value), VALUES),)
+        NAME, key, "value", str(actual), str(value), reason, location, (make_step.value(location, str(value), VALUES),)
     )
 
 
@@ -238,13 +239,13 @@ def live_change(unit: str, limit: int, seen: Observation) -> t.Optional[Change]:
     if actual == str(limit) or (actual is None and unit not in seen.starting):
         return None
     if actual is None:
-        step = Step("property", unit, f"TasksMax={limit}", LIVE)
+        step = make_step.unit_property(unit, "TasksMax", str(limit), LIVE)
         return Change(
             NAME, unit, "TasksMax", None, str(limit), "the slice does not run yet", seen.slices[unit].location, (step,)
         )
     by_hand = unit_property.set_by_hand(unit, "TasksMax", seen.slices[unit].settings)
     said = f"{by_hand.file} sets {by_hand.value} (systemctl set-property)" if by_hand else "the slice's limit differs"
-    steps: tuple[Step, ...] = (Step("property", unit, f"TasksMax={limit}", LIVE),)
+    steps: tuple[Step, ...] = (make_step.unit_property(unit, "TasksMax", str(limit), LIVE),)
     if not kept_by_others(unit, limit, seen):
         steps += unit_property.removal(unit, "TasksMax", seen.slices[unit].settings)
     return Change(NAME, unit, "TasksMax", actual, str(limit), said, seen.slices[unit].location, steps)

@@ -14,7 +14,8 @@ import typing as t
 
 from ..host import cgroup, state
 from ..host.files import Host
-from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, UNCHANGEABLE, Change, Step
+from ..model.plan import make_step
+from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, UNCHANGEABLE, Change
 from ..model.systemd import unit_limits
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import dropin
@@ -36,7 +37,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
     change = file_change(NAME, path, host.read(path), text, reason=reason, phase=phase)
     changes = [change] if change else []
     if not exists:
-        step, location = Step("unit", unit, "start", CPUS, LAST), cgroup.path_of(unit)
+        step, location = make_step.unit(unit, "start", CPUS, LAST), cgroup.path_of(unit)
         changes.append(
             Change(NAME, unit, "state", "inactive", "active", "the tenant's slice does not run yet", location, (step,))
         )
@@ -50,7 +51,7 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
         actual = None if seen is None else unit_limits.meaning(name, seen)
         if target == (usual if actual is None else actual):
             continue
-        step = Step("property", unit, f"{name}={value}", LIVE)
+        step = make_step.unit_property(unit, name, value, LIVE)
         changes.append(Change(NAME, unit, name, actual, target, "the limit in force differs", location, (step,)))
     return changes
 

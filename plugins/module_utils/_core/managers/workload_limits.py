@@ -11,7 +11,8 @@ import typing as t
 
 from ..host import cgroup, hugepage_files, oom_score, systemd
 from ..host.files import Host
-from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, START, UNCHANGEABLE, Change, Step
+from ..model.plan import make_step
+from ..model.plan.plan import CLAIM, CPUS, FILES, LIVE, START, UNCHANGEABLE, Change
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_limits, workload_units
@@ -86,7 +87,7 @@ def slice_changes(
     changes = [change] if change and not need.workload.template else []
     if not seen.exists:
         if grant is not None and not grant.cpus:
-            step = Step("unit", seen.slice, "start", START)
+            step = make_step.unit(seen.slice, "start", START)
             reason = "the workload's slice does not run yet"
             changes.append(
                 Change(NAME, seen.slice, "state", "inactive", "active", reason, cgroup.path_of(seen.slice), (step,))
@@ -133,7 +134,7 @@ def limit_change(seen: State, name: str, value: str) -> t.Optional[Change]:
     location = f"{cgroup.path_of(seen.slice)}/{unit_limits.FILES[name]}"
     # Memory nodes before the first process comes: with the CPUs, once the slice is there.
     phase, order = (CPUS, 1 << 30) if name == "AllowedMemoryNodes" else (LIVE, 0)
-    step = Step("property", seen.slice, f"{name}={value}", phase, order)
+    step = make_step.unit_property(seen.slice, name, value, phase, order)
     return Change(NAME, seen.slice, name, actual, target, "the limit in force differs", location, (step,))
 
 
@@ -147,8 +148,10 @@ def hugetlb_changes(host: Host, need: ResourceRequirements, seen: State, sizes: 
         if actual == str(limit) or not cgroup.offers(host, "hugetlb"):
             continue
         above = [location for location in cgroup.ancestors(path) if "hugetlb" not in cgroup.delegated(host, location)]
-        steps = [Step("controller", f"{location}/cgroup.subtree_control", "+hugetlb", START, 1) for location in above]
-        steps.append(Step("value", f"{path}/{file}", str(limit), START, 2))
+        steps = [
+            make_step.controller(f"{location}/cgroup.subtree_control", "hugetlb", "+", START, 1) for location in above
+        ]
+        steps.append(make_step.value(f"{path}/{file}", str(limit), START, 2))
         changes.append(
             Change(
                 NAME,
@@ -169,7 +172,7 @@ def score_changes(host: Host, need: ResourceRequirements, seen: State, score: t.
     if score is None or not seen.scores:
         return []
     others = oom_score.others(host, cgroup.path_of(seen.slice), str(score))
-    steps = tuple(Step("value", f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in others)
+    steps = tuple(make_step.value(f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in others)
     if not steps:
         return []
     actual = ", ".join(seen.scores)

@@ -15,9 +15,10 @@ import typing as t
 
 from ..host import cgroup, state, systemd, workload_state
 from ..host.files import Host
+from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import RELEASE, UNKNOWN, Change, Part, Step
+from ..model.plan.plan import RELEASE, UNKNOWN, Change, Part
 from ..model.profile import profile_workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
@@ -176,7 +177,7 @@ def empty_slices(host: Host) -> tuple[Change, ...]:
     return tuple(
         Change(
             NAME, unit, "state", "active", "inactive", "no process runs in it any more", cgroup.path_of(unit),
-            (Step("unit", unit, "stop", RELEASE, 80),),
+            (make_step.unit(unit, "stop", RELEASE, 80),),
         )
         for unit in workload_state.slices(host)
         if not cgroup.populated(host, unit)

@@ -15,7 +15,7 @@ from ..host.files import Host
 from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import PROFILE
-from ..model.plan import undo
+from ..model.plan import make_step, undo
 from ..model.plan.context import Context
 from ..model.plan.places import covering
 from ..model.plan.plan import RELEASE, START, VALUES, Outcome, Plan, Step, steps_in_order
@@ -298,7 +298,7 @@ def is_volatile(step: Step, owner: Manager) -> bool:
 def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
     """A drop-in takes the unit's live property as well: a value that is set later is not the original."""
     unit = unit_property.unit_of_dropin(step.target, owner.name) if step.kind == "file" and owner.live else ""
-    return (Step("property", unit, f"{owner.live}=", RELEASE),) if unit else ()
+    return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
 
 
 def is_tampering(step: Step, recorded: t.Container[str]) -> bool:
@@ -353,7 +353,7 @@ def undo_steps(
         if inverse and not failed:
             undone.append(f"{step.kind} {step.target}")
     if any(step.reload or step.value == "daemon-reload" for dummy, step in done):
-        late.insert(0, Step("unit", "", "daemon-reload", 0))
+        late.insert(0, make_step.unit("", "daemon-reload", 0))
     leftovers += [said for said in (attempt(host, plan, back, masks) for back in late) if said]
     return tuple(undone), tuple(leftovers)
 

@@ -14,8 +14,9 @@ from ..host.files import Host
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.cpu import partitions
+from ..model.plan import make_step
 from ..model.plan.places import covering
-from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan, Step
+from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan
 from ..model.plan.undo import Original
 from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
 from ..model.systemd.unit_file import HEADER
@@ -115,7 +116,7 @@ def items(paths: t.Sequence[str], managers: t.Sequence[str]) -> tuple[Change, ..
     """An item for each of the files that one of these managers writes."""
     places = {name: registry.manager(name).writes for name in managers}
     owners = {
-        path: name for path in paths for name in places if covering(places[name], Step("file", path, None, FILES))
+        path: name for path in paths for name in places if covering(places[name], make_step.file(path, None, FILES))
     }
     return tuple(stays(name, path, "content", "written by Corral") for path, name in owners.items())
 

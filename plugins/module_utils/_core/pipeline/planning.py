@@ -18,7 +18,7 @@ from ..managers import registry
 from ..managers.registry import CPU, PROFILE, WORKLOADS
 from ..model.cpu import partitions, pools
 from ..model.cpu.handover import NoSafeOrder
-from ..model.plan import undo
+from ..model.plan import make_step, undo
 from ..model.plan.context import Attempt, Context
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Part, Plan, Step
 from ..model.profile import fit, profile
@@ -277,8 +277,7 @@ def is_restored(host: Host, before: undo.Original) -> bool:
     from ..model.plan import validate
     from ..model.values.vocabulary import StepKind
 
-    named = {"property": f"{before.name}=", "controller": f"+{before.name}"}
-    step = Step(before.kind, before.target, named.get(before.kind), RELEASE, where=before.name)
+    step = Step(before.kind, before.target, "+" if before.kind == "controller" else None, RELEASE, name=before.name)
     if before.kind not in t.get_args(StepKind) or not validate.is_sound(step):
         return False
     return is_as_before(host, before) or apply_step.observe(host, step)._replace(made=before.made) == before
@@ -300,11 +299,11 @@ def is_tenants(host: Host, unit: str) -> bool:
 def is_as_before(host: Host, before: undo.Original) -> bool:
     """Whether a kernel value, a mount or a property of a unit need not be restored."""
     if before.kind == "cpuset":
-        return apply_step.observe(host, Step("cpuset", before.target, None, RELEASE)).value == before.value
+        return apply_step.observe(host, make_step.cpuset(before.target, "", None, RELEASE)).value == before.value
     if before.kind == "mount":
         return before.active and mounts.at(host, before.name) is not None
     if before.kind == "property":
-        step = Step("property", before.target, f"{before.name}=", RELEASE)
+        step = make_step.unit_property(before.target, before.name, "", RELEASE)
         # The folders that would have to be made are missing now as they were then, too.
         return apply_step.observe(host, step) == before
     if before.kind not in ("value", "pool", "partition"):

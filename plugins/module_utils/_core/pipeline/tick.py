@@ -103,10 +103,11 @@ def compile_once(host: Host) -> None:
     compiled = __spec__.cached if __spec__ else None
     if host.live and compiled and not host.exists(compiled):
         from ..host import apply_step
-        from ..model.plan.plan import START, Step
+        from ..model.plan import make_step
+        from ..model.plan.plan import START
 
         try:
-            apply_step.perform(host, Step("compile", compiled.rpartition("/_core/")[0], sys.executable, START))
+            apply_step.perform(host, make_step.program(compiled.rpartition("/_core/")[0], "", sys.executable, START))
         except (apply_step.StepFailed, OSError) as error:
             notice(str(error), priority=4)
 

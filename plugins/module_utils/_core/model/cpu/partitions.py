@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..plan import make_step
 from ..plan.context import Attempt, Context
 from ..plan.plan import CPUS, DRIFT, UNCHANGEABLE, Change, Step
 from ..profile.profile import Cpu
@@ -90,7 +91,7 @@ def change(
     """
     if found.exists and found.in_force(kind):
         return None
-    step = Step("partition", target, kind, CPUS)
+    step = make_step.partition(target, kind, CPUS)
     requested = found.cpus or frozenset()
     by = [f"{name} ({cpuset.format(cpus & requested)})" for name, cpus in rivals.items() if cpus & requested]
     verdict = DRIFT

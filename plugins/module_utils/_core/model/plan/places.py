@@ -12,6 +12,7 @@ import typing as t
 
 from ..systemd.unit_property import ETC
 from ..values.records import NamedTuple
+from . import make_step
 from .plan import Step
 
 ANY = ".*"
@@ -20,7 +21,7 @@ CONTROL_FILE = re.compile(r"/(?:etc|run)/systemd/system\.control/([^/]+)\.d/50-(
 
 
 class Place(NamedTuple):
-    """Steps of one ``kind`` whose ``target`` and ``value`` match these regular expressions as a whole.
+    """Steps of one ``kind`` whose ``target`` and text match these regular expressions as a whole.
 
     ``value`` None: the target may be removed, and nothing written. ``volatile``: there is no original to restore, because
     the file is Corral's own state, or the value ends with its process or control group. ``kind`` "file" stands for links as
@@ -37,9 +38,10 @@ class Place(NamedTuple):
         kind = "file" if step.kind == "link" and self.kind == "file" else step.kind
         if kind != self.kind or re.fullmatch(self.target, step.target, re.ASCII) is None:
             return False
-        if step.value is None:
+        text = step.text
+        if text is None:
             return self.value in (None, ANY)
-        return self.value is not None and re.fullmatch(self.value, step.value, re.ASCII | re.DOTALL) is not None
+        return self.value is not None and re.fullmatch(self.value, text, re.ASCII | re.DOTALL) is not None
 
 
 def dropins(manager: str) -> Place:
@@ -51,5 +53,5 @@ def covering(places: t.Iterable[Place], step: Step) -> t.Optional[Place]:
     """The place that a step writes to; None where it is in none of them."""
     control = CONTROL_FILE.fullmatch(step.target) if step.kind in ("file", "link") else None
     if control:
-        step = Step("property", control.group(1), f"{control.group(2)}=", step.phase)
+        step = make_step.unit_property(control.group(1), control.group(2), "", step.phase)
     return next((place for place in places if place.covers(step)), None)

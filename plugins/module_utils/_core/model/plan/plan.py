@@ -42,23 +42,8 @@ DECLARE = 90  # the profile itself, last: it becomes the declared one when all o
 
 
 class Step(NamedTuple):
-    """One write.
+    """One write. make_step.py has a constructor for each ``kind``, which says what ``target``, ``name`` and ``value`` are.
 
-    ``kind`` is one of
-      file      ``target`` path, ``value`` text (None: remove), ``mode`` permission bits
-      link      ``target`` path, ``value`` link text (None: remove)
-      value     ``target`` kernel file, ``value`` text
-      pool      ``target`` an nr_hugepages file, ``value`` number of pages; the kernel may give fewer
-      partition ``target`` a cpuset.cpus.partition, ``value`` "member", "root" or "isolated"; the kernel may
-                refuse it without an error
-      cpuset    ``target`` directory of v1's cpuset hierarchy, ``value`` its CPU list (None: remove), ``where`` the
-                unit whose processes it holds ("": none)
-      property  ``target`` unit, ``value`` "Name=value", set live (systemctl set-property --runtime)
-      controller ``target`` a cgroup.subtree_control, ``value`` "+NAME" or "-NAME": a controller that groups below are to have
-      unit      ``target`` unit, ``value`` "start" or "stop" or "restart"
-      mount     ``target`` mount unit, ``value`` "start", "stop" or "restart", ``where`` the mount point
-      compile   ``target`` folder of a program, ``value`` the Python that compiles it ("": remove the compiled files),
-                ``where`` the paths of its files, one a line
     ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
     ``optional`` step needs what the kernel may not have (pages): its failure is drift, found by the next observation.
     """
@@ -69,15 +54,21 @@ class Step(NamedTuple):
     phase: int
     order: int = 0
     mode: int = 0o644
-    where: str = ""
+    name: str = ""
     reload: bool = False
     optional: bool = False
 
     @property
     def key(self) -> str:
         """What the step writes to: before-values are kept under this key."""
-        name = (self.value or "").partition("=")[0] if self.kind == "property" else ""
-        return ":".join(filter(None, [self.kind, self.target, name]))
+        return ":".join(filter(None, [self.kind, self.target, self.name if self.kind == "property" else ""]))
+
+    @property
+    def text(self) -> t.Optional[str]:
+        """What is written, as the kernel and systemd read it: "AllowedCPUs=0-3", "+hugetlb"; None for a removal."""
+        if self.kind == "property":
+            return f"{self.name}={self.value or ''}"
+        return f"{self.value}{self.name}" if self.kind == "controller" else self.value
 
 
 class Change(NamedTuple):

@@ -63,7 +63,7 @@ def problems(
 def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool) -> Problem:
     """What is wrong with a step, and what to do where the cause is not the plan."""
     who = "a process in a control group without a cpuset" if other == ROOT else other
-    text = f"{who} would have CPUs of {path} at {step.target} {step.value or ''}"
+    text = f"{who} would have CPUs of {path} at {step.target} {step.text or ''}"
     if other == ROOT or of_corral or other == group_of(step.target):
         text += ": report this as a fault of Corral"
     else:
@@ -172,15 +172,14 @@ def do(machine: MovingMachine, step: Step) -> None:
     if step.kind == "unit" and step.target.endswith(".slice") and step.value == "start":
         make(machine, group_of(step.target))
         return
-    name, dummy, value = (step.value or "").partition("=")
     # Unsetting it leaves what the kernel has.
-    if step.kind != "property" or name != "AllowedCPUs" or not value:
+    if step.kind != "property" or step.name != "AllowedCPUs" or not step.value:
         return
     path = group_of(step.target)
     if step.phase == RELEASE and path not in machine.cgroups:
         return  # What was set is taken back where it still is.
     make(machine, path)
-    machine.set_cpus(path, cpuset.parse(value))
+    machine.set_cpus(path, cpuset.parse(step.value))
 
 
 def make(machine: MovingMachine, path: str) -> None:

@@ -19,6 +19,7 @@ from ..systemd import unit_limits
 from ..systemd.unit_property import control_file
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
+from . import make_step
 from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 
 if t.TYPE_CHECKING:
@@ -81,32 +82,32 @@ def restore(before: Original, online: str) -> list[Step]:
     if before.kind in ("file", "link"):
         reload = target.startswith(SYSTEMD_FOLDERS)
         if before.link is not None:
-            steps = [Step("link", target, before.link, FILES, reload=reload)]
+            steps = [make_step.link(target, before.link, FILES, reload=reload)]
         else:
-            steps = [Step("file", target, before.value, FILES, mode=before.mode, reload=reload)]
+            steps = [make_step.file(target, before.value, FILES, mode=before.mode, reload=reload)]
         return steps + folders(before)
     if before.kind in ("value", "pool"):
         return [Step(before.kind, target, before.value or "0", VALUES)]
     if before.kind == "partition":
         # The slice must stop being exclusive before it gets other CPUs or stops.
-        return [Step("partition", target, before.value or MEMBER, RELEASE, -10)]
+        return [make_step.partition(target, before.value or MEMBER, RELEASE, -10)]
     if before.kind == "cpuset":
         # Exclusive CPUs are given up before others get them; then the inner directories go first, all before the slices stop.
         order = -10 if is_exclusive(target.rpartition("/")[2]) else 20 - target.count("/")
-        return [Step("cpuset", target, before.value or None, RELEASE, order, where=before.name)]
+        return [make_step.cpuset(target, before.name, before.value or None, RELEASE, order)]
     if before.kind == "property":
         return restore_property(before, online)
     if before.kind == "unit" and (not before.active or is_workloads(target)):
         # A slice is stopped after its properties are back; anything else before its files go.
         phase = RELEASE if target.endswith(".slice") else STOP
-        return [Step("unit", target, "stop", phase, 90, optional=is_workloads(target))]
+        return [make_step.unit(target, "stop", phase, 90, optional=is_workloads(target))]
     if before.kind == "mount" and not before.active:
-        return [Step("mount", target, "stop", STOP, where=before.name), *folders(before)]
+        return [make_step.mount(target, before.name, "stop", STOP), *folders(before)]
     if before.kind == "controller" and not before.active:
         # Other control groups may depend on it by now: the kernel refuses then, and it stays.
-        return [Step("controller", target, f"-{before.name}", RELEASE, 99, optional=True)]
+        return [make_step.controller(target, before.name, "-", RELEASE, 99, optional=True)]
     if before.kind == "compile":
-        return [Step("compile", target, "", STOP, 95), *program(before)]
+        return [make_step.program(target, "", "", STOP, 95), *program(before)]
     return []
 
 
@@ -117,14 +118,14 @@ def program(before: Original) -> list[Step]:
         path[:end] for path in paths for end, char in enumerate(path) if char == "/" and end >= len(before.target)
     }
     return [
-        *(Step("file", path, None, FILES) for path in paths),
+        *(make_step.file(path, None, FILES) for path in paths),
         *folders(before._replace(made=(*before.made, *sorted(inside)))),
     ]
 
 
 def folders(before: Original, phase: int = FILES) -> list[Step]:
     """Remove the folders that were made for it, the innermost first, as far as they are empty."""
-    return [Step("folder", path, None, phase, 80 - path.count("/")) for path in before.made]
+    return [make_step.folder(path, phase, 80 - path.count("/")) for path in before.made]
 
 
 def restore_property(before: Original, online: str) -> list[Step]:
@@ -135,8 +136,8 @@ def restore_property(before: Original, online: str) -> list[Step]:
         values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
         # The file as well: a slice that has stopped since then has no live value to set.
         return [
-            Step("property", unit, f"{name}={values[-1] if values else ''}", RELEASE),
-            Step("file", control, before.runtime, RELEASE, 10, reload=True),
+            make_step.unit_property(unit, name, values[-1] if values else "", RELEASE),
+            make_step.file(control, before.runtime, RELEASE, 10, reload=True),
         ]
     if name == "AllowedCPUs":
         assignments = [before.value or online, ""]
@@ -147,11 +148,11 @@ def restore_property(before: Original, online: str) -> list[Step]:
     ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]
-    steps = [Step("property", unit, f"{name}={value}", RELEASE, order) for order, value in enumerate(assignments)]
+    steps = [make_step.unit_property(unit, name, value, RELEASE, order) for order, value in enumerate(assignments)]
     # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property.
     return [
         *steps,
-        Step("file", control, None, RELEASE, 10, reload=not ours),
+        make_step.file(control, None, RELEASE, 10, reload=not ours),
         *folders(before, RELEASE),
     ]
 
@@ -180,14 +181,14 @@ def inverse(before: Original, step: Step, online: str) -> list[Step]:
     if step.kind == "unit" and not step.target:
         return []
     if step.kind in ("unit", "mount") and before.active and step.value == "stop":
-        return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, where=step.where)]
+        return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, name=step.name)]
     if step.kind == "mount" and before.active and step.value == "restart":
-        return [Step("mount", step.target, "restart", START, where=step.where)]
+        return [make_step.mount(step.target, step.name, "restart", START)]
     if step.kind == "property" and step.phase in (CPUS, LIVE):
         if before.value:
             # The hand-over passes through several values: each goes back to the one before it, live first.
             value = unit_limits.property_value(before.name, before.value)
-            back = [Step("property", step.target, f"{before.name}={value}", step.phase)]
+            back = [make_step.unit_property(step.target, before.name, value, step.phase)]
             return back if before.runtime is not None else back + in_order(restore_property(before, online))
     return in_order(restore(before, online))
 

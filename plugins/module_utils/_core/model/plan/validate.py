@@ -41,7 +41,7 @@ def place_problems(manager: str, step: Step, places: t.Sequence[Place]) -> list[
     if is_sound(step) and (step.kind == "folder" or covering(places, step) is not None):
         return []
     message = f"the manager {manager} must not write here ({step.kind}); report this as a fault of Corral"
-    return [Problem(step.target, step.value, message)]
+    return [Problem(step.target, step.text, message)]
 
 
 def is_sound(step: Step) -> bool:
@@ -50,14 +50,14 @@ def is_sound(step: Step) -> bool:
         return False
     if step.kind in BY_UNIT:
         return UNIT.fullmatch(step.target) is not None and not step.target.startswith("-")
-    holds = step.kind != "cpuset" or step.where in ("", step.target.rpartition("/")[2])
+    holds = step.kind != "cpuset" or step.name in ("", step.target.rpartition("/")[2])
     # Only an empty folder can go, and a mount's may be anywhere.
     return holds and step.target.startswith("/") and ".." not in step.target.split("/")
 
 
 def moves_cpus(step: Step) -> bool:
     """Whether a step changes which CPUs processes run on."""
-    return step.kind in ("partition", "cpuset") or (step.value or "").startswith("AllowedCPUs=")
+    return step.kind in ("partition", "cpuset") or step.name == "AllowedCPUs"
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:

@@ -10,7 +10,8 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..plan.plan import FILES, Change, Step
+from ..plan import make_step
+from ..plan.plan import FILES, Change
 
 HEADER = "# Corral (corral.node) keeps this file as /etc/corral/profile.json declares; a change by hand is drift.\n"
 
@@ -73,7 +74,7 @@ def file_change(
         settings(wanted),
         reason if actual is None else f"{reason}: was changed by hand or belongs to an earlier profile",
         path,
-        (Step("file", path, wanted, phase, mode=mode, reload=reload),),
+        (make_step.file(path, wanted, phase, mode=mode, reload=reload),),
     )
 
 

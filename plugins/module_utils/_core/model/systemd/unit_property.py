@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..plan import make_step
 from ..plan.plan import DRIFT, FILES, UNCHANGEABLE, Change, Step
 from ..values.records import NamedTuple
 
@@ -91,9 +92,9 @@ def removal(
         return ()
     folder = found.file.rpartition("/")[0]
     return (
-        Step("file", found.file, None, phase, order, reload=True),
-        Step("folder", folder, None, phase, order + 1),
-        Step("folder", PERSISTENT_CONTROL, None, phase, order + 2),
+        make_step.file(found.file, None, phase, order, reload=True),
+        make_step.folder(folder, phase, order + 1),
+        make_step.folder(PERSISTENT_CONTROL, phase, order + 2),
     )
 
 

@@ -15,7 +15,9 @@ Verdict = t.Literal["drift", "unchangeable", "unknown"]
 # When a change takes effect, and what it disturbs.
 When = t.Literal["now", "next start", "next boot"]
 Disruption = t.Literal["none", "service restart"]
-# What one step writes to: see Step in model/plan/plan.py. "folder" is one that is removed where it is empty.
+# What a step asks of systemd.
+Verb = t.Literal["start", "stop", "restart", "daemon-reload"]
+# What one step writes to: see model/plan/make_step.py. "folder" is one that is removed where it is empty.
 StepKind = t.Literal[
     "file",
     "link",

@@ -17,8 +17,14 @@ SYSTEM = "/etc/systemd/system"
 POOL = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
 
 
-def step(kind: str, target: str, value: str | None = "x", where: str = "") -> Step:
-    return Step(kind, target, value, FILES, where=where)
+def step(kind: str, target: str, text: str | None = "x", name: str = "") -> Step:
+    """A step that writes this text."""
+    value = text
+    if kind == "property":
+        name, _, value = (text or "").partition("=")
+    elif kind == "controller":
+        name, value = (text or "+")[1:], (text or "+")[0]
+    return Step(kind, target, value, FILES, name=name)
 
 
 ALLOWED: dict[str, list[Step]] = {
@@ -155,8 +161,7 @@ def test_a_manager_may_bring_back_what_it_may_write(name: str, one: Step, was: s
     assert place is not None
     if place.volatile:
         return
-    by_name = {"property": (one.value or "").partition("=")[0], "controller": (one.value or "")[1:], "mount": "/huge"}
-    before = Original(one.kind, one.target, by_name.get(one.kind, one.where), **ORIGINALS[was])
+    before = Original(one.kind, one.target, "/huge" if one.kind == "mount" else one.name, **ORIGINALS[was])
     if one.kind == "partition" and before.value:
         before = before._replace(value="root")
     back = undo.restore(before, "0-7")

@@ -384,7 +384,7 @@ def test_what_was_compiled_is_on_the_disk_before_the_link(folder: Path, monkeypa
     monkeypatch.setattr(os, "fsync", lambda file: synced.append((os.fstat(file).st_ino, os.fstat(file).st_size)))
     host = Host(str(folder), run=command.run_command)
     where = "_core/main.py\n_core/model/plan.py"
-    apply_step.perform(host, Step("compile", "/release", sys.executable, FILES, where=where))
+    apply_step.perform(host, Step("compile", "/release", sys.executable, FILES, name=where))
     compiled = sorted((folder / "release").rglob("*.pyc"))
     assert len(compiled) == 2
     for path in compiled:

@@ -13,7 +13,7 @@ import pytest
 import runs
 import services
 from _core.host import apply_step
-from _core.model.plan import undo
+from _core.model.plan import make_step, undo
 from _core.model.plan.plan import CPUS, Change, Outcome, Plan, Step, steps_in_order
 from _core.model.profile import profile
 from _core.model.values import cpuset
@@ -198,7 +198,7 @@ def test_an_invalid_partition_that_moves_is_none_before_it_asks_for_other_cpus(m
     moved = {"name": "edge", "cpu": {"reserved": {"cpus": "0,4"}, "isolated": {"cpus": "2,6"}}}
     context = planning.compile_profile(fake.host(), profile.parse(moved))
     steps = steps_in_order(planning.plan_profile(fake.host(), context).changes)
-    mine = [step.value for step in steps if node.ISOLATED in step.target and step.kind in ("partition", "property")]
+    mine = [step.text for step in steps if node.ISOLATED in step.target and step.kind in ("partition", "property")]
     assert mine == ["member", "AllowedCPUs=2,6", "root"]
     assert isolate(fake, "2,6").remaining == ()
     assert partition(fake, node.ISOLATED) == "root"
@@ -673,7 +673,7 @@ def test_explain_says_so_where_partitions_are_off(rolled: node.Node, capsys: pyt
 
 
 def widening(unit: str = "machine.slice") -> Change:
-    step = Step("property", unit, "AllowedCPUs=0-7", CPUS)
+    step = make_step.unit_property(unit, "AllowedCPUs", "0-7", CPUS)
     return Change("cpu", unit, "AllowedCPUs", "", "0-7", "", "", (step,))
 
 

@@ -366,14 +366,14 @@ def test_what_the_kernel_refuses_is_told_with_its_meaning_and_undone(fake: node.
     ],
 )  # fmt: skip
 def test_no_other_directory_is_written(target: str, where: str) -> None:
-    assert validate.place_problems("cpu", Step("cpuset", target, "0", 30, where=where), cpu.WRITES)
+    assert validate.place_problems("cpu", Step("cpuset", target, "0", 30, name=where), cpu.WRITES)
 
 
 def test_an_overlap_in_directories_is_seen_by_the_validator(fake: node.Node) -> None:
     runs.converged(fake)
     context = planning.compile_profile(fake.host(), node.parsed())
     plan = planning.plan_profile(fake.host(), context)
-    bad = [Step("cpuset", f"{ROOT}/system.slice", "0-7", 30, where="system.slice")]
+    bad = [Step("cpuset", f"{ROOT}/system.slice", "0-7", 30, name="system.slice")]
     problems = overlap_check.overlaps(fake.host(), plan, bad)
     assert ["system.slice" in problem.message for problem in problems] == [True]
 

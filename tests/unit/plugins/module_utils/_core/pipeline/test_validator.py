@@ -11,6 +11,7 @@ import node
 import pytest
 import runs
 from _core.managers import pids
+from _core.model.plan import make_step
 from _core.model.plan.plan import VALUES, Change, Part, Step
 from _core.model.values.errors import CorralError
 
@@ -18,7 +19,10 @@ FAULTY: dict[str, tuple[Step, str]] = {
     "a file": (Step("file", "/etc/passwd", "root::0:0::/:/bin/sh\n", VALUES), "/etc/passwd"),
     "a kernel value": (Step("value", "/proc/sys/kernel/core_pattern", "|/bin/sh", VALUES), "core_pattern"),
     "a unit": (Step("unit", "sshd.socket", "stop", VALUES), "sshd.socket"),
-    "another manager's": (Step("property", "system.slice", "AllowedCPUs=0", VALUES), "the manager pids must not"),
+    "another manager's": (
+        make_step.unit_property("system.slice", "AllowedCPUs", "0", VALUES),
+        "the manager pids must not",
+    ),
     "a newline in a path": (
         Step("file", "/etc/systemd/system/a\n.d/10-corral-pids.conf", "", VALUES),
         "10-corral-pids",

@@ -9,7 +9,7 @@ import random
 
 import full_replay
 from _core.model.plan import kernel_cpusets as oracle
-from _core.model.plan import replay
+from _core.model.plan import make_step, replay
 from _core.model.plan.kernel_cpusets import (
     INVALIDATES,
     ISOLATED,
@@ -65,7 +65,7 @@ def some_step(dice: random.Random) -> Step:
     kind = dice.choices(["property", "partition", "unit"], [5, 4, 1])[0]
     unit, phase = dice.choice(UNITS), dice.choice([CPUS, RELEASE])
     if kind == "property":
-        return Step(kind, unit, f"AllowedCPUs={cpuset.format(some_cpus(dice))}", phase)
+        return make_step.unit_property(unit, "AllowedCPUs", cpuset.format(some_cpus(dice)), phase)
     if kind == "unit":
         return Step(kind, unit, "start", phase)
     return Step(kind, f"/sys/fs/cgroup/{dice.choice(PATHS)}/cpuset.cpus.partition", dice.choice(KINDS), phase)

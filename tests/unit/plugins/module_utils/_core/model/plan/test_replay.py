@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from _core.model.plan import replay
+from _core.model.plan import make_step, replay
 from _core.model.plan.kernel_cpusets import INVALIDATES, MEMBER, PARTITION, WINS, Cgroup, Machine
 from _core.model.plan.moving_cpusets import MovingMachine
 from _core.model.plan.plan import CPUS, Step
@@ -30,7 +30,7 @@ def machine(way: str = INVALIDATES, **changed: Cgroup | None) -> Machine:
 
 
 def cpus(unit: str, text: str) -> Step:
-    return Step("property", unit, f"AllowedCPUs={text}", CPUS)
+    return make_step.unit_property(unit, "AllowedCPUs", text, CPUS)
 
 
 def partition(unit: str, kind: str = PARTITION) -> Step:
@@ -140,8 +140,8 @@ def test_what_was_mended_is_guarded_from_then_on(kind: str) -> None:
 
 def test_steps_of_other_kinds_move_nothing() -> None:
     others = [
-        Step("unit", "a.service", "start", 80), Step("property", "corral_a.slice", "CPUWeight=1", 40),
-        Step("file", "/etc/x", "AllowedCPUs=2-3", 60), Step("property", "corral_a.slice", "AllowedCPUs=", 50),
+        Step("unit", "a.service", "start", 80), make_step.unit_property("corral_a.slice", "CPUWeight", "1", 40),
+        Step("file", "/etc/x", "AllowedCPUs=2-3", 60), make_step.unit_property("corral_a.slice", "AllowedCPUs", "", 50),
     ]  # fmt: skip
     moving = MovingMachine(machine())
     for step in others:

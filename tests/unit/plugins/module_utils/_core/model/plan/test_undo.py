@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 
 import pytest
-from _core.model.plan import undo
+from _core.model.plan import make_step, undo
 from _core.model.plan.plan import CPUS, FILES, LIVE, START, VALUES, Step
 from _core.model.plan.undo import Original
 from hypothesis import given
@@ -41,7 +41,7 @@ def test_a_restore_writes_to_what_it_was_taken_from(before: Original) -> None:
 def test_a_program_that_was_not_there_goes_with_all_its_folders_and_what_was_compiled() -> None:
     before = Original("compile", "/a/p", name="x.py\nin/y.py", made=("/a",))
     steps = undo.in_order(undo.restore(before, "0-7"))
-    assert [(step.kind, step.target, step.value) for step in steps] == [
+    assert [(step.kind, step.target, step.text) for step in steps] == [
         ("compile", "/a/p", ""), ("file", "/a/p/x.py", None), ("file", "/a/p/in/y.py", None),
         ("folder", "/a/p/in", None), ("folder", "/a/p", None), ("folder", "/a", None),
     ]  # fmt: skip
@@ -49,7 +49,7 @@ def test_a_program_that_was_not_there_goes_with_all_its_folders_and_what_was_com
 
 def test_a_file_that_was_not_there_goes_with_its_folders_innermost_first() -> None:
     steps = undo.restore(Original("file", "/a/b/x", made=("/a", "/a/b")), "0-7")
-    assert [(step.kind, step.target, step.value) for step in sorted(steps, key=lambda step: (step.phase, step.order))] == [
+    assert [(step.kind, step.target, step.text) for step in sorted(steps, key=lambda step: (step.phase, step.order))] == [
         ("file", "/a/b/x", None), ("folder", "/a/b", None), ("folder", "/a", None),
     ]  # fmt: skip
 
@@ -63,7 +63,7 @@ def test_a_link_comes_back_as_a_link_and_a_file_with_its_mode() -> None:
 
 def test_cleared_cpus_are_all_cpus_first() -> None:
     steps = undo.restore(Original("property", "system.slice", "AllowedCPUs", active=True), "0-7")
-    assert [step.value for step in steps] == ["AllowedCPUs=0-7", "AllowedCPUs=", None]
+    assert [step.text for step in steps] == ["AllowedCPUs=0-7", "AllowedCPUs=", None]
 
 
 @pytest.mark.parametrize(
@@ -73,15 +73,15 @@ def test_cleared_cpus_are_all_cpus_first() -> None:
         (Original("unit", "x.slice"), Step("unit", "x.slice", "start", CPUS), ["stop"]),
         (Original("unit", "x.slice", active=True), Step("unit", "x.slice", "start", CPUS), []),
         (Original("unit", "x.slice", active=True), Step("unit", "x.slice", "stop", CPUS), ["start"]),
-        (Original("mount", "x.mount", "/x", active=True), Step("mount", "x.mount", "restart", START, where="/x"), ["restart"]),
-        (Original("mount", "x.mount", "/x"), Step("mount", "x.mount", "start", START, where="/x"), ["stop"]),
+        (Original("mount", "x.mount", "/x", active=True), Step("mount", "x.mount", "restart", START, name="/x"), ["restart"]),
+        (Original("mount", "x.mount", "/x"), Step("mount", "x.mount", "start", START, name="/x"), ["stop"]),
         (Original("unit", ""), Step("unit", "", "daemon-reload", FILES), []),
         (Original("property", "x.slice", "AllowedCPUs", value="0-3", runtime="AllowedCPUs=0-3\n", active=True),
-         Step("property", "x.slice", "AllowedCPUs=1", CPUS), ["AllowedCPUs=0-3"]),
+         make_step.unit_property("x.slice", "AllowedCPUs", "1", CPUS), ["AllowedCPUs=0-3"]),
     ],
 )  # fmt: skip
 def test_the_inverse_of_a_step(before: Original, step: Step, wanted: list[str]) -> None:
-    assert [back.value for back in undo.inverse(before, step, "0-7")] == wanted
+    assert [back.text for back in undo.inverse(before, step, "0-7")] == wanted
 
 
 def test_folders_are_handed_down_to_who_lives_in_or_beside_them() -> None:
@@ -93,5 +93,5 @@ def test_folders_are_handed_down_to_who_lives_in_or_beside_them() -> None:
 def test_a_live_property_is_undone_with_the_innermost_folder_first() -> None:
     made = ("/run/systemd/system.control", "/run/systemd/system.control/x.slice.d")
     before = Original("property", "x.slice", "TasksMax", value="max", active=True, made=made)
-    steps = undo.inverse(before, Step("property", "x.slice", "TasksMax=9", LIVE), "0-7")
+    steps = undo.inverse(before, make_step.unit_property("x.slice", "TasksMax", "9", LIVE), "0-7")
     assert [step.target for step in steps if step.kind == "folder"] == [*reversed(made)]

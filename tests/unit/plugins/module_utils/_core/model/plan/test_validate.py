@@ -30,8 +30,14 @@ WRITES = {
 }
 
 
-def step(kind: str, target: str, value: str | None = "x", where: str = "") -> Step:
-    return Step(kind, target, value, FILES, where=where)
+def step(kind: str, target: str, text: str | None = "x", name: str = "") -> Step:
+    """A step that writes this text."""
+    value = text
+    if kind == "property":
+        name, _, value = (text or "").partition("=")
+    elif kind == "controller":
+        name, value = (text or "+")[1:], (text or "+")[0]
+    return Step(kind, target, value, FILES, name=name)
 
 
 def problems(*steps: Step, manager: str = "toy", **options: t.Any) -> list[Problem]:
@@ -84,7 +90,7 @@ def test_a_step_within_its_managers_places(one: Step) -> None:
 @pytest.mark.parametrize("one", REFUSED, ids=lambda one: f"{one.kind} {one.target!r} {one.value}")
 def test_a_step_outside_its_managers_places(one: Step) -> None:
     (problem,) = problems(*ALLOWED, one)
-    assert (problem.path, problem.value) == (one.target, one.value)
+    assert (problem.path, problem.value) == (one.target, one.text)
     assert f"the manager toy must not write here ({one.kind})" in problem.message
 
 

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+
+"""One constructor for each kind of step: what it takes is what that kind needs.
+
+``phase`` and ``order`` give its place in the whole plan (see plan.py); ``reload`` asks for one daemon-reload after phase FILES.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .plan import Step
+
+if t.TYPE_CHECKING:
+    from ..values.vocabulary import Verb
+
+
+def file(
+    path: str, text: t.Optional[str], phase: int, order: int = 0, *, mode: int = 0o644, reload: bool = False
+) -> Step:
+    """Write a file with this text and these permission bits. Text None: remove it."""
+    return Step("file", path, text, phase, order, mode=mode, reload=reload)
+
+
+def link(path: str, target: t.Optional[str], phase: int, order: int = 0, *, reload: bool = False) -> Step:
+    """Make a symbolic link. Target None: remove it."""
+    return Step("link", path, target, phase, order, reload=reload)
+
+
+def folder(path: str, phase: int, order: int = 0) -> Step:
+    """Remove a folder, if it is empty."""
+    return Step("folder", path, None, phase, order)
+
+
+def value(path: str, text: str, phase: int, order: int = 0, *, optional: bool = False) -> Step:
+    """Write a kernel file that reads back as written."""
+    return Step("value", path, text, phase, order, optional=optional)
+
+
+def pool(path: str, pages: str, phase: int, order: int = 0) -> Step:
+    """Write a number of hugepages to an nr_hugepages file. The kernel may give fewer."""
+    return Step("pool", path, pages, phase, order)
+
+
+def partition(path: str, kind: str, phase: int, order: int = 0) -> Step:
+    """Write "member", "root" or "isolated" to a cpuset.cpus.partition. The kernel may refuse it without an error."""
+    return Step("partition", path, kind, phase, order)
+
+
+def cpuset(directory: str, unit: str, cpus: t.Optional[str], phase: int, order: int = 0) -> Step:
+    """Give a directory of v1's cpuset hierarchy its CPU list, and the processes of a unit ("": none). CPUs None: remove it."""
+    return Step("cpuset", directory, cpus, phase, order, name=unit)
+
+
+def unit_property(unit: str, name: str, setting: str, phase: int, order: int = 0, *, optional: bool = False) -> Step:
+    """Set a property of a unit live (systemctl set-property --runtime). An empty setting unsets it."""
+    return Step("property", unit, setting, phase, order, name=name, optional=optional)
+
+
+def controller(
+    path: str, name: str, sign: t.Literal["+", "-"], phase: int, order: int = 0, *, optional: bool = False
+) -> Step:
+    """Give a controller to the groups below a cgroup.subtree_control ("+"), or take it from them ("-")."""
+    return Step("controller", path, sign, phase, order, name=name, optional=optional)
+
+
+def unit(name: str, verb: Verb, phase: int, order: int = 0, *, optional: bool = False) -> Step:
+    """Start, stop or restart a unit; "daemon-reload" goes with no unit."""
+    return Step("unit", name, verb, phase, order, optional=optional)
+
+
+def mount(name: str, path: str, verb: Verb, phase: int, order: int = 0, *, optional: bool = False) -> Step:
+    """Start, stop or restart the mount unit of a mount point."""
+    return Step("mount", name, verb, phase, order, name=path, optional=optional)
+
+
+def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
+    """Compile a program with a Python; its files are named one a line. Python "": remove what was compiled."""
+    return Step("compile", folder, python, phase, order, name=files)
