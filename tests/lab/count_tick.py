@@ -73,13 +73,22 @@ def counted(root: str, files: list[str]) -> bool:
 def main(program: str = PROGRAM, root: str = "/") -> int:
     if root != "/":
         return count(program, root)
+    # A tick that the timer did not start looks for the timer, and starts it again: none may be at work once it is stopped.
+    # A service of one run has ended when its start returns.
+    subprocess.run(["systemctl", "start", SERVICE], check=True)
     subprocess.run(["systemctl", "stop", TIMER], check=True)
     try:
-        # Waits for a tick that is at work, or makes one: a service of one run has ended when its start returns.
-        subprocess.run(["systemctl", "start", SERVICE], check=True)
+        while starting():
+            time.sleep(0.2)
         return count(program, root)
     finally:
         subprocess.run(["systemctl", "start", TIMER], check=True)
+
+
+def starting() -> bool:
+    """Whether a tick is at work: a service of one run is "activating" for as long as it runs."""
+    shown = ["systemctl", "show", "--property=ActiveState", "--value", SERVICE]
+    return subprocess.run(shown, capture_output=True, text=True, check=True).stdout.strip() == "activating"
 
 
 def count(program: str, root: str) -> int:
