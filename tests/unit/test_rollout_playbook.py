@@ -245,7 +245,7 @@ def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing
 
 def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fleet: Fleet) -> None:
     fleet.set("b", dies=["profile"])
-    code, said, _ = fleet.play("-e", "corral_serial=1,2,100%")
+    code, said, dummy = fleet.play("-e", "corral_serial=1,2,100%")
     assert code != 0, said
     assert fleet.have() == {"a": "new", "b": "old", "c": "old", "d": "old", "e": "old", "f": "old"}, said
     assert "healthy, but went back with its batch, in which b failed" in said
@@ -263,8 +263,8 @@ def test_a_host_that_does_not_answer_on_its_way_back_is_told_apart(
         fleet.set(host, profile=before, past=[])
     fleet.set("b", past=[before, None], dies=["rollback"] if before else [], leaves=True)
     check = "sh -c 'test \"$HOST\" != b'"
-    code, said, _ = fleet.play("-e", "corral_serial=2", "--limit", "a,b", corral_health_command=check,
-                                   corral_confirm_timeout=seconds)  # fmt: skip
+    options = ("-e", "corral_serial=2", "--limit", "a,b")
+    code, said, dummy = fleet.play(*options, corral_health_command=check, corral_confirm_timeout=seconds)
     words = " ".join(said.split())
     assert code != 0 and fleet.have()["a"] == before, said
     assert f"The host does not answer: {then}. Correct the cause and run the same command again" in words

@@ -34,7 +34,7 @@ def step(kind: str, target: str, text: str | None = "x", name: str = "") -> Step
     """A step that writes this text."""
     value = text
     if kind == "property":
-        name, _, value = (text or "").partition("=")
+        name, dummy, value = (text or "").partition("=")
     elif kind == "controller":
         name, value = (text or "+")[1:], (text or "+")[0]
     return Step(kind, target, value, FILES, name=name)
