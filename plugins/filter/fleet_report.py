@@ -70,6 +70,7 @@ MAX_NAMES = 20  # of hosts in sync on one line of the recap
 MAX_TEXT = 10_000  # characters of one text
 MAX_ROWS = 10_000  # elements of one list
 YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
+NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 TEXTS = ("name", "mode")
@@ -231,7 +232,7 @@ def printable(text: str, keep: str = "") -> str:
     cut = text[:MAX_TEXT]
     shown = "".join(
         character.encode("unicode_escape").decode("ascii")
-        if unicodedata.category(character) in UNPRINTABLE and character not in keep
+        if character in NONCHARACTERS or (unicodedata.category(character) in UNPRINTABLE and character not in keep)
         else character
         for character in cut
     )

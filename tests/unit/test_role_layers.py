@@ -11,6 +11,7 @@ import subprocess
 import sys
 import typing as t
 from pathlib import Path
+from xml.etree import ElementTree
 
 import pytest
 
@@ -214,3 +215,14 @@ def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path
     assert report["verdict"] == "refused"
     assert "systemd is not the init of this machine" in report["message"]
     assert report["items"], "what differs is reported all the same"
+    (case,) = ElementTree.fromstring((tmp_path / "corral-drift.xml").read_text())[0]
+    assert [(one.tag, one.get("type")) for one in case] == [("error", "refused")]
+    for name in ("corral-drift.md", "corral-drift.html"):
+        assert "systemd is not the init of this machine" in (tmp_path / name).read_text(), name
+
+
+def test_the_json_report_is_not_written_where_another_goes(tmp_path: Path) -> None:
+    words = ["corral.node.drift", "--limit", "one", "-e", "corral_report_file=fleet.xml"]
+    done = play(tmp_path, *words, hosts=INVENTORY)
+    assert done.returncode != 0 and not list(tmp_path.glob("fleet.*"))
+    assert "corral_report_file: fleet.xml: this is the JSON file" in " ".join(done.stdout.split())

@@ -7,14 +7,16 @@
 from __future__ import annotations
 
 import importlib.util
+import time
 import typing as t
+from xml.etree import ElementTree
 
 import jinja2
 import pytest
 from _core.constants import SCHEMA
 from shared_data import REPOSITORY
 
-PAGE = REPOSITORY / "playbooks" / "templates" / "fleet.html.j2"
+TEMPLATES = REPOSITORY / "playbooks" / "templates"
 FILE = REPOSITORY / "plugins" / "filter" / "fleet_report.py"
 
 
@@ -159,10 +161,56 @@ def test_every_item_is_in_the_file_and_on_a_line() -> None:
     ]
 
 
-def drawn(report: dict[str, t.Any]) -> str:
-    environment = jinja2.Environment(undefined=jinja2.StrictUndefined)
-    environment.filters["strftime"] = lambda form, moment, utc: f"{form} {moment}"
-    return environment.from_string(PAGE.read_text(encoding="utf-8")).render(report={**report, "time": 0})
+def drawn(report: dict[str, t.Any], form: str = "html") -> str:
+    """A template as Ansible renders it."""
+    environment = jinja2.Environment(undefined=jinja2.StrictUndefined, trim_blocks=True)
+    environment.filters["strftime"] = lambda form, moment, utc: time.strftime(form, time.gmtime(moment))
+    text = (TEMPLATES / f"fleet.{form}.j2").read_text(encoding="utf-8")
+    return environment.from_string(text).render(report={**report, "time": 0})
+
+
+HOSTILE = "# ]]> & <b>\x00\ufffe ``` \"quoted\" 'too'"
+
+
+def test_junit_has_a_case_for_each_host_whatever_the_hosts_say() -> None:
+    drift = {**DRIFT, "drift": [{**item("drift"), "text": HOSTILE}, item("unchangeable")]}
+    results = {"a": IN_SYNC, "b & c": drift, "d": UNREACHABLE, "e": {**IN_SYNC, "paused": PAUSED}, "f": REFUSED}
+    report = fleet_report(results, dict.fromkeys(results, AGENT))
+    root = ElementTree.fromstring(drawn(report, "xml"))
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["5", "1", "2"]
+    suite = root[0]
+    assert suite.get("timestamp") == "1970-01-01T00:00:00"
+    cases = {case.get("name"): case for case in suite}
+    assert list(cases) == ["a", "b & c", "d", "e", "f"] and list(cases["a"]) == []
+    (failure,) = cases["b & c"]
+    assert (failure.tag, failure.get("type")) == ("failure", "drift")
+    shown = HOSTILE.replace("\x00", "\\x00").replace("\ufffe", "\\ufffe")
+    assert (failure.text or "").strip().splitlines() == [shown, "the node's <line> of what is unchangeable"]
+    assert failure.get("message") == f"{shown} (and 1 more)"
+    assert [(one.tag, one.get("type")) for one in (*cases["d"], *cases["f"])] == [
+        ("error", "unreachable"), ("error", "refused"),
+    ]  # fmt: skip
+    assert [(one.tag, one.text) for one in cases["e"]] == [("system-out", "the node's line of the pause")]
+
+
+def test_markdown_shows_what_nodes_say_as_it_is() -> None:
+    drift = {**DRIFT, "drift": [{**item("drift"), "text": HOSTILE}]}
+    report = fleet_report({"a": IN_SYNC, "b": drift, "c": drift, "d": FAILED}, dict.fromkeys("abcd", AGENT))
+    lines = drawn(report, "md").splitlines()
+    assert lines[:3] == [
+        "# Nodes against their profiles",
+        "",
+        "1970-01-01 00:00:00 UTC: 4 hosts: 1 in sync, 2 drift, 1 failed",
+    ]
+    assert "| drift | 2 |" in lines and "| refused | 0 |" not in lines
+    heads = [line for line in lines if line.startswith("## ")]
+    assert heads == ["## failed: 1 host", "## drift: 2 hosts", "## in sync: 1 host"]
+    begin = lines.index("## drift: 2 hosts")
+    assert lines[begin - 1 : begin + 5] == [
+        "", "## drift: 2 hosts", "", "    --limit b,c", "    profile edge, mode enforce",
+        "    # ]]> & <b>\\x00\\ufffe ``` \"quoted\" 'too' [since 1970-01-01 00:00:05 UTC]",
+    ]  # fmt: skip
+    assert all(line.startswith(("    ", "#", "|", "1970")) or not line for line in lines)
 
 
 def test_hosts_that_are_alike_are_one_group_since_the_first_of_them() -> None:
@@ -216,7 +264,7 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     report = fleet_report({"a": sick, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
     page = drawn(report)
     line = "<code>the node&#39;s &lt;line&gt; of what is unchangeable</code>"
-    assert f'<li class="unchangeable">{line} <span class="about">since %Y' in page
+    assert f'<li class="unchangeable">{line} <span class="about">since 1970-01-01 00:00:05 UTC' in page
     assert "<p>the node&#39;s line of the pause</p>" in page
     assert "<p>tenant &lt;acme&gt;: q requests.cpu 3 of 4</p>" in page
     assert "  tenant <acme>: q requests.cpu 3 of 4" in report["lines"]
