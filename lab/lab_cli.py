@@ -20,6 +20,7 @@ import lab_image
 import lab_machine
 import lab_nodes
 import lab_packages
+import lab_qemu
 from lab_base import LabError
 
 NOBODY = {"ansible_host": "127.0.0.1", "ansible_port": 1}  # nothing listens there
@@ -91,6 +92,7 @@ def do(asked: argparse.Namespace) -> int:
         one = chosen([asked.name])[0]
         lab_nodes.cut_power(one)
         lab_nodes.booted(one)
+        lab_nodes.ssh(one, lab_compiled.MOUNT)
     elif asked.command == "list":
         rows = [
             {"name": one.name, "kind": one.kind(), "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()
@@ -124,7 +126,7 @@ def do(asked: argparse.Namespace) -> int:
     elif asked.command == "prune":
         lab_nodes.nodes()
         lab_nodes.prune()
-        lab_image.prune()
+        lab_image.prune(lab_qemu.NAME)
         lab_compiled.prune()
     return 0
 

@@ -57,31 +57,35 @@ def ensure(release: str) -> Image:
     """The image of a release; made when its recipe is new (about a minute)."""
     if release not in RELEASES:
         raise LabError(f"{release}: the lab knows {', '.join(RELEASES)}")
-    public = key().with_suffix(".pub").read_text()
-    mark = hashlib.sha256(RECIPE.read_bytes() + ON_NODE.read_bytes() + public.encode() + release.encode()).hexdigest()[
-        :12
-    ]
-    image = Image(f"{release}-{mark}", lab_base.cache() / "images" / f"{release}-{mark}")
-    with lab_base.locked(lab_base.cache() / f"{release}.lock"):
-        if not image.folder.exists():
-            make(image, release, public)
-            lab_base.keep_latest(image.folder.parent, release)
-        os.utime(image.folder)
-    return image
+    files = {"key.pub": key().with_suffix(".pub").read_text(), ON_NODE.name: ON_NODE.read_text()}
+    folder = made(release, release, RECIPE, files)
+    return Image(folder.name, folder)
 
 
-def prune() -> None:
-    """Remove all images, once nobody makes one."""
-    for release in RELEASES:
-        with lab_base.locked(lab_base.cache() / f"{release}.lock"):
-            remove_unfinished(release)
-            for image in (lab_base.cache() / "images").glob(f"{release}-*"):
-                shutil.rmtree(image)
+def made(name: str, release: str, recipe: pathlib.Path, files: t.Mapping[str, str]) -> pathlib.Path:
+    """The folder that a recipe makes from these files and a release's packages; its name changes with all of them."""
+    mark = hashlib.sha256("\0".join([recipe.read_text(), release, *files.values()]).encode()).hexdigest()[:12]
+    folder = lab_base.cache() / "images" / f"{name}-{mark}"
+    with lab_base.locked(lab_base.cache() / f"{name}.lock"):
+        if not folder.exists():
+            make(folder, name, release, recipe, files)
+            lab_base.keep_latest(folder.parent, name)
+        os.utime(folder)
+    return folder
 
 
-def remove_unfinished(release: str) -> None:
-    """What a killed maker left is root's. The caller has the release's lock: another release may be in the making."""
-    for left in (lab_base.cache() / "images").glob(f"{release}-*.making-*"):
+def prune(*more: str) -> None:
+    """Remove all images, and what else was made by these names, once nobody makes one."""
+    for name in (*RELEASES, *more):
+        with lab_base.locked(lab_base.cache() / f"{name}.lock"):
+            remove_unfinished(name)
+            for folder in (lab_base.cache() / "images").glob(f"{name}-*"):
+                shutil.rmtree(folder)
+
+
+def remove_unfinished(name: str) -> None:
+    """What a killed maker left is root's. The caller has the name's lock: another may be in the making."""
+    for left in (lab_base.cache() / "images").glob(f"{name}-*.making-*"):
         lab_base.run(*as_root(), "rm", "--recursive", "--force", "--one-file-system", str(left))
 
 
@@ -110,30 +114,30 @@ def as_root() -> list[str]:
     return [] if os.geteuid() == 0 else ["sudo", "-n"]
 
 
-def make(image: Image, release: str, public: str) -> None:
-    """Make an image beside its place and move it there as a whole."""
-    image.folder.parent.mkdir(parents=True, exist_ok=True)
-    remove_unfinished(release)
+def make(folder: pathlib.Path, name: str, release: str, recipe: pathlib.Path, files: t.Mapping[str, str]) -> None:
+    """Make a folder beside its place and move it there as a whole."""
+    folder.parent.mkdir(parents=True, exist_ok=True)
+    remove_unfinished(name)
     root = as_root()
-    work = image.folder.with_suffix(f".making-{os.getpid()}")
+    work = folder.with_suffix(f".making-{os.getpid()}")
     work.mkdir()
     (work / "tmp").mkdir()  # mmdebstrap's, so that it goes with the rest
-    (work / "key.pub").write_text(public)
-    shutil.copyfile(ON_NODE, work / ON_NODE.name)
+    for file, text in files.items():
+        (work / file).write_text(text)
     mirror = os.environ.get("CORRAL_LAB_MIRROR", "")
     if not mirror and (lines := sources(release)):
         mirror = "sources.list"
         (work / mirror).write_text(lines)
     try:
-        with lab_base.timed(f"making the image {image.name} from Debian's packages (about a minute)"):
+        with lab_base.timed(f"making {folder.name} from Debian's packages (a node's image: about a minute)"):
             settings = [f"WORK={work}", f"TMPDIR={work / 'tmp'}", f"MIRROR={mirror}"]
             orphaned = [*root, "sh", "-c", ORPHANED, str(work)]
-            lab_base.run(*root, "env", *settings, str(RECIPE), release, timeout=1800, orphaned=orphaned)
+            lab_base.run(*root, "env", *settings, str(recipe), release, timeout=1800, orphaned=orphaned)
             if root:
                 lab_base.run(*root, "chown", "--recursive", str(os.getuid()), str(work))
-        work.rename(image.folder)
+        work.rename(folder)
     except LabError as error:
-        raise LabError(f"{error}\nAn image is made by root, or by sudo without a password.") from None
+        raise LabError(f"{error}\nIt is made by root, or by sudo without a password.") from None
     finally:
         with contextlib.suppress(LabError):
             lab_base.run(*root, "rm", "--recursive", "--force", "--one-file-system", str(work))

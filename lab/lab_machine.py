@@ -92,18 +92,23 @@ def host_cpu_marks() -> str:
 def command(
     topology: Topology,
     *,
+    qemu: t.Sequence[str],
     accelerator: str,
     cgroup: str = "v2",
     kernel: pathlib.Path,
     initrd: pathlib.Path,
     overlay: pathlib.Path,
+    compiled: pathlib.Path,
     folder: pathlib.Path,
     port: int,
 ) -> list[str]:
-    """QEMU's command line. A saved state fits only the very same one: nothing but ``folder`` and ``port`` may vary."""
+    """QEMU's command line, which begins with the words ``qemu``.
+
+    A saved state fits only the very same one: nothing but the files and ``port`` may vary.
+    """
     # fmt: off
     words = [
-        "qemu-system-x86_64", "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none",
+        *qemu, "-machine", "q35", "-nodefaults", "-no-user-config", "-display", "none",
         "-accel", accelerator,
         "-cpu", host_cpu() if accelerator.startswith("kvm") else CPU,
         "-m", str(topology.memory_mib),
@@ -123,7 +128,8 @@ def command(
         *words,
         "-kernel", str(kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS + HIERARCHIES[cgroup],
         "-drive", f"if=none,id=disk,file={overlay},format=qcow2,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
-        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net,bus=pcie.0",
+        "-drive", f"if=none,id=compiled,file={compiled},format=raw,readonly=on", "-device", "virtio-blk-pci,drive=compiled,bus=pcie.0",
+        "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile=",
         "-serial", f"file:{folder / 'console.log'}",
         "-qmp", f"unix:{folder / 'qmp'},server=on,wait=off",
         "-pidfile", str(folder / "pid"),

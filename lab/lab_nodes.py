@@ -23,6 +23,7 @@ import lab_base
 import lab_compiled
 import lab_image
 import lab_machine
+import lab_qemu
 import lab_qmp
 from lab_base import LabError
 from lab_image import Image
@@ -64,7 +65,7 @@ class Node(t.NamedTuple):
             words = pathlib.Path(f"/proc/{pid}/cmdline").read_bytes().split(b"\0")
         except OSError:
             return False
-        return words[0].startswith(b"qemu-system-") and str(self.folder / "pid").encode() in words
+        return lab_qemu.SYSTEM.encode() in words and str(self.folder / "pid").encode() in words
 
     def processes(self) -> list[int]:
         """Its QEMU, even one that has not written its process id yet."""
@@ -109,8 +110,8 @@ class Machine(t.NamedTuple):
     def command(self, folder: pathlib.Path, port: int) -> list[str]:
         """QEMU's command line for a node in this folder."""
         return lab_machine.command(
-            self.topology, accelerator=self.accelerator, cgroup=self.cgroup, kernel=self.image.kernel,
-            initrd=self.image.initrd, overlay=folder / "overlay", folder=folder, port=port,
+            self.topology, qemu=lab_qemu.system(), accelerator=self.accelerator, cgroup=self.cgroup, kernel=self.image.kernel,
+            initrd=self.image.initrd, overlay=folder / "overlay", compiled=folder / "compiled", folder=folder, port=port,
         )  # fmt: skip
 
     def launched(self, folder: pathlib.Path, *more: str) -> t.Callable[[int], list[str]]:
@@ -240,12 +241,12 @@ def up(name: str, topology_name: str, release: str, cgroup: str, *, fresh: bool)
             try:
                 one.folder.mkdir(mode=0o700)
                 (one.folder / "kind").write_text(machine.kind)
+                lab_compiled.make_disk(release, one.folder / "compiled")
                 if fresh:
                     boot(one, machine)
                 else:
                     start(one, machine)
                 personalise(one)
-                lab_compiled.bring(release, ssh_command(one))
                 (one.folder / "ready").touch()
             except BaseException:
                 lab_base.deaf()
@@ -277,11 +278,12 @@ def saved_state(machine: Machine) -> pathlib.Path:
     """Where the booted state of such a machine is kept: its name changes with all that it depends on."""
     nowhere = pathlib.Path("/")
     words = machine.command(nowhere, 0)
-    version = lab_base.run("qemu-system-x86_64", "--version").splitlines()[0]
     # Its overlay lies on this very disk, not on one that the same recipe made later; with KVM the CPU is the host's.
     disk = str(machine.image.disk.stat().st_mtime_ns)
     cpu = lab_machine.host_cpu_marks() if machine.accelerator == "kvm" else ""
-    mark = hashlib.sha256("\0".join([machine.image.name, disk, cpu, version, *words]).encode()).hexdigest()[:12]
+    mark = hashlib.sha256("\0".join([machine.image.name, disk, cpu, lab_qemu.version(), *words]).encode()).hexdigest()[
+        :12
+    ]
     return lab_base.cache() / "states" / f"{machine.kind}-{mark}"
 
 
@@ -330,7 +332,9 @@ def boot(one: Node, machine: Machine) -> None:
 
 def overlay(backing: pathlib.Path, form: str, file: pathlib.Path) -> None:
     """A disk that holds only what differs from another."""
-    lab_base.run("qemu-img", "create", "-q", "-f", "qcow2", "-b", str(backing), "-F", form, str(file))
+    lab_base.run(
+        *lab_qemu.program("qemu-img"), "create", "-q", "-f", "qcow2", "-b", str(backing), "-F", form, str(file)
+    )
 
 
 def save(one: Node, state: pathlib.Path) -> None:
@@ -393,6 +397,7 @@ def reboot(one: Node, more: str = "") -> None:
         ssh(one, "systemd-run --quiet --on-active=500ms --timer-property=AccuracySec=1ms systemctl reboot")
         start_again(one, words)
         booted(one)
+        ssh(one, lab_compiled.MOUNT)
 
 
 def cut_power(one: Node) -> None:
@@ -459,13 +464,13 @@ def look_for_the_end(one: Node) -> None:
 
 
 def personalise(one: Node) -> None:
-    """A clone has its state's clock, name and machine id: give it its own."""
+    """A clone has its state's clock, name and machine id: give it its own, and what was compiled before."""
     identity = uuid.uuid4().hex
     ssh(
         one,
         f"date --set=@{time.time():.0f} >/dev/null; hostname {one.name}; echo {one.name} >/etc/hostname; "
         f"sed -i 's/^127.0.1.1.*/127.0.1.1 {one.name}/' /etc/hosts; echo {identity} >/etc/machine-id; "
-        f"echo {identity} >/dev/urandom",
+        f"echo {identity} >/dev/urandom; {lab_compiled.MOUNT}",
     )
 
 
@@ -489,7 +494,7 @@ def chosen_accelerator(image: Image) -> str:
 def kvm_works(image: Image) -> bool:
     """Whether a kernel boots on KVM: it panics for want of a disk and QEMU ends, which is the answer hoped for."""
     # fmt: off
-    words = ["qemu-system-x86_64", "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none",
+    words = [*lab_qemu.system(), "-accel", "kvm", "-cpu", "host", "-m", "256", "-nodefaults", "-display", "none",
              "-no-reboot", "-serial", "stdio", "-kernel", str(image.kernel), "-append", "console=ttyS0 panic=-1"]
     # fmt: on
     try:  # ended by a program of its own, for the case that the lab is killed

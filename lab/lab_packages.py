@@ -15,8 +15,6 @@ from lab_base import LabError
 
 # A program that the package brings → the package.
 NEEDED = {
-    "qemu-system-x86_64": "qemu-system-x86",
-    "qemu-img": "qemu-utils",
     "mmdebstrap": "mmdebstrap",
     "mkfs.ext4": "e2fsprogs",
     "ssh": "openssh-client",

@@ -59,7 +59,7 @@ chmod 755 initrd/init
 (cd initrd && find . | ../tree/bin/busybox cpio -o -H newc 2>/dev/null | gzip -1 >../initrd.gz)
 
 # Each Python that starts takes what another one compiled.
-mkdir -p tree/var/cache/lab-compiled
+mkdir -p tree/var/cache/lab-compiled/kept
 cp node_compiled.py tree/usr/lib/python3/dist-packages/lab_compiled.py
 echo 'import lab_compiled' >tree/usr/lib/python3/dist-packages/lab-compiled.pth
 chroot tree /usr/bin/python3 -m compileall -q /usr/lib/python3/dist-packages/lab_compiled.py

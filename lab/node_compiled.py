@@ -5,8 +5,8 @@
 """On a node of the lab, in each Python that starts: source text that was compiled once is not compiled again.
 
 Ansible brings each module as a zip file, and Python compiles what it imports from one anew in each run: on an emulated
-node that takes two thirds of a module's time. What was compiled is kept by the text's own digest, and the lab brings it
-from node to node (lab_compiled.py). What is executed is the same code either way.
+node that takes two thirds of a module's time. What was compiled is kept by the text's own digest, and the lab lends it
+to the next nodes (lab_compiled.py). What is executed is the same code either way.
 """
 
 from __future__ import annotations
@@ -32,11 +32,12 @@ def kept(compile_text: t.Callable[[bytes, str], t.Any], path: str, data: bytes) 
     inside = path.rsplit(".zip/", 1)[-1]
     mark = hashlib.blake2b(f"{sys.version}\0{inside}\0".encode() + data, digest_size=16).hexdigest()
     name = f"{FOLDER}/{mark}"
-    try:
-        with open(name, "rb") as file:
-            return marshal.loads(file.read())  # noqa: S302 - root's own folder
-    except (OSError, ValueError, EOFError, TypeError):
-        pass
+    for there in (f"{FOLDER}/kept/{mark}", name):
+        try:
+            with open(there, "rb") as file:
+                return marshal.loads(file.read())  # noqa: S302 - root's own folder
+        except (OSError, ValueError, EOFError, TypeError):
+            pass
     code = compile_text(data, path)
     try:
         with open(f"{name}.{os.getpid()}", "wb") as file:

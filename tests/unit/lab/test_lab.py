@@ -34,8 +34,8 @@ from lab_base import LabError
 
 def command(folder: str = "/f", port: int = 1, topology: str = "two-nodes-smt", accelerator: str = "tcg") -> list[str]:
     return lab_machine.command(
-        lab_machine.load(topology), accelerator=accelerator, kernel=Path("/k"), initrd=Path("/i"),
-        overlay=Path(folder, "overlay"), folder=Path(folder), port=port,
+        lab_machine.load(topology), qemu=["qemu"], accelerator=accelerator, kernel=Path("/k"), initrd=Path("/i"),
+        overlay=Path(folder, "overlay"), compiled=Path(folder, "compiled"), folder=Path(folder), port=port,
     )  # fmt: skip
 
 
@@ -152,7 +152,7 @@ def test_a_node_that_resets_goes_on_from_the_same_disk(cut: bool, monkeypatch: p
 
     monkeypatch.setattr(lab_qmp, "Monitor", Monitor)
     monkeypatch.setattr(lab_nodes, "command_line", lambda one: list(words))
-    monkeypatch.setattr(lab_nodes, "ssh", lambda one, command: asked.append(("ssh",)))
+    monkeypatch.setattr(lab_nodes, "ssh", lambda one, command: asked.append((command.split()[0],)))
     monkeypatch.setattr(lab_nodes, "launch", lambda one, command, ports: launched.append((command(1), ports[0])))
     monkeypatch.setattr(lab_nodes, "booted", lambda one: launched.append("booted"))
     if cut:
@@ -160,7 +160,7 @@ def test_a_node_that_resets_goes_on_from_the_same_disk(cut: bool, monkeypatch: p
     else:
         lab_nodes.reboot(one, "isolcpus=2-3")
         words[2] += " isolcpus=2-3"
-    assert asked == [("set-action", "shutdown"), ("system_reset",) if cut else ("ssh",)]
+    assert asked == [("set-action", "shutdown"), *([("system_reset",)] if cut else [("systemd-run",), ("blockdev",)])]
     assert launched == [(words, 4711), *([] if cut else ["booted"])]
 
 
@@ -174,7 +174,7 @@ def qemu(tmp_path: Path) -> t.Iterator[t.Callable[[lab_nodes.Node], subprocess.P
 
     def start(one: lab_nodes.Node) -> subprocess.Popen[bytes]:
         one.folder.mkdir(exist_ok=True)
-        words = ["qemu-system-fake", "-c", "import time; time.sleep(60)", "-pidfile", str(one.folder / "pid")]
+        words = ["qemu-system-x86_64", "-c", "import time; time.sleep(60)", "-pidfile", str(one.folder / "pid")]
         process = subprocess.Popen(words, executable=sys.executable)
         started.append(process)
         while not one.owns(process.pid):  # its command line shows a moment after it was started
@@ -302,11 +302,11 @@ def test_a_node_that_greets_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_missing_packages_are_named_with_the_line_to_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(lab_packages.shutil, "which", lambda program, path: None if "qemu" in program else program)
+    monkeypatch.setattr(lab_packages.shutil, "which", lambda program, path: None if program == "mkfs.ext4" else program)
     monkeypatch.setattr(lab_packages.os, "geteuid", lambda: 1000)
     refused = subprocess.CompletedProcess([], 1)
     monkeypatch.setattr(lab_packages.subprocess, "run", lambda *words, **options: refused)
-    with pytest.raises(LabError, match=r"sudo apt-get install .*qemu-system-x86 qemu-utils$"):
+    with pytest.raises(LabError, match=r"sudo apt-get install .* e2fsprogs$"):
         lab_packages.ensure()
 
 
