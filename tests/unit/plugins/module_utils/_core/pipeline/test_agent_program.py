@@ -28,6 +28,7 @@ from _core.model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from _core.reports import change_text
+from example_counts import places
 
 Make = t.Callable[..., node.Node]
 
@@ -145,7 +146,7 @@ def test_whatever_ends_an_upgrade_the_old_program_or_the_new_one_runs(name: str,
     host = undisturbed.host()
     install(host, case.then)
     wanted, old, answers = seen(undisturbed), asked(first), []
-    for number in range(1, len(host.acts) + 1):
+    for number in places(len(host.acts)):
         fake = first.clone(first.root.with_name(f"node-{number}"))
         with pytest.raises(node.Killed) if fail != "error" else contextlib.suppress(CorralError, OSError):
             install(fake.host(fail, number), case.then)

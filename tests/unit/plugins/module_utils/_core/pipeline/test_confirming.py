@@ -19,6 +19,7 @@ from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import confirming, declared_profile, locked_run
 from _core.pipeline.confirming import Terms
+from example_counts import places
 from shapes import misfits
 from test_faults import CHANGED
 
@@ -380,7 +381,7 @@ def test_a_run_that_is_killed_anywhere_goes_back(
     change(sample, host, **sections)
     armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
     wrong = []
-    for number in range(1, len(host.acts) + 1, 3 if first else 2):
+    for number in places(len(host.acts), 3 if first else 2):
         fake = fresh()
         with pytest.raises(node.Killed):
             change(fake, fake.host(fault, number), **sections)
@@ -397,7 +398,7 @@ def test_a_run_that_is_refused_anywhere_waits_for_nothing(trials: t.Callable[[],
     sample = trials()
     host = sample.host()
     change(sample, host)
-    for number in range(1, len(host.acts) + 1, 2):
+    for number in places(len(host.acts), 2):
         fake = trials()
         before = seen(fake)
         try:
@@ -422,7 +423,7 @@ def test_a_confirmation_or_a_way_back_that_is_killed_is_made_again(act: str, tri
     words = ("confirm", "--tick") if act == "back" else ("confirm",)
     runs.command(host, *words)
     wanted = seen(sample)
-    for number in range(1, len(host.acts) + 1):
+    for number in places(len(host.acts)):
         fake = trials()
         change(fake)
         fake.wait(SECONDS + 1 if act == "back" else 1)

@@ -18,6 +18,7 @@ from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import confirming
 from _core.pipeline.confirming import Terms
+from example_counts import places
 from test_faults import CHANGED
 
 Make = t.Callable[..., node.Node]
@@ -64,7 +65,7 @@ def test_a_change_whose_record_cannot_be_written_goes_back(nodes: Nodes) -> None
     before, host = seen(sample), sample.host()
     change(host)
     raised, wrong = 0, []
-    for number in range(1, len(host.acts) + 1):
+    for number in places(len(host.acts)):
         fake = nodes()
         try:
             change(fake.host("error", number))
@@ -104,7 +105,7 @@ def test_a_way_back_to_no_profile_is_tried_again_until_nothing_is_left(fault: st
     expire(sample, host)
     assert node.different(before, seen(sample)) == []
     wrong = []
-    for number in range(1, len(host.acts) + 1, 2):
+    for number in places(len(host.acts), 2):
         fake = empty_nodes()
         change(fake.host(), **node.edge())
         with contextlib.suppress(CorralError, OSError, node.Killed):

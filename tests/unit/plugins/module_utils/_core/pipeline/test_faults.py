@@ -14,6 +14,7 @@ import runs
 from _core.host import state
 from _core.host.files import Host
 from _core.model.values.errors import CorralError
+from example_counts import places
 
 Make = t.Callable[..., node.Node]
 Act = t.Callable[[node.NodeHost], t.Any]
@@ -128,7 +129,7 @@ def seen(fake: node.Node) -> Seen:
 @pytest.mark.parametrize("name", CASES)
 def test_an_error_at_any_write_is_undone_and_the_next_run_converges(name: str, make: Make) -> None:
     trial = Trial(name, make)
-    for number in range(1, len(trial.acts) + 1):
+    for number in places(len(trial.acts)):
         fake = trial.node(number)
         host = fake.host("error", number)
         try:
@@ -150,7 +151,7 @@ def test_an_error_at_any_write_is_undone_and_the_next_run_converges(name: str, m
 @pytest.mark.parametrize("name", [name for name in CASES if name != "drop"])  # A removal does the same and more.
 def test_a_death_at_any_write_is_made_good_by_the_next_run(name: str, make: Make) -> None:
     trial = Trial(name, make)
-    for number in range(1, len(trial.acts) + 1):
+    for number in places(len(trial.acts)):
         fake = trial.node(number)
         with pytest.raises(node.Killed):
             trial.case.act(fake.host("torn", number))
@@ -163,7 +164,7 @@ def test_a_death_at_any_write_is_made_good_by_the_next_run(name: str, make: Make
 @pytest.mark.parametrize("name", ["rollout", "change", "update"])
 def test_a_removal_right_after_a_death_restores_everything(name: str, make: Make) -> None:
     trial = Trial(name, make)
-    for number in range(1, len(trial.acts) + 1):
+    for number in places(len(trial.acts)):
         fake = trial.node(number)
         with pytest.raises(node.Killed):
             trial.case.act(fake.host("torn", number))
@@ -173,7 +174,7 @@ def test_a_removal_right_after_a_death_restores_everything(name: str, make: Make
 
 def test_a_full_disk_leaves_no_traceback_and_the_next_run_converges(make: Make) -> None:
     trial = Trial("change", make)
-    for number in range(1, len(trial.acts) + 1, 3):
+    for number in places(len(trial.acts), 3):
         fake = trial.node(number)
         try:
             attempt(trial.case, fake.host("full", number))
