@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem scenario molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -37,6 +37,9 @@ ecosystem: venv ## build, install and import the collection; what its users' too
 
 scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards
 	@$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" $(if $(filter 1 yes true,$(KEEP)),--keep)
+
+steady: setup ## scenarios ten times each beside two busy loops: NAMES="gc endure"; RUNS=10
+	@$(VENV) tools/steady.py $(NAMES) --runs $(or $(RUNS),10)
 
 molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule

@@ -11,6 +11,7 @@ the scenarios, what failed and why, and the plain closing line `N passed, N fail
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import pathlib
 import signal
@@ -119,11 +120,13 @@ def timed(step: Step) -> tuple[str, Tally]:
     return line, tally
 
 
-def together(chains: t.Sequence[Chain]) -> list[tuple[str, Tally]]:
-    """Run chains AT_ONCE at a time; when this is ended early they all end their way."""
-    with futures.ThreadPoolExecutor(scenarios.AT_ONCE) as pool:
+def together(
+    chains: t.Sequence[Chain], *, at_once: int = scenarios.AT_ONCE, go_on: bool = True
+) -> list[tuple[str, Tally]]:
+    """Run chains, so many at a time; when this is ended early they all end their way. See ``in_order``."""
+    with futures.ThreadPoolExecutor(at_once) as pool:
         try:
-            return [row for rows in pool.map(in_order, chains) for row in rows]
+            return [row for rows in pool.map(functools.partial(in_order, go_on=go_on), chains) for row in rows]
         except BaseException:
             ignore_signals()
             scenarios.stopping.set()
@@ -132,9 +135,14 @@ def together(chains: t.Sequence[Chain]) -> list[tuple[str, Tally]]:
             raise
 
 
-def in_order(chain: Chain) -> list[tuple[str, Tally]]:
-    """Run the steps of a chain; none begins once all of this is to stop."""
-    return [timed(step) for step in chain if not scenarios.stopping.is_set()]
+def in_order(chain: Chain, *, go_on: bool = True) -> list[tuple[str, Tally]]:
+    """Run the steps of a chain; none begins once all of this is to stop, nor without ``go_on`` after one that failed."""
+    done: list[tuple[str, Tally]] = []
+    for step in chain:
+        if scenarios.stopping.is_set() or (done and done[-1][1].failed and not go_on):
+            break
+        done.append(timed(step))
+    return done
 
 
 def end_children() -> None:
