@@ -36,7 +36,7 @@ ecosystem: venv ## build, install and import the collection; what its users' too
 	@$(VENV) tools/suite.py ecosystem units
 
 scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards
-	@$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" $(if $(filter 1 yes true,$(KEEP)),--keep)
+	@$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" --keep="$(KEEP)"
 
 steady: setup ## scenarios ten times each beside two busy loops: NAMES="gc endure"; RUNS=10
 	@$(VENV) tools/steady.py $(NAMES) --runs $(or $(RUNS),10)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import fcntl
+import math
 import os
 import pathlib
 import shutil
@@ -66,10 +67,11 @@ def patience() -> float:
 
     The suite measures it and hands it on in CORRAL_PATIENCE.
     """
-    try:
-        return max(float(os.environ.get("CORRAL_PATIENCE") or 1), 1.0)
-    except ValueError:
-        raise LabError(f"CORRAL_PATIENCE is {os.environ['CORRAL_PATIENCE']!r}: write a number such as 2.5") from None
+    text = os.environ.get("CORRAL_PATIENCE") or "1"
+    with contextlib.suppress(ValueError):
+        if math.isfinite(factor := float(text)):
+            return max(factor, 1.0)
+    raise LabError(f"CORRAL_PATIENCE is {text!r}: write a number such as 2.5")
 
 
 @contextlib.contextmanager

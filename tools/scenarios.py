@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Molecule scenarios on VMs: `scenarios.py NAME [--keep]` runs one and shows its log as it grows; the suite runs all.
+"""Molecule scenarios on VMs: `scenarios.py NAME [--keep=yes]` runs one and shows its log as it grows; the suite runs all.
 
 Whatever ends a scenario, its VM goes; a failing one leaves its log and what the node said in files named at the end.
 """
@@ -16,6 +16,7 @@ import json
 import os
 import pathlib
 import re
+import shlex
 import shutil
 import signal
 import subprocess
@@ -37,7 +38,7 @@ CACHE = setup.CHECKOUT / ".cache"
 LAB = setup.CHECKOUT / "lab" / "lab"
 EVIDENCE = setup.CHECKOUT / "tests" / "lab" / "evidence.sh"
 # On a quiet machine (s); multiplied by patience(), as it is by then. A hung VM must not hold a CI for ever.
-SCENARIO_LIMIT = 25 * 60 + 60 * int(os.environ.get("CORRAL_KILLS") or 0)
+SCENARIO_LIMIT = 25 * 60 + 60 * setup.number("CORRAL_KILLS")
 CLEANUP_LIMIT = 2 * 60
 TERM_SECONDS = 10  # from SIGTERM to SIGKILL
 # An emulated node takes 0.7 of a core, since it waits for what drives it and that waits for it, and up to 4 GiB.
@@ -61,6 +62,7 @@ LONGEST = (
 # So many rounds take a core of a quiet machine about a second.
 LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
 SLOWEST = 20
+YES, NO = ("1", "yes", "true", "on"), ("", "0", "no", "false", "off")  # for KEEP
 PANIC = re.compile(rb"Kernel panic - [^\r\n]*")
 EXCERPT, WIDTH = 12, 500  # lines of a failed scenario's log that the suite repeats at its end, and half a line
 # Reads process groups until this process has ended, however that came: then the last of them and the nodes ($2 and on) go.
@@ -92,11 +94,10 @@ class Row(t.NamedTuple):
 @functools.cache
 def patience() -> float:
     """By what factor this machine, when all of this begins, is slower than a quiet one: CORRAL_PATIENCE, else measured."""
-    told = os.environ.get("CORRAL_PATIENCE")
     try:
-        return max(float(told), 1.0) if told else measured()
-    except ValueError:
-        raise SystemExit(f"CORRAL_PATIENCE is {told!r}: write a number such as 2.5") from None
+        return lab_base.patience() if os.environ.get("CORRAL_PATIENCE") else measured()
+    except lab_base.LabError as error:
+        raise SystemExit(str(error)) from None
 
 
 def measured() -> float:
@@ -316,16 +317,16 @@ def lab(*words: str, log: t.IO[str], stdin: pathlib.Path | None = None) -> None:
 
 
 def rows(name: str) -> list[Row]:
-    """The tasks and steps of a scenario; a task that has steps counts as what is left of it."""
+    """The tasks and steps of a scenario, as they came; a task that has steps counts as what is left of it."""
     try:
         lines = [json.loads(line) for line in times_file(name).read_text(encoding="utf-8").splitlines()]
     except OSError:
         return []
-    found = [Row(name, one["playbook"], one["step"], one["seconds"]) for one in lines if one["step"]]
+    found = []
     for one in lines:
-        if not one["step"]:
-            own = sum(other["seconds"] for other in lines if other["step"] and of_task(other) == of_task(one))
-            found.append(Row(name, one["playbook"], one["task"], one["seconds"] - own))
+        steps = [] if one["step"] else [other for other in lines if other["step"] and of_task(other) == of_task(one)]
+        seconds = one["seconds"] - sum(step["seconds"] for step in steps)
+        found.append(Row(name, one["playbook"], one["step"] or one["task"], seconds))
     return found
 
 
@@ -341,9 +342,9 @@ def sums(found: t.Iterable[Row]) -> dict[str, float]:
     return total
 
 
-def slowest() -> list[str]:
-    """The table of the slowest tasks and steps of all scenarios that ran."""
-    found = sorted((row for name in names() for row in rows(name)), key=lambda row: -row.seconds)
+def slowest(which: t.Sequence[str]) -> list[str]:
+    """The table of the slowest tasks and steps of these scenarios, as far as they ran."""
+    found = sorted((row for name in which for row in rows(name)), key=lambda row: -row.seconds)
     if not found:
         return []
     table = [f"  {row.seconds:6.1f} s  {row.scenario:<17} {row.playbook:<9} {row.what[:80]}" for row in found[:SLOWEST]]
@@ -380,12 +381,18 @@ def by_hand(name: str, *, keep: bool) -> int:
         ended.set()
         for one in shown:
             one.join()
+    print(
+        "\n".join(
+            ["", *slowest([name]), "", *(f"{book} {seconds:.0f} s" for book, seconds in sums(rows(name)).items())]
+        )
+    )
     print(f"\n{name}: {'passed' if passed else 'FAILED'}; its log: {log_file(name)}")
     if not passed:
         print(f"what its node said: {evidence_file(name)}")
+    where = f"CORRAL_RUN={shlex.quote(os.environ['CORRAL_RUN'])} " if os.environ.get("CORRAL_RUN") else ""
     for node in nodes(name) if keep else ():
-        print(f"to take steps of its scripts again: lab/lab ssh {node}, then python3 /root/lab/SCRIPT.py STEP")
-        print(f"its node runs: make lab-ssh NAME={node}; to end it: make lab-down NAME={node}")
+        print(f"to take steps of its scripts again: {where}lab/lab ssh {node}, then python3 /root/lab/SCRIPT.py STEP")
+        print(f"its node runs: {where}make lab-ssh NAME={node}; to end it: {where}make lab-down NAME={node}")
     return 0 if passed else 1
 
 
@@ -393,14 +400,20 @@ def main() -> int:
     parser = argparse.ArgumentParser(description="Run one molecule scenario and show its log.")
     there = ", ".join(sorted(names()))
     parser.add_argument("name", nargs="?", default="", help=f"one of {there}")
-    parser.add_argument("--keep", action="store_true", help="let its node run afterwards")
+    parser.add_argument("--keep", default="no", metavar="yes|no", help="let its node run afterwards")
     arguments = parser.parse_args()
     if arguments.name not in names():
         said = f"no scenario {arguments.name!r}" if arguments.name else "name a scenario, such as make scenario NAME=gc"
         raise SystemExit(f"{said}; there are {there}")
+    if arguments.keep.lower() not in YES + NO:
+        raise SystemExit(f"KEEP={arguments.keep}: write one of {', '.join(filter(None, YES + NO))}")
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda which, frame: sys.exit(128 + which))
-    return by_hand(arguments.name, keep=arguments.keep)
+    try:
+        return by_hand(arguments.name, keep=arguments.keep.lower() in YES)
+    except KeyboardInterrupt:
+        print(f"\n{arguments.name}: interrupted; its nodes are gone; its log: {log_file(arguments.name)}")
+        return 128 + signal.SIGINT
 
 
 if __name__ == "__main__":

@@ -89,6 +89,14 @@ def environment() -> dict[str, str]:
     return own
 
 
+def number(variable: str) -> int:
+    """The whole number that a variable of the environment has; 0 where it has none."""
+    text = os.environ.get(variable) or "0"
+    if not text.isdecimal():
+        raise SystemExit(f"{variable} is {text!r}: write a whole number such as 10")
+    return int(text)
+
+
 def controller() -> str:
     """The Python of .venv: CORRAL_PYTHON, else the oldest that will do, which is the one with the oldest ansible-core."""
     if os.environ.get("CORRAL_PYTHON"):
@@ -109,6 +117,8 @@ def virtualenv() -> None:
     if STAMP.is_file() and STAMP.read_text().strip() == f"{wanted} {CHECKOUT}":
         if subprocess.run([str(python), "-c", ""], capture_output=True, check=False).returncode == 0:
             return
+    if VENV.is_symlink():  # venv would empty the folder that it leads to, and fail afterwards
+        raise SystemExit(f"corral: .venv is a link to {os.readlink(VENV)}, which was not made here: remove the link")
     base = controller()
     say(f"making .venv with {base} (about a minute)")
     subprocess.run([base, "-m", "venv", "--clear", str(VENV)], check=True)

@@ -85,12 +85,14 @@ def main(arguments: list[str]) -> int:
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, end)
     began = time.monotonic()
-    print(f"limits of time are multiplied by {scenarios.patience():.1f}, measured now (CORRAL_PATIENCE)", flush=True)
+    print(
+        f"limits of time are multiplied by {scenarios.patience():.1f} (CORRAL_PATIENCE, else measured now)", flush=True
+    )
     ended = together(chains(arguments))
     total = Tally()
     for dummy, tally in ended:
         total = total.plus(tally)
-    table = scenarios.slowest() if "molecule" in arguments else []
+    table = scenarios.slowest(scenarios.names()) if "molecule" in arguments else []
     print(
         "\n" + "\n".join([*(line for line, dummy in ended), "", *table, f"\nin all {time.monotonic() - began:.0f} s"])
     )
@@ -112,12 +114,18 @@ def ignore_signals() -> None:
 
 def timed(step: Step) -> tuple[str, Tally]:
     """Run a step, and say when it begins and how it ended."""
-    print(f"==> {step.name}", flush=True)
+    say(f"==> {step.name}")
     begin = time.monotonic()
     tally = judged(step)
     line = f"  {step.name:<26} {time.monotonic() - begin:6.1f} s  {tally.line()}"
-    print(line, flush=True)
+    say(line)
     return line, tally
+
+
+def say(line: str) -> None:
+    """One write for a line and its end: several steps speak at once."""
+    sys.stdout.write(f"{line}\n")
+    sys.stdout.flush()
 
 
 def together(

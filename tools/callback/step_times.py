@@ -4,8 +4,8 @@
 
 """Ansible callback: the seconds of each task of a scenario, and of each step that a task's script names in its output.
 
-Appends a line of JSON for each to the file that CORRAL_STEP_TIMES names: playbook, task, step (of the script; else
-null), seconds. Prints the tasks of a second and more when a playbook ends.
+Appends a line of JSON for each to the file that CORRAL_STEP_TIMES names, as soon as it has ended: playbook, task, step (of
+the script; else null), seconds. Prints the tasks of a second and more when a playbook ends.
 """
 
 from __future__ import annotations
@@ -64,10 +64,6 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
                 self._display.display(
                     f"{row['seconds']:7.1f} s  {row['task']}{': ' + row['step'] if row['step'] else ''}"
                 )
-        path = os.environ.get("CORRAL_STEP_TIMES")
-        if path:
-            with open(path, "a", encoding="utf-8") as file:
-                file.writelines(json.dumps(row) + "\n" for row in self.rows)
 
     def end_task(self, name: str) -> None:
         """The task before this one has ended."""
@@ -82,4 +78,9 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
             self.add_row(self.task, name, float(seconds))
 
     def add_row(self, task: str, step: str | None, seconds: float) -> None:
-        self.rows.append({"playbook": self.playbook, "task": task, "step": step, "seconds": round(seconds, 1)})
+        row = {"playbook": self.playbook, "task": task, "step": step, "seconds": round(seconds, 1)}
+        self.rows.append(row)
+        path = os.environ.get("CORRAL_STEP_TIMES")
+        if path:  # at once: a playbook that is ended early, or hangs, leaves what it had done
+            with open(path, "a", encoding="utf-8") as file:
+                file.write(json.dumps(row) + "\n")

@@ -155,10 +155,11 @@ def test_a_signal_leaves_no_process_and_no_node(number: int, ground: Ground) -> 
         "signal.signal(signal.SIGINT, signal.default_int_handler)  # a suite in the background ignores it\n"
         "cache = pathlib.Path(sys.argv[2]); scenarios.CACHE = cache; scenarios.LAB = cache / 'lab'\n"
         "scenarios.tool = lambda name: str(cache / name)\n"
-        "sys.argv = ['scenarios', 'drift', '--keep']\nscenarios.main()\n"
+        "sys.argv = ['scenarios', 'drift', '--keep=yes']\nraise SystemExit(scenarios.main())\n"
     )
     words = [sys.executable, "-c", program, str(Path(scenarios.__file__).parent), str(ground.cache)]
-    with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+    said = ground.cache / "said"
+    with said.open("w") as file, subprocess.Popen(words, stdout=file, stderr=file) as process:
         deadline = time.monotonic() + HUNG
         while not (ground.cache / "pid").exists() and time.monotonic() < deadline:
             time.sleep(0.05)
@@ -170,6 +171,35 @@ def test_a_signal_leaves_no_process_and_no_node(number: int, ground: Ground) -> 
         time.sleep(0.1)
     assert not alive(int((ground.cache / "pid").read_text()))
     assert ground.lab() == ["down corral-drift", "down corral-drift"]
+    assert "Traceback" not in said.read_text()
+    assert (number == signal.SIGINT) == ("drift: interrupted; its nodes are gone; its log: " in said.read_text())
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"),
+    [([], False), (["--keep=1"], True), (["--keep=YES"], True), (["--keep="], False), (["--keep=maybe"], None)],
+)
+def test_a_node_is_kept_or_not_and_nothing_else(
+    words: list[str], kept: bool | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: list[bool] = []
+    monkeypatch.setattr(scenarios, "by_hand", lambda name, *, keep: asked.append(keep) or 0)
+    monkeypatch.setattr(scenarios.signal, "signal", lambda number, handler: None)
+    monkeypatch.setattr(sys, "argv", ["scenarios", NAME, *words])
+    if kept is None:
+        with pytest.raises(SystemExit, match="KEEP=maybe: write one of 1, yes, "):
+            scenarios.main()
+    else:
+        assert scenarios.main() == 0 and asked == [kept]
+
+
+def test_what_a_kept_node_is_reached_by(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("CORRAL_RUN", "/a place")
+    acts(ground, monkeypatch, "exit 0")
+    assert scenarios.by_hand(NAME, keep=True) == 0
+    assert "CORRAL_RUN='/a place' make lab-ssh NAME=corral-drift" in capsys.readouterr().out
 
 
 def test_seconds_of_a_task_are_those_of_its_steps_and_what_is_left(ground: Ground) -> None:
@@ -183,7 +213,7 @@ def test_seconds_of_a_task_are_those_of_its_steps_and_what_is_left(ground: Groun
     found = scenarios.rows(NAME)
     assert {row.what: row.seconds for row in found} == {"one": 3.0, "two": 4.5, "Live": 1.5, "Start": 2.0}
     assert scenarios.sums(found) == {"converge": 9.0, "create": 2.0}
-    table = scenarios.slowest()
+    table = scenarios.slowest([NAME])
     assert [line.split()[-1] for line in table[1:]] == ["two", "one", "Start", "Live"]
     assert scenarios.rows("gc") == []
 
@@ -214,4 +244,13 @@ def test_patience_is_measured_once_and_never_below_one(monkeypatch: pytest.Monke
     monkeypatch.setenv("CORRAL_PATIENCE", "0.5")
     scenarios.patience.cache_clear()
     assert scenarios.patience() == 1.0
+    scenarios.patience.cache_clear()
+
+
+@pytest.mark.parametrize("text", ["abc", "nan", "inf", "-inf"])
+def test_patience_that_is_no_number_is_refused(text: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("CORRAL_PATIENCE", text)
+    scenarios.patience.cache_clear()
+    with pytest.raises(SystemExit, match=f"CORRAL_PATIENCE is '{text}': write a number such as 2.5"):
+        scenarios.patience()
     scenarios.patience.cache_clear()

@@ -9,6 +9,7 @@ import json
 import os
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -54,3 +55,22 @@ def test_tasks_and_steps_are_written_with_their_seconds(tmp_path: Path) -> None:
     assert [row["seconds"] for row in rows[:2]] == [12.5, 3.0]
     assert [row["seconds"] >= least for row, least in zip(rows[2:], (0.3, 1.2), strict=True)] == [True, True]
     assert "Rest" in done.stdout.partition("PLAY RECAP")[2]
+
+
+def test_a_playbook_that_is_killed_leaves_the_seconds_of_what_it_had_done(tmp_path: Path) -> None:
+    book, times = tmp_path / "converge.yml", tmp_path / "times"
+    book.write_text(BOOK.replace("sleep 1.2", "sleep 5"))
+    environment = {
+        **os.environ,
+        "ANSIBLE_CALLBACK_PLUGINS": str(CALLBACKS),
+        "ANSIBLE_CALLBACKS_ENABLED": "step_times",
+        "CORRAL_STEP_TIMES": str(times),
+        "HOME": str(tmp_path),
+    }
+    words = [str(Path(sys.executable).parent / "ansible-playbook"), "-i", "localhost,", str(book)]
+    with subprocess.Popen(words, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL) as process:
+        while "Live" not in (times.read_text() if times.exists() else ""):
+            time.sleep(0.05)
+        process.kill()
+    rows = [json.loads(line) for line in times.read_text().splitlines()]
+    assert [(row["task"], row["step"]) for row in rows][:2] == [("Live", "one"), ("Live", "two")]
