@@ -15,6 +15,7 @@ import shutil
 import signal
 import subprocess
 import sys
+import threading
 import time
 import typing as t
 
@@ -122,6 +123,21 @@ def deaf() -> None:
     """From here on only SIGKILL ends this process: a clean-up is not left half-way."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
+
+
+@contextlib.contextmanager
+def undisturbed() -> t.Iterator[None]:
+    """A second Ctrl-C does not end a clean-up; only the main thread has signals to set."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
+    try:
+        yield
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
 
 
 @contextlib.contextmanager

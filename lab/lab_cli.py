@@ -84,8 +84,7 @@ def do(asked: argparse.Namespace) -> int:
     elif asked.command == "down":
         if not asked.names and not asked.all:
             raise LabError("name the nodes to end, or say --all")
-        for one in lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names]:
-            lab_base.say(f"{one.name}: {'gone' if lab_nodes.down(one) else 'there is none'}")
+        lab_nodes.down(lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names])
     elif asked.command == "reboot":
         lab_nodes.reboot(chosen([asked.name])[0], asked.append)
     elif asked.command == "cut":

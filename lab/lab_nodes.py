@@ -36,6 +36,8 @@ SSH_OPTIONS = (
     "-o", "UserKnownHostsFile=/dev/null", "-o", "LogLevel=ERROR",
 )  # fmt: skip
 BOOT_SECONDS = 300.0
+LAUNCH_SECONDS = 20.0
+CONNECT_SECONDS = 10.0
 KVM_SECONDS = 20.0
 CONFIRM_SECONDS = 1800  # An emulated node beside other work takes minutes for what a node does in seconds.
 PORT_TRIES = 3
@@ -140,6 +142,10 @@ def nodes() -> list[Node]:
     for lock in lab_base.place().glob("*.lock"):
         with lab_base.locked(lock, wait=False):
             pass  # a killed lab's: nobody holds it, and it goes with being let go
+    for unfinished in (lab_base.cache() / "states").glob("*.making"):
+        with lab_base.locked(unfinished.with_suffix(".lock"), wait=False) as mine:
+            if mine:
+                shutil.rmtree(unfinished, ignore_errors=True)
     return found
 
 
@@ -153,7 +159,15 @@ def known() -> list[Node]:
 
 def ssh_words(one: Node) -> list[str]:
     """The options by which a node is reached."""
-    return ["-i", str(lab_image.key()), "-o", "ConnectTimeout=10", "-o", "BatchMode=yes", *SSH_OPTIONS]
+    return [
+        "-i",
+        str(lab_image.key()),
+        "-o",
+        f"ConnectTimeout={CONNECT_SECONDS * lab_base.patience():.0f}",
+        "-o",
+        "BatchMode=yes",
+        *SSH_OPTIONS,
+    ]
 
 
 def ssh_command(one: Node) -> list[str]:
@@ -300,7 +314,7 @@ def launch(one: Node, command: t.Callable[[int], list[str]], ports: t.Iterable[i
             process = subprocess.Popen(
                 command(port), stdin=subprocess.DEVNULL, stdout=log, stderr=log, start_new_session=True
             )
-        deadline = time.monotonic() + 20
+        deadline = time.monotonic() + LAUNCH_SECONDS * lab_base.patience()
         while process.poll() is None and not one.pid() and time.monotonic() < deadline:
             time.sleep(0.02)
         if one.pid():
@@ -370,7 +384,7 @@ def prune() -> None:
 def restore(one: Node, machine: Machine, state: pathlib.Path) -> None:
     """Go on from a saved state."""
     with lab_base.timed(f"restoring {one.name} ({machine.kind})"):
-        overlay(state / "overlay", "qcow2", one.folder / "overlay")
+        overlay(own_copy(state / "overlay", one.folder / "base"), "qcow2", one.folder / "overlay")
         os.utime(state)
         launch(one, machine.launched(one.folder, "-incoming", f"exec:cat '{state / 'memory'}'"), free_ports())
         monitor = lab_qmp.Monitor(one.folder / "qmp")
@@ -378,6 +392,20 @@ def restore(one: Node, machine: Machine, state: pathlib.Path) -> None:
         monitor.ask("cont")
         monitor.close()
         wait_for_ssh(one, 60)
+
+
+def own_copy(file: pathlib.Path, place: pathlib.Path) -> pathlib.Path:
+    """A name of the node's own for a file that others may remove while its disk needs it.
+
+    Raises LabError where the file is gone already.
+    """
+    try:
+        os.link(file, place)
+    except FileNotFoundError as error:
+        raise LabError(f"{file}: {error.strerror}") from None
+    except OSError:  # on another file system, or one without hard links
+        shutil.copyfile(file, place)
+    return place
 
 
 def reboot(one: Node, more: str = "") -> None:
@@ -506,22 +534,38 @@ def kvm_works(image: Image) -> bool:
 # Ending
 
 
-def down(one: Node) -> bool:
-    """End a node once nobody starts it any more; False when there was none."""
+def down(chosen: t.Sequence[Node]) -> None:
+    """End nodes once no other lab command works on them; what those that answer compiled is kept for the next ones.
+
+    Whatever comes of keeping it, an error or a signal, each of the nodes is ended.
+    """
+    try:
+        for one in chosen:
+            keep_compiled(one)
+    finally:
+        with lab_base.undisturbed():
+            for one in chosen:
+                lab_base.say(f"{one.name}: {'gone' if locked_end(one) else 'there is none'}")
+
+
+def keep_compiled(one: Node) -> None:
+    """Keep what a node compiled, where it answers and no other lab command works on it."""
+    with lab_base.locked(one.lock(), wait=False) as mine:
+        if mine and one.ready() and greets(one, GREETING_SECONDS):
+            try:
+                lab_compiled.collect(one.release(), ssh_command(one))
+            except (LabError, OSError) as error:
+                lab_base.say(f"{one.name}: what it compiled is not kept: {error}")
+
+
+def locked_end(one: Node) -> bool:
+    """End a node once no other lab command works on it; False when there was none."""
     with lab_base.locked(one.lock(), wait=False) as mine:
         if mine:
-            return collect_and_end(one)
+            return end(one)
     lab_base.say(f"{one.name}: waiting for another lab command that works on it")
     with lab_base.locked(one.lock()):
-        return collect_and_end(one)
-
-
-def collect_and_end(one: Node) -> bool:
-    """End a node; where it still answers, what it compiled is kept for the next ones."""
-    if one.ready() and greets(one, GREETING_SECONDS):
-        with contextlib.suppress(LabError):
-            lab_compiled.collect(one.release(), ssh_command(one))
-    return end(one)
+        return end(one)
 
 
 def end(one: Node) -> bool:
@@ -536,7 +580,7 @@ def halt(one: Node) -> None:
     """End a node's QEMU: first asked by its monitor, then by its process id."""
     with contextlib.suppress(LabError, OSError):
         if one.pid():
-            lab_qmp.Monitor(one.folder / "qmp", wait=0.5, patience=2.0).ask("quit")
+            lab_qmp.Monitor(one.folder / "qmp", wait=0.5, limit=2.0).ask("quit")
     for number in (signal.SIGTERM, signal.SIGKILL, 0):
         deadline = time.monotonic() + 3
         while one.processes() and time.monotonic() < deadline:

@@ -12,17 +12,17 @@ import socket
 import time
 import typing as t
 
-from lab_base import LabError
+from lab_base import LabError, patience
 
 
 class Monitor:
     """A connection to one machine's monitor."""
 
-    def __init__(self, path: pathlib.Path, wait: float = 10.0, patience: float = 120.0) -> None:
-        deadline = time.monotonic() + wait
+    def __init__(self, path: pathlib.Path, wait: float = 10.0, limit: float = 120.0) -> None:
+        deadline = time.monotonic() + wait * patience()
         while True:
             self.socket = socket.socket(socket.AF_UNIX)
-            self.socket.settimeout(patience)
+            self.socket.settimeout(limit * patience())
             try:
                 self.socket.connect(str(path))
                 break
@@ -60,7 +60,7 @@ class Monitor:
 
     def migrated(self, limit: float = 120.0) -> None:
         """Wait until a migration to or from a file is complete."""
-        deadline = time.monotonic() + limit
+        deadline = time.monotonic() + limit * patience()
         while True:
             status = (self.ask("query-migrate") or {}).get("status")
             if status == "completed":

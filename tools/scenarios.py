@@ -39,7 +39,8 @@ LAB = setup.CHECKOUT / "lab" / "lab"
 EVIDENCE = setup.CHECKOUT / "tests" / "lab" / "evidence.sh"
 # On a quiet machine (s); multiplied by patience(), as it is by then. A hung VM must not hold a CI for ever.
 SCENARIO_LIMIT = 25 * 60 + 60 * setup.number("CORRAL_KILLS")
-CLEANUP_LIMIT = 2 * 60
+CLEANUP_LIMIT = 2 * 60  # of a command of the lab, for each node
+CONNECT_SECONDS = 20  # of Ansible to a node
 TERM_SECONDS = 10  # from SIGTERM to SIGKILL
 # An emulated node takes 0.7 of a core, since it waits for what drives it and that waits for it, and up to 4 GiB.
 GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
@@ -64,6 +65,7 @@ LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
 SLOWEST = 20
 YES, NO = ("1", "yes", "true", "on"), ("", "0", "no", "false", "off")  # for KEEP
 PANIC = re.compile(rb"Kernel panic - [^\r\n]*")
+MISSING = "Executed: Missing playbook"
 EXCERPT, WIDTH = 12, 500  # lines of a failed scenario's log that the suite repeats at its end, and half a line
 # Reads process groups until this process has ended, however that came: then the last of them and the nodes ($2 and on) go.
 GUARD = """
@@ -119,10 +121,18 @@ def environment(name: str) -> dict[str, str]:
         "PYTHONUNBUFFERED": "1",
         "CORRAL_PATIENCE": f"{patience():.1f}",
         "CORRAL_STEP_TIMES": str(times_file(name)),
+        "ANSIBLE_TIMEOUT": f"{CONNECT_SECONDS * patience():.0f}",
+        # Whatever ends Ansible here, its files go with the folder.
+        "ANSIBLE_LOCAL_TEMP": str(temporary(name)),
+        "TMPDIR": str(temporary(name)),
         "MOLECULE_EPHEMERAL_DIRECTORY": str(CACHE / f"molecule-{name}"),
         "ANSIBLE_CALLBACK_PLUGINS": str(setup.CHECKOUT / "tools" / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "step_times",
     }
+
+
+def temporary(name: str) -> pathlib.Path:
+    return CACHE / f"tmp-{name}"
 
 
 def times_file(name: str) -> pathlib.Path:
@@ -172,7 +182,9 @@ def tallied(name: str) -> Tally:
 def left(name: str) -> list[str]:
     """The files that are left of a scenario that failed, and where it did."""
     log = log_file(name)
-    return [f"log {log}, what its node said {evidence_file(name)}", *excerpt(log.read_text(errors="replace"))]
+    kept = evidence_file(name)
+    node = f", what its node said {kept}" if kept.exists() else ""
+    return [f"log {log}{node}", *excerpt(log.read_text(errors="replace"))]
 
 
 def excerpt(log: str) -> list[str]:
@@ -195,16 +207,22 @@ def shortened(line: str) -> str:
 
 
 def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: None) -> bool:
-    """Run a scenario on new nodes; on every way out but ``keep`` they go. ``begun`` is called once it runs."""
+    """Run a scenario on new nodes; on every way out but ``keep`` they go. ``begun`` is called once it runs.
+
+    A scenario whose nodes do not go has failed; the guard tries to end them then.
+    """
     CACHE.mkdir(exist_ok=True)
     times_file(name).unlink(missing_ok=True)
     shutil.rmtree(CACHE / f"molecule-{name}", ignore_errors=True)  # what molecule knows of a node that is gone
+    shutil.rmtree(temporary(name), ignore_errors=True)
+    temporary(name).mkdir()
     kept = evidence_file(name)
     kept.unlink(missing_ok=True)
     all_nodes = nodes(name)
+    gone = False
     with log_file(name).open("w") as log, guard(all_nodes) as groups:
         try:
-            lab("down", *all_nodes, log=log)
+            lab("down", *all_nodes, log=log, count=len(all_nodes))
             begun()
             passed = molecule(name, log, groups)
             if not passed and not stopping.is_set():
@@ -213,31 +231,37 @@ def run(name: str, *, keep: bool = False, begun: t.Callable[[], None] = lambda: 
                         lab("ssh", node, "sh -s", log=file, stdin=EVIDENCE)
                         lab("console", node, log=file)
                 log.write(f"What the node said: {kept}\n")
-        except BaseException:
-            stopping.set()
+        except BaseException as error:
+            if not isinstance(error, Exception):  # an error of this scenario's is none of the others'
+                stopping.set()
             raise
         finally:
-            if not keep or stopping.is_set():
-                with undisturbed():
-                    lab("down", *all_nodes, log=log)
-    return passed
+            if keep and not stopping.is_set():
+                gone = True
+            else:
+                with lab_base.undisturbed():
+                    gone = lab("down", *all_nodes, log=log, count=len(all_nodes))
+            if gone:
+                groups.write("over\n")
+            else:
+                log.write("ERROR: its nodes could not be ended; this is tried once more\n")
+            shutil.rmtree(temporary(name), ignore_errors=True)
+    return passed and gone
 
 
 @contextlib.contextmanager
 def guard(which: t.Sequence[str]) -> t.Iterator[t.IO[str]]:
     """A process that outlives a SIGKILL of this one, and ends then what this one would: the group that it was told, the nodes.
 
-    What it is told, and by whom, is a line in the pipe: it waits for those who have not spoken yet.
+    What it is told, and by whom, is a line in the pipe: it waits for those who have not spoken yet. Unless the last line is
+    "over", it ends them.
     """
     with subprocess.Popen(
         ["sh", "-c", GUARD, "sh", str(LAB), *which],
         stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, start_new_session=True, text=True,
     ) as process:  # fmt: skip
         assert process.stdin is not None
-        try:
-            yield process.stdin
-        finally:
-            process.stdin.write("over\n")
+        yield process.stdin
 
 
 def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
@@ -261,18 +285,30 @@ def molecule(name: str, log: t.IO[str], groups: t.IO[str]) -> bool:
                         break
                     limit = now  # Other work has come since it began.
         finally:
-            if process.poll() is None:
-                why = f"over its limit of {limit:.0f} s" if time.monotonic() > began + limit else "interrupted"
-                log.write(f"ERROR: molecule test {name}: {ended or why}\n")
-                log.flush()
-                for number in (signal.SIGTERM, signal.SIGKILL):
-                    os.killpg(process.pid, number)
-                    try:
-                        process.wait(TERM_SECONDS)
-                        break
-                    except subprocess.TimeoutExpired:
-                        continue
-    return process.returncode == 0
+            why = ended or (f"over its limit of {limit:.0f} s" if time.monotonic() > began + limit else "interrupted")
+            with lab_base.undisturbed():
+                end_group(process, log, f"molecule test {name}: {why}")
+    return process.returncode == 0 and not ended and not missing_playbook(log)
+
+
+def missing_playbook(log: t.IO[str]) -> bool:
+    """Whether molecule had no playbook for an action of the test_sequence: it warns of that, and goes on."""
+    if MISSING not in pathlib.Path(log.name).read_text(errors="replace"):
+        return False
+    log.write("ERROR: a playbook of its test_sequence is missing\n")
+    return True
+
+
+def end_group(process: subprocess.Popen[t.Any], log: t.IO[str], why: str) -> None:
+    """End a process that runs, and its group; the log says why."""
+    if process.poll() is None:
+        log.write(f"ERROR: {why}\n")
+        log.flush()
+        for number in (signal.SIGTERM, signal.SIGKILL):
+            os.killpg(process.pid, number)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(TERM_SECONDS)
+                break
 
 
 def panic(node: str) -> str:
@@ -285,32 +321,20 @@ def panic(node: str) -> str:
     return found.group().decode(errors="replace").strip() if found else ""
 
 
-@contextlib.contextmanager
-def undisturbed() -> t.Iterator[None]:
-    """A second Ctrl-C does not end a clean-up; only the main thread has signals to set."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
-    numbers = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-    before = [signal.signal(number, signal.SIG_IGN) for number in numbers]
-    try:
-        yield
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
-
-
-def lab(*words: str, log: t.IO[str], stdin: pathlib.Path | None = None) -> None:
-    """Run a command of the lab, whatever comes of it."""
+def lab(*words: str, log: t.IO[str], stdin: pathlib.Path | None = None, count: int = 1) -> bool:
+    """Run a command of the lab that concerns so many nodes; whether it ended well, and in time."""
     log.flush()
+    limit = CLEANUP_LIMIT * patience() * count
     with open(stdin or os.devnull, "rb") as given:
         try:
-            subprocess.run(
+            done = subprocess.run(
                 [str(LAB), *words], stdin=given, stdout=log, stderr=subprocess.STDOUT, check=False,
-                timeout=CLEANUP_LIMIT * patience(), start_new_session=True,
+                timeout=limit, start_new_session=True,
             )  # fmt: skip
         except subprocess.TimeoutExpired:
-            log.write(f"ERROR: lab {' '.join(words)}: not within {CLEANUP_LIMIT * patience():.0f} s\n")
+            log.write(f"ERROR: lab {' '.join(words)}: not within {limit:.0f} s\n")
+            return False
+    return done.returncode == 0
 
 
 # Seconds
@@ -387,7 +411,7 @@ def by_hand(name: str, *, keep: bool) -> int:
         )
     )
     print(f"\n{name}: {'passed' if passed else 'FAILED'}; its log: {log_file(name)}")
-    if not passed:
+    if not passed and evidence_file(name).exists():
         print(f"what its node said: {evidence_file(name)}")
     where = f"CORRAL_RUN={shlex.quote(os.environ['CORRAL_RUN'])} " if os.environ.get("CORRAL_RUN") else ""
     for node in nodes(name) if keep else ():

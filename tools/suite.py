@@ -11,7 +11,6 @@ the scenarios, what failed and why, and the plain closing line `N passed, N fail
 from __future__ import annotations
 
 import contextlib
-import functools
 import os
 import pathlib
 import signal
@@ -92,7 +91,8 @@ def main(arguments: list[str]) -> int:
     total = Tally()
     for dummy, tally in ended:
         total = total.plus(tally)
-    table = scenarios.slowest(scenarios.names()) if "molecule" in arguments else []
+    ran = PARTS["molecule"]() if "molecule" in arguments else []
+    table = scenarios.slowest([step.name.split()[-1] for step in ran])
     print(
         "\n" + "\n".join([*(line for line, dummy in ended), "", *table, f"\nin all {time.monotonic() - began:.0f} s"])
     )
@@ -134,7 +134,11 @@ def together(
     """Run chains, so many at a time; when this is ended early they all end their way. See ``in_order``."""
     with futures.ThreadPoolExecutor(at_once) as pool:
         try:
-            return [row for rows in pool.map(functools.partial(in_order, go_on=go_on), chains) for row in rows]
+            begun = [pool.submit(in_order, chain, go_on=go_on) for chain in chains]
+            # Python handles a signal between two steps of the main thread: a wait without end may not have one.
+            while futures.wait(begun, timeout=0.5).not_done:
+                pass
+            return [row for one in begun for row in one.result()]
         except BaseException:
             ignore_signals()
             scenarios.stopping.set()

@@ -213,11 +213,53 @@ def test_a_qemu_without_a_pid_file_is_ended_too(qemu: t.Any) -> None:
     one = lab_nodes.node("n")
     process = qemu(one)
     begin = time.monotonic()
-    assert lab_nodes.down(one)
+    assert lab_nodes.locked_end(one)
     assert process.wait(timeout=10) == -signal.SIGTERM
     assert time.monotonic() - begin < 10
     assert not one.folder.exists()
-    assert not lab_nodes.down(one)
+    assert not lab_nodes.locked_end(one)
+
+
+@pytest.mark.parametrize("error", [OSError(28, "No space left on device"), LabError("no answer"), SystemExit(143)])
+def test_whatever_comes_of_keeping_what_was_compiled_each_node_is_ended(
+    error: BaseException, qemu: t.Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def fail(release: str, ssh: t.Sequence[str]) -> None:
+        raise error
+
+    monkeypatch.setattr(lab_compiled, "collect", fail)
+    monkeypatch.setattr(lab_nodes, "greets", lambda one, seconds: True)
+    monkeypatch.setattr(lab_nodes, "ssh_command", lambda one: ["ssh"])
+    both = [lab_nodes.node("a"), lab_nodes.node("b")]
+    processes = [qemu(one) for one in both]
+    for one, process in zip(both, processes):
+        for file, text in (("pid", str(process.pid)), ("ready", ""), ("kind", "two-nodes-smt-bookworm-v2")):
+            (one.folder / file).write_text(text)
+    with pytest.raises(SystemExit) if isinstance(error, SystemExit) else contextlib.nullcontext():
+        lab_nodes.down(both)
+    assert [process.wait(timeout=10) for process in processes] == [-signal.SIGTERM] * 2
+    assert [one.folder.exists() for one in both] == [False, False]
+    assert isinstance(error, SystemExit) or f"a: what it compiled is not kept: {error}" in capsys.readouterr().err
+
+
+def test_a_node_keeps_the_disk_that_it_began_with(tmp_path: Path) -> None:
+    saved, own = tmp_path / "saved", tmp_path / "own"
+    saved.write_text("booted")
+    lab_nodes.own_copy(saved, own)
+    saved.unlink()
+    assert own.read_text() == "booted"
+    with pytest.raises(LabError, match="saved: No such file"):
+        lab_nodes.own_copy(saved, tmp_path / "another")
+
+
+def test_what_a_killed_lab_left_of_a_state_goes_and_one_in_the_making_stays() -> None:
+    left, making = (lab_base.cache() / "states" / f"{name}.making" for name in ("left", "made"))
+    for folder in (left, making):
+        folder.mkdir(parents=True)
+    with lab_base.locked(making.with_suffix(".lock")):
+        assert lab_nodes.nodes() == []
+        assert (left.exists(), making.exists()) == (False, True)
+    assert lab_nodes.nodes() == [] and not making.exists()
 
 
 def test_children_of_children_end_with_a_command(tmp_path: Path) -> None:

@@ -83,6 +83,35 @@ def test_one_that_fails_keeps_what_its_node_said(ground: Ground, monkeypatch: py
     assert len(ground.lab()) == 5
 
 
+def test_one_whose_nodes_do_not_go_has_failed_and_the_guard_tries_again(
+    ground: Ground, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    acts(ground, monkeypatch, "exit 0")
+    down = f"""#!/bin/sh\necho "$*" >>{ground.asked}\n[ "$(wc -l <{ground.asked})" != 2 ]\n"""
+    scenarios.LAB.write_text(down)
+    assert not scenarios.run(NAME)
+    assert ground.lab() == ["down corral-drift"] * 3
+    assert "ERROR: its nodes could not be ended" in scenarios.log_file(NAME).read_text()
+
+
+def test_an_error_of_one_scenario_does_not_stop_the_others(ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*words: str, **more: t.Any) -> bool:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(scenarios, "lab", full)
+    with pytest.raises(OSError, match="No space left"):
+        scenarios.run(NAME)
+    assert not scenarios.stopping.is_set()
+    assert scenarios.left(NAME)[0] == f"log {scenarios.log_file(NAME)}", "a file that is not there is not named"
+
+
+@pytest.mark.parametrize("said", ["Executed: Missing playbook (Remove from test_sequence to suppress)"])
+def test_a_playbook_that_is_missing_is_a_failure(said: str, ground: Ground, monkeypatch: pytest.MonkeyPatch) -> None:
+    acts(ground, monkeypatch, f"echo 'WARNING  [drift > verify] {said}'")
+    assert not scenarios.run(NAME)
+    assert "ERROR: a playbook of its test_sequence is missing" in scenarios.log_file(NAME).read_text()
+
+
 def test_a_runner_that_is_killed_while_it_asks_a_node_leaves_no_node(ground: Ground) -> None:
     (ground.cache / "molecule").write_text("#!/bin/sh\nexit 2\n")
     (ground.cache / "molecule").chmod(0o755)
@@ -227,6 +256,21 @@ def test_the_longest_begin_first_and_all_are_there() -> None:
 def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORRAL_LONG", raising=False)
     usual = {step.name.split()[1] for step in scenarios.steps()}
+    assert usual == {
+        *(
+            "brownfield",
+            "cpusets",
+            "cpusets-trixie",
+            "drift",
+            "endure",
+            "fleet",
+            "gc",
+            "gc-trixie",
+            "intruders",
+            "legacy",
+        ),
+        *("parts", "rollout", "trixie", "workloads", "workloads-trixie"),
+    }, "make test runs these"
     monkeypatch.setenv("CORRAL_LONG", "1")
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
 

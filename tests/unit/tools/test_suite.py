@@ -8,10 +8,14 @@ from __future__ import annotations
 import signal
 import subprocess
 import sys
+import typing as t
 from pathlib import Path
 
 import pytest
+import scenarios
 import suite
+from steps import Step
+from tally import Tally
 
 # A step that ends its node when it is to stop, which takes a while.
 PROGRAM = """
@@ -49,3 +53,29 @@ def test_another_signal_on_the_way_out_leaves_no_node(tmp_path: Path, first: int
             process.send_signal(number)
         assert process.wait() != 0
     assert (tmp_path / "gone").read_text() == "its node is gone"
+
+
+def test_all_that_is_asked_for_runs_and_one_failure_is_the_verdict(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    ran: list[str] = []
+
+    def part(*names: str, failed: int = 0) -> t.Callable[[], list[Step]]:
+        def step(name: str) -> Step:
+            return Step(name, lambda: (ran.append(name), Tally(passed=1, failed=failed))[1])
+
+        return lambda: [step(name) for name in names]
+
+    parts = {"check": part("lint", "units"), "sanity": part("sanity"), "molecule": part("gc", "drift")}
+    monkeypatch.setattr(suite, "PARTS", parts)
+    monkeypatch.setattr(scenarios, "patience", lambda: 1.0)
+    monkeypatch.setattr(scenarios, "CACHE", tmp_path)
+    monkeypatch.setattr(suite.signal, "signal", lambda number, handler: None)
+    assert suite.main(["check", "sanity", "molecule"]) == 0
+    assert sorted(ran) == ["drift", "gc", "lint", "sanity", "units"]
+    assert capsys.readouterr().out.splitlines()[-1] == "5 passed, 0 failed"
+    parts["molecule"] = part("gc", "drift", failed=1)
+    assert suite.main(["check", "sanity", "molecule"]) == 1
+    assert capsys.readouterr().out.splitlines()[-1] == "5 passed, 2 failed"
+    monkeypatch.setattr(suite, "PARTS", {"check": part(), "molecule": part()})
+    assert suite.main(["check", "molecule"]) == 1, "nothing that passed is no success"
