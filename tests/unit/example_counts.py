@@ -7,17 +7,29 @@ from __future__ import annotations
 
 import os
 import sys
+import typing as t
 
+LONG = bool(os.environ.get("CORRAL_LONG"))
 # A decision is the same on every Python; an older one may lack what the code calls, which few examples show.
-FEWER = 1 if sys.version_info >= (3, 11) or os.environ.get("CORRAL_LONG") else 10
+OLDER = sys.version_info < (3, 11) and not LONG
 USUAL = 100  # hypothesis's own
 
 
 def examples(count: int) -> int:
     """``count``, or a tenth of it on a Python older than the tools'."""
-    return max(count // FEWER, 10)
+    return max(count // (10 if OLDER else 1), 10)
 
 
-def places(count: int, step: int = 1) -> list[int]:
-    """The numbers 1 to ``count`` in steps, a third of them on a Python older than the tools', and the last."""
-    return sorted({*range(1, count + 1, step if FEWER == 1 else 3 * step), count})
+def places(count: int) -> list[int]:
+    """The numbers 1 to ``count``, a third of them on a Python older than the tools', and the last."""
+    return in_turn(count, "", ("",))
+
+
+def in_turn(count: int, kind: str, kinds: t.Sequence[str]) -> list[int]:
+    """Which of a run's ``count`` writes get this kind of fault: each write gets one of the kinds in turn, the last gets all.
+
+    With CORRAL_LONG every write gets every kind; on a Python older than the tools' a third of them get one.
+    """
+    apart = 3 if OLDER else 1
+    first, step = (1, 1) if LONG else (1 + apart * kinds.index(kind), apart * len(kinds))
+    return sorted({*range(first, count + 1, step), count})

@@ -28,7 +28,7 @@ from _core.model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from _core.reports import change_text
-from example_counts import places
+from example_counts import in_turn
 
 Make = t.Callable[..., node.Node]
 
@@ -136,8 +136,11 @@ def seen(fake: node.Node) -> dict[str, str]:
     return {path: state for path, state in everything.items() if "__pycache__" not in path}
 
 
+FAILS = ("torn", "killed", "error")
+
+
 @pytest.mark.parametrize("name", CASES)
-@pytest.mark.parametrize("fail", ["torn", "killed", "error"])
+@pytest.mark.parametrize("fail", FAILS)
 def test_whatever_ends_an_upgrade_the_old_program_or_the_new_one_runs(name: str, fail: str, make: Make) -> None:
     case = CASES[name]
     clean = make().fingerprint()
@@ -146,12 +149,12 @@ def test_whatever_ends_an_upgrade_the_old_program_or_the_new_one_runs(name: str,
     host = undisturbed.host()
     install(host, case.then)
     wanted, old, answers = seen(undisturbed), asked(first), []
-    for number in places(len(host.acts)):
+    for turn, number in enumerate(in_turn(len(host.acts), fail, FAILS)):
         fake = first.clone(first.root.with_name(f"node-{number}"))
         with pytest.raises(node.Killed) if fail != "error" else contextlib.suppress(CorralError, OSError):
             install(fake.host(fail, number), case.then)
         answers.append(asked(fake))
-        if number % 2:
+        if turn % 2 == 0:
             outcome = runs.remove(fake.host())
             assert (outcome.error, outcome.leftovers) == ("", ())
             assert node.different(clean, fake.fingerprint()) == []

@@ -19,7 +19,7 @@ from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import confirming, declared_profile, locked_run
 from _core.pipeline.confirming import Terms
-from example_counts import places
+from example_counts import in_turn, places
 from shapes import misfits
 from test_faults import CHANGED
 
@@ -362,6 +362,10 @@ def all_alike(make: Make) -> t.Callable[[], node.Node]:
     return lambda: prepared.clone(prepared.root.with_name(f"{prepared.root.name}-{next(count)}"))
 
 
+# What is tried at the writes of a change. That a first rollout is undone, test_faults.py shows.
+FAULTS = ("killed", "torn", "error")
+
+
 @pytest.mark.parametrize("first", [False, True])
 @pytest.mark.parametrize("fault", ["killed", "torn"])
 def test_a_run_that_is_killed_anywhere_goes_back(
@@ -381,7 +385,7 @@ def test_a_run_that_is_killed_anywhere_goes_back(
     change(sample, host, **sections)
     armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
     wrong = []
-    for number in places(len(host.acts), 3 if first else 2):
+    for number in in_turn(len(host.acts), fault, FAULTS[:2] if first else FAULTS):
         fake = fresh()
         with pytest.raises(node.Killed):
             change(fake, fake.host(fault, number), **sections)
@@ -398,7 +402,7 @@ def test_a_run_that_is_refused_anywhere_waits_for_nothing(trials: t.Callable[[],
     sample = trials()
     host = sample.host()
     change(sample, host)
-    for number in places(len(host.acts), 2):
+    for number in in_turn(len(host.acts), "error", FAULTS):
         fake = trials()
         before = seen(fake)
         try:

@@ -14,7 +14,7 @@ import runs
 from _core.host import state
 from _core.host.files import Host
 from _core.model.values.errors import CorralError
-from example_counts import places
+from example_counts import in_turn
 
 Make = t.Callable[..., node.Node]
 Act = t.Callable[[node.NodeHost], t.Any]
@@ -79,6 +79,19 @@ CASES = {
 }
 
 
+# What is tried at the writes of each case. Of deaths, a removal's show what those of "drop" would, and more.
+FAULTS: dict[str, tuple[str, ...]] = {
+    **dict.fromkeys(CASES, ("error", "death")),
+    **dict.fromkeys(("rollout", "change", "update"), ("error", "death", "death, then removal")),
+    "drop": ("error",),
+}
+
+
+def tried(fault: str) -> list[str]:
+    """The cases that are tried with it."""
+    return [name for name, faults in FAULTS.items() if fault in faults]
+
+
 def attempt(case: Case, host: node.NodeHost) -> str:
     """Do it; what was refused, "" when nothing was."""
     try:
@@ -92,7 +105,7 @@ class Trial:
     """A case on nodes that are all alike: ``clean`` before anything, ``before`` the run, ``wanted`` after it."""
 
     def __init__(self, name: str, make: Make) -> None:
-        self.case = CASES[name]
+        self.name, self.case = name, CASES[name]
         self.prepared = make()
         self.clean = self.prepared.fingerprint()
         self.case.prepare(self.prepared)
@@ -103,6 +116,10 @@ class Trial:
         self.acts = host.acts
         self.wanted = seen(undisturbed)
         self.wrong: list[str] = []
+
+    def places(self, fault: str) -> t.Iterator[tuple[int, int]]:
+        """The writes that get this fault, counted."""
+        return enumerate(in_turn(len(self.acts), fault, FAULTS[self.name]))
 
     def node(self, number: int) -> node.Node:
         return self.prepared.clone(self.prepared.root.with_name(f"{self.prepared.root.name}-{number}"))
@@ -126,10 +143,10 @@ def seen(fake: node.Node) -> Seen:
     return {path: state for path, state in everything.items() if "__pycache__" not in path}
 
 
-@pytest.mark.parametrize("name", CASES)
+@pytest.mark.parametrize("name", tried("error"))
 def test_an_error_at_any_write_is_undone_and_the_next_run_converges(name: str, make: Make) -> None:
     trial = Trial(name, make)
-    for number in places(len(trial.acts)):
+    for turn, number in trial.places("error"):
         fake = trial.node(number)
         host = fake.host("error", number)
         try:
@@ -143,28 +160,28 @@ def test_an_error_at_any_write_is_undone_and_the_next_run_converges(name: str, m
         elif not error:
             trial.compare(number, "without an error", trial.wanted, seen(fake))
         trial.then_converges(number, fake)
-        if number % 3 == 0:  # The removal after a death has them all.
+        if turn % 3 == 0:  # The removal after a death has them all.
             trial.then_removes(number, fake)
     assert trial.wrong == []
 
 
-@pytest.mark.parametrize("name", [name for name in CASES if name != "drop"])  # A removal does the same and more.
+@pytest.mark.parametrize("name", tried("death"))
 def test_a_death_at_any_write_is_made_good_by_the_next_run(name: str, make: Make) -> None:
     trial = Trial(name, make)
-    for number in places(len(trial.acts)):
+    for turn, number in trial.places("death"):
         fake = trial.node(number)
         with pytest.raises(node.Killed):
             trial.case.act(fake.host("torn", number))
         trial.then_converges(number, fake)
-        if number % 2:
+        if turn % 2 == 0:
             trial.then_removes(number, fake)
     assert trial.wrong == []
 
 
-@pytest.mark.parametrize("name", ["rollout", "change", "update"])
+@pytest.mark.parametrize("name", tried("death, then removal"))
 def test_a_removal_right_after_a_death_restores_everything(name: str, make: Make) -> None:
     trial = Trial(name, make)
-    for number in places(len(trial.acts)):
+    for dummy, number in trial.places("death, then removal"):
         fake = trial.node(number)
         with pytest.raises(node.Killed):
             trial.case.act(fake.host("torn", number))
@@ -174,7 +191,8 @@ def test_a_removal_right_after_a_death_restores_everything(name: str, make: Make
 
 def test_a_full_disk_leaves_no_traceback_and_the_next_run_converges(make: Make) -> None:
     trial = Trial("change", make)
-    for number in places(len(trial.acts), 3):
+    # A full disk is an error at a write and at those after it: a share as if it was the fourth kind.
+    for number in in_turn(len(trial.acts), "full", (*FAULTS["change"], "full")):
         fake = trial.node(number)
         try:
             attempt(trial.case, fake.host("full", number))

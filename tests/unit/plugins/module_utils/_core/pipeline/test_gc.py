@@ -26,6 +26,7 @@ from _core.model.systemd.gc_units import SERVICE, TIMER
 from _core.model.values.errors import CorralError
 from _core.pipeline import declared_profile, planning
 from _core.pipeline import tick as full_tick
+from example_counts import in_turn
 from fake_podman import MIB, Disk, Service, Storage
 from shapes import misfits
 
@@ -1088,14 +1089,17 @@ def busy(fake: node.Node) -> node.Node:
     return fake
 
 
-@pytest.mark.parametrize("how", ["torn", "killed", "error"])
+FAILS = ("torn", "killed", "error")
+
+
+@pytest.mark.parametrize("how", FAILS)
 def test_whatever_befalls_a_pass_the_next_one_ends_the_same_and_nothing_else_is_lost(how: str, busy: node.Node) -> None:
     whole = busy.clone(busy.root.with_name("whole"))
     host = whole.host()
     tick(whole, host)
     wanted = everything(whole)
     assert wanted[1] == LEFT
-    for number in range(1, len(host.acts) + 1):
+    for number in in_turn(len(host.acts), how, FAILS):
         fake = busy.clone(busy.root.with_name(f"{how}-{number}"))
         try:
             tick(fake, fake.host(how, number))
