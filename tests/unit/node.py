@@ -13,7 +13,6 @@ import hashlib
 import os
 import shutil
 import stat
-import subprocess
 import sys
 import typing as t
 from pathlib import Path
@@ -202,7 +201,7 @@ class Node:
 
     def clone(self, root: Path) -> Node:
         """Another node in the same state."""
-        subprocess.run(["cp", "-a", self.root, root], check=True)
+        copy_tree(str(self.root), str(root))
         self.systemd.watch = lambda: None
         twin = copy.deepcopy(self)
         twin.root = twin.systemd.root = root
@@ -424,6 +423,35 @@ def shown(path: str) -> str:
         with open(path, "rb", buffering=0) as file:
             return f"{stat.S_IMODE(state.st_mode):o} {hashlib.md5(file.read()).hexdigest()}"
     return f"folder {stat.S_IMODE(state.st_mode):o}"
+
+
+def copy_tree(source: str, target: str) -> None:
+    """What ``cp -a`` does, in half of its time: a program for each of hundreds of nodes costs more than their small files."""
+    os.mkdir(target)
+    with os.scandir(source) as entries:
+        for entry in entries:
+            path = f"{target}/{entry.name}"
+            if entry.is_symlink():
+                os.symlink(os.readlink(entry.path), path)
+            elif entry.is_dir():
+                copy_tree(entry.path, path)
+            else:
+                copy_file(entry.path, path)
+    state = os.stat(source)
+    os.chmod(target, stat.S_IMODE(state.st_mode))
+    os.utime(target, ns=(state.st_atime_ns, state.st_mtime_ns))
+
+
+def copy_file(source: str, target: str) -> None:
+    """Its text, mode and times."""
+    old = os.open(source, os.O_RDONLY)
+    state = os.fstat(old)
+    new = os.open(target, os.O_WRONLY | os.O_CREAT | os.O_EXCL)
+    assert os.write(new, os.read(old, state.st_size + 1)) == state.st_size
+    os.fchmod(new, stat.S_IMODE(state.st_mode))
+    os.utime(new, ns=(state.st_atime_ns, state.st_mtime_ns))
+    os.close(old)
+    os.close(new)
 
 
 def different(before: dict[str, str], after: dict[str, str]) -> list[str]:
