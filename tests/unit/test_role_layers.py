@@ -115,11 +115,18 @@ PLAY = [
             see("filed.origins.name == 'my.yml'", "filed.origins['pids.pid_max'] == 'corral_profile_layer_40_big'"),
             *(
                 part
-                for name in ("beside.yml", "here.yml", "both.yml", "templated.yml", "secret.yml", "whole.yml")
+                for name in ("templated.yml", "secret.yml", "whole.yml")
                 for part in (
                     {**apply(f"The file {name}", {"corral_profile_file": name}), "register": "searched"},
                     see(f"searched.name == '{name[:-4]}-400000'", f"searched.origins.name == '{name}'"),
                 )
+            ),
+            *(  # Where a file lies decides nothing in the module.
+                {
+                    **see(f"found[0] == {{'origin': '{name}', 'profile': {{'name': '{name[:-4]}-400000'}}}}"),
+                    "vars": {"corral_profile_file": name, "found": "{{ query('corral.node.profile_layers') }}"},
+                }
+                for name in ("beside.yml", "here.yml", "both.yml")
             ),
             *(
                 {
@@ -187,22 +194,20 @@ def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
     assert "this is the end" in done.stdout
 
 
-@pytest.mark.parametrize(
-    ("variables", "said"),
-    [
-        ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
-        ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
-    ],
-)
-def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(
-    variables: dict[str, t.Any], said: str, tmp_path: Path
-) -> None:
-    words = ["corral.node.drift", "--limit", "one", "-e", json.dumps({**variables, "ansible_become": False})]
-    done = play(tmp_path, *words, hosts=INVENTORY)
+def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp_path: Path) -> None:
+    hosts = {
+        "one": ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
+        "two": ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
+    }
+    words = ["corral.node.drift", "-e", json.dumps({"ansible_become": False})]
+    common = INVENTORY["all"]["vars"]
+    variables = {host: variables for host, (variables, dummy) in hosts.items()}
+    done = play(tmp_path, *words, hosts={"all": {"vars": common, "hosts": variables}})
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "corral-drift.json").read_text())
-    assert report["hosts"]["one"]["verdict"] == "failed"
-    assert said in report["hosts"]["one"]["message"]
+    for host, (dummy, said) in hosts.items():
+        assert report["hosts"][host]["verdict"] == "failed"
+        assert said in report["hosts"][host]["message"]
     assert "the task failed without a word" not in done.stdout
 
 
