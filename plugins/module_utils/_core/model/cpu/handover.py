@@ -28,7 +28,8 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
 
     An exclusive slice that shares CPUs at the beginning has them exclusively after its write: the slices that it shares
     them with move first, if there is an order in which they can. Nor does a write request CPUs that the slice has
-    without a request and that another slice has as well, if there is such an order; else the validator judges the plan.
+    without a request and that another slice has as well, if there is such an order; where such slices wait for each other,
+    it does not request those that another slice requests. Where that has no order either, the validator judges the plan.
     """
     try:
         return moves(Planner(slices, spare))
@@ -39,6 +40,10 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     except NoSafeOrder:
         if not any(one.unasked for one in slices):
             raise
+    try:
+        return moves(Planner(slices, spare, alone=False, first_asker=True))
+    except NoSafeOrder:
+        pass
     return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, alone=False))
 
 

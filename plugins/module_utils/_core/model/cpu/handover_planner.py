@@ -41,11 +41,15 @@ class Planner:
     """The writes so far, and which slices have each CPU after them.
 
     ``alone`` is whether an exclusive slice gets no CPU for itself that others have, also where it has shared that CPU
-    until now.
+    until now. ``first_asker`` is whether a slice may request a CPU that it has without a request when others have that one
+    as well, but none of them requests it.
     """
 
-    def __init__(self, slices: t.Sequence[Slice], spare: frozenset[int], *, alone: bool = True) -> None:
-        self.alone = alone
+    def __init__(
+        self, slices: t.Sequence[Slice], spare: frozenset[int], *, alone: bool = True, first_asker: bool = False
+    ) -> None:
+        self.alone, self.first_asker = alone, first_asker
+        self.requested = {one.unit: one.now - one.unasked for one in slices}
         self.slices = {one.unit: one if one.wanted else one._replace(wanted=one.now) for one in slices}
         self.spare = spare
         self.moves: list[tuple[str, frozenset[int]]] = []
@@ -72,16 +76,26 @@ class Planner:
     def put(self, one: Slice, cpus: frozenset[int]) -> None:
         """Write the CPUs of a slice, and check the slices that can get what it releases."""
         self.moves.append((one.unit, cpus))
+        self.requested[one.unit] = cpus
         if cpus <= one.wanted and one.unit in self.releasing:
             del self.releasing[one.unit]
             for cpu in one.wanted:
                 self.needed_by[one.exclusive][cpu].discard(one.unit)
         for cpu in self.holders.put(one.unit, one.exclusive, cpus):
             self.movable.extend(self.waiting.pop(cpu, ()))
-            for unit in self.needed_by[True][cpu] | self.needed_by[False][cpu]:
-                if unit not in self.queued:
-                    self.queued.add(unit)
-                    insort(self.partial, self.rank[unit])
+            self.may_get_part(self.needed_by[True][cpu] | self.needed_by[False][cpu])
+        if self.first_asker:
+            # Each request changes what others may request, also of CPUs that nobody releases.
+            self.missing.clear()
+            self.movable.extend(self.releasing)
+            self.may_get_part(self.releasing)
+
+    def may_get_part(self, units: t.Iterable[str]) -> None:
+        """Slices that may have a part of their wanted CPUs available now."""
+        for unit in units:
+            if unit not in self.queued:
+                self.queued.add(unit)
+                insort(self.partial, self.rank[unit])
 
     def available(self, one: Slice, cpus: t.AbstractSet[int]) -> frozenset[int]:
         """Those of ``cpus`` that a slice has or can get now.
@@ -98,9 +112,15 @@ class Planner:
 
         The request would be what has them share the CPU, or what keeps an exclusive slice from being a partition.
         """
-        mine, units = self.now[one.unit], self.holders.units
-        others = (True, False) if one.exclusive else (True,)
-        return mine - {cpu for cpu in mine & one.unasked if any(units[which][cpu] - {one.unit} for which in others)}
+        mine = self.now[one.unit]
+        unasked = (mine & one.unasked) - self.requested[one.unit]
+        return mine - {cpu for cpu in unasked if self.is_others(one, cpu)}
+
+    def is_others(self, one: Slice, cpu: int) -> bool:
+        """Whether another slice, which may not share a CPU with this one, has it or, with ``first_asker``, requests it."""
+        units = self.holders.units
+        others = (unit for which in ((True, False) if one.exclusive else (True,)) for unit in units[which][cpu])
+        return any(unit != one.unit and (not self.first_asker or cpu in self.requested[unit]) for unit in others)
 
     def move_all(self) -> None:
         """Move each slice that can have all of its wanted CPUs, until there is none."""
@@ -146,6 +166,7 @@ class Planner:
             self.shrink_to_unneeded,
             self.move_to_free_cpus,
             self.shrink_to_one,
+            self.shrink_to_kept,
             self.borrow_cpu,
         )
         if not any(way(cycle) for way in ways):
@@ -209,12 +230,24 @@ class Planner:
         return bool(free)
 
     def shrink_to_one(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
-        """Reduce an exclusive slice to one of its CPUs."""
-        one, cpu = max((member for member in cycle if member[0].exclusive), key=lambda member: self.count(member[0]))
-        kept = self.kept(one) - {cpu}
-        if kept:
-            self.put(one, frozenset({min(kept)}))
-        return bool(kept)
+        """Reduce an exclusive slice to one of its CPUs, that with most CPUs first."""
+        for one, cpu in sorted(
+            (member for member in cycle if member[0].exclusive), key=lambda member: -self.count(member[0])
+        ):
+            kept = self.kept(one) - {cpu}
+            if kept:
+                self.put(one, frozenset({min(kept)}))
+                return True
+        return False
+
+    def shrink_to_kept(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
+        """Reduce a slice to what a write may leave it, where that is less than it has."""
+        for one, dummy in cycle:
+            kept = self.kept(one)
+            if kept and kept != self.now[one.unit]:
+                self.put(one, kept)
+                return True
+        return False
 
     def borrow_cpu(self, dummy: object) -> bool:
         """Make slices outside the cycle release a CPU: shared slices, which can run on another CPU, or one exclusive slice."""

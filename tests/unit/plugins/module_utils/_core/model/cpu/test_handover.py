@@ -222,6 +222,77 @@ def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere(
             assert [other for other, has in now.items() if other != unit and has & cpus] == []
 
 
+def all_is_requested_safely(slices: list[Slice], moves: Moves) -> bool:
+    """No write gains, or requests for the first time, what another slice has that way, where one of the two is exclusive.
+
+    What two slices have without a request one of them may request: both had it before, and the other one leaves it.
+    """
+    has = {one.unit: one.now for one in slices}
+    requested = {one.unit: one.now - one.unasked for one in slices}
+    flags = {one.unit: one.exclusive for one in slices}
+    for unit, cpus in moves:
+        for other in (one.unit for one in slices if one.unit != unit and (one.exclusive or flags[unit])):
+            if (cpus - has[unit]) & has[other] or (cpus - requested[unit]) & requested[other]:
+                return False
+        has[unit] = requested[unit] = cpus
+    return has == {one.unit: one.wanted for one in slices}
+
+
+ABC = frozenset({0, 1, 2})
+# Each has CPUs of another one without a request: its own are offline, or the other one's partition is invalid.
+UNASKED = {
+    "a shared and an exclusive slice": (
+        [Slice("s", frozenset({0, 1}), frozenset({1}), unasked=frozenset({0, 1})),
+         Slice("x", frozenset({0, 1}), frozenset({0}), True, frozenset({0}))],
+        frozenset({1}),
+    ),
+    "exclusive slices, one of which requests a CPU": (
+        [Slice("x", ABC, frozenset({1, 2}), True, ABC), Slice("y", ABC, frozenset({0}), True, frozenset({0, 1}))],
+        frozenset({0}),
+    ),
+    "an exclusive slice has all CPUs of another one": (
+        [Slice("x", frozenset({1, 2}), frozenset({0}), True), Slice("y", ABC, frozenset({1, 2}), True, ABC)],
+        frozenset({0, 2}),
+    ),
+    "an exclusive slice has all CPUs of shared ones": (
+        [Slice("x", ABC, frozenset({2}), True, ABC), Slice("s", frozenset({2}), frozenset({1})),
+         Slice("t", frozenset({0, 2}), frozenset({1}))],
+        frozenset({1}),
+    ),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("case", UNASKED)
+def test_slices_that_have_each_others_cpus_unasked_request_none_that_is_requested(case: str) -> None:
+    slices, spare = UNASKED[case]
+    assert all_is_requested_safely(slices, handover.order(slices, spare))
+
+
+@st.composite
+def anything_unasked(draw: st.DrawFn) -> list[Slice]:
+    """Up to 4 slices on up to 5 CPUs, of which some have CPUs that they did not request."""
+    units = range(draw(st.integers(2, 4)))
+    cpus = range(draw(st.integers(2, 5)))
+    flags = [draw(st.booleans()) for dummy in units]
+    open_units = st.sets(st.sampled_from(units)).map(lambda found: {unit for unit in found if not flags[unit]})
+    legal = st.one_of(st.sampled_from(units).map(lambda unit: {unit}), open_units)
+    rows = [[draw(legal) for dummy in cpus] for when in ("now", "wanted")]
+    asked, wanted = ([frozenset(cpu for cpu in cpus if unit in row[cpu]) for unit in units] for row in rows)
+    assume(all(wanted))
+    slices = []
+    for unit in units:
+        more = draw(st.frozensets(st.sampled_from(cpus))) if draw(st.booleans()) else NONE
+        requested = NONE if more and draw(st.booleans()) else asked[unit]
+        now = asked[unit] | more
+        slices.append(Slice(f"u{unit}", now, wanted[unit], flags[unit], now - requested))
+    return slices
+
+
+@given(anything_unasked())
+def test_with_one_free_cpu_nothing_is_requested_that_another_slice_requests(slices: list[Slice]) -> None:
+    assert all_is_requested_safely(slices, handover.order(slices, frozenset({5})))
+
+
 @st.composite
 def anything(draw: st.DrawFn, overlap: bool) -> tuple[list[Slice], Cpus]:
     """Up to 4 slices on up to 5 CPUs; ``overlap`` lets exclusive ones share at the beginning."""
