@@ -40,10 +40,14 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     except NoSafeOrder:
         if not any(one.unasked for one in slices):
             raise
-    try:
-        return moves(Planner(slices, spare, alone=False, first_asker=True))
-    except NoSafeOrder:
-        pass
+    for early in (False, True):
+        planner = Planner(slices, spare, alone=False, first_asker=True)
+        if early:
+            planner.request_first()
+        try:
+            return moves(planner)
+        except NoSafeOrder:
+            pass
     return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, alone=False))
 
 

@@ -122,6 +122,18 @@ class Planner:
         others = (unit for which in ((True, False) if one.exclusive else (True,)) for unit in units[which][cpu])
         return any(unit != one.unit and (not self.first_asker or cpu in self.requested[unit]) for unit in others)
 
+    def request_first(self) -> None:
+        """Have each exclusive slice that requests none of its CPUs request some that no other slice requests, before others do.
+
+        Those of its wanted CPUs, or else one, which no exclusive slice wants if there is such a one.
+        """
+        waiting = [one for one in self.releasing.values() if one.exclusive and not self.requested[one.unit]]
+        for one in sorted(waiting, key=lambda one: bool(self.kept(one) & one.wanted)):
+            kept = self.kept(one)
+            cpus = kept & one.wanted or frozenset(sorted(kept & self.harmless or kept)[:1])
+            if cpus:
+                self.put(one, cpus)
+
     def move_all(self) -> None:
         """Move each slice that can have all of its wanted CPUs, until there is none."""
         while self.movable:

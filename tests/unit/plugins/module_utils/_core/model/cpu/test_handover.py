@@ -238,7 +238,7 @@ def all_is_requested_safely(slices: list[Slice], moves: Moves) -> bool:
     return has == {one.unit: one.wanted for one in slices}
 
 
-ABC = frozenset({0, 1, 2})
+ABC, EVERY = frozenset({0, 1, 2}), frozenset({0, 1, 2, 5, 6, 7})
 # Each has CPUs of another one without a request: its own are offline, or the other one's partition is invalid.
 UNASKED = {
     "a shared and an exclusive slice": (
@@ -253,6 +253,12 @@ UNASKED = {
     "an exclusive slice has all CPUs of another one": (
         [Slice("x", frozenset({1, 2}), frozenset({0}), True), Slice("y", ABC, frozenset({1, 2}), True, ABC)],
         frozenset({0, 2}),
+    ),
+    "all CPUs that an exclusive slice may request are others' wanted ones": (
+        [Slice("r", frozenset({0}), frozenset({5})), Slice("s", frozenset({5, 6}), frozenset({1, 2})),
+         Slice("x", EVERY, frozenset({0}), True, EVERY), Slice("y", EVERY, frozenset({6, 7}), True, EVERY),
+         Slice("left", EVERY, frozenset({1, 2}), unasked=EVERY)],
+        frozenset({5}),
     ),
     "an exclusive slice has all CPUs of shared ones": (
         [Slice("x", ABC, frozenset({2}), True, ABC), Slice("s", frozenset({2}), frozenset({1})),
