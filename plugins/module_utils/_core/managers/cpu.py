@@ -93,11 +93,8 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     now = {unit: state.now() for unit, state in seen.units.items()}
     started = started_on(wanted, seen)
     now.update(started)
-    confined = {
-        one.name: one.cpus | one.requested & wanted.online
-        for one in seen.unmanaged
-        if wanted.confine and slices.can_be_confined(one)
-    }
+    confinable = confinable_in(wanted, seen, context)
+    confined = {one.name: one.cpus | one.requested & wanted.online for one in seen.unmanaged if one.name in confinable}
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update(started)
@@ -109,7 +106,8 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         changes += filter(
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
         )
-    changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves))
+    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in confinable}
+    changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves), rivals)
     changes += [
         partitions.foreign_change(unit, kind, found.value, found.file)
         for unit, kind in wanted.partitions.items()
@@ -124,7 +122,8 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     taken = frozenset().union(*own.values())
     unmanaged = [one for one in seen.unmanaged if one.populated or one.requested & taken]
     unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
-    changes += slices.unmanaged_changes(unmanaged, own, shared, confined)
+    refused = [one.name for one in unmanaged if wanted.confine and one.name not in confined]
+    changes += slices.unmanaged_changes(unmanaged, own, shared, confined, refused)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit, cpus in wanted.persistent.items()
@@ -132,6 +131,16 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
     return Part(moved, owned_by(wanted, seen), manager=NAME, baseline=tuple(baseline))
+
+
+def confinable_in(wanted: Wanted, seen: Observation, context: Context) -> frozenset[str]:
+    """The unmanaged units that can get the shared CPUs. One that systemd refused them a short time ago cannot: it may have stopped
+    and left processes, which systemd does not control.
+    """
+    attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
+    refused = {name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)}
+    names = (one.name for one in seen.unmanaged if wanted.confine and slices.can_be_confined(one))
+    return frozenset(name for name in names if name not in refused)
 
 
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
@@ -184,10 +193,18 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
     return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)
 
 
-def partition_changes(wanted: Wanted, seen: Observation, context: Context, moving: t.Container[str]) -> list[Change]:
-    """The changes of the partitions: of slices that are to become one, and of those that are to end."""
+def partition_changes(
+    wanted: Wanted,
+    seen: Observation,
+    context: Context,
+    moving: t.Container[str],
+    rivals: t.Mapping[str, frozenset[int]],
+) -> list[Change]:
+    """The changes of the partitions: of slices that are to become one, and of those that are to end.
+
+    ``rivals`` are the CPUs that unmanaged siblings request and go on to request.
+    """
     changes = []
-    rivals = {one.name: one.requested for one in seen.unmanaged if not (wanted.confine and slices.can_be_confined(one))}
     for unit, state in seen.units.items():
         kind = wanted.partitions.get(unit, MEMBER)
         is_left = unit not in wanted.now and state.exists and state.partition not in (None, MEMBER)

@@ -109,7 +109,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
     return Part(
         (
             *changes,
-            *slices.unmanaged_changes(seen.unmanaged, {}, frozenset(), (), f"{cgroup.ROOT}/systemd"),
+            *slices.unmanaged_changes(seen.unmanaged, {}, frozenset(), (), root=f"{cgroup.ROOT}/systemd"),
         ),
         owned_by(wanted),
         problems=problems(wanted),

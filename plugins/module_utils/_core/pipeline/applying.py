@@ -212,18 +212,22 @@ def carry_out(
             if new:
                 forget_records(host, kept, untouched)
             raise
-    error, undone, leftovers = execute(host, plan, steps, online, forgiving)
+    error, undone, leftovers, refused = execute(host, plan, steps, online, forgiving)
     if error:
         if not leftovers and new:
             leftovers = forget_records(host, kept, untouched)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
-    planning.save_attempts(host, steps)
+    planning.save_attempts(host, steps, refused)
+    if new and refused:
+        # What was never set is not to be restored.
+        new = [record for record in new if record.before.key not in {step.key for step in refused}]
+        state.save_records(host, [*kept, *new])
     if plan.obsolete and not leftovers:
         gone = [record.before for record in kept if record.before.key in plan.obsolete]
         rest = [record for record in (*kept, *new) if record.before.key not in plan.obsolete]
         heirs = undo.handed_down([record.before for record in rest], gone)
         state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
-    applied = tuple(change for change in plan.changes if change.steps)
+    applied = tuple(change for change in plan.changes if any(step not in refused for step in change.steps))
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
 
 
@@ -311,10 +315,11 @@ def is_tampering(step: Step, recorded: t.Container[str]) -> bool:
 
 def execute(
     host: Host, plan: Plan, steps: t.Sequence[Step], online: str, forgiving: bool
-) -> tuple[str, tuple[str, ...], tuple[str, ...]]:
-    """Run the steps. Returns the error, what was undone, and what could not be brought back."""
+) -> tuple[str, tuple[str, ...], tuple[str, ...], tuple[Step, ...]]:
+    """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused."""
     done: list[tuple[undo.Original, Step]] = []
     leftovers: list[str] = []
+    refused: list[Step] = []
     masks: Masks = {}
     for step in steps:
         # The plan was validated as a whole: what comes after a refused step was not.
@@ -328,14 +333,15 @@ def execute(
             apply_step.perform(host, step, masks)
         except (StepFailed, OSError) as error:
             if step.optional and not forgiving:
+                refused.append(step)
                 continue
             said = sentence(step, error)
             if forgiving:
                 leftovers.append(said)
                 continue
             undone, left = undo_steps(host, plan, done, online, masks)
-            return said, undone, left
-    return "", (), tuple(leftovers)
+            return said, undone, left, ()
+    return "", (), tuple(leftovers), tuple(refused)
 
 
 def undo_steps(

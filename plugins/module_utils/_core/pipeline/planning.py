@@ -330,7 +330,7 @@ def restoring(record: Record, online: str) -> Change:
     )
 
 
-# Hugepages and partitions are asked for again at most every ten minutes
+# Hugepages, partitions and CPUs of units that are not declared are asked for again at most every ten minutes
 
 
 def load_attempts(host: Host) -> dict[str, Attempt]:
@@ -345,12 +345,20 @@ def load_attempts(host: Host) -> dict[str, Attempt]:
     return found
 
 
-def save_attempts(host: Host, steps: t.Sequence[Step]) -> None:
-    """Remember what the kernel gave for the pools that were just asked for, and which partitions it refused."""
+def save_attempts(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
+    """Remember what the kernel gave for the pools that were just asked for, which partitions it refused, and which control groups
+    systemd gave no CPUs (``failed``).
+    """
     asked = [step for step in steps if step.kind == "pool"]
     refused = [
-        step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+        cgroup.path_of(step.target)
+        for step in failed
+        if step.name == "AllowedCPUs" and cgroup.exists(host, step.target)
     ]
+    if not refused:  # Else they are why a partition is invalid, and the next observation sees that they are gone.
+        refused = [
+            step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+        ]
     if asked or refused:
         attempts = load_attempts(host)
         attempts.update((target, Attempt(1, 0, host.now())) for target in refused)

@@ -113,11 +113,12 @@ def unmanaged_changes(
     own: t.Mapping[str, frozenset[int]],
     shared: frozenset[int],
     confined: t.Container[str],
+    refused: t.Container[str] = (),
     root: str = "/sys/fs/cgroup",
 ) -> list[Change]:
     """Items of control groups that the profile does not place: their CPUs, and which of them are other slices' ``own``.
 
-    Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps.
+    Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps; those ``refused`` cannot get them.
     """
     changes = []
     for one in unmanaged:
@@ -127,7 +128,7 @@ def unmanaged_changes(
         reason = f"on {', '.join(met)}; " if met else ""
         mends = one.name in confined
         verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if mends else (UNCHANGEABLE, "a pool")
-        reason += "cpu.unmanaged: confine" if mends else unmanaged_reason(one)
+        reason += "cpu.unmanaged: confine" if mends else unmanaged_reason(one, refused=one.name in refused)
         changes.append(
             Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
         )
@@ -139,9 +140,15 @@ def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[
     return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
 
 
-def unmanaged_reason(one: Unmanaged) -> str:
+def unmanaged_reason(one: Unmanaged, *, refused: bool = False) -> str:
     """Why processes at the top level are out of place, and what to do."""
     name = one.name
+    if refused and UNIT_NAME.fullmatch(name):
+        if one.file:
+            return (
+                f"{one.file} sets other CPUs, so cpu.unmanaged: confine cannot: remove it, then systemctl daemon-reload"
+            )
+        return "systemd did not give it the shared CPUs (systemctl status; it may have stopped and left processes): stop these"
     if name.endswith((".service", ".scope")):
         return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
     if name.endswith(UNITS):

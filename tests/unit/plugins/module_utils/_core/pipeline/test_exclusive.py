@@ -440,6 +440,45 @@ def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(ro
     assert services.start(rolled, BATCH)
 
 
+def test_systemd_is_not_asked_at_each_tick_to_confine_what_it_does_not_know(rolled: node.Node) -> None:
+    rolled.intrude("payload.service")
+    unit = rolled.systemd.units.pop("payload.service")
+    outcome = apply(rolled, with_cpu(unmanaged="confine"))
+    assert "payload.service" not in [change.subject for change in outcome.applied], "it was refused"
+    (item,) = outcome.remaining
+    assert item.verdict == "unchangeable"
+    assert "systemd did not give it the shared CPUs" in item.reason
+
+    def asked(seconds: int) -> list[str]:
+        rolled.wait(seconds)
+        host = rolled.host()
+        assert runs.tick(host) == 2
+        return [act for act in host.acts if "payload.service" in act]
+
+    assert [asked(10) for dummy in range(3)] == [[], [], []]
+    assert len(asked(600)) == 1
+    assert asked(10) == []
+    # It is no unit that lives on: what it has of others' CPUs is named, and mended once it is gone.
+    assert "payload.service" not in rolled.get("/var/lib/corral/journal/before.json"), "nothing of it is to be restored"
+    rolled.systemd.units["payload.service"] = unit
+    assert len(asked(600)) == 1
+    assert cpuset.format(rolled.cpus("payload.service")) == shared(rolled)
+    in_sync(rolled)
+
+
+def test_who_asks_for_exclusive_cpus_and_cannot_be_confined_is_why_there_is_no_partition(make: Make) -> None:
+    fake = rolled_on(make, TRIXIE)
+    fake.intrude("payload.service", "2-3")
+    del fake.systemd.units["payload.service"]
+    apply(fake, with_cpu(unmanaged="confine"))
+    found = items(fake)
+    assert (found[OWN].property, found[OWN].verdict) == (PARTITION, "unchangeable")
+    assert "payload.service (2)" in found[OWN].reason
+    fake.withdraw("payload.service")
+    assert runs.tick(fake.host()) == 2
+    in_sync(fake)
+
+
 # Workloads that come and go
 
 
