@@ -40,8 +40,8 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     except NoSafeOrder:
         if not any(one.unasked for one in slices):
             raise
-    for early in (False, True):
-        planner = Planner(slices, spare, alone=False, first_asker=True)
+    for alone, early in ((True, False), (False, False), (False, True)):
+        planner = Planner(slices, spare, alone=alone, first_asker=True)
         if early:
             planner.request_first()
         try:

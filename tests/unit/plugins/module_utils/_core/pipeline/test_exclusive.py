@@ -233,6 +233,29 @@ def test_a_grant_of_which_no_cpu_is_online_moves_to_others(make: Make, release: 
     in_sync(fake)
 
 
+@pytest.mark.parametrize("release", [BOOKWORM, TRIXIE, FORKY])
+def test_whose_cpus_went_offline_gets_others_once_who_loses_its_grant_has_left_these(
+    make: Make, release: t.Any
+) -> None:
+    """Both run on what partitions leave then. Nobody has to share with the one that keeps a grant."""
+    fake = make(release=release)
+    services.add(fake, "keeps.service", "leaves.service")
+    assert not runs.install(fake.host()).error
+    workloads = [
+        {"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": 1, "memory": "64Mi"}}
+        for name in ("keeps", "leaves")
+    ]
+    data = {"name": "edge", "cpu": {"reserved": {"cpus": "0,4"}, "policy": "static"}, "workloads": workloads}
+    assert apply(fake, data).remaining == ()
+    assert services.start(fake, "keeps.service")
+    assert services.start(fake, "leaves.service")
+    runs.tick(fake.host())
+    fake.set_online(*(int(cpu) for cpu in held(fake).values()))
+    assert not apply(fake, {**data, "workloads": workloads[:1]}).error
+    assert partition(fake, "corral_keeps.slice") == "root"
+    assert fake.overlaps == []
+
+
 def test_another_kind_of_partition_lets_nobody_in(fake: node.Node) -> None:
     isolated = {"cpus": "3,7"}
     runs.declare(fake.host(), cpu={"reserved": {"cpus": "0,4"}, "isolated": isolated})
