@@ -69,6 +69,8 @@ GRANT_TEXT = """\
 Description=Corral: what workload %I holds while it runs
 After=corral-boot.service
 StopWhenUnneeded=yes
+# How often the workload itself may start is its own matter.
+StartLimitIntervalSec=0
 
 [Service]
 Type=oneshot

@@ -29,3 +29,8 @@ def test_what_is_told_to_end_has_not_failed(unit: str) -> None:
 def test_what_workloads_need_is_not_in_a_slice_that_stops_with_the_agent() -> None:
     for text in (gc_units.SERVICE_TEXT, workload_units.GRANT_TEXT):
         assert "\nSlice=system.slice\n" in text
+
+
+def test_a_workload_that_may_start_often_is_not_stopped_by_what_holds_its_grant() -> None:
+    for text in (gc_units.SERVICE_TEXT, workload_units.GRANT_TEXT):
+        assert "\nStartLimitIntervalSec=0\n" in text.partition("[Service]")[0]
