@@ -26,6 +26,7 @@ import typing as t
 
 import kernel_cpusets as oracle
 from kernel_cpusets import ISOLATED, MEMBER, PARTITION, Machine
+from on_node import PATIENCE
 
 TOP = "/sys/fs/cgroup"
 OURS = "compare"
@@ -36,6 +37,7 @@ DEPTH, WIDTH = 3, 4
 # A process that sleeps on gets the mask of what its control group has at its next wake-up, if its CPUs are gone.
 WAKES = "exec {held}<> <(:); while ! read -rt 0.1 -u $held; do :; done"
 OPERATIONS = 60  # from each seed
+# In that time on a quiet node the kernel gives back what a removed partition had, and a process has woken up.
 SECONDS = 2.0
 
 
@@ -280,10 +282,8 @@ def compare(seed: int) -> tuple[list[str], collections.Counter[str]]:
         for dummy in range(OPERATIONS):
             one.operate()
             found = one.differences()
-            until = time.monotonic() + SECONDS
-            while (
-                found and time.monotonic() < until
-            ):  # The kernel gives back what a removed partition had in its own time.
+            until = time.monotonic() + SECONDS * PATIENCE
+            while found and time.monotonic() < until:
                 time.sleep(0.02)
                 found = one.differences()
             if found:
