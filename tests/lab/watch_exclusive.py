@@ -12,6 +12,7 @@ OVERLAPS overlaps"; exits 1 after an overlap, and when it has seen no exclusive 
 
 from __future__ import annotations
 
+import contextlib
 import os
 import sys
 import time
@@ -36,14 +37,15 @@ def cpus(text: str) -> frozenset[int]:
     return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
 
 
-def exclusive() -> dict[str, frozenset[int]]:
-    """The slices of workloads that have processes, with the CPUs in force."""
+def exclusive() -> dict[tuple[str, int], frozenset[int]]:
+    """The slices of workloads that have processes, each as its name and its own directory's number, with the CPUs in force."""
     found = {}
     for name in (name for name in os.listdir(ROOT) if name.startswith("corral_") and name.endswith(".slice")):
         path = f"{ROOT}/{name}"
         given_up = read(f"{path}/cpuset.cpus.partition").strip() == "member"
         if "populated 1" in read(f"{path}/cgroup.events") and not given_up:
-            found[name] = cpus(read(f"{path}/cpuset.cpus.effective"))
+            with contextlib.suppress(FileNotFoundError):
+                found[name, os.stat(path).st_ino] = cpus(read(f"{path}/cpuset.cpus.effective"))
     return found
 
 
@@ -87,10 +89,13 @@ def look(with_masks: bool) -> tuple[list[str], int]:
     after = exclusive()
     steady = {name: held & after[name] for name, held in before.items() if name in after}
     found = []
-    for name, held in steady.items():
+    for one, held in steady.items():
+        name = one[0]
         found += [f"{name} and {other}: {sorted(held & theirs)}" for other, theirs in others.items() if held & theirs]
         found += [
-            f"{name} and {other}: {sorted(held & own)}" for other, own in steady.items() if other > name and held & own
+            f"{name} and {other[0]}: {sorted(held & own)}"
+            for other, own in steady.items()
+            if other > one and held & own
         ]
         for pid, group, mask in threads:
             inside = f"{group}/".startswith(f"/{name}/")
@@ -111,7 +116,7 @@ def main(stop: str, limit: float = 7200.0) -> int:
         samples += 1
         read_masks += count
         overlaps += found
-        seen.add(tuple(sorted((name, tuple(sorted(held))) for name, held in exclusive().items())))
+        seen.add(tuple(sorted((one, tuple(sorted(held))) for one, held in exclusive().items())))
         time.sleep(LEAVE * (time.monotonic() - began))
     print(
         f"{samples} samples, {read_masks} masks, {len(overlaps)} overlaps, {len(seen)} states of exclusive slices seen"
