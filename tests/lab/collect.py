@@ -204,6 +204,7 @@ def before() -> None:
     podman("rm", "use-early")
     time.sleep(1.1)
     podman("run", "--rm", "--network=none", "localhost/late:1", "/bin/true")  # Only Podman's events tell of it.
+    run("journalctl", "--sync")
     gc(code=0)
     uses = read(RECORDS)["data"]["images"]["root"]
     expect("images that were seen in use", sorted(last is not None for first, last in uses.values()), [False, False, True, True, True])  # fmt: skip
@@ -221,6 +222,13 @@ def fill(percent: int) -> None:
     size = held.f_blocks * held.f_frsize
     want = available() - size * (100 - percent) // 100 + size // 200
     run("fallocate", "-l", str(want), FILL)
+    os.sync()  # What was written before is not to change how full the disk is later on.
+
+
+def about(what: str, got: int, wanted: int, most: int) -> None:
+    """Bytes are as wanted, but for what Podman itself has written meanwhile."""
+    if abs(got - wanted) > most:
+        raise AssertionError(f"{what}: got {got}, wanted {wanted}")
 
 
 def exactly_the_right_images_go() -> None:
@@ -238,7 +246,7 @@ def exactly_the_right_images_go() -> None:
     expect("the images that went, in order", removed(real), ["never:1", "early:1"])
     (held,) = real["images"]["file_systems"]
     expect("all names of those that went", everything - images(), {"never:1", "never:again", "early:1"})
-    expect("freed, as the file system says", real["images"]["freed"], gained)
+    about("freed, as the file system says", real["images"]["freed"], gained, MIB // 4)
     print(f"{full} % -> {used_percent()} %, {removed(real)} went, {gained / MIB:.1f} MiB gained, "
           f"{dry['images']['freed'] / MIB:.1f} MiB foretold")  # fmt: skip
     if abs(dry["images"]["freed"] - gained) > MIB:
@@ -264,7 +272,7 @@ def shared_layers_count_once() -> None:
     both = {"parent:1", "child:1"} & set(removed(real))
     expect("both go, whichever is first", both, {"parent:1", "child:1"})
     sizes = {one["names"][0].rpartition("/")[2]: one["bytes"] for held in real["images"]["file_systems"] for one in held["removed"]}  # fmt: skip
-    expect("freed, as the file system says", real["images"]["freed"], available() - space)
+    about("freed, as the file system says", real["images"]["freed"], available() - space, MIB // 4)
     together = sizes["parent:1"] + sizes["child:1"]
     if not 8 * MIB < together < 11 * MIB or abs(dry["images"]["freed"] - real["images"]["freed"]) > MIB:
         raise AssertionError(f"parent and child gained {sizes}, a dry run said {dry['images']}")
@@ -493,10 +501,13 @@ def the_timer_collects() -> None:
     expect("after the timer's pass", images(), {"keep/tools:1", "busy:1"})
     shown = run("systemctl", "show", "corral-gc.service", "--property=CPUSchedulingPolicy,IOSchedulingClass")
     expect("its priority", sorted(shown.split()), ["CPUSchedulingPolicy=5", "IOSchedulingClass=3"])
-    journal = run("journalctl", "--unit=corral-gc.service", "--boot", "--quiet", "--output=cat", "--no-pager")
-    if "removed localhost/last:1" not in journal:
-        raise AssertionError(f"the journal says {journal}")
+    # The pass logs what it has removed when it ends.
+    wait("the journal says so", lambda: "removed localhost/last:1" in journal_of_passes(), pause=1)
     os.remove(FILL)
+
+
+def journal_of_passes() -> str:
+    return run("journalctl", "--unit=corral-gc.service", "--boot", "--quiet", "--output=cat", "--no-pager")
 
 
 def dropped_during_a_pass() -> None:
