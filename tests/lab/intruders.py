@@ -19,7 +19,7 @@ import sys
 import typing as t
 
 from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
-from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image, sets
+from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image, journal_of, sets
 
 PROFILE = "/etc/corral/profile.json"
 RESERVED = frozenset({0, 1})
@@ -45,9 +45,12 @@ def masks(group: str) -> frozenset[int]:
     """All CPUs that threads in a control group and below it may run on."""
     found: frozenset[int] = frozenset()
     for folder, _folders, names in os.walk(f"{CGROUP}/{group}"):
-        for thread in read(f"{folder}/cgroup.threads").split() if "cgroup.threads" in names else ():
-            with contextlib.suppress(ProcessLookupError):
-                found |= frozenset(os.sched_getaffinity(int(thread)))
+        if "cgroup.threads" not in names:
+            continue
+        with contextlib.suppress(OSError):  # One that goes meanwhile has nobody.
+            for thread in read(f"{folder}/cgroup.threads").split():
+                with contextlib.suppress(ProcessLookupError):
+                    found |= frozenset(os.sched_getaffinity(int(thread)))
     return found
 
 
@@ -64,14 +67,19 @@ def exclusive() -> frozenset[int]:
 def kept_out(group: str) -> None:
     """Threads in a control group are there, and on nobody's own CPUs."""
     wait(f"somebody runs in {group}", lambda: bool(masks(group)))
-    both = masks(group) & exclusive()
-    if both or not exclusive():
-        raise AssertionError(f"{group} runs on {sorted(masks(group))}, of which {sorted(both)} are somebody's own")
+    held, own = masks(group), exclusive()
+    if held & own or not own:
+        raise AssertionError(f"{group} runs on {sorted(held)}, of which {sorted(held & own)} are somebody's own")
 
 
 def named() -> set[str]:
     """What ``corral drift`` names."""
     return {item["subject"] for item in json.loads(run("corral", "drift", "--json", code=None))["changes"]}
+
+
+def wait_for_end(*slices: str) -> None:
+    """Slices end a moment after what was in them."""
+    wait(f"{slices} are gone", lambda: not any(os.path.exists(f"{CGROUP}/{unit}") for unit in slices))
 
 
 @contextlib.contextmanager
@@ -123,10 +131,16 @@ def strangers() -> None:
     process.kill()
     process.wait()
     run("systemctl", "stop", *(f"stranger{number}" for number in range(len(units))))
-    wait("by-hand is empty", lambda: not read(f"{CGROUP}/by-hand/cgroup.procs"))
-    os.rmdir(f"{CGROUP}/by-hand")
+    wait("by-hand can go", by_hand_is_gone)
     run("systemctl", "stop", "rogue.slice")
     in_sync()
+
+
+def by_hand_is_gone() -> bool:
+    """Remove the control group, which is empty in a moment."""
+    with contextlib.suppress(OSError):
+        os.rmdir(f"{CGROUP}/by-hand")
+    return not os.path.exists(f"{CGROUP}/by-hand")
 
 
 def confined() -> None:
@@ -172,8 +186,8 @@ def instances() -> None:
         ["systemctl", "start", "batch@var-lib"], capture_output=True, check=False, timeout=180 * PATIENCE
     )
     expect("batch@var-lib is refused", done.returncode, 1)
-    log = run("journalctl", "-b", "-o", "cat", "--no-pager", "-t", "corral")
-    expect("and says why", "has a dash" in log, True)
+    # The journal has a line a moment after it was said.
+    wait("and says why", lambda: "has a dash" in journal_of("corral-grant@*"))
     run("systemctl", "start", BATCH)
     for _turn in range(2):
         expect("batch", (partition(BATCH_SLICE), masks(BATCH_SLICE)), ("root", frozenset({4, 5})))
@@ -202,11 +216,11 @@ def run_goes_on() -> None:
     run("systemctl", "stop", BATCH)
     wait("its grant is gone", lambda: not any(name.startswith("batch") for name in grants()))
     tick()
-    expect("its slice", os.path.exists(f"{CGROUP}/{BATCH_SLICE}"), False)
+    wait_for_end(BATCH_SLICE)
     run("systemctl", "stop", "b")
     tick()
     in_sync()
-    expect("b's slice", os.path.exists(f"{CGROUP}/corral_b.slice"), False)
+    wait_for_end("corral_b.slice")
 
 
 def rival() -> None:
