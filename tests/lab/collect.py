@@ -6,18 +6,20 @@
 
 `collect.py before` makes images and uses some of them; after a reboot `collect.py after` fills the disk and looks at what
 goes; names of steps instead of "after" take those alone. Passes are made with `corral gc`, except in
-the_timer_collects and dropped_during_a_pass; the timer is too slow to come between. What is there is read from the
-storage's own lists: under emulation each process of Podman takes a second.
+the_timer_collects and dropped_during_a_pass; the timer is too slow to come between, and no tick comes at all but those
+that a step makes. What is there is read from the storage's own lists, and containers are made through one process that
+answers requests: under emulation each process of Podman takes a second.
 """
 
 from __future__ import annotations
 
 import contextlib
 import hashlib
+import http.client
 import io
 import json
 import os
-import signal
+import socket
 import subprocess
 import sys
 import tarfile
@@ -25,7 +27,7 @@ import tempfile
 import time
 import typing as t
 
-from on_node import PATIENCE, expect, run, run_step, select_steps, wait
+from on_node import PATIENCE, expect, run, run_step, select_steps, wait, without_timer
 
 STORAGE = "/var/lib/containers/storage"
 DISK = "/var/containers.ext4"
@@ -33,7 +35,10 @@ DISK_MIB = 120
 FILL = f"{STORAGE}/fill"
 STATUS = "/run/corral/gc.json"
 RECORDS = "/var/lib/corral/gc.json"
+DRIFT = "/run/corral/gc-drift.json"
 PROFILE = "/etc/corral/profile.json"
+PODMAN, AWAY = "/usr/bin/podman", "/usr/bin/podman.away"
+SOCKET = "/run/lab-podman.sock"
 MIB = 1 << 20
 
 
@@ -91,10 +96,9 @@ def removed(result: dict[str, t.Any]) -> list[str]:
 
 
 def declare(**changes: t.Any) -> None:
-    """Declare another profile, as somebody who edits the file would; the tick applies it."""
-    profile = read(PROFILE)
-    for section, values in changes.items():
-        profile[section] = values
+    """Declare another profile, as somebody who edits the file would; None: without that section."""
+    profile = {**read(PROFILE), **changes}
+    profile = {section: values for section, values in profile.items() if values is not None}
     with open(f"{PROFILE}.new", "w", encoding="utf-8") as file:
         json.dump(profile, file)
     os.rename(f"{PROFILE}.new", PROFILE)
@@ -196,19 +200,91 @@ def before() -> None:
         *(New(6, (name,)) for name in ("early:1", "late:1", "keep/tools:1")),
         New(1, ("busy:1",)),
     )
-    podman("run", "--detach", "--network=none", "--name=busy", "localhost/busy:1", "/bin/sleep", "1000000")
-    result = gc(code=0)
-    expect("what goes from an empty disk", (removed(result), result["containers"]["removed"]), ([], []))
-    podman("run", "--network=none", "--name=use-early", "localhost/early:1", "/bin/true")
-    gc(code=0)
-    podman("rm", "use-early")
-    time.sleep(1.1)
-    podman("run", "--rm", "--network=none", "localhost/late:1", "/bin/true")  # Only Podman's events tell of it.
+    with answering_podman() as made:
+        made.run(Container("busy", runs=True), Container("use-early", image="early:1"))
+        result = gc(code=0)
+        expect("what goes from an empty disk", (removed(result), result["containers"]["removed"]), ([], []))
+        made.remove("use-early")
+        time.sleep(1.1)  # Podman tells seconds.
+        made.run(Container("use-late", image="late:1"))
+        made.remove("use-late")  # Only Podman's events tell of it.
     run("journalctl", "--sync")
     gc(code=0)
     uses = read(RECORDS)["data"]["images"]["root"]
     expect("images that were seen in use", sorted(last is not None for first, last in uses.values()), [False, False, True, True, True])  # fmt: skip
     print(f"storage of {DISK_MIB} MiB is {used_percent()} % full")
+
+
+# Containers
+
+
+class Container(t.NamedTuple):
+    """A container to be made, which ends at once or runs on."""
+
+    name: str
+    image: str = "busy:1"
+    pod: str = ""
+    labels: tuple[str, ...] = ()
+    runs: bool = False
+
+
+class Made(http.client.HTTPConnection):
+    """Requests to a process of Podman."""
+
+    def __init__(self) -> None:
+        super().__init__("podman", timeout=120 * PATIENCE)
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(SOCKET)
+
+    def reached(self) -> bool:
+        with contextlib.suppress(OSError):
+            self.connect()
+            return True
+        return False
+
+    def ask(self, method: str, path: str, body: t.Optional[dict[str, t.Any]] = None) -> None:
+        text = json.dumps(body or {})
+        self.request(method, f"/v4.0.0/libpod{path}", text, {"Content-Type": "application/json"})
+        answer = self.getresponse()
+        said = answer.read().decode()
+        if answer.status >= 300:
+            raise AssertionError(f"{method} {path} {text}: {answer.status} {said}")
+
+    def pods(self, *names: str) -> None:
+        for name in names:
+            self.ask("POST", "/pods/create", {"name": name, "no_infra": True})
+
+    def run(self, *wanted: Container) -> None:
+        """Make containers and start them, one after the other: what Podman does at each one's end costs thrice at once."""
+        for one in wanted:
+            body = {"name": one.name, "image": f"localhost/{one.image}", "netns": {"nsmode": "none"}}
+            body["command"] = ["/bin/sleep", "1000000"] if one.runs else ["/bin/true"]
+            body["labels"] = dict(label.split("=") for label in one.labels)
+            self.ask("POST", "/containers/create", {**body, **({"pod": one.pod} if one.pod else {})})
+            self.ask("POST", f"/containers/{one.name}/start")
+            if not one.runs:
+                self.ask("POST", f"/containers/{one.name}/wait?condition=exited")
+
+    def remove(self, *names: str) -> None:
+        for name in names:
+            self.ask("DELETE", f"/containers/{name}?force=true&timeout=0")
+
+
+@contextlib.contextmanager
+def answering_podman() -> t.Iterator[Made]:
+    """A process of Podman that answers: a container through it costs two thirds of ``podman run``, its removal a tenth."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(SOCKET)
+    with subprocess.Popen(["podman", "system", "service", "--time=0", f"unix://{SOCKET}"]) as process:
+        try:
+            made = Made()
+            wait("Podman answers", made.reached)
+            yield made
+        finally:
+            process.terminate()
 
 
 # After the reboot
@@ -221,7 +297,8 @@ def fill(percent: int) -> None:
     held = os.statvfs(STORAGE)
     size = held.f_blocks * held.f_frsize
     want = available() - size * (100 - percent) // 100 + size // 200
-    run("fallocate", "-l", str(want), FILL)
+    with open(FILL, "wb") as file:
+        os.posix_fallocate(file.fileno(), 0, want)
     os.sync()  # What was written before is not to change how full the disk is later on.
 
 
@@ -237,20 +314,15 @@ def exactly_the_right_images_go() -> None:
     expect("records after the reboot", len(uses), 5)
     fill(77)
     full = used_percent()
-    dry = gc("--dry-run", code=2)
     everything, space = images(), available()
     real = collect()
     gained = available() - space
-    expect("what a dry run names", removed(dry), removed(real))
     # From 77 % to 65 % of about 110 MiB it is more than one image of 8 MiB, and less than two.
     expect("the images that went, in order", removed(real), ["never:1", "early:1"])
     (held,) = real["images"]["file_systems"]
     expect("all names of those that went", everything - images(), {"never:1", "never:again", "early:1"})
     about("freed, as the file system says", real["images"]["freed"], gained, MIB // 4)
-    print(f"{full} % -> {used_percent()} %, {removed(real)} went, {gained / MIB:.1f} MiB gained, "
-          f"{dry['images']['freed'] / MIB:.1f} MiB foretold")  # fmt: skip
-    if abs(dry["images"]["freed"] - gained) > MIB:
-        raise AssertionError(f"foretold {dry['images']['freed']}, gained {gained}")
+    print(f"{full} % -> {used_percent()} %, {removed(real)} went, {gained / MIB:.1f} MiB gained")
     if {"keep/tools:1", "busy:1"} - images():
         raise AssertionError("a kept or used image went")
     wanted = held["capacity"] * (100 - 65) // 100
@@ -265,17 +337,18 @@ def shared_layers_count_once() -> None:
     """Of an image and one made from it, the first to go gains nothing: what both have goes with the second."""
     os.remove(FILL)
     make_images(New(7, ("parent:1",)), New(1, ("child:1",), parent="parent:1"))
-    gc()
     fill(79)
     dry, space = gc("--dry-run", code=2), available()
     real = collect()
+    expect("what a dry run names", removed(dry), removed(real))
     both = {"parent:1", "child:1"} & set(removed(real))
     expect("both go, whichever is first", both, {"parent:1", "child:1"})
     sizes = {one["names"][0].rpartition("/")[2]: one["bytes"] for held in real["images"]["file_systems"] for one in held["removed"]}  # fmt: skip
     about("freed, as the file system says", real["images"]["freed"], available() - space, MIB // 4)
+    about("freed, as a dry run foretold it", real["images"]["freed"], dry["images"]["freed"], MIB)
     together = sizes["parent:1"] + sizes["child:1"]
-    if not 8 * MIB < together < 11 * MIB or abs(dry["images"]["freed"] - real["images"]["freed"]) > MIB:
-        raise AssertionError(f"parent and child gained {sizes}, a dry run said {dry['images']}")
+    if not 8 * MIB < together < 11 * MIB:
+        raise AssertionError(f"parent and child gained {sizes}")
     print(f"parent gained {sizes['parent:1'] / MIB:.1f} MiB, child {sizes['child:1'] / MIB:.1f} MiB")
 
 
@@ -296,13 +369,18 @@ def what_is_short_is_drift() -> None:
 
 
 def young_ones_stay() -> None:
-    """An image that was first seen a moment ago outlives a full disk."""
-    declare(gc=image_gc(min_age="1h"))
-    make_image("young:1", 4)
+    """An image that was first seen a moment ago outlives a full disk. In mode audit a pass says what would go, and so does drift."""
+    make_image("young:1", 5)
     fill(85)
+    declare(gc=image_gc(min_age="1h"))
     expect("what goes", removed(gc(code=None)), [])
-    declare(gc=image_gc())
-    expect("what goes without an age", removed(gc(code=None)), ["young:1"])
+    declare(gc=image_gc(), mode="audit")
+    result = collect()
+    expect("what would go without an age", (removed(result), result["dry"]), (["young:1"], "mode audit"))
+    if "young:1" not in images() or "would free" not in run("corral", "drift", code=2):
+        raise AssertionError("it went, or nobody says that it would")
+    declare(mode="enforce")
+    expect("what goes then", removed(gc(code=None)), ["young:1"])
     os.remove(FILL)
 
 
@@ -311,19 +389,16 @@ def killed_in_the_middle() -> None:
 
     Podman itself is let alone: what it is killed in the middle of is for Podman to mend.
     """
-    doomed = {f"doomed:{number}" for number in range(8)}
+    doomed = {f"doomed:{number}" for number in range(5)}
     make_images(*(New(1, (name,)) for name in sorted(doomed)))
-    gc()
     fill(95)
-    # Podman keeps a folder for each image, and a look at those does not cost seconds, in which all of them could go.
+    # Podman keeps a folder for each image, and the links of the one around them tell how many there are. A look at that
+    # does not cost seconds, in which all of them could go.
     folders = f"{STORAGE}/overlay-images"
-    count = sum(os.path.isdir(f"{folders}/{name}") for name in os.listdir(folders))
+    count = os.stat(folders).st_nlink
+    expect("folders that are counted", count, 2 + sum(one.is_dir() for one in os.scandir(folders)))
     one = subprocess.Popen(["corral", "gc"], stdout=subprocess.DEVNULL)
-    until = time.monotonic() + 120 * PATIENCE
-    while sum(os.path.isdir(f"{folders}/{name}") for name in os.listdir(folders)) == count and one.poll() is None:
-        if time.monotonic() > until:
-            break
-        time.sleep(0.01)
+    wait("it removes one", lambda: os.stat(folders).st_nlink < count or one.poll() is not None, 120, pause=0.01)
     one.kill()
     one.wait()
     wait("the Podman that answered it ends by itself", lambda: not answering())
@@ -347,26 +422,7 @@ def answering() -> list[str]:
     return found
 
 
-def audit_removes_nothing() -> None:
-    """In mode audit a pass says what it would do, and the tick shows it."""
-    make_image("doomed:1", 5)
-    gc()
-    fill(85)
-    declare(mode="audit")
-    result = collect()
-    expect("what would go", (removed(result), result["dry"]), (["doomed:1"], "mode audit"))
-    if "doomed:1" not in images() or "would free" not in run("corral", "drift", code=2):
-        raise AssertionError("it went, or nobody says that it would")
-    declare(mode="enforce")
-    expect("what goes then", removed(gc(code=None)), ["doomed:1"])
-    os.remove(FILL)
-
-
-# Containers
-
-
-def dead(name: str, *words: str) -> None:
-    podman("run", "--network=none", f"--name={name}", *words, "localhost/busy:1", "/bin/true")
+# Dead containers
 
 
 def dead_containers_go_as_declared() -> None:
@@ -376,16 +432,17 @@ def dead_containers_go_as_declared() -> None:
         {"name": "web", "match": {"pod": "web-*"}},
         {"name": "tagged", "match": {"label": "app=tagged"}},
     ])  # fmt: skip
-    for name in ("batch-1", "batch-2", "mine"):
-        dead(name)
-    dead("other-1", "--label=app=tagged")
-    dead("other-2", "--label=app=tagged", "--label=keep=yes")
-    dead("other-3", "--label=app=tagged")
-    podman("run", "--detach", "--network=none", "--name=batch-run", "localhost/busy:1", "/bin/sleep", "1000000")
-    for pod in ("web-1", "web-2"):
-        podman("pod", "create", "--infra=false", f"--name={pod}")
-        for name in ("a", "b") if pod == "web-1" else ("a",):
-            podman("run", f"--pod={pod}", "--network=none", f"--name={pod}-{name}", "localhost/busy:1", "/bin/true")
+    tagged = "app=tagged"
+    with answering_podman() as made:
+        made.pods("web-1")
+        made.run(
+            Container("mine"), Container("batch-1"), Container("batch-run", runs=True),
+            Container("other-1", labels=(tagged,)), Container("other-2", labels=(tagged, "keep=yes")),
+            Container("web-1-a", pod="web-1"), Container("web-1-b", pod="web-1"),
+        )  # fmt: skip
+        time.sleep(1.1)  # Podman tells seconds, by which these are the newer ones.
+        made.pods("web-2")
+        made.run(Container("batch-2"), Container("other-3", labels=(tagged,)), Container("web-2-a", pod="web-2"))
     policy = image_gc()
     policy["containers"] = {"interval": "1d", "keep_labels": ["keep=yes"]}
     declare(gc=policy)
@@ -396,8 +453,7 @@ def dead_containers_go_as_declared() -> None:
     expect("dry run and pass", [one["names"][0] for one in dry["containers"]["removed"]], names)
     expect("what went", set(names), {"container batch-1", "container other-1", "pod web-1"})
     expect("of the containers", everything - containers(), {"batch-1", "other-1", "web-1-a", "web-1-b"})
-    podman("pod", "exists", "web-2")
-    expect("a second pass", gc(code=0)["containers"]["removed"], [])
+    expect("a second pass", gc("--dry-run", code=0)["containers"]["removed"], [])
 
 
 def a_workload_that_left() -> None:
@@ -417,19 +473,19 @@ def a_workload_that_left() -> None:
     expect("once it left", went, {"container batch-2", "container other-3", "pod web-2"})
     if {"batch-run", "mine", "other-2"} - containers():
         raise AssertionError(f"too much went: {containers()}")
-    podman("rm", "--force", "--time=0", "batch-run")
-    podman("rm", "mine", "other-2")
+    with answering_podman() as made:
+        made.remove("batch-run", "mine", "other-2")
 
 
 def anonymous_volumes_only_when_asked() -> None:
     """A dead container's anonymous volume goes where the profile says so."""
-    for volumes, left in ((False, 1), (True, 0)):
+    for volumes in (False, True):
         declare(workloads=[{"name": "vol", "match": {"container": "vol-*"}}],
                 gc={"containers": {"interval": "1d", "max_per_workload": 0, "volumes": volumes}})  # fmt: skip
-        dead("vol-1", "--volume=/scratch")
-        collect()
-        expect(f"volumes with {volumes}", len(podman("volume", "ls", "--quiet").split()), left)
-        podman("volume", "prune", "--force")
+        podman("run", "--network=none", "--name=vol-1", "--volume=/scratch", "localhost/busy:1", "/bin/true")
+        expect("containers that went", len(collect()["containers"]["removed"]), 1)
+        # The one that was left the first time.
+        expect(f"volumes with {volumes}", len(os.listdir(f"{STORAGE}/volumes")), 1)
     declare(workloads=[], gc=image_gc())
 
 
@@ -458,18 +514,17 @@ def a_user_of_its_own() -> None:
     expect("whose images were looked at", users, ["alice", "root"])
     expect("Podmans that answer after the pass", answering(), [])
     declare(gc=policy, workloads=[])
-    gc()
 
 
 def podman_is_in_trouble() -> None:
     """No Podman, or a storage that is broken: a verdict, and nothing goes."""
-    os.rename("/usr/bin/podman", "/usr/bin/podman.away")
+    os.rename(PODMAN, AWAY)
     try:
         said = gc(code=1)
-        run("corral", "drift", code=2)
+        drift = json.dumps(read(DRIFT))  # what the tick reads
     finally:
-        os.rename("/usr/bin/podman.away", "/usr/bin/podman")
-    if "not installed" not in said["images"]["errors"][0]:
+        os.rename(AWAY, PODMAN)
+    if "not installed" not in said["images"]["errors"][0] or "not installed" not in drift:
         raise AssertionError(f"without podman: {said}")
     path = f"{STORAGE}/overlay-images/images.json"
     with open(path, "rb") as file:
@@ -491,19 +546,17 @@ def podman_is_in_trouble() -> None:
 def the_timer_collects() -> None:
     """The timer's own pass does what is due, at the lowest priority, and the tick reads its result."""
     make_image("last:1", 5)
-    gc()
     fill(85)
     policy = image_gc(interval="10s")
     policy["containers"]["interval"] = "10s"
     declare(gc=policy)
-    run("systemctl", "start", "corral-reconcile.service", code=None)
-    wait("the timer's pass removes it", lambda: "last:1" not in images(), 180, pause=1)
+    run("corral", "reconcile", code=None)
+    wait("the timer's pass removes it", lambda: "last:1" not in images(), 180, pause=0.5)
     expect("after the timer's pass", images(), {"keep/tools:1", "busy:1"})
     shown = run("systemctl", "show", "corral-gc.service", "--property=CPUSchedulingPolicy,IOSchedulingClass")
     expect("its priority", sorted(shown.split()), ["CPUSchedulingPolicy=5", "IOSchedulingClass=3"])
     # The pass logs what it has removed when it ends.
     wait("the journal says so", lambda: "removed localhost/last:1" in journal_of_passes(), pause=1)
-    os.remove(FILL)
 
 
 def journal_of_passes() -> str:
@@ -511,25 +564,26 @@ def journal_of_passes() -> str:
 
 
 def dropped_during_a_pass() -> None:
-    """A pass is stopped between two commands, gc leaves the profile, the pass goes on: nothing of it comes back."""
-    make_image("in-flight:1", 2)
-    declare(gc=image_gc(interval="10s"))
-    run("corral", "reconcile", code=None)
-    pid = stopped_pass()
-    try:
-        with open(PROFILE, encoding="utf-8") as file:
-            profile = json.load(file)
-        del profile["gc"]
-        with open(f"{PROFILE}.new", "w", encoding="utf-8") as file:
-            json.dump(profile, file)
-        os.rename(f"{PROFILE}.new", PROFILE)
+    """A pass is held while it asks, gc leaves the profile, the pass goes on: nothing of it comes back, and nothing goes."""
+    run("systemctl", "stop", "corral-gc.timer", "corral-gc.service")  # The one pass is ours.
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(STATUS)  # Whatever was collected a moment ago, all is due.
+    make_image("in-flight:1", 5)
+    fill(85)
+    with held_podman() as (asked, go):
+        run("systemctl", "start", "--no-block", "corral-gc.service")
+        wait("the pass asks Podman", lambda: os.path.exists(asked), 120)
+        pid = run("systemctl", "show", "--property=MainPID", "--value", "corral-gc.service").strip()
+        declare(gc=None)
         said = run("corral", "reconcile", code=None)
-    finally:
-        os.kill(pid, signal.SIGCONT)
-    wait("the pass ends", lambda: not os.path.exists(f"/proc/{pid}"))
-    files = ("/run/corral/gc.json", "/run/corral/gc-drift.json", RECORDS, f"{RECORDS}.previous")
+        expect("the pass goes on", os.path.exists(f"/proc/{pid}"), True)
+        with open(go, "wb"):
+            pass
+        wait("the pass ends", lambda: not os.path.exists(f"/proc/{pid}"))
+    files = (STATUS, DRIFT, RECORDS, f"{RECORDS}.previous")
     expect(f"left by a pass that ended later ({said})", [path for path in files if os.path.exists(path)], [])
     expect("removed after gc had left", "in-flight:1" in images(), True)
+    os.remove(FILL)
     run("corral", "drift", code=0)
     declare(gc=image_gc())
     run("corral", "reconcile", code=None)
@@ -537,33 +591,18 @@ def dropped_during_a_pass() -> None:
     run("corral", "drift", code=0)
 
 
-def stopped_pass() -> int:
-    """A pass of the timer's unit, stopped while it waits for Podman; its process id."""
-    deadline = time.monotonic() + 120 * PATIENCE
-    while time.monotonic() < deadline:
-        run("systemctl", "start", "--no-block", "corral-gc.service")
-        pid = "0"
-        while pid == "0" and time.monotonic() < deadline:
-            pid = run("systemctl", "show", "--property=MainPID", "--value", "corral-gc.service").strip()
-        while os.path.exists(f"/proc/{pid}"):
-            if asks_podman(pid):
-                os.kill(int(pid), signal.SIGSTOP)
-                return int(pid)
-            time.sleep(0.01)
-        time.sleep(1)  # Nothing was due.
-    raise AssertionError("no pass of the timer's unit asked Podman")
-
-
-def asks_podman(pid: str) -> bool:
-    """Whether a process has a child that is Podman."""
-    with contextlib.suppress(OSError):
-        with open(f"/proc/{pid}/task/{pid}/children", encoding="ascii") as file:
-            children = file.read().split()
-        for child in children:
-            with open(f"/proc/{child}/comm", encoding="ascii") as file:
-                if file.read().strip() == "podman":
-                    return True
-    return False
+@contextlib.contextmanager
+def held_podman() -> t.Iterator[tuple[str, str]]:
+    """In place of Podman a program that waits: once it runs there is the first file, and it goes on once there is the second."""
+    asked, go = "/run/podman-asked", "/run/podman-go"
+    os.rename(PODMAN, AWAY)
+    try:
+        with open(PODMAN, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\n: >{asked}\nuntil [ -e {go} ]; do sleep 0.5; done\nexec {AWAY} "$@"\n')
+        os.chmod(PODMAN, 0o755)
+        yield asked, go
+    finally:
+        os.rename(AWAY, PODMAN)
 
 
 AFTER = (
@@ -572,7 +611,6 @@ AFTER = (
     what_is_short_is_drift,
     young_ones_stay,
     killed_in_the_middle,
-    audit_removes_nothing,
     dead_containers_go_as_declared,
     a_workload_that_left,
     anonymous_volumes_only_when_asked,
@@ -586,9 +624,11 @@ AFTER = (
 def main(names: t.Sequence[str]) -> int:
     if not names:
         raise SystemExit("which steps? before, after, or names of those after the reboot")
-    # What comes later stands on what came before: the first failure ends it.
-    steps = (before,) if list(names) == ["before"] else select_steps(AFTER, [] if list(names) == ["after"] else names)
-    return 0 if all(run_step(step) for step in steps) else 1
+    if list(names) == ["before"]:
+        return 0 if run_step(before) else 1
+    # What comes later stands on what came before: the first failure ends it. No tick comes of a profile that is written.
+    with without_timer():
+        return 0 if all(map(run_step, select_steps(AFTER, [] if list(names) == ["after"] else names))) else 1
 
 
 if __name__ == "__main__":
