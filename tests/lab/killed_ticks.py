@@ -144,7 +144,7 @@ def main(points: int) -> int:
         way = (number + 1) % 2
         # The acts of this way in even steps; the last ones are the tick's own status, and a tick that goes on from a
         # death has some less than a whole one.
-        last = 1 + number * (acts[1 - way] * 9 // 10) // points
+        last = 1 + (2 * number + 1) * (acts[1 - way] * 9 // 10) // (2 * points)
         write(profiles[way])
         died = tick(last)
         killed += died.returncode == -signal.SIGKILL
