@@ -119,7 +119,7 @@ def keep_latest(folder: pathlib.Path, name: str, count: int = 2) -> None:
         shutil.rmtree(old, ignore_errors=True)
 
 
-def deaf() -> None:
+def ignore_signals() -> None:
     """From here on only SIGKILL ends this process: a clean-up is not left half-way."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
@@ -141,7 +141,7 @@ def undisturbed() -> t.Iterator[None]:
 
 
 @contextlib.contextmanager
-def guarded(*words: str) -> t.Iterator[None]:
+def run_if_killed(*words: str) -> t.Iterator[None]:
     """Should this process be killed in between, a shell sees its pipe close and runs the words."""
     quiet = subprocess.DEVNULL
     script = ["sh", "-c", 'read -r answer || exec "$@"', "sh", *words]
@@ -180,12 +180,12 @@ def run(*words: str, timeout: float = 600.0, orphaned: t.Sequence[str] = ()) -> 
         start_new_session=True,
     )
     try:
-        with guarded(*orphaned, str(process.pid)) if orphaned else contextlib.nullcontext():
+        with run_if_killed(*orphaned, str(process.pid)) if orphaned else contextlib.nullcontext():
             out, error = process.communicate(timeout=timeout)
     except BaseException as early:
         late = isinstance(early, subprocess.TimeoutExpired)
         if not late:  # the lab ends: a second Ctrl-C must not stop it here
-            deaf()
+            ignore_signals()
         for number in (signal.SIGTERM, signal.SIGKILL):
             signal_group(process.pid, number)
             with contextlib.suppress(subprocess.TimeoutExpired):

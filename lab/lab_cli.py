@@ -72,57 +72,57 @@ def chosen(names: t.Sequence[str], *, only_running: bool = False) -> list[lab_no
     return [one for one in found if one.ready()]
 
 
-def do(asked: argparse.Namespace) -> int:
+def do(args: argparse.Namespace) -> int:
     """Run one command."""
-    if asked.command == "packages":
+    if args.command == "packages":
         lab_packages.ensure()
-    elif asked.command == "image":
-        print(lab_image.ensure(asked.release).folder)
-    elif asked.command == "up":
-        one = lab_nodes.up(asked.name, asked.topology, asked.release, asked.cgroup, fresh=asked.fresh)
+    elif args.command == "image":
+        print(lab_image.ensure(args.release).folder)
+    elif args.command == "up":
+        one = lab_nodes.up(args.name, args.topology, args.release, args.cgroup, fresh=args.fresh)
         lab_base.say(f"{one.name} answers; reach it with: lab/lab ssh {one.name}")
-    elif asked.command == "down":
-        if not asked.names and not asked.all:
+    elif args.command == "down":
+        if not args.names and not args.all:
             raise LabError("name the nodes to end, or say --all")
-        lab_nodes.down(lab_nodes.known() if asked.all else [lab_nodes.node(name) for name in asked.names])
-    elif asked.command == "reboot":
-        lab_nodes.reboot(chosen([asked.name])[0], asked.append)
-    elif asked.command == "cut":
-        one = chosen([asked.name])[0]
+        lab_nodes.down(lab_nodes.known() if args.all else [lab_nodes.node(name) for name in args.names])
+    elif args.command == "reboot":
+        lab_nodes.reboot(chosen([args.name])[0], args.append)
+    elif args.command == "cut":
+        one = chosen([args.name])[0]
         lab_nodes.cut_power(one)
         lab_nodes.booted(one)
         lab_nodes.ssh(one, lab_compiled.MOUNT)
-    elif asked.command == "list":
+    elif args.command == "list":
         rows = [
             {"name": one.name, "kind": one.kind(), "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()
         ]
-        if asked.json:
+        if args.json:
             print(json.dumps(rows))
-        for row in [] if asked.json else rows:
+        for row in [] if args.json else rows:
             print(f"{row['name']:<24} {row['kind']:<28} port {row['port']}")
-    elif asked.command == "ssh":
-        one = chosen([asked.name])[0]
-        words = asked.words[1:] if asked.words[:1] == ["--"] else asked.words
+    elif args.command == "ssh":
+        one = chosen([args.name])[0]
+        words = args.words[1:] if args.words[:1] == ["--"] else args.words
         options = lab_nodes.ssh_words(one)
         os.execvp("ssh", ["ssh", *options, "-p", str(one.port()), "root@127.0.0.1", *words])  # noqa: S606
-    elif asked.command == "inventory":
-        hosts = lab_nodes.host_variables(chosen(asked.names, only_running=asked.script))
-        if asked.script:  # on no host at all every play would end well
-            hosts = {**{name: dict(NOBODY) for name in asked.names}, **hosts}
+    elif args.command == "inventory":
+        hosts = lab_nodes.host_variables(chosen(args.names, only_running=args.script))
+        if args.script:  # on no host at all every play would end well
+            hosts = {**{name: dict(NOBODY) for name in args.names}, **hosts}
         script = {"all": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}}
-        text = json.dumps(script if asked.script else {"all": {"hosts": hosts}}, indent=2) + "\n"
-        if asked.output:
-            pathlib.Path(asked.output).write_text(text)
+        text = json.dumps(script if args.script else {"all": {"hosts": hosts}}, indent=2) + "\n"
+        if args.output:
+            pathlib.Path(args.output).write_text(text)
         else:
             sys.stdout.write(text)
-    elif asked.command == "console":
-        one = lab_nodes.node(asked.name)
+    elif args.command == "console":
+        one = lab_nodes.node(args.name)
         if not one.folder.exists():
             raise LabError(f"{one.name}: does not run")
         for name in ("console-before.log", "console.log"):  # before its last reboot, and since
             if (one.folder / name).exists():
                 print(f"{name}:\n{lab_nodes.tail(one.folder / name, 40)}")
-    elif asked.command == "prune":
+    elif args.command == "prune":
         lab_nodes.nodes()
         lab_nodes.prune()
         lab_image.prune(lab_qemu.NAME)
@@ -134,9 +134,9 @@ def main() -> int:
     """Entry point; a signal ends the lab by way of its clean-up."""
     for number in (signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, lambda which, frame: sys.exit(128 + which))
-    asked = parser().parse_args()
+    args = parser().parse_args()
     try:
-        return do(asked)
+        return do(args)
     except (LabError, OSError) as error:
         print(f"lab: {error}", file=sys.stderr)
         return 1

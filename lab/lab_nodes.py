@@ -185,7 +185,7 @@ def wait_for_ssh(one: Node, limit: float) -> None:
     begin = time.monotonic()
     deadline = begin + limit * lab_base.patience()
     while True:
-        look_for_the_end(one)
+        raise_if_ended(one)
         with contextlib.suppress(LabError):
             # sshd starts a program for each connection, from Debian 13 on: on a loaded host it needs longer than a second,
             # and each try that is given up makes the next one slower. So a try takes half of the time that went by.
@@ -251,7 +251,7 @@ def up(name: str, topology_name: str, release: str, cgroup: str, *, fresh: bool)
         end(one)
         image = lab_image.ensure(release)
         machine = Machine(image, topology, release, cgroup, chosen_accelerator(image))
-        with lab_base.guarded(str(lab_base.HERE / "lab"), "list"):  # it removes what was begun
+        with lab_base.run_if_killed(str(lab_base.HERE / "lab"), "list"):  # it removes what was begun
             try:
                 one.folder.mkdir(mode=0o700)
                 (one.folder / "kind").write_text(machine.kind)
@@ -263,7 +263,7 @@ def up(name: str, topology_name: str, release: str, cgroup: str, *, fresh: bool)
                 personalise(one)
                 (one.folder / "ready").touch()
             except BaseException:
-                lab_base.deaf()
+                lab_base.ignore_signals()
                 end(one)
                 raise
     return one
@@ -416,7 +416,7 @@ def reboot(one: Node, more: str = "") -> None:
     with (
         lab_base.timed(f"rebooting {one.name}"),
         lab_base.locked(one.lock()),
-        lab_base.guarded(str(lab_base.HERE / "lab"), "list"),  # it removes a node whose QEMU has ended
+        lab_base.run_if_killed(str(lab_base.HERE / "lab"), "list"),  # it removes a node whose QEMU has ended
     ):
         words = command_line(one)
         words[words.index("-append") + 1] += f" {more}" if more else ""
@@ -476,14 +476,14 @@ def booted(one: Node) -> None:
     """Wait until systemd has started all that belongs to the boot, which the node says on its console, and it answers."""
     deadline = time.monotonic() + BOOT_SECONDS * lab_base.patience()
     while BOOTED not in (said := tail(one.folder / "console.log", 60)):
-        look_for_the_end(one)
+        raise_if_ended(one)
         if time.monotonic() > deadline:
             raise LabError(f"{one.name}: not booted within {BOOT_SECONDS:.0f} s: {said}")
         time.sleep(0.2)
     wait_for_ssh(one, 30)
 
 
-def look_for_the_end(one: Node) -> None:
+def raise_if_ended(one: Node) -> None:
     """Raise LabError when a node that boots has ended."""
     if not one.pid():
         raise LabError(f"{one.name}: the machine ended while it booted: {tail(one.folder / 'qemu.log')}")

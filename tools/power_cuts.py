@@ -47,7 +47,7 @@ def wait(one: lab_nodes.Node, what: re.Pattern[str]) -> str:
             raise SystemExit(f"the node found: {failed.group(1)}")
         if found:
             return found.group(1)
-        lab_nodes.look_for_the_end(one)
+        lab_nodes.raise_if_ended(one)
         if time.monotonic() > deadline:
             raise SystemExit(f"{what.pattern}: not said on the console: {lab_nodes.tail(one.folder / 'console.log')}")
         time.sleep(0.1)

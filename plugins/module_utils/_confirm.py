@@ -24,7 +24,7 @@ def confirm_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """Keep what is unconfirmed."""
     digits = module.params["hash"]
     if module.check_mode:
-        found = confirming.asked(host, digits)
+        found = confirming.to_confirm(host, digits)
     else:
         found = _module.locked(module, host, lambda: confirm_command.confirmed(host, digits))
     return {"changed": found is not None, **confirm_command.data(found)}

@@ -322,17 +322,17 @@ def agent_options(module: AnsibleModule, host: Host) -> Options:
 def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     """The module pause."""
     absent = module.params["state"] == "absent"
-    asked = None
+    requested = None
     if not absent:
         seconds = pause.duration(module.params["duration"])
-        asked = pause_file.asked_for(host, seconds, pause.reason(module.params["reason"]))
+        requested = pause_file.requested(host, seconds, pause.reason(module.params["reason"]))
     before = pause_file.in_force(host)
-    changed = asked is not None or host.exists(state.PAUSE)
-    after = None if asked is None else pause_file.as_shown(asked)
+    changed = requested is not None or host.exists(state.PAUSE)
+    after = None if requested is None else pause_file.as_shown(requested)
     if changed and module.check_mode:
         preflight.refuse_node(host)
     elif changed:
-        locked(module, host, lambda: pause_file.end(host) if asked is None else pause_file.begin(host, asked))
+        locked(module, host, lambda: pause_file.end(host) if requested is None else pause_file.begin(host, requested))
         pause_file.tick_now(host)
     said = [one["text"] if one else "not paused" for one in (before, after)]
     result: dict[str, t.Any] = {"schema": SCHEMA, "changed": changed, "paused": after, "report": [said[1]]}

@@ -49,9 +49,9 @@ def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch)
     """Plan a piece; unless in check mode or where nothing is to do, apply it."""
     request = section_tasks.ask(host, piece)
     plan = section_tasks.plan(host, request)
-    settled = section_tasks.settled(host, request, plan)
-    outcome = applying.planned(host, plan, locks=not settled, forgiving=not piece.present)
-    if not module.check_mode and not settled:
+    idle = section_tasks.has_nothing_to_do(host, request, plan)
+    outcome = applying.planned(host, plan, locks=not idle, forgiving=not piece.present)
+    if not module.check_mode and not idle:
         # Another process may have held the lock meanwhile: observe again with it.
         outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))
         if section_tasks.declared(outcome) and section_tasks.forgotten_at_boot(host, piece):

@@ -165,21 +165,25 @@ def passing(count: int) -> int:
     if done.returncode != 0:
         print(f"the node's script ended with {done.returncode}: {output}", file=sys.stderr)
         return 1
-    told = json.loads(output.splitlines()[-1])
-    floor = [told["prune"]]
+    measured = json.loads(output.splitlines()[-1])
+    floor = [measured["prune"]]
     rows = [
-        (f"podman image prune --all --filter until=… ({told['pruned']} images)", f"{told['prune']:.1f}", "1.0×"),
         (
-            f"corral gc ({told['collected']} images, each measured)",
-            f"{told['gc']:.1f}",
-            bench.ratio([told["gc"]], floor),
+            f"podman image prune --all --filter until=… ({measured['pruned']} images)",
+            f"{measured['prune']:.1f}",
+            "1.0×",
         ),
         (
-            f"corral gc ({told['collected']} images, nothing to do)",
-            f"{told['idle']:.1f}",
-            bench.ratio([told["idle"]], floor),
+            f"corral gc ({measured['collected']} images, each measured)",
+            f"{measured['gc']:.1f}",
+            bench.ratio([measured["gc"]], floor),
         ),
-        ("corral --help: its own start", f"{told['start']:.1f}", bench.ratio([told["start"]], floor)),
+        (
+            f"corral gc ({measured['collected']} images, nothing to do)",
+            f"{measured['idle']:.1f}",
+            bench.ratio([measured["idle"]], floor),
+        ),
+        ("corral --help: its own start", f"{measured['start']:.1f}", bench.ratio([measured["start"]], floor)),
     ]
     bench.say(bench.table(("on the virtual node", "seconds", "by the stock way"), rows))
     return 0
@@ -190,10 +194,10 @@ def main() -> int:
     parser.add_argument("--turns", type=int, default=20, help="how often each decision is made (default: 20)")
     parser.add_argument("--images", type=int, default=30, help="images of the real pass (default: 30)")
     parser.add_argument("--deciding-only", action="store_true", help="no virtual node")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     bench.header("make bench-collect")
-    deciding(1000, asked.turns)
-    status = 0 if asked.deciding_only else passing(asked.images)
+    deciding(1000, args.turns)
+    status = 0 if args.deciding_only else passing(args.images)
     bench.footer()
     return status
 

@@ -70,8 +70,8 @@ def main(count: int) -> int:
     declare(20)
     gc, out = timed("corral", "gc", "--json", code=None)
     collected = count - left()
-    told = {"prune": prune, "pruned": pruned, "gc": gc, "collected": collected, "idle": idle, "start": start}
-    print(json.dumps(told))
+    measured = {"prune": prune, "pruned": pruned, "gc": gc, "collected": collected, "idle": idle, "start": start}
+    print(json.dumps(measured))
     if pruned != count or not collected:
         print(out, file=sys.stderr)
     return 0 if pruned == count and collected else 1

@@ -77,13 +77,13 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--first", type=int, default=3, help="first runs of each side (default: 3)")
     parser.add_argument("--turns", type=int, default=5, help="converged runs of each side (default: 5)")
-    asked = parser.parse_args()
+    args = parser.parse_args()
     venv = tools()
     bench.header("make bench-rollout")
     try:
         with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-            first = first_runs(venv, Path(folder), asked.first)
-            again, sent = converged_runs(venv, Path(folder), asked.turns)
+            first = first_runs(venv, Path(folder), args.first)
+            again, sent = converged_runs(venv, Path(folder), args.turns)
     except Failed as error:
         print(error, file=sys.stderr)
         return 1

@@ -172,25 +172,25 @@ def main() -> int:
         "--workloads", type=int, nargs="*", default=[0, 100, 500], help="how many on each (default: 0 100 500)"
     )
     parser.add_argument("--python", default="/usr/bin/python3", help="what runs the agent (default: %(default)s)")
-    asked = parser.parse_args()
-    version = subprocess.run([asked.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
+    args = parser.parse_args()
+    version = subprocess.run([args.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
     today = datetime.datetime.now(datetime.timezone.utc).date()
     load = "/".join(f"{value:.1f}" for value in os.getloadavg())
     print(
         f"`{' '.join(['python3', os.path.relpath(__file__), *sys.argv[1:]])}`, {today}, {os.cpu_count()} CPUs, ", end=""
     )
-    print(f"Linux {platform.release()}, {version}, load average {load}, {asked.turns} turns:\n")
-    if not asked.fake:
-        command = [asked.python, *OPTIONS, LAUNCHER, "reconcile", "--tick"]
-        return measure(asked.python, os.path.dirname(os.path.realpath(LAUNCHER)), "/", asked.turns, command)
+    print(f"Linux {platform.release()}, {version}, load average {load}, {args.turns} turns:\n")
+    if not args.fake:
+        command = [args.python, *OPTIONS, LAUNCHER, "reconcile", "--tick"]
+        return measure(args.python, os.path.dirname(os.path.realpath(LAUNCHER)), "/", args.turns, command)
     import tick_node
 
     worst = 0
-    for workloads in asked.workloads:
+    for workloads in args.workloads:
         print(f"{workloads or 'No'} workloads:\n")
         with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-            program, root = tick_node.make(Path(folder), asked.python, workloads)
-            worst = max(worst, measure(asked.python, program, root, asked.turns, []))
+            program, root = tick_node.make(Path(folder), args.python, workloads)
+            worst = max(worst, measure(args.python, program, root, args.turns, []))
         print()
     return worst
 

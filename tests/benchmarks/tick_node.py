@@ -119,5 +119,5 @@ def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> No
         services.begin(fake, unit)
     systemd.sync = show  # type: ignore[method-assign]
     systemd.sync()
-    state.remember_profile(host, profile.to_data(declared))
+    state.record_profile(host, profile.to_data(declared))
     applying.write_effective_profile(host, context)

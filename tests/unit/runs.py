@@ -72,8 +72,8 @@ def command(host: Host, *words: str) -> int:
     """One command of a person at the node (root), or of the unit that holds a grant."""
     if list(words[:2]) in main.GRANT_UNIT:
         return grant_service.run(host, words)
-    asked = PARSER().parse_args(list(words))
-    return commands.COMMANDS[words[0]](host, asked)
+    args = PARSER().parse_args(list(words))
+    return commands.COMMANDS[words[0]](host, args)
 
 
 def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:

@@ -332,7 +332,7 @@ def test_a_node_that_greets_late_is_waited_for(monkeypatch: pytest.MonkeyPatch) 
 
     asked: list[str] = []
     monkeypatch.setattr(lab_nodes, "GREETING_SECONDS", 0.1)
-    monkeypatch.setattr(lab_nodes, "look_for_the_end", lambda dummy: None)
+    monkeypatch.setattr(lab_nodes, "raise_if_ended", lambda dummy: None)
     monkeypatch.setattr(lab_nodes, "ssh", lambda dummy, command, timeout: asked.append(command))
     threading.Thread(target=serve, daemon=True).start()
     with server:

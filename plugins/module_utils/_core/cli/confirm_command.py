@@ -37,7 +37,7 @@ def confirmed(host: Host, digits: str) -> t.Optional[Pending]:
     """Keep what is unconfirmed, and publish that; the caller holds the lock."""
     found = confirming.keep(host, digits)
     if found is not None:
-        locked_run.published_anew(host)
+        locked_run.publish_again(host)
     return found
 
 
@@ -64,7 +64,7 @@ def go_back(host: Host) -> int:
         return failed(host, found, "; ".join(filter(None, (outcome.error, *outcome.leftovers))))
     name, before = unconfirmed_file.named(found, "what there was before Corral")
     tick.notice(f"{name} was not confirmed within {found.seconds} s: went back to {before}", priority=4)
-    told(host, outcome)
+    publish_and_log(host, outcome)
     return IN_SYNC
 
 
@@ -76,7 +76,7 @@ def failed(host: Host, found: Pending, said: str) -> int:
     return ERROR
 
 
-def told(host: Host, outcome: Outcome) -> None:
+def publish_and_log(host: Host, outcome: Outcome) -> None:
     """Publish the result, with a line in the journal for each change."""
     for change in outcome.applied:
         tick.notice(f"changed {change_text.described(change)}")

@@ -20,7 +20,7 @@ from . import command_output
 def do_devices(host: Host, args: argparse.Namespace) -> int:
     """corral devices"""
     resources = command_output.the_profile(host, args.profile).devices
-    found = inventory.devices_of(resources, device_files.look(host, resources))
+    found = inventory.devices_of(resources, device_files.observe(host, resources))
     command_output.show(args, device_table.to_data(found), device_table.lines(found))
     unhealthy = any(one.unhealthy for devices in found.devices.values() for one in devices)
     return DIFFERS if found.problems or unhealthy else IN_SYNC

@@ -134,7 +134,7 @@ def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcom
 def do_pause(host: Host, args: argparse.Namespace) -> int:
     """corral pause"""
     seconds, reason = pause.duration(args.duration), pause.reason(args.reason)
-    paused = locked_run.locked(host, lambda: pause_file.begin(host, pause_file.asked_for(host, seconds, reason)))
+    paused = locked_run.locked(host, lambda: pause_file.begin(host, pause_file.requested(host, seconds, reason)))
     pause_file.tick_now(host)
     command_output.show(args, {"paused": paused}, [paused["text"]])
     return IN_SYNC

@@ -78,13 +78,13 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
             found = container_pass.observe(podmans, users, owners, records, now, stop)
             # Without a policy for images, their use is not observed.
             records = found.records if gc.images else found.records._replace(images={})
-            if not remember(host, declared, kept, records, request):
+            if not save_records(host, declared, kept, records, request):
                 return result._replace(error=LEFT)
             kept = records
             result = result._replace(containers=container_pass.run(found, gc.containers, now, stop, dry=dry))
         if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
             observed = image_pass.observe(podmans, users, records, now, stop)
-            if not remember(host, declared, kept, observed.records, request):
+            if not save_records(host, declared, kept, observed.records, request):
                 return result._replace(error=LEFT)
             result = result._replace(images=image_pass.run(host, gc.images, observed, now, stop, dry=dry))
     except OSError as error:
@@ -164,7 +164,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
         own_lock.release()
 
 
-def remember(host: Host, declared: Profile, before: Records, records: Records, request: Request) -> bool:
+def save_records(host: Host, declared: Profile, before: Records, records: Records, request: Request) -> bool:
     """Write the records before anything is removed; False when gc has left the profile."""
     if not request.publish or records == before:
         return True

@@ -23,12 +23,12 @@ from .deadline import Stop
 from .gc_outcome import FileSystem, Images, Removed
 
 # XFS and btrfs give space back a moment after a file is gone.
-SETTLE_SECONDS = 2.0
-SETTLE_STEP = 0.05
+SPACE_SECONDS = 2.0
+SPACE_STEP = 0.05
 # How far back Podman's events are asked for when nothing is known yet, and by how much more than needed.
 EVENTS_SECONDS = 7 * 86400.0
 EVENTS_SLACK = 60.0
-SETTLED = 0.9  # of what the layers' sizes promise
+MOST_OF_IT = 0.9  # of what the layers' sizes promise
 
 
 class Storage(NamedTuple):
@@ -204,7 +204,7 @@ class Pass:
             gained = 0
         try:
             if not dry:
-                gained = self.settled(before, promised) - before
+                gained = self.space_after_removal(before, promised) - before
         finally:  # It is removed, even if the freed bytes cannot be measured.
             self.removed.append(Removed(storage.podman.user, listed.id, listed.names, max(gained, 0), reason))
         if storage.layers:
@@ -212,14 +212,14 @@ class Pass:
         self.gained += gained
         return gained
 
-    def settled(self, before: int, promised: int) -> int:
+    def space_after_removal(self, before: int, promised: int) -> int:
         """The free bytes, once the file system has given back about what was promised, or does not seem to."""
-        until = self.host.uptime() + SETTLE_SECONDS
+        until = self.host.uptime() + SPACE_SECONDS
         while True:
             available = self.space()
-            if available - before >= promised * SETTLED or self.host.uptime() >= until:
+            if available - before >= promised * MOST_OF_IT or self.host.uptime() >= until:
                 return available
-            self.stop.wait(SETTLE_STEP)
+            self.stop.wait(SPACE_STEP)
 
     def why_short(self) -> str:
         """Why there is nothing more to remove."""

@@ -195,7 +195,7 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
     if name == "AllowedCPUs":
         from . import thread_masks
 
-        thread_masks.remember(host, path, masks)
+        thread_masks.record(host, path, masks)
     answer = systemd.set_property(host, step.target, assignment)
     if answer.code:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")

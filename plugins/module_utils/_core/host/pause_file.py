@@ -66,20 +66,20 @@ def tidy(host: Host) -> State:
     return found
 
 
-def asked_for(host: Host, seconds: int, reason: str) -> Pause:
+def requested(host: Host, seconds: int, reason: str) -> Pause:
     """A pause that begins now, by the user who runs this; under sudo(8) by its caller."""
     return Pause(*who(host), reason, int(host.now()), seconds, boot_id(host), host.uptime())
 
 
-def begin(host: Host, asked: Pause) -> RenderedPause:
+def begin(host: Host, one: Pause) -> RenderedPause:
     """Pause the node, in place of any pause before; the caller holds the lock."""
-    state.write_checked(host, state.PAUSE, asked._asdict(), spare=False)
-    return as_shown(asked)
+    state.write_checked(host, state.PAUSE, one._asdict(), spare=False)
+    return as_shown(one)
 
 
-def as_shown(asked: Pause) -> RenderedPause:
+def as_shown(one: Pause) -> RenderedPause:
     """A pause that begins now, as JSON data."""
-    return with_text(pause.shown(asked, asked.since, asked.seconds))
+    return with_text(pause.shown(one, one.since, one.seconds))
 
 
 def with_text(data: json_shapes.Pause) -> RenderedPause:

@@ -213,7 +213,7 @@ def save_records(host: Host, kept: t.Sequence[Record]) -> None:
     write_checked(host, BEFORE, rows)
 
 
-def remember_profile(host: Host, profile: t.Any) -> None:
+def record_profile(host: Host, profile: t.Any) -> None:
     """Keep the profile that has just been applied, and those before it for ``corral rollback``."""
     last = read_json(host, APPLIED)
     if last == profile:
@@ -223,7 +223,7 @@ def remember_profile(host: Host, profile: t.Any) -> None:
     from ..model.status import history as applied_profiles  # A tick that changes nothing does not get here.
 
     kept = applied_profiles.from_data(checked(host, HISTORY))
-    save_history(host, applied_profiles.remembered(kept, last, profile, int(host.now())))
+    save_history(host, applied_profiles.with_profile(kept, last, profile, int(host.now())))
     state_folder(host, STATE)
     host.write_file(APPLIED, json.dumps(profile, sort_keys=True) + "\n", PRIVATE)
 

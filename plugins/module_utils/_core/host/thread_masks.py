@@ -33,7 +33,7 @@ def own(host: Host, path: str) -> Masks:
     return found
 
 
-def remember(host: Host, path: str, masks: Masks) -> None:
+def record(host: Host, path: str, masks: Masks) -> None:
     """Add what threads in a control group chose; what one chose before an earlier step is what counts."""
     for thread, row in own(host, path).items():
         masks.setdefault(thread, row)

@@ -86,9 +86,9 @@ def plan(host: Host, context: Context) -> Part:
     return decide(pids, cpu, seen, task_budget.exclusive_limits(context))
 
 
-def observe(host: Host, pids: Pids, homes: t.Sequence[str]) -> Observation:
+def observe(host: Host, pids: Pids, pool_slices: t.Sequence[str]) -> Observation:
     """Read the limits: kernel files and systemd's files, no command."""
-    slices = dict.fromkeys([*(row.slice for row in pids.slices), *(homes if pids.reserved is not None else ())])
+    slices = dict.fromkeys([*(row.slice for row in pids.slices), *(pool_slices if pids.reserved is not None else ())])
     ours = host.read(sysctl.OURS)
     files = systemd.UnitFiles(host, slices)
     return Observation(

@@ -41,12 +41,12 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
         changes.append(
             Change(NAME, unit, "state", "inactive", "active", "the tenant's slice does not run yet", location, (step,))
         )
-    lasting = tenant_slice.lasting_limits(tenant)
+    persistent = tenant_slice.persistent_limits(tenant)
     for name, value in tenant_slice.limits_in_force(tenant, granted).items():
         location = f"{cgroup.path_of(unit)}/{unit_limits.FILES[name]}"
         target = unit_limits.kernel(name, value)
         seen = host.read(location) if exists else None
-        usual = unit_limits.kernel(name, lasting.get(name, ""))
+        usual = unit_limits.kernel(name, persistent.get(name, ""))
         # One that is about to start begins with what its drop-in says.
         actual = None if seen is None else unit_limits.meaning(name, seen)
         if target == (usual if actual is None else actual):

@@ -75,10 +75,10 @@ def slice_changes(
     sizes: t.Sequence[int],
 ) -> list[Change]:
     """The changes of a workload's slice: its drop-in, its limits in force, and its start."""
-    lasting = {
+    persistent = {
         name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
     }
-    text = workload_units.slice_text(need, seen.slice, lasting)
+    text = workload_units.slice_text(need, seen.slice, persistent)
     path = dropin(seen.slice, NAME)
     # A slice that is yet to start finds it there.
     phase = FILES if seen.exists else CLAIM

@@ -60,7 +60,7 @@ def declare(
     plan = narrow(planning.plan_profile(host, context, declare=True))
     outcome = apply(host, plan, again, forgiving=forgiving, first=first)
     if not outcome.error:
-        state.remember_profile(host, profile.to_data(declared))
+        state.record_profile(host, profile.to_data(declared))
         write_effective_profile(host, context)
     return outcome
 

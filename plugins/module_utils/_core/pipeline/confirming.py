@@ -127,7 +127,7 @@ def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
         unconfirmed_file.write(host, earlier)
 
 
-def asked(host: Host, digits: str = "") -> t.Optional[Pending]:
+def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
     """What a confirmation would keep; None where nothing is unconfirmed. Raises CorralError for another one than ``digits`` names."""
     found = unconfirmed_file.pending(host)
     if found is not None and not found.hash.startswith(digits):
@@ -137,8 +137,8 @@ def asked(host: Host, digits: str = "") -> t.Optional[Pending]:
 
 
 def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
-    """Keep what is unconfirmed; see asked()."""
-    found = asked(host, digits)
+    """Keep what is unconfirmed; see to_confirm()."""
+    found = to_confirm(host, digits)
     if host.exists(state.UNCONFIRMED):
         unconfirmed_file.forget(host)
     return found

@@ -56,7 +56,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     return publish(host, outcome)
 
 
-def published_anew(host: Host) -> None:
+def publish_again(host: Host) -> None:
     """Publish the node as it is, after a run that changed no more than what is known of its profile."""
     publish(host, Outcome(Plan(None, (), (), frozenset()), (), ()))
 

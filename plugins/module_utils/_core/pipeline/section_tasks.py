@@ -154,7 +154,7 @@ def plan_before(host: Host, declared: t.Optional[Profile]) -> t.Optional[Plan]:
         return None  # It no longer fits the node.
 
 
-def settled(host: Host, request: Request, planned: Plan) -> bool:
+def has_nothing_to_do(host: Host, request: Request, planned: Plan) -> bool:
     """Whether there is nothing to do, and no interrupted run to finish."""
     if any(change.steps for change in planned.changes) or planned.obsolete:
         return False

@@ -141,19 +141,19 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     except CorralError as error:
         return report_error(host, now, error)
     if not outcome.error and broken is None and enforce:
-        state.remember_profile(host, profile.to_data(declared))
+        state.record_profile(host, profile.to_data(declared))
     status = status_file.status(host, context, outcome, now.previous, paused=now.paused)
     log(outcome, now)
     keep = not status["error"] and broken is None
     host.unrecorded(lambda: publish(host, now, status, context, keep=keep))
     # A pause ends with the clock, and a converged tick does not read the clock; so does one whose file stays.
-    settled = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
-    settled = settled and not status["unconfirmed"]
-    if settled and context.workloads is not None:
+    converged = status["in_sync"] and not outcome.applied and not now.paused and not now.pause_error
+    converged = converged and not status["unconfirmed"]
+    if converged and context.workloads is not None:
         from . import allocate_workloads
 
-        settled = not allocate_workloads.waits(host, context.grants)
-    if settled and not at_boot:
+        converged = not allocate_workloads.waits(host, context.grants)
+    if converged and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
 

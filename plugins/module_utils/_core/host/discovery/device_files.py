@@ -36,7 +36,7 @@ _IOMMU_GROUP = re.compile(r"[0-9]{1,9}", re.ASCII)
 _LINKS = 8
 
 
-def look(host: Host, resources: t.Iterable[Resource]) -> Seen:
+def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
     """What ``host`` has of all that these resources may match."""
     reader = Reader(host)
     problems: list[str] = []

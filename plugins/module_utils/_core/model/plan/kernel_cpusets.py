@@ -168,7 +168,7 @@ def set_cpus(machine: Machine, path: str, cpus: CpuSet) -> Machine:
     elif one.partition != MEMBER:
         doubted[path] = None
         changed = changed._replace(lost=changed.lost | one.cpus)
-    return settled(with_doubts(changed, doubted))
+    return with_dependent_doubts(with_doubts(changed, doubted))
 
 
 def set_partition(machine: Machine, path: str, partition: str) -> Machine:
@@ -176,13 +176,13 @@ def set_partition(machine: Machine, path: str, partition: str) -> Machine:
     one = machine.cgroups[path]
     if partition == MEMBER:
         machine = with_lost(machine, path)
-        return settled(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
+        return with_dependent_doubts(changed_in(machine, {path: one._replace(partition=partition, valid=False)}))
     # A change from one kind to the other keeps its state.
     valid = one.valid if one.partition != MEMBER else can_be(machine, path) or None
     changed = changed_in(machine, {path: one._replace(partition=partition, valid=valid)})
     if valid and one.partition == MEMBER:
         changed = changed._replace(lost=changed.lost - one.cpus)
-    return settled(with_doubts(changed, dict.fromkeys(rivals(machine, path))))
+    return with_dependent_doubts(with_doubts(changed, dict.fromkeys(rivals(machine, path))))
 
 
 def set_online(machine: Machine, online: CpuSet) -> Machine:
@@ -191,7 +191,7 @@ def set_online(machine: Machine, online: CpuSet) -> Machine:
     moved = (machine.online ^ online).intersection(NONE.union(*partitions))
     machine = machine._replace(lost=machine.lost | moved)
     invalid = {path: None for path, one in machine.cgroups.items() if one.partition != MEMBER and not one.valid}
-    changed = settled(with_doubts(machine._replace(online=online), invalid))
+    changed = with_dependent_doubts(with_doubts(machine._replace(online=online), invalid))
     renewed = changed_in(changed, {path: one._replace(kept=Bounds()) for path, one in changed.cgroups.items()})
     if machine.way == WINS:
         return renewed
@@ -237,7 +237,7 @@ def whole_of(machine: Machine, path: str) -> CpuSet:
     return machine.online if not path else machine.cgroups[path].cpus & whole_of(machine, parent(path))
 
 
-def settled(machine: Machine) -> Machine:
+def with_dependent_doubts(machine: Machine) -> Machine:
     """Partitions that have no CPU left, or whose parent may be none any more, may be none either."""
     for path in sorted(machine.cgroups, key=depth):
         one, around = machine.cgroups[path], parent(path)

@@ -58,7 +58,7 @@ class MovingMachine:
         self._update(part, oracle.set_partition(part, path, partition))
 
     def _update(self, before: Machine, after: Machine) -> None:
-        """Take over what an operation changed, which left the control groups settled (kernel_cpusets.settled)."""
+        """Take over what an operation changed. The operation itself ended with kernel_cpusets.with_dependent_doubts()."""
         if after is not before:
             self._known = True
             self._done(after)

@@ -67,7 +67,7 @@ def divided(kept: t.Sequence[Kept], in_force: t.Any) -> tuple[t.Optional[Kept], 
     return Kept(in_force), list(kept)
 
 
-def remembered(kept: t.Sequence[Kept], last: t.Any, new: t.Any, now: int) -> list[Kept]:
+def with_profile(kept: t.Sequence[Kept], last: t.Any, new: t.Any, now: int) -> list[Kept]:
     """The entries once ``new`` is applied after ``last``."""
     before, past = divided(kept, last)
     if before is None and past and past[0].profile == new:

@@ -51,7 +51,7 @@ def remaining(
     return max(hard - taken, sum(amount or 0 for amount in granted))
 
 
-def lasting_limits(tenant: Tenant) -> dict[str, str]:
+def persistent_limits(tenant: Tenant) -> dict[str, str]:
     """The properties of a tenant's slice that its drop-in has: those of the quota alone, which no admission changes."""
     found = {}
     cpu = hard_limit(tenant, f"limits.{CPU}")
@@ -71,5 +71,5 @@ def weight(milli: int) -> str:
 
 def slice_text(tenant: Tenant) -> str:
     """The drop-in of a tenant's slice."""
-    lines = [f"{name}={value}" for name, value in lasting_limits(tenant).items()]
+    lines = [f"{name}={value}" for name, value in persistent_limits(tenant).items()]
     return unit_text(("Unit", [f"Description=Corral: tenant {tenant.name}"]), *([("Slice", lines)] if lines else []))

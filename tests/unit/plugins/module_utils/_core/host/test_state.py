@@ -229,7 +229,7 @@ def test_a_file_in_a_snapshot_is_data_only(tmp_path: Path) -> None:
 def test_profiles_are_remembered_for_a_rollback(tmp_path: Path) -> None:
     host = Host(str(tmp_path))
     for number in range(14):
-        state.remember_profile(host, {"name": f"p{number}"})
-    state.remember_profile(host, {"name": "p13"})
+        state.record_profile(host, {"name": f"p{number}"})
+    state.record_profile(host, {"name": "p13"})
     assert json.loads(Path(host.at(state.APPLIED)).read_text()) == {"name": "p13"}
     assert [one.profile["name"] for one in state.history(host)[1]] == [f"p{number}" for number in range(12, 2, -1)]

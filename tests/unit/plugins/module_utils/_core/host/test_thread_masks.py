@@ -88,7 +88,7 @@ def test_a_mask_outlives_an_instant_at_which_its_cpu_was_gone(tmp_path: Path, sl
         if masks:
             os.sched_setaffinity(sleeper, cpus)
             thread_masks.give_back(host, GROUP, masks)
-        thread_masks.remember(host, GROUP, masks)
+        thread_masks.record(host, GROUP, masks)
     assert masks == {sleeper: (GROUP, frozenset({other}))}
     assert os.sched_getaffinity(sleeper) == {other}
 

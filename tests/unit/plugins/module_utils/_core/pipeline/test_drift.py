@@ -185,6 +185,21 @@ def test_the_journal_has_one_line_a_change_and_none_without(
     assert capsys.readouterr().err == ""
 
 
+def test_the_journal_names_each_of_several_items_once(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.declare(rolled.host(), mode="audit")
+    names = ("pid_max", "hugepages of one node", "TasksMax")
+    for name in names:
+        CASES[name].do(rolled)
+    capsys.readouterr()
+    for dummy in range(2):
+        runs.tick(rolled.host())
+    lines = capsys.readouterr().err.splitlines()
+    assert sorted(line.split(":")[0] for line in lines) == sorted(
+        f"<4>drift ~ {manager} {CASES[name].subject} {CASES[name].property}"
+        for manager, name in zip(("pids", "memory", "pids"), names)
+    )
+
+
 def test_a_whole_look_that_finds_nothing_writes_what_it_saw_alone(rolled: node.Node) -> None:
     runs.tick(rolled.host())
     (rolled.root / "run/corral/inputs").unlink(missing_ok=True)  # by these a tick would know that nothing has changed

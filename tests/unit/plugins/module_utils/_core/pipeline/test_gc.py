@@ -226,7 +226,7 @@ def test_where_nothing_may_be_changed_what_would_go_is_drift(how: str, fake: nod
     declare(fake, mode="audit" if how == "audit" else "enforce")
     storage = crowd(fake)
     if how == "paused":
-        pause_file.begin(fake.host(), pause_file.asked_for(fake.host(), 900, "a test"))
+        pause_file.begin(fake.host(), pause_file.requested(fake.host(), 900, "a test"))
     before = storage.names()
     result, said = tick(fake)
     assert (storage.names(), said) == (before, [])

@@ -86,7 +86,7 @@ def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node)
     asked = section_tasks.ask(host, piece(module))
     foretold = section_tasks.plan(host, asked)
     assert (host.writes, orders(host), fake.fingerprint()) == ([], [], before), "check mode"
-    assert not section_tasks.settled(host, asked, foretold)
+    assert not section_tasks.has_nothing_to_do(host, asked, foretold)
 
     outcome = part(fake.host(), module)
     assert (outcome.error, outcome.remaining, outcome.applied) == ("", (), foretold.changes)
@@ -94,7 +94,7 @@ def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node)
 
     after, host = fake.fingerprint(), fake.host()
     again = section_tasks.ask(host, piece(module))
-    assert section_tasks.settled(host, again, section_tasks.plan(host, again))
+    assert section_tasks.has_nothing_to_do(host, again, section_tasks.plan(host, again))
     assert part(host, module).applied == ()
     assert (host.writes, orders(host), fake.fingerprint()) == ([], [], after), "a converged run"
 
@@ -104,7 +104,7 @@ def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node)
     host = fake.host()
     assert part(host, module, "absent").applied == ()
     gone = section_tasks.ask(host, piece(module, "absent"))
-    assert section_tasks.settled(host, gone, section_tasks.plan(host, gone))
+    assert section_tasks.has_nothing_to_do(host, gone, section_tasks.plan(host, gone))
 
 
 def test_all_parts_make_up_what_one_profile_would(make: Make) -> None:
@@ -310,7 +310,7 @@ def test_after_a_death_before_the_profile_was_applied_the_next_part_makes_all_of
     asked = section_tasks.ask(fake.host(), piece(HUGEPAGES))
     part(fake.host(), PIDS)
     assert fake.pool(1) == 32
-    assert section_tasks.settled(fake.host(), asked, section_tasks.plan(fake.host(), asked)) is False
+    assert section_tasks.has_nothing_to_do(fake.host(), asked, section_tasks.plan(fake.host(), asked)) is False
 
 
 def test_cpus_that_processes_hold_are_given_back_at_the_next_try(fake: node.Node) -> None:

@@ -681,7 +681,7 @@ def test_what_threads_chose_is_remembered_for_a_whole_hand_over(
     rolled: node.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     seen: list[tuple[str, int]] = []
-    monkeypatch.setattr(thread_masks, "remember", lambda host, path, masks: seen.append((path, id(masks))))
+    monkeypatch.setattr(thread_masks, "record", lambda host, path, masks: seen.append((path, id(masks))))
     assert services.start(rolled, BATCH)
     assert len({path for path, dummy in seen}) > 1
     assert len({masks for dummy, masks in seen}) == 1

@@ -53,7 +53,7 @@ class Tree:
             self.link(f"sys/dev/{number}", f"../../{location}")
 
     def look(self, **match: t.Any) -> Seen:
-        return device_files.look(Host(str(self.folder)), [Resource("example.com/a", Match(**match))])
+        return device_files.observe(Host(str(self.folder)), [Resource("example.com/a", Match(**match))])
 
 
 @pytest.fixture(name="tree")

@@ -26,23 +26,23 @@ def test_what_is_no_history_has_no_entries(data: object) -> None:
 
 
 def test_the_first_profile_has_none_before_it() -> None:
-    assert history.remembered([], None, A, 5) == [Kept(A, 5)]
+    assert history.with_profile([], None, A, 5) == [Kept(A, 5)]
 
 
 def test_a_profile_in_force_without_a_time_is_kept_when_the_next_is_applied() -> None:
-    assert history.remembered([Kept(B)], A, C, 5) == [Kept(C, 5), Kept(A), Kept(B)]
+    assert history.with_profile([Kept(B)], A, C, 5) == [Kept(C, 5), Kept(A), Kept(B)]
 
 
 @pytest.mark.parametrize("first", [Kept(A, 1), Kept(A)])
 def test_a_kill_between_the_history_and_the_applied_profile_leaves_no_entry_twice(first: Kept) -> None:
-    killed = history.remembered([first, Kept(C, 0)], A, B, 2) if first.applied else [Kept(B, 2), first, Kept(C, 0)]
+    killed = history.with_profile([first, Kept(C, 0)], A, B, 2) if first.applied else [Kept(B, 2), first, Kept(C, 0)]
     assert history.divided(killed, A) == (first, [Kept(C, 0)])
-    assert history.remembered(killed, A, B, 3) == [Kept(B, 3), first, Kept(C, 0)]
-    assert history.remembered(killed, A, C, 3) == [Kept(C, 3), first, Kept(C, 0)], "another profile comes instead"
+    assert history.with_profile(killed, A, B, 3) == [Kept(B, 3), first, Kept(C, 0)]
+    assert history.with_profile(killed, A, C, 3) == [Kept(C, 3), first, Kept(C, 0)], "another profile comes instead"
 
 
 def test_a_first_profile_that_was_killed_is_no_profile_before_itself() -> None:
-    assert history.remembered([Kept(A, 1)], None, A, 2) == [Kept(A, 2)]
+    assert history.with_profile([Kept(A, 1)], None, A, 2) == [Kept(A, 2)]
 
 
 def test_the_hash_is_of_the_content_whatever_the_order_of_keys() -> None:
