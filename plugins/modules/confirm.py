@@ -13,7 +13,7 @@ version_added: 0.1.0
 description:
   - A profile that was applied with O(corral.node.profile#module:confirm_timeout) goes back by itself unless this module, or
     C(corral confirm) on the node, keeps it in time.
-  - A playbook confirms over a new connection and after its own health checks. What cuts a node off is not confirmed.
+  - A playbook confirms over a new connection and after its own health checks. A change that cuts a node off is not confirmed.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:

@@ -11,11 +11,11 @@ module: hugepages
 short_description: Keep a pool of hugepages
 version_added: 0.1.0
 description:
-  - Makes one pool of hugepages at run time, on one NUMA node or on the whole machine, and reads back from the kernel what
-    it really gave. Where memory is fragmented it is compacted once.
-  - A pool that the kernel fills only in part is no failure. It is in RV(drift), with how many pages there are.
-  - All pools that the node's tasks declare must fit into the memory of their NUMA node together.
-  - Pools do not outlive a boot by themselves. M(corral.node.agent) brings them back before any workload starts.
+  - Makes one pool of hugepages at run time, on one NUMA node or on the whole machine, and reads back from the kernel how many
+    pages it gave. Where memory is fragmented it is compacted once.
+  - If the kernel fills a pool only in part, the module does not fail. RV(drift) has the number of pages that there are.
+  - All pools that the node's tasks declare must fit together into the memory of their NUMA node.
+  - Without M(corral.node.agent) pools are gone after a reboot. The agent restores them before any workload starts.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:
@@ -25,8 +25,8 @@ extends_documentation_fragment:
 options:
   size:
     description:
-      - The size of a page, such as V(2Mi) or V(1Gi). One the node's kernel has.
-      - A pool is known by its size and its O(node).
+      - The size of a page, such as V(2Mi) or V(1Gi). The node's kernel must have pages of this size.
+      - Size and O(node) identify the pool.
     type: str
     required: true
   count:
@@ -36,7 +36,7 @@ options:
     type: int
   node:
     description:
-      - The NUMA node of the pool. Without it the pool is the whole machine's, and the kernel spreads the pages.
+      - The NUMA node of the pool. Without it the pool is that of the whole machine, and the kernel spreads the pages.
     type: int
 seealso:
   - module: corral.node.hugetlbfs_mount

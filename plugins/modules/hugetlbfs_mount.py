@@ -11,10 +11,10 @@ module: hugetlbfs_mount
 short_description: Keep a hugetlbfs file system mounted
 version_added: 0.1.0
 description:
-  - Mounts a hugetlbfs by a systemd mount unit, and compares what the kernel really has mounted.
-  - The kernel ignores new options on a live mount. Here a new option is a new mount, and where the mount is in use it is
-    reported with who uses it rather than pulled away.
-  - Nothing else is hidden. A path where another file system is mounted, or whose directory holds files, is refused.
+  - Mounts a hugetlbfs by a systemd mount unit, and compares the options with those that the kernel has in force.
+  - The kernel ignores new options on a live mount, so the module mounts it again. A mount that is in use stays, and RV(drift)
+    names the processes that use it.
+  - A mount never hides other files. A path where another file system is mounted, or whose directory holds files, is refused.
   - M(corral.node.agent) mounts it at boot, after the pools that it needs and before any workload starts.
 author:
   - Corral contributors (@corral-project)
@@ -25,7 +25,7 @@ extends_documentation_fragment:
 options:
   path:
     description:
-      - Where it is mounted. The mount is known by it. The directory is made when it is missing.
+      - Where it is mounted. The path identifies the mount. The directory is made when it is missing.
     type: path
     required: true
   pagesize:
@@ -35,19 +35,19 @@ options:
     type: str
   size:
     description:
-      - The most it may hold, a multiple of O(pagesize). Without it all of the pool.
+      - The most that it may hold, a multiple of O(pagesize). Without it the mount may use the whole pool.
     type: str
   min_size:
     description:
-      - What is set aside for it from the pool when it is mounted, a multiple of O(pagesize).
+      - What is reserved for it in the pool when it is mounted, a multiple of O(pagesize).
     type: str
   mode:
     description:
-      - Permission bits of its root directory, as three or four octal digits in quotes. V(0755) without it.
+      - Permission bits of its root directory, as three or four octal digits in quotes. The default is V(0755).
     type: raw
   user:
     description:
-      - The owner, by name. Without it and O(uid) root.
+      - The owner, by name. The default is root, if O(uid) is not set either.
     type: str
   uid:
     description:
@@ -55,7 +55,7 @@ options:
     type: int
   group:
     description:
-      - The group, by name. Without it and O(gid) root.
+      - The group, by name. The default is root, if O(gid) is not set either.
     type: str
   gid:
     description:

@@ -8,12 +8,12 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: kubelet_info
-short_description: Look at a Kubernetes node's kubelet
+short_description: Inspect a Kubernetes node's kubelet
 version_added: 0.1.0
 description:
-  - Reads the configuration that the kubelet goes by, the state files of its CPU, memory and device managers with their
+  - Reads the configuration that the kubelet uses, the state files of its CPU, memory and device managers with their
     checksums, and the control groups of its pods.
-  - Says with which state file the kubelet would not start, in the kubelet's own words, and which assignments leak or overlap.
+  - Returns the state files with which the kubelet would not start, with the kubelet's own message, and assignments that leak or overlap.
   - It needs neither the API server nor the container runtime, and changes nothing.
 author:
   - Corral contributors (@corral-project)

@@ -16,8 +16,8 @@ description:
   - The node's capacity is the smaller of O(pid_max) and O(threads_max), as the kubelet counts it. The reserve and the
     limits of the slices must fit into it together, and more tasks than run now.
   - Another file that sets one of them at the next boot is reported in RV(drift), with its name.
-  - Options that are given are added to those that the node has declared, key by key. O(state=absent) takes all of them
-    back.
+  - Options that are given are added to those that the node has declared, key by key. O(state=absent) restores the originals
+    of all of them.
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:

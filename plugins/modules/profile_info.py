@@ -14,7 +14,7 @@ description:
   - Writes the profile that declares what a node has now, so that applying it changes nothing. Pools of hugepages,
     hugetlbfs mounts, PID limits that were set, and the CPUs of slices where they are confined already.
   - The profile is checked against the node. What Corral would still change for it (a value that nothing keeps over a
-    reboot, the slices of the CPU pools) is left out, and RV(notes) say what and why.
+    reboot, the slices of the CPU pools) is left out; RV(notes) have it with the reason.
   - On a node that Corral keeps in sync it describes everything that is kept.
 author:
   - Corral contributors (@corral-project)
@@ -25,7 +25,7 @@ extends_documentation_fragment:
 options:
   name:
     description:
-      - What to call the profile. The first part of the host's name by default.
+      - The name of the profile. The default is the first part of the host's name.
     type: str
   root:
     description:

@@ -8,13 +8,13 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: status_info
-short_description: Return what the agent saw last on a node
+short_description: Return what the agent's last tick found on a node
 version_added: 0.1.0
 description:
   - Returns what C(corral status --json) prints on the node, and the profile that the node has declared.
-  - It reads what the agent published and does not look at the node anew. RV(status.time) is when the agent looked.
-    M(corral.node.profile) in check mode looks now.
-  - A node without Corral, or whose agent has not looked since the boot, is no failure. Then RV(status) is V(null).
+  - It reads what the agent published and does not check the node again. RV(status.time) is when the agent checked it.
+    M(corral.node.profile) in check mode checks it now.
+  - If a node has no Corral, or no tick has run since its boot, the module does not fail, and RV(status) is V(null).
 author:
   - Corral contributors (@corral-project)
 extends_documentation_fragment:

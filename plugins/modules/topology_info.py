@@ -8,7 +8,7 @@ from __future__ import annotations
 
 DOCUMENTATION = r"""
 module: topology_info
-short_description: Discover what a node is made of
+short_description: Discover a node's topology, memory and devices
 version_added: 0.1.0
 description:
   - Reads sockets, dies, clusters, NUMA nodes, caches, cores and threads, memory and hugepages per NUMA node, distances,

@@ -189,14 +189,14 @@ KEYS: tuple[Key, ...] = (
         "cpu.partitions",
         types.choice("auto", "off"),
         "Whether the kernel keeps all other processes off isolated and exclusive CPUs (`cpuset.cpus.partition`, cgroup v2), also "
-        "what Corral has never heard of. With `off` only the slices that the profile knows are kept off them.",
+        "processes that the profile does not know. With `off` only the slices that the profile knows are kept off them.",
         example="off",
         default="auto",
     ),
     Key(
         "cpu.unmanaged",
         types.choice("report", "confine"),
-        "What becomes of top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
+        "What to do with top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
         "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal).",
         example="confine",
         default="report",
@@ -204,8 +204,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "cpu.whole_cores",
         types.BOOLEAN,
-        "Whether the pools are closed over SMT siblings, so that the threads of a core are never in two pools. Literal "
-        "`cpus` that split a core are refused then; without it they are accepted and a note names the split cores.",
+        "Whether the pools consist of whole cores, so that the threads of a core are never in two pools. Literal `cpus` "
+        "that split a core are then refused. When it is false they are accepted, and a note names the split cores.",
         example="true",
         default=False,
     ),
@@ -273,7 +273,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "memory.reserved",
         quantities.SIZE,
-        "Memory of each NUMA node that hugepages must leave alone.",
+        "Memory of each NUMA node that hugepages must not take.",
         example='{"0": 1Gi, "1": 512Mi}',
         many=MAP,
         keys=types.NODE,
@@ -294,7 +294,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "memory.hugepages[].size",
         quantities.PAGE_SIZE,
-        "The size of a page; one the node's kernel has.",
+        "The size of a page. The node's kernel must have pages of this size.",
         example="2Mi",
         required=True,
     ),
@@ -346,14 +346,14 @@ KEYS: tuple[Key, ...] = (
     Key(
         "memory.mounts[].size",
         quantities.SIZE,
-        "The most it may hold, a multiple of the page size. The kernel cannot change it on a live mount: a new size is a "
+        "The most that it may hold, a multiple of the page size. The kernel cannot change it on a live mount: a new size is a "
         "new mount.",
         example="512Mi",
     ),
     Key(
         "memory.mounts[].min_size",
         quantities.SIZE,
-        "What is set aside for it from the pool when it is mounted, a multiple of the page size.",
+        "What is reserved for it in the pool when it is mounted, a multiple of the page size.",
         example="64Mi",
     ),
     Key(
@@ -390,8 +390,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "pids.reserved",
         types.integer(0, PID_MAX_HIGH),
-        "What is kept for housekeeping: the limits of shared slices and of workloads with CPUs of their own stay out of it "
-        "together. What is left is divided equally among those that declare no limit.",
+        "Tasks that are kept for housekeeping: the limits of shared slices and of workloads with CPUs of their own together "
+        "leave so many. The rest is divided equally among those that declare no limit.",
         example="2048",
     ),
     Key(
@@ -496,7 +496,7 @@ KEYS: tuple[Key, ...] = (
         "gc.images.max_age",
         types.DURATION,
         "An image that was not used for longer is removed however full the disk is; `0s`: no limit (kubelet: "
-        "`imageMaximumGCAge`). It counts from when use began to be looked at, and for an image that was never used from when it "
+        "`imageMaximumGCAge`). The time begins when Corral began to record use, or for an image that was never used when it "
         "was first seen.",
         example="30d",
         default="0s",
@@ -570,22 +570,22 @@ KEYS: tuple[Key, ...] = (
     Key(
         "gc.users",
         types.ACCOUNT,
-        "Users whose rootless storage is looked after as well, each asked through that user's own Podman. Root's always is.",
+        "Users whose rootless storage is collected as well, each through that user's own Podman. Root's storage always is.",
         example="[alice]",
         many=LIST,
     ),
     Key(
         "workloads",
         None,
-        "What runs here, by name: who is given CPUs, memory and limits of their own ([workloads.md](workloads.md)), and whose "
-        "dead containers garbage collection may remove (`gc.containers.scope: declared`).",
+        "The node's workloads, by name. Each can have CPUs, memory and limits of its own ([workloads.md](workloads.md)), and garbage "
+        "collection may remove its dead containers (`gc.containers.scope: declared`).",
         many=LIST,
     ),
     Key("workloads[].name", types.LABEL, "What the workload is called.", example="batch", required=True),
     Key(
         "workloads[].match",
         None,
-        "What belongs to it. Exactly one of `unit`, `container`, `pod` and `label`; `*` and `?` are allowed but in labels.",
+        "What belongs to it. Exactly one of `unit`, `container`, `pod` and `label`; `*` and `?` are allowed, except in labels.",
         required=True,
     ),
     Key(
@@ -605,7 +605,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "workloads[].hold",
         types.choice("declared", "running"),
-        "How long it keeps what it was given: as long as it is declared, or from before each start until after its stop.",
+        "How long it keeps its grant: as long as it is declared, or from before each start until after its stop.",
         example="running",
         default="declared",
     ),
@@ -651,7 +651,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "workloads[].containers[].role",
         types.choice("app", "init", "sidecar"),
-        "What it is there for: an `init` container ends before the next one starts, a `sidecar` starts among them and stays.",
+        "Its role: an `init` container ends before the next one starts, a `sidecar` starts among them and stays.",
         example="init",
         default="app",
     ),
@@ -682,7 +682,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "tenants[].name",
         types.LABEL,
-        "What the tenant is called; no workload is called so.",
+        "The name of the tenant. No workload may have the same name.",
         example="acme",
         required=True,
     ),
@@ -770,7 +770,7 @@ KEYS: tuple[Key, ...] = (
         "tenants[].quota[].hard",
         quantities.QUANTITY,
         "The most of each resource: `requests.` and `limits.` of `cpu`, `memory` and hugepages by page size, `limits.pids`, "
-        "and `count/workloads`. What it limits of CPU, memory and tasks each workload must name, or get by default.",
+        "and `count/workloads`. Each workload must name what the quota limits of CPU, memory and tasks, or get it by default.",
         example="{requests.cpu: 4, limits.memory: 8Gi, count/workloads: 10}",
         many=MAP,
         keys=quantities.QUOTA_RESOURCE,
@@ -800,7 +800,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "tenants[].quota[].scope_selector[].operator",
         types.choice(*tenant.OPERATORS),
-        "How it is compared with `values`; all scopes but `PriorityClass` know `Exists` alone.",
+        "How it is compared with `values`; scopes other than `PriorityClass` have only `Exists`.",
         example="In",
         required=True,
     ),
