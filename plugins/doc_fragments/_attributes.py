@@ -40,7 +40,7 @@ attributes:
       - corral.node.node
 """
 
-    # A module that only looks.
+    # A module that only reads.
     INFO_MODULE = r"""
 options: {}
 attributes:

@@ -59,7 +59,7 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
 
 
 def tick(host: Host, *, at_boot: bool = False) -> int:
-    """Look at the node once; mend it (mode enforce) or report (mode audit). Quiet when nothing changed."""
+    """Check the node once; correct it (mode enforce) or report (mode audit). Quiet when nothing changed."""
     began = host.uptime()
     lock = Lock(host)
     wait = 0.0
@@ -68,7 +68,7 @@ def tick(host: Host, *, at_boot: bool = False) -> int:
 
         wait = LOCK_SECONDS
     if not lock.take(wait):
-        return os.EX_OK  # A module or another tick holds the lock; the next tick looks again.
+        return os.EX_OK  # A module or another tick holds the lock; the next tick checks again.
     try:
         if not at_boot and recorded_inputs.same(host, lambda last, now: metrics_are_fresh(host, last, now, began)):
             return os.EX_OK

@@ -42,7 +42,7 @@ def parser() -> argparse.ArgumentParser:
         "--tenants", action="store_true", help="the quotas of tenants, used against hard, as they are now"
     )
     for name, text in (
-        ("drift", "look now: what differs from the profile"),
+        ("drift", "check now what differs from the profile"),
         ("plan", "what would be changed, and why"),
     ):
         one = command(name, text, tree=True, profiles=True)
@@ -99,7 +99,7 @@ def parser() -> argparse.ArgumentParser:
     collect = command("gc", "collect images and dead containers now, as the profile declares")
     collect.add_argument("--dry-run", action="store_true", help="say what would go, and what that would free")
     collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
-    hold = command("pause", "maintenance: look and report, change nothing; ends by itself")
+    hold = command("pause", "maintenance: check and report, change nothing; ends by itself")
     hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
     hold.add_argument("--reason", metavar="TEXT", default="", help="what for, shown wherever the node is seen paused")
     command("resume", "end the pause now")

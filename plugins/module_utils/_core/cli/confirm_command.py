@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command confirm: keep the profile that waits for it, or (the timer's) go back when that did not come."""
+"""The command confirm: keep the unconfirmed profile, or (the timer's call) go back when no confirmation came in time."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command kubelet: what a Kubernetes node's kubelet goes by, and what it does not show."""
+"""The command kubelet: the configuration that a node's kubelet uses, and findings that it does not report."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
     status = status_file.last_status(host)
     if not status:
         raise refusal(
-            "no readable status: is corral-reconcile.timer active? corral drift looks now",
+            "no readable status: is corral-reconcile.timer active? corral drift checks now",
             path=state.STATUS,
         )
     command_output.show(args, status_data(host, status), status_lines(host, status, colour=command_output.coloured()))

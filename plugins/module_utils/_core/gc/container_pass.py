@@ -65,7 +65,7 @@ def observe(
             own = next((one for one in declared if gc_match.belongs(item, one)), None)
             former = None if own else next((one for one in left if gc_match.belongs(item, one)), None)
             found.append(Found(podman, item, own or former, former is not None))
-    # A workload that left the profile is remembered as long as any of its items exists.
+    # A workload that left the profile stays in the records as long as any of its items exists.
     present = {one.workload for one in found if one.left}
     known = (*declared, *(one for one in left if errors or one in present))
     return Observation(tuple(found), tuple(errors), records._replace(images=uses, workloads=known))

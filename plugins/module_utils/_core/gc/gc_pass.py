@@ -270,7 +270,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
     own_lock = lock.Lock(host, LOCK)
     idle = Result(int(host.now()))
     if not own_lock.take():
-        return idle  # Another process collects; the next tick looks again.
+        return idle  # Another process collects; the next pass checks again.
     try:
         declared = declared_profile.read_declared(host)
         if declared is None or declared.gc is None:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pass over images: look, decide, remove one, measure the freed bytes, and repeat until enough is free."""
+"""A pass over images: observe, decide, remove one, measure the freed bytes, and repeat until enough is free."""
 
 from __future__ import annotations
 
@@ -25,10 +25,10 @@ from .gc_outcome import FileSystem, Images, Removed
 # XFS and btrfs give space back a moment after a file is gone.
 SPACE_SECONDS = 2.0
 SPACE_STEP = 0.05
-# How far back Podman's events are asked for when nothing is known yet, and by how much more than needed.
+# Podman's events are read this far back when no use is recorded yet, and by this much more than needed.
 EVENTS_SECONDS = 7 * 86400.0
 EVENTS_SLACK = 60.0
-MOST_OF_IT = 0.9  # of what the layers' sizes promise
+MOST_OF_IT = 0.9  # of the bytes that the layers' sizes promise
 
 
 class Storage(NamedTuple):
@@ -213,7 +213,7 @@ class Pass:
         return gained
 
     def space_after_removal(self, before: int, promised: int) -> int:
-        """The free bytes, once the file system has given back about what was promised, or does not seem to."""
+        """The free bytes, once the file system has given back about as many as promised, or SPACE_SECONDS are over."""
         until = self.host.uptime() + SPACE_SECONDS
         while True:
             available = self.space()

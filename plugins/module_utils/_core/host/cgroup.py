@@ -182,7 +182,7 @@ def below(host: Host, directory: str) -> list[str]:
 
 
 def members(host: Host, directory: str, *, itself: bool = False) -> dict[str, str]:
-    """Each process in a control group of v1 or below it, with the group that it is in; this one only if asked for."""
+    """Each process in a control group of v1 or below it, with the group that it is in; this process only with ``itself``."""
     file = f"{directory}/cgroup.procs"
     found = dict.fromkeys((host.read(file) or "").split() if itself else host.processes(file), directory)
     for inner in below(host, directory):

@@ -26,7 +26,7 @@ class Tree(NamedTuple):
 def observe(host: Host) -> Tree:
     """Every control group that has a cpuset, and those at the top without one.
 
-    Where a control group gives the ones in it no cpuset, none of them can have CPUs that it has not.
+    Where a control group gives its children no cpuset, none of them can have CPUs that it lacks.
     """
     rest = cgroup.rest(host)
     found: dict[str, Cgroup] = {}
@@ -56,7 +56,7 @@ def observe(host: Host) -> Tree:
 def doubtful(
     found: t.Mapping[str, Cgroup], effective: t.Mapping[str, CpuSet], rest: CpuSet, online: CpuSet
 ) -> list[str]:
-    """The partitions of which the kernel says that they are valid, and others run there, or they have not what they ask for."""
+    """The partitions that the kernel reports as valid, although other processes may run on their CPUs or they lack CPUs that they request."""
     given = given_out(found)
     users: dict[int, set[str]] = {cpu: {ROOT} for cpu in rest}
     for path, cpus in effective.items():

@@ -19,7 +19,7 @@ from . import cgroup
 from .cgroup import CPUSETS, Cpus
 from .files import Host
 
-# A process that forks while it is moved leaves a child behind: the look is repeated at most so often.
+# A process that forks while it is moved leaves a child behind: the search is repeated at most so often.
 ROUNDS = 20
 PF_EXITING = 0x4  # include/linux/sched.h
 # What the kernel means by an error number here.
@@ -52,7 +52,7 @@ def cpus(host: Host, directory: str) -> Cpus:
 def outside(host: Host, unit: str, *, itself: bool = False) -> dict[str, tuple[str, ...]]:
     """The processes of a unit that are not in its directory (a container's may be below it), by the one they are in.
 
-    This process is left out unless it is asked for: it ends with the look.
+    This process is left out unless ``itself`` is set: it ends before the next step.
     """
     mine = directory_of(unit)
     inside = cgroup.members(host, mine, itself=itself)

@@ -48,7 +48,7 @@ def containers(host: Host, path: str, patterns: tuple[str, ...]) -> list[tuple[s
 def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str, str]]:
     """Name and control group of each of root's containers that runs below ``root`` and has a name like these, sorted.
 
-    One whose name is not known, since it has lost its monitor, has "" for it.
+    The name is "" where it is not known because the container has lost its monitor.
     """
     groups = groups_below(host, root)
     names: dict[str, str] = {}

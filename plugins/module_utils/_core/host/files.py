@@ -96,7 +96,7 @@ class Host:
 
     @property
     def seen(self) -> set[str]:
-        """The paths that were asked about while recording: what a snapshot holds."""
+        """The paths that were read while recording: what a snapshot holds."""
         return {question[1] for question in self.recorded or ()}
 
     def tell(self, answer: Answer, *question: t.Any) -> Answer:
@@ -133,7 +133,7 @@ class Host:
         return self.tell(text, "lines", path, word)
 
     def processes(self, path: str) -> list[str]:
-        """The processes that a cgroup.procs file names, without this one, which ends with the look."""
+        """The processes that a cgroup.procs file names, without this one, which ends soon."""
         text = self.unrecorded(lambda: self.read(path)) or ""
         return self.tell([word for word in text.split() if word != str(os.getpid())], "processes", path)
 
@@ -247,7 +247,7 @@ class Host:
     def space(self, path: str) -> t.Optional[tuple[int, int, int]]:
         """The file system that holds ``path``: its device, its bytes, and those that others than root may still take.
 
-        None when it cannot be looked at.
+        None when it cannot be read.
         """
         try:
             usage, device = os.statvfs(self.at(path)), os.stat(self.at(path)).st_dev

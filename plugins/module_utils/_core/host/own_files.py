@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The configuration files that Corral wrote on a node, found by their first line rather than by what Corral remembers."""
+"""The configuration files that Corral wrote on a node, found by their first line and not by Corral's records."""
 
 from __future__ import annotations
 

@@ -56,7 +56,7 @@ def in_force(host: Host) -> t.Optional[RenderedPause]:
 
 
 def tidy(host: Host) -> State:
-    """As look; the file of an ended pause is removed, so that a clock that is set back cannot restore it. The caller holds the lock."""
+    """As observe(); the file of an ended pause is removed, so that a clock that is set back cannot restore it. The caller holds the lock."""
     found = observe(host)
     if found.ended is not None:
         try:
@@ -101,7 +101,7 @@ def who(host: Host) -> tuple[str, int]:
 
 
 def boot_id(host: Host) -> str:
-    """Which boot this is (random(4)); "" where the kernel does not tell."""
+    """Which boot this is (random(4)); "" where the kernel does not show it."""
     return (host.read(BOOT_ID) or "").strip()
 
 
@@ -119,7 +119,7 @@ def refuse_changes(host: Host, hint: str) -> None:
 
 
 def tick_now(host: Host) -> None:
-    """Start the agent's look at once, where it is installed, so that the status is current and drift is corrected.
+    """Start a tick of the agent at once, where it is installed, so that the status is current and drift is corrected.
 
     The tick reports the result.
     """

@@ -69,7 +69,7 @@ def start(host: Host, pid: int) -> str:
 
 
 def moment(host: Host, ticks: str) -> str:
-    """Ticks since the boot as a time that people read; "" where it cannot be told."""
+    """Ticks since the boot as a time that people read; "" where it is not known."""
     import os
     import time
 

@@ -191,7 +191,7 @@ def unnamed_socket() -> tuple[socket.socket, int]:
 
 
 def children(pid: int) -> list[int]:
-    """The children of runuser; none of another process, or where the kernel does not tell them."""
+    """The children of runuser; none of another process, or where the kernel does not list them."""
     try:
         with open(f"/proc/{pid}/comm", encoding="ascii") as file:
             if file.read() != "runuser\n":

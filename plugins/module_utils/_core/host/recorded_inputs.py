@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The inputs of a look that found the node in sync: while all of them read the same, the node is in sync.
+"""The inputs of a tick that found the node in sync: while all of them read the same, the node is in sync.
 
-A look is a function of the answers that Host gave it, of the program and of the clock. The next tick asks the same
+The result of a full tick follows from the answers that Host gave it, of the program and of the clock. The next tick asks the same
 questions again, without loading the pipeline, and where each answer is the same it publishes the same status with the
 new time. A different answer, another program or Python, and the first tick of every ten minutes take the look in full.
 
@@ -54,7 +54,7 @@ COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, whi
 
 
 def keep(host: Host, published: t.Sequence[str], now: int) -> None:
-    """Keep what this look has been told since the host records; it found the node in sync, and changed nothing.
+    """Keep the answers that the host has recorded for this tick, which found the node in sync and changed nothing.
 
     ``published`` are the files that tell of it: the one with the time ``now`` in it is rewritten each tick.
     """
@@ -251,7 +251,7 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
 
 
 def conditions() -> list[str]:
-    """What a look depends on beside files: this Python, which release's program it is, and which unit started it."""
+    """What a full tick depends on beside files: this Python, which release's program it is, and which unit started it."""
     return [sys.version, __file__, os.environ.get("TRIGGER_UNIT", "")]
 
 

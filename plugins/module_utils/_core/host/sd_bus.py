@@ -44,7 +44,7 @@ class Refused(Exception):
 
 
 class Unavailable(Exception):
-    """The connection broke. What was asked may have been done."""
+    """The connection broke. The request may have been carried out."""
 
 
 class NotCovered(Exception):
@@ -136,7 +136,7 @@ class Connection:
             if not checked(self.lib.sd_bus_process(self.bus, None)):
                 self.wait(deadline)
         if broker:
-            # systemd sends its signals over a broker to who has asked for them, and the broker to who wants them.
+            # Over a broker, systemd sends its signals to connections that have subscribed, and the broker to those with a match.
             rule = f"type='signal',path='{MANAGER_PATH.decode()}',interface='{MANAGER.decode()}',member='JobRemoved'"
             bus = (b"org.freedesktop.DBus", b"/org/freedesktop/DBus", b"org.freedesktop.DBus")
             self.call(*bus, b"AddMatch", (rule,), seconds=seconds)

@@ -124,7 +124,7 @@ def unit_settings(host: Host, unit: str, name: str) -> list[Setting]:
 
 
 class UnitFiles:
-    """The files of some units, for one look: each folder of the load path is listed once for all of them, and each file
+    """The files of some units, for one observation: each folder of the load path is listed once for all of them, and each file
     is read once.
     """
 

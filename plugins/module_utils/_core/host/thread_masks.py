@@ -7,7 +7,7 @@
 
 Linux keeps a thread's own mask (sched_setaffinity(2)) through a change of its cpuset from 6.2 on; before, every change
 gives it the whole set. What a kernel lost is set again, as far as it lies within the new CPUs. A hand-over may take a
-unit's CPUs away for a while, so what threads chose is remembered from before a plan's first step until after its last.
+unit's CPUs away for a while, so the masks that threads chose are kept from before a plan's first step until after its last.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ def own(host: Host, path: str) -> Masks:
 
 
 def record(host: Host, path: str, masks: Masks) -> None:
-    """Add what threads in a control group chose; what one chose before an earlier step is what counts."""
+    """Add the masks that threads in a control group chose; the mask from before the earliest step is kept."""
     for thread, row in own(host, path).items():
         masks.setdefault(thread, row)
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The files of an unconfirmed profile and of those that went back, and the clock that the first one goes by."""
+"""The files of an unconfirmed profile and of those that went back, and the timer of the first one."""
 
 from __future__ import annotations
 

@@ -30,7 +30,7 @@ def given_up(host: Host) -> Change:
 
 
 def checkpoint_changes(host: Host, found: Workloads) -> list[Change]:
-    """The changes of grants. The checkpoint is written before anything takes effect: after a crash the next look continues from it."""
+    """The changes of grants. The checkpoint is written before anything takes effect: after a crash the next tick continues from it."""
     path, changes = state.CHECKPOINT, [event_change(event) for event in found.allocated.events]
     before = host.read(path, follow=False)
     keeps = found.needs or found.allocated.grants

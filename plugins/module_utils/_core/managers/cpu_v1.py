@@ -118,7 +118,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
 
 
 def owned_by(wanted: t.Iterable[str]) -> frozenset[str]:
-    """The keys of all that is held for the profile, what a boot with v2 left included: but for the drop-ins, which lie."""
+    """The keys of everything that is kept for the profile, and of what a boot with v2 left, except its drop-ins: they have no effect on v1."""
     return frozenset(
         key
         for unit in wanted
@@ -153,7 +153,7 @@ def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Cha
     shown = "; ".join(
         f"{count} process{'es' if count > 1 else ''} on {cpuset.format(on)}" for on, count in strays.items()
     )
-    reason = f"started since the last look: what systemd starts begins on {SCOPE}'s CPUs"
+    reason = f"started since the last tick: what systemd starts begins on {SCOPE}'s CPUs"
     return Change(NAME, unit, "placement", shown, f"all on {wanted}", reason, f"{directory}/cgroup.procs")
 
 

@@ -27,7 +27,7 @@ WRITES = (Place("file", re.escape(state.DECLARED)), Place("file", re.escape(stat
 def plan(host: Host, context: Context) -> Part:
     """The files of the declaration, written last: a profile becomes the declared one when all of it is applied.
 
-    The origins of its keys are one of them. Where they are not known, those of this very profile stay, others go.
+    The origins of its keys are one of them. Where they are not known, recorded origins stay if they belong to this profile, and are removed otherwise.
     """
     from ..model.profile import compose  # A tick declares no profile.
 
@@ -50,7 +50,7 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def is_drift(change: Change) -> bool:
-    """Whether a planned change is of what the profile says. Where a key came from is none of that: a file was renamed."""
+    """Whether a planned change is of the profile itself. A change of its keys' origins is not: only a variable or file was renamed."""
     return change.subject != state.ORIGINS
 
 

@@ -72,7 +72,7 @@ def plan(host: Host, context: Context) -> Part:
 def observe(host: Host, context: Context, gc: GC) -> Observation:
     """Read the units and the last passes' results. A tick that the timer started runs no command.
 
-    The time of the last pass does not make a tick look again: it changes all the time.
+    The time of the last pass does not cause a full tick: it changes all the time.
     """
     last = host.unrecorded(lambda: mapping(state.read_json(host, state.GC_STATUS)).get("time"))
     last = float(last) if isinstance(last, (int, float)) else None
@@ -191,7 +191,7 @@ def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
 def stale(host: Host) -> tuple[Change, ...]:
     """The removal of the files about passes that are not made any more.
 
-    What was remembered of images goes as well: from now on their use is not observed.
+    The records of images' use are removed as well: from now on their use is not observed.
     """
     reason = "nothing is collected any more"
     return tuple(

@@ -148,7 +148,7 @@ def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.
 
 
 def same_answer(attempt: Attempt, pages: Hugepages, pool: t.Optional[int]) -> bool:
-    """Whether the pool still is what the kernel gave when it was last asked for as many."""
+    """Whether the pool is still as the kernel left it when this number of pages was last requested."""
     return attempt.wanted == pages.pages and attempt.got == pool
 
 

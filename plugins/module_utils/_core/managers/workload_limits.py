@@ -49,7 +49,7 @@ def observe(
     score: t.Optional[int],
     sizes: t.Sequence[int],
 ) -> State:
-    """Look at a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
+    """Observe a workload, its slice ``unit`` and these ``limits`` of it: kernel files and systemd's files, no command."""
     path = cgroup.path_of(unit)
     exists = cgroup.exists(host, unit)
     values = {name: stripped(host.read(f"{path}/{unit_limits.FILES[name]}")) for name in limits if exists}

@@ -57,7 +57,7 @@ def item(need: ResourceRequirements, shared: bool, difference: Difference, tenan
     if tenant is not None and not tenant.share_process_namespace:
         reason += f"; tenant {tenant.name} {FORBIDDEN}"
     way = "podman pod create --share +pid" if shared else "a pod without --share pid, containers without --pid"
-    reason += f": start it anew ({way})"
+    reason += f": start it again ({way})"
     actual = difference.actual
     return Change(
         NAME, subject, PROPERTY, actual, target, reason, location, (), UNCHANGEABLE, "next start", "service restart"

@@ -37,7 +37,7 @@ class UnitState(NamedTuple):
 
 
 def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
-    """Look at a workload's unit."""
+    """Observe a workload's unit."""
     unit = need.workload.pattern
     own = place_file(need)
     settings = files.settings(unit, "Slice")

@@ -156,7 +156,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
     """Execute the plan of an admission or release. Raises CorralError.
 
     Each step reads back what the kernel made of it. Without ``refresh`` the outcome does not say what is left to do:
-    a start waits for it, and the next tick looks at the node.
+    a start waits for it, and the next tick observes the node.
     """
     plan = to_be_applied(host, request, name, with_files=with_files)
     context = t.cast("Context", plan.context)

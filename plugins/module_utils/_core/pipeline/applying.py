@@ -66,7 +66,7 @@ def declare(
 
 
 def refresh(host: Host, context: Context) -> Context:
-    """The context for the look after an apply, with what the kernel gave and what workloads were granted."""
+    """The context for the observation after an apply, with what the kernel gave and what workloads were granted."""
     if context.workloads is not None:
         origins, timer, boot = context.origins, context.by_timer, context.at_boot
         context = planning.compile_profile(host, context.declared, topology=context.topology)
@@ -136,7 +136,7 @@ def apply(
     forgiving: bool = False,
     first: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
-    """Execute a plan, all or nothing, and look again. ``first``: see carry_out().
+    """Execute a plan, all or nothing, and observe again. ``first``: see carry_out().
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
     order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
@@ -193,7 +193,7 @@ def carry_out(
     forgiving: bool,
     first: t.Optional[t.Callable[[], None]],
 ) -> Outcome:
-    """Keep what is there before, run the steps, and look again.
+    """Record the originals, run the steps, and observe again.
 
     ``first`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
     """

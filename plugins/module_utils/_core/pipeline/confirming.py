@@ -145,7 +145,7 @@ def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
 
 
 def forgive(host: Host, declared: Profile) -> None:
-    """A profile that was applied by force counts as one that went back no more."""
+    """Take a profile that was applied by force off the list of those that went back."""
     known = unconfirmed_file.rejected(host)
     digits = history.hash_of(profile.to_data(declared))
     if any(one.hash == digits for one in known):
@@ -190,7 +190,7 @@ def out_of_history(host: Host, digits: str) -> None:
 
 
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
-    """One look of the timer: go back when the time is over. Returns what went back, or is to, and the result of that.
+    """One run of corral-confirm.service: go back when the time is over. Returns what went back, or is to, and the result of that.
 
     A file that does not say what to go back to is set aside, and the profile stays.
     """

@@ -27,7 +27,7 @@ from . import declared_profile, planning
 LINES = 6  # of the plan for one part
 CHECKED = (
     "The node as it is, by corral profile --from-node. When it was written nothing on the node differed from it:",
-    "corral drift --profile FILE looks again. What follows a # without a blank is a part that can be adopted.",
+    "corral drift --profile FILE checks again. What follows a # without a blank is a part that can be adopted.",
 )
 
 

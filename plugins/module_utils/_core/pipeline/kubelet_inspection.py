@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""One look at a node's kubelet: its configuration in force, what it would make of its state files, what its pods really have.
+"""One inspection of a node's kubelet: its configuration in force, whether it would accept its state files, and which CPUs its pods have.
 
 It reads, and never writes: what is in the state files is the kubelet's.
 """

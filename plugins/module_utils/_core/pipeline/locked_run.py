@@ -46,7 +46,7 @@ def locked(host: Host, work: t.Callable[[], Answer], *, wait: float = LOCK_SECON
 def published(host: Host, outcome: Outcome) -> Outcome:
     """Publish what a run leaves when it changed something: status and pools, with an agent the metrics as well.
 
-    The caller holds the lock: the next task reads what this run made, whichever comes first, it or a tick. Looks at the
+    The caller holds the lock: the next task reads what this run made, whichever comes first, it or a tick. It observes the
     whole node, because a run may have concerned a part of it. Files that are missing are written whatever the run did:
     an earlier one may have died before it published, and /run begins empty. A node without a profile has nothing to
     publish; an error of a profile that does not fit the node is for the tick to publish and to log.
@@ -62,7 +62,7 @@ def publish_again(host: Host) -> None:
 
 
 def publish(host: Host, outcome: Outcome) -> Outcome:
-    """Look at the whole node, and publish that with what a run has changed."""
+    """Observe the whole node, and publish that with what a run has changed."""
     from ..host import pause_file
     from ..managers import agent_install
     from . import tick  # Admission and release, for which a unit's start waits, publish the pools alone.
@@ -87,7 +87,7 @@ def publish(host: Host, outcome: Outcome) -> Outcome:
 def published_pools(host: Host, outcome: Outcome) -> Outcome:
     """Publish the pools that an admission or a release leaves; the status is the next tick's.
 
-    A unit's start waits for this, so it costs no look: the plan's own pools are those that the run has made.
+    A unit's start waits for this, so the node is not observed again: the plan's own pools are those that the run has made.
     """
     if outcome.applied and outcome.plan.context is not None:
         status_file.publish_pools(host, outcome.plan.context)

@@ -266,7 +266,7 @@ def is_stray(record: Record, online: str) -> bool:
 
 
 def stray_item(record: Record) -> Change:
-    """The item that names a stray record; that of a manager which is not here is told with the declaration."""
+    """The item that names a stray record; that of a manager which this version lacks is an item of the declaration."""
     known, target = record.manager in registry.names(), record.before.target
     owner, reason = record.manager if known else PROFILE, STRAY.format(record.manager)
     return Change(owner, target, record.before.kind, "set by Corral", "as it was", reason, target, (), UNCHANGEABLE)
@@ -330,11 +330,11 @@ def restoring(record: Record, online: str) -> Change:
     )
 
 
-# Hugepages, partitions and CPUs of units that are not declared are asked for again at most every ten minutes
+# Hugepages, partitions and CPUs of units that are not declared are requested again at most every ten minutes
 
 
 def load_attempts(host: Host) -> dict[str, Attempt]:
-    """When which pool was last asked for, by its file."""
+    """When each pool was last requested, by its file."""
     data = state.read_json(host, state.ATTEMPTS)
     found = {}
     for path, row in data.items() if isinstance(data, dict) else ():
@@ -346,8 +346,8 @@ def load_attempts(host: Host) -> dict[str, Attempt]:
 
 
 def save_attempts(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
-    """Remember what the kernel gave for the pools that were just asked for, which partitions it refused, and which control groups
-    systemd gave no CPUs (``failed``).
+    """Record how many pages the kernel gave for the pools that were just requested, which partitions it refused, and which
+    control groups systemd gave no CPUs (``failed``).
     """
     asked = [step for step in steps if step.kind == "pool"]
     refused = [

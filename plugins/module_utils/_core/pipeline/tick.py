@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A look at the node in full: the tick's when something may have changed, and the boot's."""
+"""A full tick: observe the node, then correct or report; when something may have changed, and at boot."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ if t.TYPE_CHECKING:
 
 
 class Tick(NamedTuple):
-    """The state of a tick before it looks: the last status, the pause, and when it began (seconds of the boot)."""
+    """The state of a tick before it observes the node: the last status, the pause, and when it began (seconds of the boot)."""
 
     previous: dict[str, t.Any]
     at_boot: bool

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Since when each item of drift has been seen.
 
-The agent's status has it, and goes with a reboot. So the times are also in a file that stays, written when an item
+The agent's status has it, and is lost with a reboot. So the times are also in a file that stays, written when an item
 comes or goes: a node in sync has no such file.
 """
 

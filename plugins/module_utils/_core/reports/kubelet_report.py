@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A look at a node's kubelet, as data and as text."""
+"""The inspection of a node's kubelet, as data and as text."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:
 
 
 def to_data(found: Inspection) -> KubeletReport:
-    """The look as JSON."""
+    """The inspection as JSON."""
     settings = found.config.settings()
     return {
         "schema": SCHEMA,
@@ -81,7 +81,7 @@ def finding_text(one: Finding) -> str:
 
 
 def lines(found: Inspection) -> list[str]:
-    """The look as text: the kubelet, what it is told by whom, its files, and what is wrong."""
+    """The inspection as text: the kubelet, its settings with their origins, its files, and the findings."""
     said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
     said += [f"{path} is newer than the running kubelet: restart it to have it read" for path in found.newer]
     said += list(found.config.problems)

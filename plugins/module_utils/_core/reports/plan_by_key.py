@@ -90,7 +90,7 @@ def filled(
 def nearest(entries: t.Sequence[EditedKey], key: str) -> t.Optional[EditedKey]:
     """The entry of a key: its own, else the nearest one above or below it, else one of the same section, else the first.
 
-    A change may follow from several keys, also of another section (isolated CPUs move when more are reserved); it is told once.
+    A change may follow from several keys, also of another section (isolated CPUs move when more are reserved); it is shown once.
     """
 
     def rank(one: EditedKey) -> tuple[bool, bool, bool, int]:

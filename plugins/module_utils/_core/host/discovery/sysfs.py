@@ -30,7 +30,7 @@ NODE_CPUS = ("cpumap", "cpulist")
 
 
 def discover(host: Host, *, with_devices: bool = True) -> Topology:
-    """The machine behind ``host``. Reads only, never raises on odd content; ``with_devices``: also PCI and network."""
+    """The machine behind ``host``. Reads only, never raises on invalid content; ``with_devices``: also PCI and network."""
     reader = Reader(host)
     cpus = Cpus(reader)
     sockets, socket_ids_known = cpus.sockets()

@@ -103,7 +103,7 @@ class _Search:
                 self.walk((*chosen, node), at + 1, goal)
 
     def improves(self, balance: int) -> bool:
-        """Whether a choice is better than the best; one as good counts until a first has been found in order."""
+        """Whether a choice is better than the best so far; an equal one counts as better until a choice has been found in order."""
         best = self.best
         return best is None or balance < best.balance or (balance == best.balance and not self.in_order)
 

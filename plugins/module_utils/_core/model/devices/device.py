@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Devices of a node: what a profile declares, what a look at the node finds, and the devices of each resource."""
+"""Devices of a node: what a profile declares, what is found on the node, and the devices of each resource."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ class CdiDevice(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What a look at the node found: PCI functions by address, files by pattern, devices of CDI specs."""
+    """What was found on the node: PCI functions by address, files by pattern, devices of CDI specs."""
 
     pci: t.Mapping[str, PciFunction]
     files: t.Mapping[str, tuple[DeviceFile, ...]]

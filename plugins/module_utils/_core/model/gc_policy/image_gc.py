@@ -65,7 +65,7 @@ def too_old(
     """The candidates that were not used for longer than ``max_age``.
 
     ``watched`` is for how many seconds use has been looked at: while that is shorter the age is unknown. ``protect`` leaves
-    alone the young ones, and those that were never used and are not there for that long; the kubelet does neither.
+    alone the young ones, and those that were never used and were first seen more recently than that; the kubelet does neither.
     """
     if not limits.max_age or watched <= limits.max_age:
         return []
@@ -98,8 +98,8 @@ def bytes_to_free(capacity: int, available: int, limits: Limits) -> t.Optional[i
 def free(found: t.Iterable[Image], need: float, limits: Limits, now: float, remove: Remove) -> int:
     """Remove candidates in their order until ``need`` bytes are gained; returns the bytes that were.
 
-    Never more than it takes: what is gained is known before the next one is considered. (For none the kubelet still
-    takes the first: who needs none does not ask.)
+    Never more than it takes: what is gained is known before the next one is considered. (When ``need``
+    is 0 the kubelet still removes the first one; the caller does not call this then.)
     """
     gained = 0
     for image in found:

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The bytes that removing an image frees: those of layers that no other image has.
 
-The sum of the images' sizes is more than the disk holds; what they share goes with the last of them.
+The sum of the images' sizes is more than the disk holds; shared layers are freed with the last image that has them.
 """
 
 from __future__ import annotations

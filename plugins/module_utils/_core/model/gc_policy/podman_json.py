@@ -71,7 +71,7 @@ def images(data: object) -> list[ListedImage]:
 def containers(data: object, booted: float = 0.0) -> list[ListedContainer]:
     """``GET /libpod/containers/json?all=true&external=true``, of a node that was booted then (epoch seconds).
 
-    What ran when the node went down has no end in Podman's book, and is "created" (4.3) or "exited" (5.4): it ended with
+    What ran when the node went down has no end in Podman's records, and is "created" (4.3) or "exited" (5.4): it ended with
     the boot at the latest.
     """
     found = []

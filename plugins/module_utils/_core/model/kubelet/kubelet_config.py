@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The configuration that a kubelet goes by: its file, its drop-ins in their order, its flags, its defaults.
+"""The configuration that a kubelet uses: its file, its drop-ins in their order, its flags, its defaults.
 
 Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, flags win over both, and what is
 left unset has a default (pkg/kubelet/apis/config/v1beta1/defaults.go).
@@ -19,7 +19,7 @@ from ..values.records import NamedTuple
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 DEFAULT = "default"
 
-# Of the keys that concern a node's resources. An empty text is as good as unset, an empty map or list is not.
+# Of the keys that concern a node's resources. An empty text counts as unset, an empty map or list does not.
 DEFAULTS: dict[str, t.Any] = {
     "cgroupDriver": "cgroupfs",
     "cgroupsPerQOS": True,

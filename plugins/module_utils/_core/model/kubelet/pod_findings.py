@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What a kubelet's assignments and its pods' control groups say of each other: leaks and overlaps that it never shows."""
+"""A kubelet's assignments compared with its pods' control groups: leaks and overlaps, which the kubelet does not report."""
 
 from __future__ import annotations
 

@@ -31,7 +31,7 @@ class CpuSettings(NamedTuple):
 
 
 def check_cpus(state: CpuState, settings: CpuSettings) -> None:
-    """Raise Refused where the static policy would not start with this state. An empty one is made anew."""
+    """Raise Refused where the static policy would not start with this state. An empty state is made again."""
     if settings.policy != STATIC_CPU:
         return
     usable = settings.online - settings.reserved if settings.strict else settings.online
@@ -68,7 +68,7 @@ Amounts = t.Mapping[int, t.Mapping[str, int]]  # bytes by NUMA node and kind: me
 def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amounts) -> None:
     """Raise Refused where the static policy would not start with this state on a machine of these totals and reserves.
 
-    A state without nodes is made anew.
+    A state without nodes is made again.
     """
     if policy != STATIC_MEMORY or not state.nodes:
         return
@@ -84,7 +84,7 @@ def check_memory(state: MemoryState, policy: str, totals: Amounts, reserved: Amo
 
 
 def machine(totals: Amounts, reserved: Amounts) -> dict[int, dict[str, t.Any]]:
-    """The tables of a machine that nothing is assigned of. Hugepages are no memory that could be had."""
+    """The tables of a machine that nothing is assigned of. Hugepages are not counted as memory that can be assigned."""
     made: dict[int, dict[str, t.Any]] = {}
     for node, kinds in totals.items():
         pages = sum(size for kind, size in kinds.items() if kind != MEMORY)

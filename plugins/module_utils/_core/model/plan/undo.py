@@ -158,7 +158,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
 
 
 def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[Original]:
-    """``kept`` with the folders that were made for others that are gone: a record inside, beside or above one removes it."""
+    """``kept``, where folders that were made for the records in ``gone`` are handed to a record inside, beside or above each."""
     made = [set(before.made) for before in kept]
     for folder in sorted({path for before in gone for path in before.made}):
         inside = [index for index, before in enumerate(kept) if before.location.startswith(f"{folder}/")]

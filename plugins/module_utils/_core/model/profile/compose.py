@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Layers of a profile become one, and each of its keys keeps the name of the layer it came from.
 
-A later layer wins. Sections merge key by key, and so do the items of a list that have something to be told apart by;
+A later layer wins. Sections merge key by key, and so do the items of a list that can be identified;
 a list of plain values is replaced. An empty key (null) takes away what an earlier layer declared, and so does a key
 that cannot stand beside the earlier one. Whether the result is a profile is profile.py's to say.
 """
@@ -20,7 +20,7 @@ from ..values.records import NamedTuple
 from . import profile_devices, profile_workloads, schema, schema_types
 from .schema_reader import brief, join
 
-# What an item of a list of sections is told apart by; a pool without a node is the whole machine's.
+# The keys that identify an item of a list of sections; a pool without a node is the whole machine's.
 IDENTITY: dict[str, tuple[str, ...]] = {
     "memory.hugepages": ("size", "node", "near"),
     "memory.mounts": ("path",),
@@ -121,7 +121,7 @@ def compose(layers: t.Sequence[Layer]) -> Composed:
 def origin_of(path: str, origins: t.Mapping[str, str]) -> str:
     """Where the value at a path comes from: the leaf it is or is part of, else the leaves below or beside it; or "".
 
-    A section that is refused as a whole, and a key that is missing, are all their neighbours' doing.
+    When a section is refused as a whole, or a key is missing, all keys beside it may be the cause.
     """
     while path:
         if path in origins:
@@ -269,7 +269,7 @@ def _takes_away(item: _Marked, node: schema.Node) -> bool:
 def _rivals(
     name: t.Optional[tuple[t.Any, ...]], others: t.Iterable[tuple[t.Any, ...]], node: schema.Node
 ) -> list[tuple[t.Any, ...]]:
-    """Pools of hugepages of the same size: the whole machine's and those of NUMA nodes cannot stand together."""
+    """Pools of hugepages of the same size: a pool of the whole machine excludes pools of NUMA nodes."""
     if node.key.path != POOLS or name is None:
         return []
 

@@ -21,7 +21,7 @@ Check = t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
 
 
 def check(reader: Reader, values: dict[str, t.Any], given: dict[str, t.Any], sections: t.Iterable[Check]) -> None:
-    """Refuse what cannot stand together; ``given`` is the data as it was written, without defaults.
+    """Refuse keys that exclude each other; ``given`` is the data as it was written, without defaults.
 
     ``sections`` are the checks of sections that lie in files of their own.
     """

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A pause: maintenance, during which Corral looks and reports and changes nothing. It ends by itself."""
+"""A pause: maintenance, during which Corral checks and reports, and changes nothing. It ends by itself."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """A profile that was applied until it is confirmed: without that the node goes back to the profile before.
 
-As commit-confirm of network devices: whoever cannot reach the node any more after a change cannot confirm it either.
+As commit-confirm of network devices: a change after which the node cannot be reached any more cannot be confirmed either.
 """
 
 from __future__ import annotations

@@ -89,7 +89,7 @@ Description=Corral: the agent
 
 TIMER_TEXT = """\
 [Unit]
-Description=Corral: look at the node every {interval} s
+Description=Corral: check the node every {interval} s
 Wants=corralagent.slice
 
 [Timer]

@@ -17,7 +17,7 @@ WANTED_BY = "timers.target"
 
 
 def period(gc: GC) -> int:
-    """Seconds between two looks: the shortest interval; what is not due then is left for a later one."""
+    """Seconds between two starts of the service: the shortest interval; a pass that is not due then is left for a later start."""
     return min(part.interval for part in (gc.images, gc.containers) if part is not None)
 
 
@@ -58,7 +58,7 @@ ExecStart={run}
 SuccessExitStatus=2
 # A pass ends by itself after 300 s; this is for one whose last command hangs. It may be stopped at any point.
 TimeoutStartSec=600
-# Podman leaves layers behind when a removal is killed: only we are told to stop, and end after the one at hand.
+# Podman leaves layers behind when a removal is killed: only this process gets the signal, and ends after the current removal.
 KillMode=mixed
 TimeoutStopSec=200
 LogLevelMax=notice

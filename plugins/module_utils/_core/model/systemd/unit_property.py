@@ -53,7 +53,7 @@ def persistent(settings: t.Iterable[Setting]) -> list[Setting]:
 
 
 def is_transient(file: str) -> bool:
-    """Whether a file is a drop-in of a transient unit: set-property wrote it, and it goes with the unit."""
+    """Whether a file is a drop-in of a transient unit: set-property wrote it, and systemd removes it with the unit."""
     return file.startswith(f"{TRANSIENT}/") and ".d/" in file
 
 

@@ -101,7 +101,7 @@ class Excess(NamedTuple):
 
 
 def exceeded(tenant: Tenant, others: t.Sequence[Charge], asked: Charge, before: t.Optional[Charge]) -> list[Excess]:
-    """The quotas that a workload would exceed. What it has ``before`` it keeps, whatever a quota says by now."""
+    """The quotas that a workload would exceed. What it had ``before`` it keeps, whatever the quota is now."""
     wanted = amounts(asked)
     found = []
     for quota in tenant.quotas:

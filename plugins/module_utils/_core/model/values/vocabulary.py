@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-# The result of a look at one item. "drift": reality differs, and the steps correct it. "unchangeable": reality differs,
+# The result of comparing one item. "drift": reality differs, and the steps correct it. "unchangeable": reality differs,
 # and Corral cannot correct it. "unknown": it could not be read.
 Verdict = t.Literal["drift", "unchangeable", "unknown"]
 # When a change takes effect, and what it disturbs.
