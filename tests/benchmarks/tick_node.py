@@ -21,7 +21,7 @@ import trees
 from _core.host import apply_step, state
 from _core.model.plan.plan import steps_in_order
 from _core.model.profile import profile
-from _core.pipeline import applying, planning
+from _core.pipeline import applying, planning, recording_originals
 
 # 256 CPUs, 512 GiB.
 LARGE = trees.Machine(sockets=2, cores=64, threads=2, memory_kib=256 << 20)
@@ -68,8 +68,8 @@ def populate(fake: node.Node, count: int) -> None:
     with contextlib.redirect_stdout(io.StringIO()):  # ``corral admit`` says what it granted.
         for number in range(running):
             assert services.start(fake, f"lane@{number}.service"), fake.said
-    told = [{"name": f"plane{n}", "match": {"unit": f"plane{n}.service"}, **claim("2", "1Gi")} for n in range(declared)]
-    told += [
+    declared_rows = [{"name": f"plane{n}", "match": {"unit": f"plane{n}.service"}, **claim("2", "1Gi")} for n in range(declared)]
+    declared_rows += [
         {
             "name": f"app{n}",
             "match": {"unit": f"app{n}.service"},
@@ -78,7 +78,7 @@ def populate(fake: node.Node, count: int) -> None:
         }
         for n in range(burstable)
     ]
-    roll_out(fake, parsed([lanes, *told]), [f"{kind}{n}.service" for kind, n in names(declared, burstable)])
+    roll_out(fake, parsed([lanes, *declared_rows]), [f"{kind}{n}.service" for kind, n in names(declared, burstable)])
 
 
 def names(declared: int, burstable: int) -> list[tuple[str, int]]:
@@ -106,7 +106,7 @@ def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> No
     context = planning.compile_profile(host, declared, fresh=True)
     plan = planning.plan_profile(host, context, declare=True)
     kept = state.records(host)[0]
-    state.save_records(host, [*kept, *applying.new_records(host, plan, kept)])
+    state.save_records(host, [*kept, *recording_originals.new_records(host, plan, kept)])
     systemd = fake.systemd
     show = systemd.sync
     systemd.sync = lambda: None  # type: ignore[method-assign]

@@ -3,36 +3,29 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Applying a plan, all or nothing: keep the before-values, run the steps, undo them where one is refused, observe again."""
+"""Applying a plan, all or nothing: record the originals, run the steps, undo them where one is refused, observe again."""
 
 from __future__ import annotations
 
 import typing as t
 
-from ..host import apply_step, cgroup, preflight, state, systemd
+from ..host import apply_step, attempts, cgroup, preflight, state, systemd
 from ..host.apply_step import StepFailed
 from ..host.files import Host
-from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
-from ..model.plan.places import covering
-from ..model.plan.plan import RELEASE, START, VALUES, Outcome, Plan, Step, steps_in_order
+from ..model.plan.plan import START, Outcome, Plan, Step, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
-from ..model.systemd import unit_property
 from ..model.values import cpuset
-from ..model.values.errors import CorralError, refusal
+from ..model.values.errors import CorralError
 from . import declared_profile, planning
 
 if t.TYPE_CHECKING:
     from ..host.thread_masks import Masks
-    from ..managers.manager import Manager
-    from ..model.values.vocabulary import StepKind
 
-NEVER_RECORDED = ("daemon-reload", "restart")
-VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
 Narrow = t.Callable[["Plan"], "Plan"]  # Selects the part of a plan that one task executes: see section_tasks.py.
 
 
@@ -71,7 +64,7 @@ def refresh(host: Host, context: Context) -> Context:
         origins, timer, boot = context.origins, context.by_timer, context.at_boot
         context = planning.compile_profile(host, context.declared, topology=context.topology)
         context = context._replace(origins=origins, by_timer=timer, at_boot=boot)
-    return context._replace(now=host.now(), attempts=planning.load_attempts(host), fresh=False)
+    return context._replace(now=host.now(), attempts=attempts.read(host), fresh=False)
 
 
 def write_effective_profile(host: Host, context: Context) -> None:
@@ -200,24 +193,26 @@ def carry_out(
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if cgroup.unified(host):
         online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
+    from . import recording_originals  # A tick that changes nothing does not get here.
+
     kept, dummy = state.records(host)
-    new = new_records(host, plan, kept)
+    new = recording_originals.new_records(host, plan, kept)
     untouched = not host.names(state.STATE)
     if new:
-        keep_records(host, [*kept, *new])
+        recording_originals.keep_records(host, [*kept, *new])
     if first is not None:
         try:
             first()
         except CorralError:
             if new:
-                forget_records(host, kept, untouched)
+                recording_originals.forget_records(host, kept, untouched)
             raise
     error, undone, leftovers, refused = execute(host, plan, steps, online, forgiving)
     if error:
         if not leftovers and new:
-            leftovers = forget_records(host, kept, untouched)
+            leftovers = recording_originals.forget_records(host, kept, untouched)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
-    planning.save_attempts(host, steps, refused)
+    attempts.save(host, steps, refused)
     if new and refused:
         # What was never set is not to be restored.
         new = [record for record in new if record.before.key not in {step.key for step in refused}]
@@ -229,88 +224,6 @@ def carry_out(
         state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
     applied = tuple(change for change in plan.changes if any(step not in refused for step in change.steps))
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
-
-
-def keep_records(host: Host, records: t.Sequence[Record]) -> None:
-    """Keep the before-values; without them nothing is begun."""
-    try:
-        state.save_records(host, records)
-    except OSError as error:
-        message = (
-            f"the before-values cannot be kept ({error.strerror}), so nothing was changed: make room, then try again"
-        )
-        raise refusal(message, path=state.BEFORE) from None
-
-
-def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
-    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all.
-
-    Returns what could not be done, as a leftover. The originals that stay recorded are right: everything is as they say.
-    """
-    try:
-        if untouched:
-            state.forget(host)
-        else:
-            state.save_records(host, kept)
-    except OSError as error:
-        return (
-            f"{state.BEFORE}: {error.strerror}: it still records the originals of this run, make room and run again",
-        )
-    return ()
-
-
-def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
-    """The before-values of everything that this plan touches for the first time."""
-    recorded = {record.before.key for record in kept}
-    rows = state.unreadable(host)
-    if rows:
-        from . import lost_originals
-
-        recorded |= lost_originals.keys(rows)
-    known = set(recorded)
-    found = []
-    for change in (change for part in plan.parts for change in part.changes if change.steps):
-        owner = registry.manager(change.manager)
-        for step in (looked for written in change.steps for looked in (written, *taken_with(written, owner))):
-            if (
-                is_volatile(step, owner)
-                or step.key in known
-                or step.value in NEVER_RECORDED
-                or is_tampering(step, recorded)
-            ):
-                continue
-            known.add(step.key)
-            found.append(Record(change.manager, change.subject, apply_step.observe(host, step)))
-    # A kernel value that is right already is recorded now: a value that is set later is not the original.
-    for part in plan.parts:
-        keys = sorted(part.owned - known) if part.manager else []
-        for kind in VALUE_KINDS:
-            for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
-                found.append(Record(part.manager, target, apply_step.observe(host, Step(kind, target, None, VALUES))))
-        found += [
-            Record(part.manager, s.target, apply_step.observe(host, s)) for s in part.baseline if s.key not in known
-        ]
-    return found
-
-
-def is_volatile(step: Step, owner: Manager) -> bool:
-    """Whether there is nothing to restore: a folder, or a volatile place of its manager."""
-    place = covering(owner.writes, step)
-    return step.kind == "folder" or (place is not None and place.volatile)
-
-
-def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
-    """A drop-in takes the unit's live property as well: a value that is set later is not the original."""
-    unit = unit_property.unit_of_dropin(step.target, owner.name) if step.kind == "file" and owner.live else ""
-    return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
-
-
-def is_tampering(step: Step, recorded: t.Container[str]) -> bool:
-    """Whether the step removes a property that was set after Corral took the unit: it is not the original."""
-    folder, dummy, file = step.target.rpartition(".d/50-")
-    if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
-        return False
-    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in recorded
 
 
 def execute(

@@ -7,27 +7,22 @@
 
 from __future__ import annotations
 
-import json
 import typing as t
 
-from ..host import apply_step, cgroup, hugepage_files, lock, mounts, state
+from ..host import attempts, cgroup, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
-from ..host.state import Record
 from ..managers import registry
 from ..managers.registry import CPU, PROFILE, WORKLOADS
-from ..model.cpu import partitions, pools
+from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
-from ..model.plan import make_step, undo
-from ..model.plan.context import Attempt, Context
-from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Part, Plan, Step
+from ..model.plan.context import Context
+from ..model.plan.plan import Part, Plan
 from ..model.profile import fit, profile
 from ..model.profile.profile import Profile
-from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
-from ..model.workload.grants import is_workloads
 from . import declared_profile
 
 if t.TYPE_CHECKING:
@@ -36,11 +31,6 @@ if t.TYPE_CHECKING:
     from .allocate_workloads import Request
 
 GRANTS = (CPU, WORKLOADS)  # the managers that an admission needs
-BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
-STRAY = (
-    f"the manager {{}} of another version recorded this original in {state.BEFORE}, and this version does not write here: "
-    "restore it by hand, or remove Corral with that version"
-)
 
 
 def compile_profile(
@@ -70,7 +60,7 @@ def compile_profile(
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
-    context = Context(literal, topology, computed, host.now(), load_attempts(host), fresh, before, resolved=resolved)
+    context = Context(literal, topology, computed, host.now(), attempts.read(host), fresh, before, resolved=resolved)
     claims = declared.workloads or declared.tenants
     if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
@@ -221,21 +211,14 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     is_whole = set(registry.FILES) <= set(managers)
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
         dropped += [record for record in records if record.manager not in registry.names()]
-    strays = [record for record in dropped if is_stray(record, online)]
-    stuck = [record for record in strays if not is_restored(host, record.before)]
-    dropped = [record for record in dropped if record not in stuck]
-    busy = [record for record in dropped if context is not None and is_busy(host, record.before)]
-    dropped = [record for record in dropped if record not in busy]
     changes = [change for part in parts for change in part.changes]
-    changes += [restoring(record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
-    changes += [stray_item(record) for record in stuck]
-    known = {step.key for change in changes for step in change.steps if step.kind == "unit"}
-    again = [
-        one
-        for one in reversed(dropped)
-        if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
-    ]
-    changes += [restoring(record, online) for record in again]
+    obsolete = frozenset(key for part in parts for key in part.gone)
+    if dropped:
+        from . import restoring_originals  # A tick that drops nothing does not load it.
+
+        restored = restoring_originals.plan(host, dropped, changes, online, has_profile=context is not None)
+        changes += restored.changes
+        obsolete |= restored.obsolete
     if parts and (not records or host.exists(state.LOST)):
         from . import lost_originals  # Where originals are recorded nothing is loaded for this.
 
@@ -246,123 +229,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         from . import lost_originals
 
         changes += lost_originals.unreadable(unreadable, None if is_whole else managers)
-    obsolete = frozenset(record.before.key for record in dropped).union(*(part.gone for part in parts))
     if state.unread_rows(host):
         obsolete |= {state.UNREADABLE}  # The run that saves the originals sets them aside.
     notes = [note for part in parts for note in part.notes]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))
-
-
-def is_stray(record: Record, online: str) -> bool:
-    """Whether no manager of this version may bring a before-value back: the validator would refuse the whole plan for it."""
-    from ..model.plan import validate  # A tick that drops nothing does not get here.
-    from ..model.values.vocabulary import StepKind
-
-    if record.manager not in registry.names() or record.before.kind not in t.get_args(StepKind):
-        return True
-    places = registry.manager(record.manager).writes
-    steps = undo.restore(record.before, online)
-    return any(validate.place_problems(record.manager, step, places) for step in steps)
-
-
-def stray_item(record: Record) -> Change:
-    """The item that names a stray record; that of a manager which this version lacks is an item of the declaration."""
-    known, target = record.manager in registry.names(), record.before.target
-    owner, reason = record.manager if known else PROFILE, STRAY.format(record.manager)
-    return Change(owner, target, record.before.kind, "set by Corral", "as it was", reason, target, (), UNCHANGEABLE)
-
-
-def is_restored(host: Host, before: undo.Original) -> bool:
-    """Whether the target of a stray record is as it was: then there is nothing left to say of it."""
-    from ..model.plan import validate
-    from ..model.values.vocabulary import StepKind
-
-    step = Step(before.kind, before.target, "+" if before.kind == "controller" else None, RELEASE, name=before.name)
-    if before.kind not in t.get_args(StepKind) or not validate.is_sound(step):
-        return False
-    return is_as_before(host, before) or apply_step.observe(host, step)._replace(made=before.made) == before
-
-
-def is_busy(host: Host, before: undo.Original) -> bool:
-    """Whether a slice that was made cannot be stopped yet: a stop would end the processes in it."""
-    # In its own slice the agent waits for the removal of the agent.
-    is_slice = before.kind == "unit" and before.target.endswith(".slice") and before.target != AGENT_SLICE
-    ours = is_slice and (not is_workloads(before.target) or is_tenants(host, before.target))
-    return ours and not before.active and cgroup.populated(host, before.target)
-
-
-def is_tenants(host: Host, unit: str) -> bool:
-    """Whether a slice of a workload lies in a tenant's, or is one that holds such slices."""
-    return unit.startswith(SHARED_PREFIX) and (unit.count("-") > 1 or bool(cgroup.slices_in(host, unit)))
-
-
-def is_as_before(host: Host, before: undo.Original) -> bool:
-    """Whether a kernel value, a mount or a property of a unit need not be restored."""
-    if before.kind == "cpuset":
-        return apply_step.observe(host, make_step.cpuset(before.target, "", None, RELEASE)).value == before.value
-    if before.kind == "mount":
-        return before.active and mounts.at(host, before.name) is not None
-    if before.kind == "property":
-        step = make_step.unit_property(before.target, before.name, "", RELEASE)
-        # The folders that would have to be made are missing now as they were then, too.
-        return apply_step.observe(host, step) == before
-    if before.kind not in ("value", "pool", "partition"):
-        return False
-    # A pool can be gone with its NUMA node.
-    return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
-
-
-def restoring(record: Record, online: str) -> Change:
-    """The change that brings a before-value back."""
-    before = record.before
-    kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
-    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")
-    was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
-    return Change(
-        record.manager,
-        before.name if before.kind == "mount" else before.target,
-        before.name if before.kind == "property" else kinds.get(before.kind, before.kind),
-        "set by Corral",
-        was if was else ("as it was" if before.value or before.link or before.active else "absent"),
-        "no longer declared: back to what was there before",
-        before.target,
-        tuple(undo.restore(before, online)),
-    )
-
-
-# Hugepages, partitions and CPUs of units that are not declared are requested again at most every ten minutes
-
-
-def load_attempts(host: Host) -> dict[str, Attempt]:
-    """When each pool was last requested, by its file."""
-    data = state.read_json(host, state.ATTEMPTS)
-    found = {}
-    for path, row in data.items() if isinstance(data, dict) else ():
-        try:
-            found[path] = Attempt(int(row[0]), int(row[1]), float(row[2]))
-        except (TypeError, ValueError, IndexError, KeyError):
-            continue
-    return found
-
-
-def save_attempts(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
-    """Record how many pages the kernel gave for the pools that were just requested, which partitions it refused, and which
-    control groups systemd gave no CPUs (``failed``).
-    """
-    asked = [step for step in steps if step.kind == "pool"]
-    refused = [
-        cgroup.path_of(step.target)
-        for step in failed
-        if step.name == "AllowedCPUs" and cgroup.exists(host, step.target)
-    ]
-    if not refused:  # Else they are why a partition is invalid, and the next observation sees that they are gone.
-        refused = [
-            step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
-        ]
-    if asked or refused:
-        attempts = load_attempts(host)
-        attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
-        for step in asked:
-            attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
-        lock.own_folder(host, state.RUN, 0o755)
-        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

@@ -1,0 +1,51 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The last requests for hugepages, partitions and CPUs of units that are not declared: repeated at most every ten minutes."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..model.plan.context import Attempt
+from ..model.plan.plan import Step
+from . import apply_step, cgroup, lock, state
+from .files import Host
+
+
+def read(host: Host) -> dict[str, Attempt]:
+    """When each pool was last requested, by its file."""
+    data = state.read_json(host, state.ATTEMPTS)
+    found = {}
+    for path, row in data.items() if isinstance(data, dict) else ():
+        try:
+            found[path] = Attempt(int(row[0]), int(row[1]), float(row[2]))
+        except (TypeError, ValueError, IndexError, KeyError):
+            continue
+    return found
+
+
+def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
+    """Record how many pages the kernel gave for the pools that were just requested, which partitions it refused, and which
+    control groups systemd gave no CPUs (``failed``).
+    """
+    requested = [step for step in steps if step.kind == "pool"]
+    refused = [
+        cgroup.path_of(step.target)
+        for step in failed
+        if step.name == "AllowedCPUs" and cgroup.exists(host, step.target)
+    ]
+    if not refused:  # Else they are why a partition is invalid, and the next observation sees that they are gone.
+        refused = [
+            step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+        ]
+    if requested or refused:
+        attempts = read(host)
+        attempts.update((target, Attempt(1, 0, host.now())) for target in refused)
+        for step in requested:
+            attempts[step.target] = Attempt(int(step.value or 0), apply_step.pages(host, step.target), host.now())
+        lock.own_folder(host, state.RUN, 0o755)
+        host.write_file(state.ATTEMPTS, json.dumps(attempts) + "\n", 0o644)

@@ -1,0 +1,109 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Recording originals: what a plan is about to change for the first time, kept before its first step."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import apply_step, state
+from ..host.files import Host
+from ..host.state import Record
+from ..managers import registry
+from ..model.plan import make_step
+from ..model.plan.places import covering
+from ..model.plan.plan import RELEASE, VALUES, Plan, Step
+from ..model.systemd import unit_property
+from ..model.values.errors import refusal
+
+if t.TYPE_CHECKING:
+    from ..managers.manager import Manager
+    from ..model.values.vocabulary import StepKind
+
+NEVER_RECORDED = ("daemon-reload", "restart")
+VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
+
+
+def keep_records(host: Host, records: t.Sequence[Record]) -> None:
+    """Keep the before-values; without them nothing is begun."""
+    try:
+        state.save_records(host, records)
+    except OSError as error:
+        message = (
+            f"the before-values cannot be kept ({error.strerror}), so nothing was changed: make room, then try again"
+        )
+        raise refusal(message, path=state.BEFORE) from None
+
+
+def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
+    """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all.
+
+    Returns what could not be done, as a leftover. The originals that stay recorded are right: everything is as they say.
+    """
+    try:
+        if untouched:
+            state.forget(host)
+        else:
+            state.save_records(host, kept)
+    except OSError as error:
+        return (
+            f"{state.BEFORE}: {error.strerror}: it still records the originals of this run, make room and run again",
+        )
+    return ()
+
+
+def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
+    """The before-values of everything that this plan touches for the first time."""
+    recorded = {record.before.key for record in kept}
+    rows = state.unreadable(host)
+    if rows:
+        from . import lost_originals
+
+        recorded |= lost_originals.keys(rows)
+    known = set(recorded)
+    found = []
+    for change in (change for part in plan.parts for change in part.changes if change.steps):
+        owner = registry.manager(change.manager)
+        for step in (looked for written in change.steps for looked in (written, *taken_with(written, owner))):
+            if (
+                is_volatile(step, owner)
+                or step.key in known
+                or step.value in NEVER_RECORDED
+                or is_tampering(step, recorded)
+            ):
+                continue
+            known.add(step.key)
+            found.append(Record(change.manager, change.subject, apply_step.observe(host, step)))
+    # A kernel value that is right already is recorded now: a value that is set later is not the original.
+    for part in plan.parts:
+        keys = sorted(part.owned - known) if part.manager else []
+        for kind in VALUE_KINDS:
+            for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
+                found.append(Record(part.manager, target, apply_step.observe(host, Step(kind, target, None, VALUES))))
+        found += [
+            Record(part.manager, s.target, apply_step.observe(host, s)) for s in part.baseline if s.key not in known
+        ]
+    return found
+
+
+def is_volatile(step: Step, owner: Manager) -> bool:
+    """Whether there is nothing to restore: a folder, or a volatile place of its manager."""
+    place = covering(owner.writes, step)
+    return step.kind == "folder" or (place is not None and place.volatile)
+
+
+def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
+    """A drop-in takes the unit's live property as well: a value that is set later is not the original."""
+    unit = unit_property.unit_of_dropin(step.target, owner.name) if step.kind == "file" and owner.live else ""
+    return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
+
+
+def is_tampering(step: Step, recorded: t.Container[str]) -> bool:
+    """Whether the step removes a property that was set after Corral took the unit: it is not the original."""
+    folder, dummy, file = step.target.rpartition(".d/50-")
+    if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
+        return False
+    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in recorded

@@ -1,0 +1,136 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a plan does with originals that no part owns any more: which are restored, which have to wait, which are named only."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import apply_step, cgroup, mounts, state
+from ..host.files import Host
+from ..host.state import Record
+from ..managers import registry
+from ..managers.registry import PROFILE
+from ..model.cpu import partitions
+from ..model.plan import make_step, undo
+from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
+from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import is_workloads
+
+BUSY = "no longer declared, and it holds processes: it stops when the last one has ended"
+STRAY = (
+    f"the manager {{}} of another version recorded this original in {state.BEFORE}, and this version does not write here: "
+    "restore it by hand, or remove Corral with that version"
+)
+
+
+class Restoration(NamedTuple):
+    """The changes that restore originals or name those that stay, and the keys of the records that end with the plan."""
+
+    changes: tuple[Change, ...] = ()
+    obsolete: frozenset[str] = frozenset()
+
+
+def plan(
+    host: Host, dropped: t.Sequence[Record], planned: t.Sequence[Change], online: str, *, has_profile: bool
+) -> Restoration:
+    """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts.
+
+    ``online`` are the CPUs that a unit without a set of its own gets. A plan that has a profile stops no slice with processes.
+    """
+    strays = [record for record in dropped if is_stray(record, online)]
+    stuck = [record for record in strays if not is_restored(host, record.before)]
+    dropped = [record for record in dropped if record not in stuck]
+    busy = [record for record in dropped if has_profile and is_busy(host, record.before)]
+    dropped = [record for record in dropped if record not in busy]
+    changes = [restoring(record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
+    changes += [stray_item(record) for record in stuck]
+    known = {step.key for change in (*planned, *changes) for step in change.steps if step.kind == "unit"}
+    again = [
+        one
+        for one in reversed(dropped)
+        if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
+    ]
+    changes += [restoring(record, online) for record in again]
+    return Restoration(tuple(changes), frozenset(record.before.key for record in dropped))
+
+
+def is_stray(record: Record, online: str) -> bool:
+    """Whether no manager of this version may bring a before-value back: the validator would refuse the whole plan for it."""
+    from ..model.plan import validate  # A tick that drops nothing does not get here.
+    from ..model.values.vocabulary import StepKind
+
+    if record.manager not in registry.names() or record.before.kind not in t.get_args(StepKind):
+        return True
+    places = registry.manager(record.manager).writes
+    steps = undo.restore(record.before, online)
+    return any(validate.place_problems(record.manager, step, places) for step in steps)
+
+
+def stray_item(record: Record) -> Change:
+    """The item that names a stray record; that of a manager which this version lacks is an item of the declaration."""
+    known, target = record.manager in registry.names(), record.before.target
+    owner, reason = record.manager if known else PROFILE, STRAY.format(record.manager)
+    return Change(owner, target, record.before.kind, "set by Corral", "as it was", reason, target, (), UNCHANGEABLE)
+
+
+def is_restored(host: Host, before: undo.Original) -> bool:
+    """Whether the target of a stray record is as it was: then there is nothing left to say of it."""
+    from ..model.plan import validate
+    from ..model.values.vocabulary import StepKind
+
+    step = Step(before.kind, before.target, "+" if before.kind == "controller" else None, RELEASE, name=before.name)
+    if before.kind not in t.get_args(StepKind) or not validate.is_sound(step):
+        return False
+    return is_as_before(host, before) or apply_step.observe(host, step)._replace(made=before.made) == before
+
+
+def is_busy(host: Host, before: undo.Original) -> bool:
+    """Whether a slice that was made cannot be stopped yet: a stop would end the processes in it."""
+    # In its own slice the agent waits for the removal of the agent.
+    is_slice = before.kind == "unit" and before.target.endswith(".slice") and before.target != AGENT_SLICE
+    ours = is_slice and (not is_workloads(before.target) or is_tenants(host, before.target))
+    return ours and not before.active and cgroup.populated(host, before.target)
+
+
+def is_tenants(host: Host, unit: str) -> bool:
+    """Whether a slice of a workload lies in a tenant's, or is one that holds such slices."""
+    return unit.startswith(SHARED_PREFIX) and (unit.count("-") > 1 or bool(cgroup.slices_in(host, unit)))
+
+
+def is_as_before(host: Host, before: undo.Original) -> bool:
+    """Whether a kernel value, a mount or a property of a unit need not be restored."""
+    if before.kind == "cpuset":
+        return apply_step.observe(host, make_step.cpuset(before.target, "", None, RELEASE)).value == before.value
+    if before.kind == "mount":
+        return before.active and mounts.at(host, before.name) is not None
+    if before.kind == "property":
+        step = make_step.unit_property(before.target, before.name, "", RELEASE)
+        # The folders that would have to be made are missing now as they were then, too.
+        return apply_step.observe(host, step) == before
+    if before.kind not in ("value", "pool", "partition"):
+        return False
+    # A pool can be gone with its NUMA node.
+    return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
+
+
+def restoring(record: Record, online: str) -> Change:
+    """The change that brings a before-value back."""
+    before = record.before
+    kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
+    kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")
+    was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
+    return Change(
+        record.manager,
+        before.name if before.kind == "mount" else before.target,
+        before.name if before.kind == "property" else kinds.get(before.kind, before.kind),
+        "set by Corral",
+        was if was else ("as it was" if before.value or before.link or before.active else "absent"),
+        "no longer declared: back to what was there before",
+        before.target,
+        tuple(undo.restore(before, online)),
+    )
