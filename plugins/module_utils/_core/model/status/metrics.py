@@ -150,7 +150,7 @@ def quotas(tenants: t.Iterable[t.Mapping[str, t.Any]]) -> dict[str, Samples]:
 
 
 def drift(counts: t.Mapping[str, t.Mapping[str, int]]) -> Samples:
-    """Every manager with every verdict, none of them as 0."""
+    """Every manager with every verdict; 0 where there is no such item."""
     return [
         ({"manager": manager, "verdict": verdict}, count)
         for manager, verdicts in sorted(counts.items())

@@ -78,7 +78,7 @@ def test_what_a_tick_saw_is_in_them(rolled: node.Node) -> None:
     found = samples(rolled)
     assert {name: value for name, value in found.items() if "drift_items" in name} == {
         f'corral_drift_items{{manager="{manager}",verdict="{verdict}"}}': 0
-        for manager in ("profile", "cpu", "memory", "pids", "workloads", "gc", "conflicts", "agent")
+        for manager in registry.names()
         for verdict in ("drift", "unchangeable", "unknown")
     }
     assert found["corral_in_sync"] == 1

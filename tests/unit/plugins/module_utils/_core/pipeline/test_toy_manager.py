@@ -149,7 +149,7 @@ def test_nor_may_it_write_where_another_manager_does(toy: node.Node, monkeypatch
 
 
 def test_a_value_without_an_original_is_not_recorded(toy: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    """``held`` would record it: what is volatile, a manager does not hold."""
+    """``owned`` would record it: a manager does not own what is volatile."""
     writes = (Place("value", VALUE, "[0-9]+", volatile=True),)
     plan = toy_manager.MANAGER.plan
     volatile = toy_manager.MANAGER._replace(

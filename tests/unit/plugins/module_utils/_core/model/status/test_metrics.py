@@ -12,6 +12,7 @@ import typing as t
 import pytest
 import yaml
 from _core import constants
+from _core.managers import registry
 from _core.model.status import gc_metrics, metrics
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -203,6 +204,12 @@ def test_every_metric_is_documented_and_nothing_else_is() -> None:
     assert {name for name in re.findall(r"corral_\w+", text) if name != "corral_metrics_dir"} == {
         name for name, dummy in rows
     }
+
+
+def test_every_manager_is_documented_as_a_label() -> None:
+    text = (REPOSITORY / "docs" / "metrics.md").read_text(encoding="utf-8")
+    (row,) = re.findall(r"^\| `corral_drift_items` \|.*`manager`: (.*?);", text, re.MULTILINE)
+    assert sorted(row.split(", ")) == sorted(f"`{name}`" for name in registry.names())
 
 
 def test_the_example_rules_ask_for_metrics_that_are_there() -> None:
