@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Where the lab keeps things, and what it says."""
+"""Folders, messages, locks, commands and time limits that all files of the lab use."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ HERE = pathlib.Path(__file__).resolve().parent
 
 
 class LabError(Exception):
-    """What went wrong, and the way out."""
+    """An error for the user: what is wrong, and what to do."""
 
 
 def cache() -> pathlib.Path:
@@ -38,7 +38,7 @@ def place() -> pathlib.Path:
 
 
 def running() -> pathlib.Path:
-    """The same, made, and nobody else's."""
+    """The same folder, made if it is missing; raises LabError unless only this user can open it."""
     folder = place()
     while True:
         folder.mkdir(mode=0o700, parents=True, exist_ok=True)
@@ -48,7 +48,7 @@ def running() -> pathlib.Path:
         except FileNotFoundError:  # another lab has just removed the empty folder
             continue
     if state.st_uid != os.getuid() or state.st_mode & 0o077:
-        raise LabError(f"{folder}: belongs to somebody else or is open to others: set CORRAL_RUN to a folder of yours")
+        raise LabError(f"{folder}: belongs to another user or is open to others: set CORRAL_RUN to a folder of yours")
     return folder
 
 
@@ -87,7 +87,7 @@ def timed(text: str) -> t.Iterator[None]:
 @contextlib.contextmanager
 def locked(path: pathlib.Path, *, wait: bool = True) -> t.Iterator[bool]:
     """One at a time; the kernel frees the lock of a process that dies. Yields False when others hold it and
-    ``wait`` is off. The file goes with the lock, so a lock on a file that is gone by then is taken anew."""
+    ``wait`` is off. The file is removed with the lock, so a lock on a file that is gone by then is taken again."""
     while True:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
@@ -120,7 +120,7 @@ def keep_latest(folder: pathlib.Path, name: str, count: int = 2) -> None:
 
 
 def ignore_signals() -> None:
-    """From here on only SIGKILL ends this process: a clean-up is not left half-way."""
+    """From here on only SIGKILL ends this process, so that it completes its clean-up."""
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)
 
@@ -142,7 +142,7 @@ def undisturbed() -> t.Iterator[None]:
 
 @contextlib.contextmanager
 def run_if_killed(*words: str) -> t.Iterator[None]:
-    """Should this process be killed in between, a shell sees its pipe close and runs the words."""
+    """If this process is killed in between, a shell sees its pipe close and runs the command ``words``."""
     quiet = subprocess.DEVNULL
     script = ["sh", "-c", 'read -r answer || exec "$@"', "sh", *words]
     guard = subprocess.Popen(script, stdin=subprocess.PIPE, stdout=quiet, stderr=quiet, start_new_session=True)

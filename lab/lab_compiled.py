@@ -20,7 +20,7 @@ import lab_packages
 
 ON_NODE = "/var/cache/lab-compiled"  # what this node compiled; below it, read-only, what was kept of others
 NAME_LENGTH = 32  # of a digest; what is still being written has a longer name
-KEPT_SECONDS = 2 * 86400  # Then it is compiled and kept anew: what nobody needs any more goes.
+KEPT_SECONDS = 2 * 86400  # Then it is compiled and kept again: what is not used any more goes.
 # A saved state has a disk of this very size (bytes). What is not used of it takes no room on the host.
 DISK_SIZE = 512 << 20
 # The state may know the first blocks of another disk.

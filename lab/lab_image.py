@@ -75,7 +75,7 @@ def made(name: str, release: str, recipe: pathlib.Path, files: t.Mapping[str, st
 
 
 def prune(*more: str) -> None:
-    """Remove all images, and what else was made by these names, once nobody makes one."""
+    """Remove all images, and what else was made by these names, once no process makes one."""
     for name in (*RELEASES, *more):
         with lab_base.locked(lab_base.cache() / f"{name}.lock"):
             remove_unfinished(name)

@@ -87,12 +87,12 @@ class Node(t.NamedTuple):
         return self.kind().rsplit("-", 2)[1]
 
     def lock(self) -> pathlib.Path:
-        """Held by whoever starts or ends the node."""
+        """The lock that a process holds while it starts or ends the node."""
         return self.folder.with_suffix(".lock")
 
 
 def kind(topology: Topology, release: str, cgroup: str) -> str:
-    """What a machine is called that somebody asks for."""
+    """The name of this kind of machine."""
     return f"{topology.name}-{release}-{cgroup}"
 
 
@@ -129,8 +129,8 @@ def node(name: str) -> Node:
 
 
 def nodes() -> list[Node]:
-    """All nodes that run. What a dead QEMU or a killed launcher left is removed on the way: not ready, and nobody
-    holds its lock."""
+    """All nodes that run. What a dead QEMU or a killed launcher left is removed on the way: not ready, and its
+    lock is free."""
     found = []
     for one in known():
         if not one.ready():
@@ -141,7 +141,7 @@ def nodes() -> list[Node]:
             found.append(one)
     for lock in lab_base.place().glob("*.lock"):
         with lab_base.locked(lock, wait=False):
-            pass  # a killed lab's: nobody holds it, and it goes with being let go
+            pass  # left by a killed launcher: the lock is free, and its release removes it
     for unfinished in (lab_base.cache() / "states").glob("*.making"):
         with lab_base.locked(unfinished.with_suffix(".lock"), wait=False) as mine:
             if mine:
@@ -328,7 +328,7 @@ def launch(one: Node, command: t.Callable[[int], list[str]], ports: t.Iterable[i
 
 
 def free_ports() -> t.Iterator[int]:
-    """Ports on 127.0.0.1 that nobody has now; somebody may be quicker."""
+    """Ports on 127.0.0.1 that are free now; another process may take one first."""
     for dummy in range(PORT_TRIES):
         with socket.socket() as probe:
             probe.bind(("127.0.0.1", 0))
@@ -373,7 +373,7 @@ def save(one: Node, state: pathlib.Path) -> None:
 
 
 def prune() -> None:
-    """Remove all saved states, once nobody makes them."""
+    """Remove all saved states, once no process makes one."""
     states = lab_base.cache() / "states"
     for name in {path.stem for path in states.glob("*-*")}:
         with lab_base.locked(states / f"{name}.lock"):

@@ -88,7 +88,7 @@ Type=exec
 ExecStart=/bin/sh -c 'systemctl is-system-running --wait >/dev/null; echo "lab: booted" >/dev/ttyS0'
 UNIT
 ln -s ../lab-booted.service tree/etc/systemd/system/multi-user.target.wants/
-# root's own manager stays: it would start anew, for seconds, when a connection comes ten seconds after the last.
+# root's own manager stays: it would start again, for seconds, when a connection comes ten seconds after the last.
 mkdir -p tree/var/lib/systemd/linger tree/etc/systemd/user
 : >tree/var/lib/systemd/linger/root
 for unit in dirmngr gpg-agent gpg-agent-browser gpg-agent-extra gpg-agent-ssh; do

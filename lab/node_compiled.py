@@ -4,7 +4,7 @@
 
 """On a node of the lab, in each Python that starts: source text that was compiled once is not compiled again.
 
-Ansible brings each module as a zip file, and Python compiles what it imports from one anew in each run: on an emulated
+Ansible brings each module as a zip file, and Python compiles again in each run what it imports from one: on an emulated
 node that takes two thirds of a module's time. What was compiled is kept by the text's own digest, and the lab lends it
 to the next nodes (lab_compiled.py). What is executed is the same code either way.
 """

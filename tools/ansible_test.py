@@ -154,22 +154,22 @@ def units(venv: pathlib.Path, python: pathlib.Path, *arguments: str) -> Tally:
     version = f"3.{venvs.minor_of(python)}"
     log = setup.CHECKOUT / ".cache" / f"units-{version}.log"
     words = ["units", "--python", version, *arguments]
-    told: list[str] = []
+    printed: list[str] = []
     with alone():
         tree = fresh_tree()
         try:
             with output(venv, words, log, tree, python) as lines:
-                told.extend(lines)
+                printed.extend(lines)
             passed = True
         except subprocess.CalledProcessError:
-            print("".join(told), flush=True)
+            print("".join(printed), flush=True)
             passed = False
     tally, wrong = from_junit((tree / "tests" / "output" / "junit").glob("*.xml"))
     ran = tally.passed + tally.failed
     print(f"Python {version}: {ran} unit tests ran, {tally.skipped} were skipped (why: {log})", flush=True)
     if passed and ran:
         return Tally(passed=1)
-    remember(*(wrong or told[-ENOUGH:] or ["no test ran"]))
+    remember(*(wrong or printed[-ENOUGH:] or ["no test ran"]))
     return Tally(failed=1)
 
 

@@ -57,7 +57,7 @@ def runs(folder: pathlib.Path) -> bool:
 
 
 def prune() -> None:
-    """Remove what was made from pins that nobody has used for long."""
+    """Remove the environments of pins that were not used for long."""
     for complete in (CACHE / "venvs").glob("*/complete"):
         if time.time() - complete.stat().st_mtime > UNUSED:
             shutil.rmtree(complete.parent, ignore_errors=True)

@@ -55,11 +55,11 @@ def on_node(script: Path, turns: int) -> tuple[int, dict[str, t.Any]]:
     return done.returncode, json.loads(output)
 
 
-def pools(told: dict[str, t.Any]) -> str:
+def pools(measured: dict[str, t.Any]) -> str:
     """The table of the isolated core that moves."""
-    runs = told["runs"]
+    runs = measured["runs"]
     calls = statistics.median(run["calls"] for run in runs)
-    floors = [one * calls for one in told["floor"]]
+    floors = [one * calls for one in measured["floor"]]
     window, whole = ([run[key] for run in runs] for key in ("window", "whole"))
     rows = [
         (f"{calls:g} properties set by systemctl (the floor)", bench.spread(floors), "1.0×"),
@@ -69,9 +69,9 @@ def pools(told: dict[str, t.Any]) -> str:
     return bench.table(SECONDS, rows)
 
 
-def admissions(told: dict[str, t.Any]) -> str:
+def admissions(measured: dict[str, t.Any]) -> str:
     """The table of a service that starts and stops."""
-    times = {name: [1e3 * one for one in taken] for name, taken in told.items()}
+    times = {name: [1e3 * one for one in taken] for name, taken in measured.items()}
     rows = [
         (what, bench.spread(times[name], 0), *(bench.ratio(times[name], times[floor]) for floor in ("plain", "python")))
         for name, what in ADMISSIONS

@@ -77,9 +77,9 @@ def watched(work: t.Callable[[], None]) -> dict[str, t.Any]:
         os.kill(watcher, signal.SIGTERM)
         os.waitpid(watcher, 0)
     with open(name, encoding="utf-8") as file:
-        told = json.load(file)
+        measured = json.load(file)
     os.unlink(name)
-    return t.cast("dict[str, t.Any]", told)
+    return t.cast("dict[str, t.Any]", measured)
 
 
 def systemctl(*words: str) -> None:
@@ -140,12 +140,12 @@ def main(turns: int) -> int:
     systemctl("stop", *RECONCILER)
     units = [busy(pool) for pool in POOLS]
     try:
-        told = watched(there_and_back)
+        measured = watched(there_and_back)
     finally:
         systemctl("stop", *units)
         systemctl("start", *RECONCILER)
-    json.dump({"floor": floor, "runs": runs, **told}, sys.stdout)
-    return 1 if told["overlaps"] or not set(PLACES) <= set(told["isolated"]) else 0
+    json.dump({"floor": floor, "runs": runs, **measured}, sys.stdout)
+    return 1 if measured["overlaps"] or not set(PLACES) <= set(measured["isolated"]) else 0
 
 
 if __name__ == "__main__":

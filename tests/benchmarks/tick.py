@@ -114,12 +114,12 @@ def measure(python: str, program: str, root: str, turns: int, command: list[str]
     spent(tick)
     time.sleep(2.5)  # A look of the same second as the one before is not kept, nor are times that are so young.
     spent(tick)
-    told = kept.read_bytes() if kept.exists() else b""
-    if not told:
+    inputs = kept.read_bytes() if kept.exists() else b""
+    if not inputs:
         raise RuntimeError(f"the tick keeps nothing in {kept}: is the node in sync?")
     before: dict[str, t.Callable[[], object]] = {
-        QUIET: lambda: kept.write_bytes(told),
-        CHANGED: lambda: kept.write_bytes(with_another_answer(told)),
+        QUIET: lambda: kept.write_bytes(inputs),
+        CHANGED: lambda: kept.write_bytes(with_another_answer(inputs)),
         FULL: kept.unlink,
     }
     taken: dict[str, list[float]] = {name: [] for name in (*dict(EMPTY), *before)}
@@ -136,7 +136,7 @@ def measure(python: str, program: str, root: str, turns: int, command: list[str]
         seen[name] = counted(python, code)
     print("".join(f"| {' | '.join(row)} |\n" for row in rows(taken, seen)))
     print(
-        f"{kept.name}: {len(told) / 1024:.0f} KiB, {status.name}: {status.stat().st_size / 1024:.1f} KiB.", flush=True
+        f"{kept.name}: {len(inputs) / 1024:.0f} KiB, {status.name}: {status.stat().st_size / 1024:.1f} KiB.", flush=True
     )
     return checked(python, program, root)
 
