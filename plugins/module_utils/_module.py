@@ -272,7 +272,7 @@ def removal(module: AnsibleModule, host: Host, managers: t.Sequence[str]) -> dic
     kept = state.records(host)[0] or host.exists(state.STATE) or host.exists(state.RUN)
     locks = bool(plan.changes or kept)
     if module.check_mode or not locks:
-        return result_of(module, host, applying.planned(host, plan, locks=locks, forgiving=True))
+        return result_of(module, host, applying.planned(host, plan, locks=locks, keep_going=True))
 
     return result_of(module, host, unless_paused(module, host, lambda: applying.remove(host, managers)))
 

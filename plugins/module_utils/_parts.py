@@ -50,7 +50,7 @@ def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch)
     request = section_tasks.ask(host, piece)
     plan = section_tasks.plan(host, request)
     idle = section_tasks.has_nothing_to_do(host, request, plan)
-    outcome = applying.planned(host, plan, locks=not idle, forgiving=not piece.present)
+    outcome = applying.planned(host, plan, locks=not idle, keep_going=not piece.present)
     if not module.check_mode and not idle:
         # Another process may have held the lock meanwhile: observe again with it.
         outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))

@@ -68,7 +68,9 @@ def populate(fake: node.Node, count: int) -> None:
     with contextlib.redirect_stdout(io.StringIO()):  # ``corral admit`` says what it granted.
         for number in range(running):
             assert services.start(fake, f"lane@{number}.service"), fake.said
-    declared_rows = [{"name": f"plane{n}", "match": {"unit": f"plane{n}.service"}, **claim("2", "1Gi")} for n in range(declared)]
+    declared_rows = [
+        {"name": f"plane{n}", "match": {"unit": f"plane{n}.service"}, **claim("2", "1Gi")} for n in range(declared)
+    ]
     declared_rows += [
         {
             "name": f"app{n}",

@@ -48,17 +48,17 @@ def refuse_node(host: Host) -> None:
             raise refusal("is a folder, and Corral keeps a file there: move it away", path=path)
 
 
-def refuse_steps(host: Host, steps: t.Sequence[Step], *, forgiving: bool = False) -> None:
+def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = False) -> None:
     """Refuse steps that cannot succeed here. Raises CorralError: Blocked for files.
 
-    ``forgiving`` is a removal, which goes on past files that it cannot bring back.
+    ``keep_going`` is a removal, which goes on past files that it cannot bring back.
     """
     for tree in sorted({top for step in steps for top in ("/sys", "/proc") if step.target.startswith(f"{top}/")}):
         if host.read_only(tree):
             raise refusal(
                 "mounted read-only: run on the node itself, not in a container, or remount it writable", path=tree
             )
-    if forgiving:
+    if keep_going:
         return
     found = {}
     for step in steps:

@@ -40,10 +40,10 @@ def declare(
     origins: t.Optional[t.Mapping[str, str]] = None,
     *,
     narrow: Narrow = everything,
-    forgiving: bool = False,
-    first: t.Optional[t.Callable[[], None]] = None,
+    keep_going: bool = False,
+    before_steps: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
-    """Apply a profile and declare it on this node; the caller holds the lock. ``first``: see carry_out()."""
+    """Apply a profile and declare it on this node; the caller holds the lock. ``before_steps``: see carry_out()."""
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins or {})
 
@@ -51,7 +51,7 @@ def declare(
         return narrow(planning.plan_profile(host, refresh(host, context), declare=True))
 
     plan = narrow(planning.plan_profile(host, context, declare=True))
-    outcome = apply(host, plan, again, forgiving=forgiving, first=first)
+    outcome = apply(host, plan, again, keep_going=keep_going, before_steps=before_steps)
     if not outcome.error:
         state.record_profile(host, profile.to_data(declared))
         write_effective_profile(host, context)
@@ -94,7 +94,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
 
     waits = not going_back and host.exists(state.UNCONFIRMED)
     first = plan()
-    outcome = apply(host, first, plan, forgiving=True, first=stop_timer if waits else None)
+    outcome = apply(host, first, plan, keep_going=True, before_steps=stop_timer if waits else None)
     if first.lost:
         return outcome
     if not outcome.error and PROFILE in managers:
@@ -126,28 +126,28 @@ def apply(
     plan: Plan,
     replan: t.Callable[[], Plan],
     *,
-    forgiving: bool = False,
-    first: t.Optional[t.Callable[[], None]] = None,
+    keep_going: bool = False,
+    before_steps: t.Optional[t.Callable[[], None]] = None,
 ) -> Outcome:
-    """Execute a plan, all or nothing, and observe again. ``first``: see carry_out().
+    """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out().
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
-    order. ``forgiving`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
+    order. ``keep_going`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
     """
     steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
-    refuse(host, plan, steps, forgiving=forgiving)
+    refuse(host, plan, steps, keep_going=keep_going)
     try:
-        return carry_out(host, plan, steps, replan, forgiving, first)
+        return carry_out(host, plan, steps, replan, keep_going, before_steps)
     finally:
         systemd.close_connection(host)  # One connection to systemd serves the whole plan.
 
 
-def refuse(host: Host, plan: Plan, steps: t.Sequence[Step], *, forgiving: bool = False) -> None:
+def refuse(host: Host, plan: Plan, steps: t.Sequence[Step], *, keep_going: bool = False) -> None:
     """Raise CorralError for what stops a plan before its first write; check mode asks this as well as a run."""
     preflight.refuse_node(host)
-    preflight.refuse_steps(host, steps, forgiving=forgiving)
+    preflight.refuse_steps(host, steps, keep_going=keep_going)
     from ..model.plan import validate  # A tick that changes nothing does not get here.
     from . import overlap_check
 
@@ -159,7 +159,7 @@ def refuse(host: Host, plan: Plan, steps: t.Sequence[Step], *, forgiving: bool =
         raise CorralError(*problems)
 
 
-def planned(host: Host, plan: Plan, *, locks: bool = False, forgiving: bool = False) -> Outcome:
+def planned(host: Host, plan: Plan, *, locks: bool = False, keep_going: bool = False) -> Outcome:
     """A run in check mode: nothing is executed, and the plan is drift. Its ``error`` is what a run would raise.
 
     ``locks``: the run would take the node's lock also where it has nothing to do.
@@ -172,7 +172,7 @@ def planned(host: Host, plan: Plan, *, locks: bool = False, forgiving: bool = Fa
         try:
             preflight.refuse_node(host)
             if steps or plan.obsolete:
-                refuse(host, plan, steps, forgiving=forgiving)
+                refuse(host, plan, steps, keep_going=keep_going)
         except CorralError as refused:
             error = str(refused)
     return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)), error)
@@ -183,12 +183,12 @@ def carry_out(
     plan: Plan,
     steps: t.Sequence[Step],
     replan: t.Callable[[], Plan],
-    forgiving: bool,
-    first: t.Optional[t.Callable[[], None]],
+    keep_going: bool,
+    before_steps: t.Optional[t.Callable[[], None]],
 ) -> Outcome:
     """Record the originals, run the steps, and observe again.
 
-    ``first`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
+    ``before_steps`` is the last act before the first step: when it raises, or was not called, the node is unchanged.
     """
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if cgroup.unified(host):
@@ -200,14 +200,14 @@ def carry_out(
     untouched = not host.names(state.STATE)
     if new:
         recording_originals.keep_records(host, [*kept, *new])
-    if first is not None:
+    if before_steps is not None:
         try:
-            first()
+            before_steps()
         except CorralError:
             if new:
                 recording_originals.forget_records(host, kept, untouched)
             raise
-    error, undone, leftovers, refused = execute(host, plan, steps, online, forgiving)
+    error, undone, leftovers, refused = execute(host, plan, steps, online, keep_going)
     if error:
         if not leftovers and new:
             leftovers = recording_originals.forget_records(host, kept, untouched)
@@ -227,7 +227,7 @@ def carry_out(
 
 
 def execute(
-    host: Host, plan: Plan, steps: t.Sequence[Step], online: str, forgiving: bool
+    host: Host, plan: Plan, steps: t.Sequence[Step], online: str, keep_going: bool
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], tuple[Step, ...]]:
     """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused."""
     done: list[tuple[undo.Original, Step]] = []
@@ -245,11 +245,11 @@ def execute(
         try:
             apply_step.perform(host, step, masks)
         except (StepFailed, OSError) as error:
-            if step.optional and not forgiving:
+            if step.optional and not keep_going:
                 refused.append(step)
                 continue
             said = sentence(step, error)
-            if forgiving:
+            if keep_going:
                 leftovers.append(said)
                 continue
             undone, left = undo_steps(host, plan, done, online, masks)

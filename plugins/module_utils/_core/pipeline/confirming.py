@@ -83,7 +83,7 @@ def declare(
             raise
 
     # An error that is raised after that leaves it: the node may have been changed.
-    outcome = applying.declare(host, declared, origins, first=begin if waits else None)
+    outcome = applying.declare(host, declared, origins, before_steps=begin if waits else None)
     if outcome.error:
         # What was undone needs no going back; what could not be undone does.
         if not outcome.leftovers:
@@ -91,7 +91,7 @@ def declare(
     elif outcome.applied:
         if not waits:
             keep(host)
-        forgive(host, declared)
+        forget_rejection(host, declared)
     return outcome
 
 
@@ -144,7 +144,7 @@ def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
     return found
 
 
-def forgive(host: Host, declared: Profile) -> None:
+def forget_rejection(host: Host, declared: Profile) -> None:
     """Take a profile that was applied by force off the list of those that went back."""
     known = unconfirmed_file.rejected(host)
     digits = history.hash_of(profile.to_data(declared))

@@ -105,7 +105,7 @@ def apply(host: Host, request: Request) -> Outcome:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
     try:
         origins = section_patch.origins_of(request.wanted)
-        return applying.declare(host, request.wanted, origins, narrow=narrow, forgiving=not request.piece.present)
+        return applying.declare(host, request.wanted, origins, narrow=narrow, keep_going=not request.piece.present)
     except CorralError as error:
         raise section_patch.rewrite_paths(error, request.piece.module, request.own) from None
 

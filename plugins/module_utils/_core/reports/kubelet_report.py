@@ -86,9 +86,9 @@ def lines(found: Inspection) -> list[str]:
     said += [f"{path} is newer than the running kubelet: restart it to have it read" for path in found.newer]
     said += list(found.config.problems)
     settings = found.config.settings()
-    told = [(name, shown(one.value), one.origin) for name, one in settings.items() if one.origin != DEFAULT]
-    if told:
-        said += ["", "configuration that is not the default:", *(f"  {line}" for line in aligned(told))]
+    configured = [(name, shown(one.value), one.origin) for name, one in settings.items() if one.origin != DEFAULT]
+    if configured:
+        said += ["", "configuration that is not the default:", *(f"  {line}" for line in aligned(configured))]
     said += ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
     if found.cpus is not None:
         said += ["", *assignments(found.cpus)]

@@ -73,11 +73,11 @@ class _Search:
 
     def run(self) -> list[Portion] | None:
         """The portions, or None when no combination has enough."""
-        goal = self.thinkable((), 0)
+        goal = self.lowest_balance((), 0)
         if goal is None:
             return None
         # The fullest choice of nodes is often the best: knowing it first, the search in order skips nearly all others.
-        self.best = self.judge(tuple(sorted(self.fullest_from(0)[: self.number])))
+        self.best = self.evaluate(tuple(sorted(self.fullest_from(0)[: self.number])))
         if len(self.nodes) <= MOST_NODES:
             self.walk((), 0, goal)
         shares = [(node, self.share) for node in self.best.nodes]
@@ -86,7 +86,7 @@ class _Search:
     def walk(self, chosen: tuple[int, ...], start: int, goal: int) -> None:
         """Combinations that begin with ``chosen``, in the kubelet's order."""
         if len(chosen) == self.number:
-            choice = self.judge(chosen)
+            choice = self.evaluate(chosen)
             if self.improves(choice.balance):
                 self.best, self.in_order = choice, True
             return
@@ -98,8 +98,8 @@ class _Search:
             seen.add(self.free[node])
             if self.tries > LIMIT or not self.improves(goal):
                 return
-            thinkable = self.thinkable((*chosen, node), at + 1)
-            if thinkable is not None and self.improves(thinkable):
+            lowest = self.lowest_balance((*chosen, node), at + 1)
+            if lowest is not None and self.improves(lowest):
                 self.walk((*chosen, node), at + 1, goal)
 
     def improves(self, balance: int) -> bool:
@@ -116,8 +116,8 @@ class _Search:
     def gain_of_shares(self, nodes: t.Iterable[int]) -> int:
         return sum(_gain(self.free[node], self.share) for node in nodes)
 
-    def thinkable(self, chosen: tuple[int, ...], start: int) -> int | None:
-        """No combination of ``chosen`` and nodes from ``start`` on has a lower balance; None when none has enough.
+    def lowest_balance(self, chosen: tuple[int, ...], start: int) -> int | None:
+        """A bound: no combination of ``chosen`` and nodes from ``start`` on has a lower balance. None when none has enough.
 
         The nodes with most free CPUs complete it, and each group of the remainder comes from the then fullest.
         """
@@ -148,7 +148,7 @@ class _Search:
             heapq.heapreplace(heap, self.group - fullest)
         return gain
 
-    def judge(self, nodes: tuple[int, ...]) -> _Choice:
+    def evaluate(self, nodes: tuple[int, ...]) -> _Choice:
         """A combination with its best subset for the remainder; there must be enough."""
         self.tries += 1
         gain = self.gain_of_shares(nodes)
@@ -158,9 +158,9 @@ class _Search:
         left = [self.free[node] - self.share for node in able]
         found = self.one_each(left, gain)
         rest_gain = self.gain_of_rest(left)
-        thinkable = self.balance(gain + (rest_gain or 0))
-        if found is None or thinkable < found[0]:
-            found = self.in_turns(left, gain, thinkable, found)
+        lowest = self.balance(gain + (rest_gain or 0))
+        if found is None or lowest < found[0]:
+            found = self.in_turns(left, gain, lowest, found)
         return _Choice(found[0], nodes, tuple(able[index] for index in found[1]))
 
     def one_each(self, left: list[int], gain: int) -> tuple[int, tuple[int, ...]] | None:
@@ -185,12 +185,12 @@ class _Search:
         return best, _earliest(left[:among], self.rest, lambda cpus: balance(cpus) == best)
 
     def in_turns(
-        self, left: list[int], gain: int, thinkable: int, best: tuple[int, tuple[int, ...]] | None
+        self, left: list[int], gain: int, lowest: int, best: tuple[int, tuple[int, ...]] | None
     ) -> tuple[int, tuple[int, ...]]:
         """The best subset of fewer nodes than groups, if it is better than ``best``."""
         for number in range(min(len(left), self.rest - 1), 0, -1):
             for subset in _subsets(left, number):
-                if best is not None and (self.tries > LIMIT or best[0] == thinkable):
+                if best is not None and (self.tries > LIMIT or best[0] == lowest):
                     return best
                 self.tries += 1
                 turns = self.turns(left, subset)

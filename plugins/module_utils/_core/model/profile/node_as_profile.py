@@ -42,7 +42,7 @@ def profile_shown(
         (atom, Off(atom.value, left_out[index]) if index in left_out else atom.value)
         for index, atom in enumerate(parts)
     )
-    return {key: hoisted(value) for key, value in assembled(head, shown).items()}
+    return {key: collapsed(value) for key, value in assembled(head, shown).items()}
 
 
 def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragment, t.Any]]) -> dict[str, t.Any]:
@@ -59,10 +59,10 @@ def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragme
     return data
 
 
-def hoisted(value: t.Any) -> t.Any:
-    """A section of which all is left out is left out as a whole."""
+def collapsed(value: t.Any) -> t.Any:
+    """The value, where a section or list whose items are all left out is left out as a whole."""
     if isinstance(value, dict):
-        value = {key: hoisted(item) for key, item in value.items()}
+        value = {key: collapsed(item) for key, item in value.items()}
         items = list(value.values())
         plain: t.Any = {key: item.value for key, item in value.items() if isinstance(item, Off)}
     elif isinstance(value, list):

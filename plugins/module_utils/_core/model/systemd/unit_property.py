@@ -62,7 +62,7 @@ def outside_run(settings: t.Iterable[Setting]) -> list[Setting]:
     return [item for item in settings if not item.file.startswith("/run/")]
 
 
-def foretold(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str]) -> list[Setting]:
+def with_dropin(settings: t.Iterable[Setting], ours: str, values: t.Sequence[str]) -> list[Setting]:
     """The persistent assignments as they will be once our drop-in is there; unchanged where it is.
 
     systemd.unit(5): the unit's own file comes first, then the drop-ins in the order of their names.
@@ -130,7 +130,7 @@ def later_change(
     is named.
     """
     ours = ours or dropin(unit, manager)
-    found = foretold(settings, ours, values or (wanted,))
+    found = with_dropin(settings, ours, values or (wanted,))
     result = meaning(found)
     last = max((index for index, item in enumerate(found) if item.file == ours), default=None)
     later = found[last + 1 :] if last is not None else []

@@ -180,8 +180,8 @@ def attempt(
             grant = admit(budget, need, before, status)
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
-            rest = remnant(budget, need, before, status)
-            if name not in kept_first and before is not None and others_have(budget, need, before, rest, status):
+            rest = remaining_grant(budget, need, before, status)
+            if name not in kept_first and before is not None and taken_by_others(budget, need, before, rest, status):
                 crowded[name] = refused
             if rest is not None:
                 budget.reserve(rest)
@@ -307,7 +307,7 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
     return ""
 
 
-def remnant(
+def remaining_grant(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus
 ) -> t.Optional[Grant]:
     """What an incomplete grant keeps for now: those of its CPUs that still exist and are free.
@@ -322,14 +322,14 @@ def remnant(
     return before._replace(cpus=left, containers=()) if left else None
 
 
-def others_have(
+def taken_by_others(
     budget: NodeBudget,
     need: ResourceRequirements,
     before: Grant,
     rest: t.Optional[Grant],
     status: WorkloadStatus,
 ) -> bool:
-    """Whether a refused workload would have kept more, had it been asked first."""
+    """Whether a refused workload would have kept more if it had been decided on first."""
     if need.workload.name in status.starting or not need.cpus:
         return False
     taken = (before.cpus & budget.inputs.assignable) - budget.free
