@@ -94,7 +94,7 @@ def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
 
 
 def would_change(outcome: Outcome) -> tuple[Change, ...]:
-    """What a run would change of a plan: what Corral cannot mend, or does not know, has no steps."""
+    """What a run would change of a plan: items that Corral cannot correct, or that are unknown, have no steps."""
     return tuple(change for change in outcome.plan.changes if change.steps)
 
 

@@ -27,7 +27,7 @@ ORIGINS = "/etc/corral/origins.json"
 AGENT = "/etc/corral/agent.json"
 STATE = "/var/lib/corral"
 BEFORE = f"{STATE}/journal/before.json"
-LOST = f"{BEFORE}.damaged"  # the before-values that could not be read any more; empty where they were gone
+LOST = f"{BEFORE}.damaged"  # the originals that could not be read any more; empty where the file was missing
 UNREADABLE = f"{BEFORE}.unreadable"  # single records that could not be read, as they were, until their file is deleted
 APPLIED = f"{STATE}/applied.json"
 EFFECTIVE_PROFILE = f"{STATE}/effective-profile.json"
@@ -52,7 +52,7 @@ VERSION = 1  # of checksummed files
 
 
 class Record(NamedTuple):
-    """A before-value and its manager."""
+    """An original and its manager."""
 
     manager: str
     subject: str
@@ -124,7 +124,7 @@ def state_folder(host: Host, path: str) -> None:
 
 
 def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
-    """The before-values, oldest first, and a warning when they are of the file's second copy."""
+    """The originals, oldest first, and a warning when they are read from the file's second copy."""
     found, warning = records_in(host.read(BEFORE, follow=False) or ""), None
     if found is None and were_recorded(host):
         found = records_in(host.read(f"{BEFORE}.previous", follow=False) or "")
@@ -135,12 +135,12 @@ def records(host: Host) -> tuple[list[Record], t.Optional[str]]:
 
 
 def were_recorded(host: Host) -> bool:
-    """Whether there must be before-values: a profile that was applied, or an agent, has never been without."""
+    """Whether there must be originals: they are recorded whenever a profile is applied or an agent is installed."""
     return written_before(host, BEFORE) or host.exists(APPLIED) or host.exists(AGENT)
 
 
 def originals_lost(host: Host) -> bool:
-    """Whether neither copy of the before-values can be read, and there must be some; or whether that was so once.
+    """Whether neither copy of the originals can be read, and there must be some; or whether that was so once.
 
     What a later run found and recorded is not what was there before Corral: the loss stays until the state is removed.
     """
@@ -155,14 +155,14 @@ def originals_lost(host: Host) -> bool:
 
 
 def records_in(text: str) -> t.Optional[tuple[Record, ...]]:
-    """The before-values in a checksummed text that can be read; None when it is not as Corral wrote it."""
+    """The originals in a checksummed text that can be read; None when it is not as Corral wrote it."""
     rows = rows_in(text)
     return None if rows is None else rows[0]
 
 
 @functools.lru_cache(maxsize=2)  # One run reads the same text again and again.
 def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]]]:
-    """The before-values in a checksummed text, and the rows that are none; None when it is not as Corral wrote it."""
+    """The originals in a checksummed text, and the rows that are none; None when it is not as Corral wrote it."""
     try:
         data = checked_data(json.loads(text or "null"))
     except (ValueError, RecursionError):
@@ -182,7 +182,7 @@ def rows_in(text: str) -> t.Optional[tuple[tuple[Record, ...], tuple[t.Any, ...]
 
 
 def unread_rows(host: Host) -> list[t.Any]:
-    """The rows among the before-values that cannot be read and that are not set aside yet."""
+    """The rows among the originals that cannot be read and that are not set aside yet."""
     for path in (BEFORE, f"{BEFORE}.previous"):
         rows = rows_in(host.read(path, follow=False) or "")
         if rows is not None:
@@ -198,7 +198,7 @@ def unreadable(host: Host) -> list[t.Any]:
 
 
 def save_records(host: Host, kept: t.Sequence[Record]) -> None:
-    """Keep the before-values; on the disk before this returns.
+    """Write the originals; they are on the disk before this returns.
 
     A loss of those before is recorded first, and rows that cannot be read are set aside.
     """

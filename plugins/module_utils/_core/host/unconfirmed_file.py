@@ -52,7 +52,7 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
 
 
 def named(found: Pending, nothing: str = "no profile") -> tuple[str, str]:
-    """The unconfirmed profile and the one before it, for people: with their hashes, since both may have the same name."""
+    """The names of the unconfirmed profile and of the one before it, with their hashes, since both may have the same name."""
     from ..model.status import history
 
     before = found.before

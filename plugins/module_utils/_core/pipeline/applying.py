@@ -114,7 +114,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
         from ..host import unconfirmed_file
 
         unconfirmed_file.forget(host)  # There is nothing left to go back from, or no agent that could.
-    # A node whose before-values were lost may still have a declared profile.
+    # A node whose originals were lost may still have a declared profile.
     needed = (state.DECLARED, state.APPLIED, state.UNREADABLE, *state.WORKLOADS)
     if not outcome.error and not state.records(host)[0] and not any(map(host.exists, needed)):
         state.forget(host)

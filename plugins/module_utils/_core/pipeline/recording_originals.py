@@ -28,12 +28,12 @@ VALUE_KINDS: tuple[StepKind, ...] = ("pool", "value")
 
 
 def keep_records(host: Host, records: t.Sequence[Record]) -> None:
-    """Keep the before-values; without them nothing is begun."""
+    """Write the originals. Raises CorralError where that fails: then the run does not begin."""
     try:
         state.save_records(host, records)
     except OSError as error:
         message = (
-            f"the before-values cannot be kept ({error.strerror}), so nothing was changed: make room, then try again"
+            f"the originals cannot be recorded ({error.strerror}), so nothing was changed: make room, then try again"
         )
         raise refusal(message, path=state.BEFORE) from None
 
@@ -56,7 +56,7 @@ def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tup
 
 
 def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record]:
-    """The before-values of everything that this plan touches for the first time."""
+    """The originals of everything that this plan touches for the first time."""
     recorded = {record.before.key for record in kept}
     rows = state.unreadable(host)
     if rows:

@@ -60,7 +60,7 @@ def plan(
 
 
 def is_stray(record: Record, online: str) -> bool:
-    """Whether no manager of this version may bring a before-value back: the validator would refuse the whole plan for it."""
+    """Whether no manager of this version may restore an original: the validator would refuse the whole plan for it."""
     from ..model.plan import validate  # A tick that drops nothing does not get here.
     from ..model.values.vocabulary import StepKind
 
@@ -119,7 +119,7 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
 
 
 def restoring(record: Record, online: str) -> Change:
-    """The change that brings a before-value back."""
+    """The change that restores an original."""
     before = record.before
     kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
     kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")

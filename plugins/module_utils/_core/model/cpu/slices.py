@@ -126,9 +126,9 @@ def unmanaged_changes(
         running = f" (PID {', '.join(one.processes)})" if one.processes else ""
         actual = f"runs on {cpuset.format(one.cpus)}{running}"
         reason = f"on {', '.join(met)}; " if met else ""
-        mends = one.name in confined
-        verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if mends else (UNCHANGEABLE, "a pool")
-        reason += "cpu.unmanaged: confine" if mends else unmanaged_reason(one, refused=one.name in refused)
+        confines = one.name in confined
+        verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if confines else (UNCHANGEABLE, "a pool")
+        reason += "cpu.unmanaged: confine" if confines else unmanaged_reason(one, refused=one.name in refused)
         changes.append(
             Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
         )

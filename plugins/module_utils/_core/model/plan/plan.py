@@ -21,9 +21,9 @@ if t.TYPE_CHECKING:
     from .context import Context
 
 # Verdicts of a change.
-DRIFT: Verdict = "drift"  # reality differs; the steps mend it
+DRIFT: Verdict = "drift"  # the node differs; the steps correct it
 UNCHANGEABLE: Verdict = (
-    "unchangeable"  # reality differs and Corral cannot mend it (the reason says why and the way out)
+    "unchangeable"  # the node differs, and Corral cannot correct it; the reason has the cause and what to do
 )
 UNKNOWN: Verdict = "unknown"  # it could not be read; never counted as in sync
 
@@ -60,7 +60,7 @@ class Step(NamedTuple):
 
     @property
     def key(self) -> str:
-        """What the step writes to: before-values are kept under this key."""
+        """The target of the step, as the key of its original."""
         return ":".join(filter(None, [self.kind, self.target, self.name if self.kind == "property" else ""]))
 
     @property
@@ -72,7 +72,7 @@ class Step(NamedTuple):
 
 
 class Change(NamedTuple):
-    """One atom of a plan.
+    """One change of a plan, or one drift item.
 
     ``actual`` and ``wanted`` are texts to compare; ``location`` is where the actual value can be seen (file, unit, cgroup
     path). What ``verdict``, ``when`` and ``disruption`` may be is in vocabulary.py.

@@ -57,7 +57,7 @@ class Reader:
         if len(self.problems) < PROBLEMS_LIMIT:
             self.problems.append(Problem(path, brief(value), message))
         elif len(self.problems) == PROBLEMS_LIMIT:
-            self.problems.append(Problem("", None, "there are more problems than these: mend them and look again"))
+            self.problems.append(Problem("", None, "there are more problems than these: correct them and check again"))
 
     def one_of(self, path: str, given: dict[str, t.Any], names: t.Sequence[str]) -> None:
         """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""

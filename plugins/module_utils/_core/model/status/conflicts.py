@@ -79,7 +79,7 @@ def changes(
 
 
 def unchangeable(manager: str, subject: str, name: str, actual: str, wanted: str, reason: str, location: str) -> Change:
-    """A drift item that only its owner can mend."""
+    """A drift item that only the other program's configuration can correct."""
     return Change(manager, subject, name, actual, wanted, reason, location, (), UNCHANGEABLE)
 
 

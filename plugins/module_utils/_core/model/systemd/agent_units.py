@@ -125,7 +125,7 @@ StartLimitIntervalSec=0
 [Service]
 Type=oneshot
 ExecStart={run} --tick
-# 2: something differed; it was mended, or reported in audit mode.
+# 2: something differed; it was corrected, or reported in audit mode.
 # Told to end when the agent is removed, while it waits for the removal: that is no failure either.
 SuccessExitStatus=2 SIGTERM
 TimeoutStartSec=180

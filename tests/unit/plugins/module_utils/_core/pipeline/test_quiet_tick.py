@@ -103,7 +103,7 @@ NEWS = {
     "another boot": ("/proc/sys/kernel/random/boot_id", "second\n"),
     "another file of the agent": ("/etc/systemd/system/corral-boot.service", "[Unit]\n"),
     "other options of the agent": ("/etc/corral/agent.json", "{}"),
-    "other before-values": ("/var/lib/corral/journal/before.json", "{}"),
+    "other originals": ("/var/lib/corral/journal/before.json", "{}"),
     "another profile at boot": ("/var/lib/corral/applied.json", "{}"),
     "a pause": ("/var/lib/corral/pause.json", "{}"),
 }
