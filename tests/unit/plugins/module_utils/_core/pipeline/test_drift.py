@@ -269,6 +269,9 @@ def test_drift_without_root_is_unknown_and_not_in_sync(rolled: node.Node) -> Non
     rolled.drop("/proc/1/mountinfo")
     found = {item.subject: item.verdict for item in runs.plan(rolled.host())}
     assert found == {"mounts": "unknown"}
+    assert runs.tick(rolled.host(), by_timer=False) == 2
+    status = json.loads(rolled.get("/run/corral/status.json"))
+    assert (status["in_sync"], [item["verdict"] for item in status["items"]]) == (False, ["unknown"])
 
 
 def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_again(rolled: node.Node) -> None:

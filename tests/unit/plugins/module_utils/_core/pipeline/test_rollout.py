@@ -15,7 +15,7 @@ import runs
 from _core.host import state
 from _core.host.lock import Lock
 from _core.managers import registry
-from _core.model.plan.plan import steps_in_order
+from _core.model.plan.plan import UNCHANGEABLE, steps_in_order
 from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
@@ -162,6 +162,19 @@ def test_removal_leaves_a_slice_that_holds_processes_and_says_so(fake: node.Node
     assert fake.systemd.units["corral.slice"].running
     fake.systemd.occupy("corral.slice", 0)
     assert runs.remove(fake.host()).leftovers == ()
+    assert not fake.systemd.units["corral.slice"].running
+
+
+def test_a_slice_that_is_no_longer_declared_stops_once_its_processes_have_ended(fake: node.Node) -> None:
+    runs.converged(fake)
+    fake.systemd.occupy("corral.slice", 2)
+    outcome = runs.declare(fake.host(), cpu=None, pids=None)
+    assert outcome.error == ""
+    left = [(one.subject, one.verdict) for one in outcome.remaining if "holds processes" in one.reason]
+    assert left == [("corral.slice", UNCHANGEABLE)]
+    assert fake.systemd.units["corral.slice"].running
+    fake.systemd.occupy("corral.slice", 0)
+    assert runs.tick(fake.host(), by_timer=False) == 2
     assert not fake.systemd.units["corral.slice"].running
 
 
