@@ -121,7 +121,13 @@ def refuse_changes(host: Host, hint: str) -> None:
 def tick_now(host: Host) -> None:
     """Start a tick of the agent at once, where it is installed, so that the status is current and drift is corrected.
 
-    The tick reports the result.
+    The tick reports the result. A start joins a tick that runs already: one that has looked before this run took the
+    node's lock, or that found it taken, publishes nothing any more, and is followed by another one.
     """
-    if systemd.runs(host) and host.exists(f"{ETC}/{agent_units.SERVICE}"):
+    if not systemd.runs(host) or not host.exists(f"{ETC}/{agent_units.SERVICE}"):
+        return
+    before = host.read(state.STATUS)
+    for dummy in range(2):
         host.run("systemctl", "start", agent_units.SERVICE, timeout=TICK_SECONDS)
+        if host.read(state.STATUS) != before:
+            return

@@ -150,16 +150,42 @@ def test_a_boot_brings_the_last_profile_back_all_the_same(paused: node.Node) -> 
     assert fake.get(PID_MAX) == "40000\n"
 
 
+class Starts(list[str]):
+    """What systemd starts: ticks, but for the first ``joined`` starts, which join one that has looked already."""
+
+    def __init__(self, fake: node.Node, joined: int) -> None:
+        super().__init__()
+        self.fake, self.joined = fake, joined
+
+    def append(self, unit: str) -> None:
+        super().append(unit)
+        if len(self) > self.joined:
+            runs.tick(self.fake.host(), by_timer=False)
+
+
 def test_resume_ends_it_at_once(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     fake = paused
-    fake.systemd.ran.clear()
+    fake.systemd.ran = Starts(fake, 0)
     assert runs.command(fake.host(), "resume") == 0
     assert "ended: paused until" in capsys.readouterr().out
     assert fake.systemd.ran == [agent_units.SERVICE], "the agent is asked to look at once"
-    assert not is_paused(fake)
+    assert not status(fake)["paused"]
     assert fake.get(PID_MAX) == "65536\n"
     assert runs.command(fake.host(), "resume", "--json") == 0
     assert json.loads(capsys.readouterr().out) == {"schema": 1, "ended": None}
+
+
+@pytest.mark.parametrize("verb", ["pause", "resume"])
+def test_the_status_is_current_also_where_a_tick_was_at_work_when_it_began(verb: str, rolled: node.Node) -> None:
+    fake = rolled
+    pause = ("pause", "--for", "1h", "--reason", "a disk")
+    if verb == "resume":
+        assert runs.command(fake.host(), *pause) == 0
+        runs.tick(fake.host())
+    fake.systemd.ran = Starts(fake, 1)
+    assert runs.command(fake.host(), *(pause if verb == "pause" else (verb,))) == 0
+    assert fake.systemd.ran == [agent_units.SERVICE] * 2, "the first start joined what had looked before"
+    assert (status(fake)["paused"] is not None) == (verb == "pause")
 
 
 def test_pausing_again_replaces(paused: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
