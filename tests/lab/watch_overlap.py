@@ -5,7 +5,7 @@
 """Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
 
 Samples the effective CPUs of every home until the file STOP appears or LIMIT seconds are over, then prints "SAMPLES
-samples, OVERLAPS overlaps". Exits 1 after an overlap, when it has not seen the isolated pool move, and
+samples, OVERLAPS overlaps"; with the first one it prints that it watches. Exits 1 after an overlap, when it has not seen the isolated pool move, and
 when it has not read the CPUs of system.slice and of the shared pool.
 """
 
@@ -51,6 +51,8 @@ def main(stop: str, limit: float = 7200.0) -> int:
         others = [effective(home) for home in HOMES]
         steady = before & effective(ISOLATED)
         samples += 1
+        if samples == 1:
+            print("watching", flush=True)
         read.update(home for home, other in zip(HOMES, others) if other)
         seen.add(tuple(sorted(before)))
         overlaps += any(steady & other for other in others)
