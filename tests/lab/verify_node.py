@@ -13,6 +13,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+import typing as t
 
 from on_node import PATIENCE
 
@@ -50,17 +51,26 @@ def mask(pid: str) -> str:
     return next(line.split()[1] for line in read(f"/proc/{pid}/status").splitlines() if "Cpus_allowed_list" in line)
 
 
-def mask_in(unit_slice: str) -> str:
-    """The mask of a process that starts in a slice; with cgroup v1 after a tick that began later."""
-    if LEGACY:
-        run("systemd-run", "--quiet", "--unit=looked-at", f"--slice={unit_slice}", "sleep", "60")
-        for dummy in range(2):  # The first may join a tick that had looked already.
-            run("systemctl", "start", "corral-reconcile.service")
-        found = mask(run("systemctl", "show", "--property=MainPID", "--value", "looked-at.service"))
-        run("systemctl", "stop", "looked-at.service")
-        return found
-    words = ["systemd-run", "--quiet", "--pipe", "--wait", f"--slice={unit_slice}", "grep", "Cpus_allowed_list"]
-    return run(*words, "/proc/self/status").split()[-1]
+def masks_in(slices: t.Iterable[str]) -> dict[str, str]:
+    """The mask of a process that starts in a slice, for each of them; with cgroup v1 after a tick that began later."""
+    if not LEGACY:
+        words = ("systemd-run", "--quiet", "--pipe", "--wait")
+        look = ("grep", "Cpus_allowed_list", "/proc/self/status")
+        return {one: run(*words, f"--slice={one}", *look).split()[-1] for one in slices}
+    units = {one: f"looked-at-{one.partition('.')[0]}.service" for one in slices}
+    for one, unit in units.items():
+        run("systemd-run", "--quiet", f"--unit={unit}", f"--slice={one}", "sleep", "infinity")
+    for dummy in range(2):  # The first may join a tick that had looked already.
+        run("systemctl", "start", "corral-reconcile.service")
+    found = {one: mask(run("systemctl", "show", "--property=MainPID", "--value", unit)) for one, unit in units.items()}
+    run("systemctl", "stop", *units.values())
+    return found
+
+
+def shown(*units: str) -> list[dict[str, str]]:
+    """Whether each unit runs, whether it is enabled, and its limit of tasks."""
+    text = run("systemctl", "show", "--property=ActiveState,UnitFileState,TasksMax", *units)
+    return [dict(line.split("=", 1) for line in one.splitlines()) for one in text.split("\n\n")]
 
 
 def main(reserved: str, shared: str, isolated: str) -> int:
@@ -76,10 +86,11 @@ def main(reserved: str, shared: str, isolated: str) -> int:
     expect("PID 1 runs on", mask("1"), reserved)
     expect("sshd runs on", mask(run("systemctl", "show", "--property=MainPID", "--value", "ssh.service")), reserved)
     expect("this process runs on", mask("self"), reserved)
-    expect("a unit in system.slice", mask_in("system.slice"), reserved)
-    expect("a unit in corral.slice", mask_in("corral.slice"), shared)
-    expect("a unit in corral_isolated.slice", mask_in("corral_isolated.slice"), isolated)
-    expect("a unit in machine.slice", mask_in("machine.slice"), shared)
+    wanted_masks = {
+        "system.slice": reserved, "corral.slice": shared, "corral_isolated.slice": isolated, "machine.slice": shared,
+    }  # fmt: skip
+    for one, found in masks_in(wanted_masks).items():
+        expect(f"a unit in {one}", found, wanted_masks[one])
     for node in sorted(one for one in os.listdir("/sys/devices/system/node") if one[4:].isdigit()):
         pool = f"/sys/devices/system/node/{node}/hugepages/hugepages-2048kB/nr_hugepages"
         expect(f"{node} hugepages", read(pool), "32")
@@ -90,12 +101,13 @@ def main(reserved: str, shared: str, isolated: str) -> int:
     expect("kernel.pid_max", read("/proc/sys/kernel/pid_max"), "65536")
     expect("kernel.threads-max", read("/proc/sys/kernel/threads-max"), "16384")
     expect("corral.slice pids.max", read(f"{PIDS}/corral.slice/pids.max"), "4096")
-    expect(
-        "machine.slice TasksMax", run("systemctl", "show", "--property=TasksMax", "--value", "machine.slice"), "4096"
-    )
-    for unit in ("corral-reconcile.timer", "corral-reconcile.path"):
-        expect(unit, (run("systemctl", "is-active", unit), run("systemctl", "is-enabled", unit)), ("active", "enabled"))
-    expect("corral-boot.service", run("systemctl", "is-enabled", "corral-boot.service"), "enabled")
+    own = ("corral-reconcile.timer", "corral-reconcile.path", "corral-boot.service")
+    machine, *agent = shown("machine.slice", *own)
+    expect("machine.slice TasksMax", machine.get("TasksMax"), "4096")
+    for unit, found in zip(own, agent):
+        expect(f"{unit} is enabled", found.get("UnitFileState"), "enabled")
+    for unit, found in zip(own[:2], agent):
+        expect(unit, found.get("ActiveState"), "active")
     expect("failed units", run("systemctl", "list-units", "--failed", "--no-legend", "--plain"), "")
     print("\n".join(failures) or f"{looked} facts are as declared")
     return 1 if failures else 0
