@@ -55,7 +55,7 @@ LIMIT = re.compile(
 def files(times: bool, status: bool) -> dict[str, str]:
     """Each file, folder and link of the trees."""
     found = {}
-    left_out = RESTLESS + (() if status else STATUS)
+    left_out = RESTLESS + (() if status else STATUS + tuple(map(being_written, STATUS)))
     for tree in TREES:
         for folder, folders, names in os.walk(tree):
             folders[:] = [name for name in folders if not f"{folder}/{name}".startswith(left_out)]
@@ -63,6 +63,12 @@ def files(times: bool, status: bool) -> dict[str, str]:
                 if not path.startswith(left_out):
                     found[path] = shown(path, times)
     return found
+
+
+def being_written(path: str) -> str:
+    """The name of a file until it is whole."""
+    folder, name = os.path.split(path)
+    return f"{folder}/.{name}.corral"
 
 
 def shown(path: str, times: bool) -> str:
