@@ -35,8 +35,8 @@ sanity: venv ## ansible-test sanity over the files as they are
 ecosystem: venv ## build, install and import the collection; what its users' tools and other Pythons say
 	@$(VENV) tools/suite.py ecosystem units
 
-scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards
-	@$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" --keep="$(KEEP)"
+scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards; RELEASE=trixie
+	@$(if $(filter-out file,$(origin RELEASE)),CORRAL_RELEASE="$(RELEASE)" )$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" --keep="$(KEEP)"
 
 steady: setup ## scenarios ten times each beside two busy loops: NAMES="gc endure"; RUNS=10
 	@$(VENV) tools/steady.py $(NAMES) --runs $(or $(RUNS),10)

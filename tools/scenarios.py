@@ -12,6 +12,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import itertools
 import json
 import os
 import pathlib
@@ -45,9 +46,9 @@ TERM_SECONDS = 10  # from SIGTERM to SIGKILL
 # An emulated node takes 0.7 of a core, since it waits for what drives it and that waits for it, and up to 4 GiB.
 GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
 AT_ONCE = max(1, min((os.cpu_count() or 1) * 3 // 2, GIB // 4))
-# Those that take minutes begin first, so that none of them is left alone at the end.
-# The same steps on further releases: make test-long.
+# Only make test-long runs these: the same steps on further releases, and the cuts of power.
 LONG_ONLY = ("cpusets-forky", "intruders-forky", "intruders-trixie", "powercut")
+# These take minutes, so they start first: none of them is then the last one to run, alone.
 LONGEST = (
     "fleet",
     "gc",
@@ -65,6 +66,7 @@ LOOP, LOOP_SECONDS = "for i in range(30_000_000): pass", 1.0
 SLOWEST = 20
 YES, NO = ("1", "yes", "true", "on"), ("", "0", "no", "false", "off")  # for KEEP
 PANIC = re.compile(rb"Kernel panic - [^\r\n]*")
+NEXT_RESULT = re.compile(r"(TASK|PLAY|RUNNING) |(ok|changed|skipping|fatal|failed): \[")
 MISSING = "Executed: Missing playbook"
 EXCERPT, WIDTH = 12, 500  # lines of a failed scenario's log that the suite repeats at its end, and half a line
 # Reads process groups until this process has ended, however that came: then the last of them and the nodes ($2 and on) go.
@@ -128,6 +130,7 @@ def environment(name: str) -> dict[str, str]:
         "MOLECULE_EPHEMERAL_DIRECTORY": str(CACHE / f"molecule-{name}"),
         "ANSIBLE_CALLBACK_PLUGINS": str(setup.CHECKOUT / "tools" / "callback"),
         "ANSIBLE_CALLBACKS_ENABLED": "step_times",
+        "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",  # molecule's ansible.cfg replaces the checkout's; a traceback keeps its lines
     }
 
 
@@ -188,18 +191,19 @@ def left(name: str) -> list[str]:
 
 
 def excerpt(log: str) -> list[str]:
-    """Where a scenario failed: the task, and the first lines of what it said; else the log's last lines.
+    """The failed task and its result; without a failed task, the log's last lines.
 
-    What a script on the node said last stands at the end of a line of its own: long lines lose their middle.
+    Of a long result the end is kept: a script's traceback is the last thing in its output.
     """
     lines = log.splitlines()
-    failures = [at for at, line in enumerate(lines) if re.match(r"(fatal|failed): \[|ERROR: ", line)]
-    # A failure that is wanted is followed by this.
-    first = next((at for at in failures if "...ignoring" not in lines[at + 1 : at + 2]), None)
-    if first is None:
-        return [shortened(line) for line in lines[-EXCERPT:]]
-    task = [line for line in lines[:first] if line.startswith("TASK [")][-1:]
-    return [shortened(line) for line in (*task, *lines[first : first + EXCERPT])]
+    for first in (at for at, line in enumerate(lines) if re.match(r"(fatal|failed): \[|ERROR: ", line)):
+        rest = itertools.takewhile(lambda line: not NEXT_RESULT.match(line), lines[first + 1 :])
+        result = [line for line in (lines[first], *rest) if line.strip()]
+        if "...ignoring" not in result:  # the line after a result with ignore_errors
+            task = [line for line in lines[:first] if line.startswith("TASK [")][-1:]
+            shown = result if len(result) <= EXCERPT else [result[0], "[…]", *result[2 - EXCERPT :]]
+            return [shortened(line) for line in (*task, *shown)]
+    return [shortened(line) for line in lines[-EXCERPT:]]
 
 
 def shortened(line: str) -> str:
@@ -350,7 +354,8 @@ def rows(name: str) -> list[Row]:
     for one in lines:
         steps = [] if one["step"] else [other for other in lines if other["step"] and of_task(other) == of_task(one)]
         seconds = one["seconds"] - sum(step["seconds"] for step in steps)
-        found.append(Row(name, one["playbook"], one["step"] or one["task"], seconds))
+        what = one["step"] or ": ".join(filter(None, (one.get("file"), one["task"])))
+        found.append(Row(name, one["playbook"], what, seconds))
     return found
 
 
@@ -371,8 +376,13 @@ def slowest(which: t.Sequence[str]) -> list[str]:
     found = sorted((row for name in which for row in rows(name)), key=lambda row: -row.seconds)
     if not found:
         return []
-    table = [f"  {row.seconds:6.1f} s  {row.scenario:<17} {row.playbook:<9} {row.what[:80]}" for row in found[:SLOWEST]]
-    return [f"The slowest {len(table)} tasks and steps of the scenarios (all: .cache/molecule-*.times):", *table]
+    table = [
+        f"  {row.seconds:6.1f} s  {row.scenario:<17} {row.playbook:<9} {row.what[:110]}" for row in found[:SLOWEST]
+    ]
+    return [
+        f"The slowest {len(table)} tasks and steps; step S.F is F() in tests/lab/S.py; all: .cache/molecule-*.times",
+        *table,
+    ]
 
 
 # One by hand
@@ -415,7 +425,8 @@ def by_hand(name: str, *, keep: bool) -> int:
         print(f"what its node said: {evidence_file(name)}")
     where = f"CORRAL_RUN={shlex.quote(os.environ['CORRAL_RUN'])} " if os.environ.get("CORRAL_RUN") else ""
     for node in nodes(name) if keep else ():
-        print(f"to take steps of its scripts again: {where}lab/lab ssh {node}, then python3 /root/lab/SCRIPT.py STEP")
+        print(f"to copy changed scripts to it: tar -C tests -c lab | {where}lab/lab ssh {node} tar -x -C /root")
+        print(f"to run step S.F of the table again: {where}lab/lab ssh {node} python3 /root/lab/S.py F")
         print(f"its node runs: {where}make lab-ssh NAME={node}; to end it: {where}make lab-down NAME={node}")
     return 0 if passed else 1
 

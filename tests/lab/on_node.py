@@ -129,15 +129,16 @@ def without_timer() -> t.Iterator[None]:
 
 
 def run_step(step: t.Callable[[], None]) -> bool:
-    """Take a step; how it ended and its seconds are one line, which the suite's table is made from."""
+    """Run a step and print SCRIPT.STEP, how it ended, and its seconds on one line, for the suite's table."""
+    name = f"{os.path.basename(sys.argv[0]).partition('.')[0]}.{step.__name__}"
     begin = time.monotonic()
     try:
         step()
     except Exception:
         print(traceback.format_exc())
-        print(f"step {step.__name__}: FAILED after {time.monotonic() - begin:.1f} s", flush=True)
+        print(f"step {name}: FAILED after {time.monotonic() - begin:.1f} s", flush=True)
         return False
-    print(f"step {step.__name__}: passed in {time.monotonic() - begin:.1f} s", flush=True)
+    print(f"step {name}: passed in {time.monotonic() - begin:.1f} s", flush=True)
     return True
 
 

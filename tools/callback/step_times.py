@@ -4,8 +4,8 @@
 
 """Ansible callback: the seconds of each task of a scenario, and of each step that a task's script names in its output.
 
-Appends a line of JSON for each to the file that CORRAL_STEP_TIMES names, as soon as it has ended: playbook, task, step (of
-the script; else null), seconds. Prints the tasks of a second and more when a playbook ends.
+Appends a line of JSON for each to the file that CORRAL_STEP_TIMES names, as soon as it has ended: playbook, file (of
+the task), task, step (SCRIPT.STEP, else null), seconds. Prints the tasks of a second and more when a playbook ends.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ requirements:
   - CORRAL_STEP_TIMES in the environment
 """
 
-STEP = re.compile(r"^step (\w+): (?:passed in|FAILED after) ([0-9.]+) s", re.MULTILINE)
+STEP = re.compile(r"^step ([\w.]+): (?:passed in|FAILED after) ([0-9.]+) s", re.MULTILINE)
 LEAST = 1.0
 
 
@@ -40,7 +40,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
 
     def __init__(self) -> None:
         super().__init__()
-        self.playbook, self.task, self.began = "", "", 0.0
+        self.playbook, self.task, self.file, self.began = "", "", "", 0.0
         self.rows: list[dict[str, t.Any]] = []
 
     def v2_playbook_on_start(self, playbook: t.Any) -> None:
@@ -48,6 +48,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
 
     def v2_playbook_on_task_start(self, task: t.Any, is_conditional: bool) -> None:
         self.end_task(task.get_name())
+        self.file = os.path.relpath((task.get_path() or ".:").rpartition(":")[0])
 
     v2_playbook_on_handler_task_start = v2_playbook_on_task_start
 
@@ -78,7 +79,7 @@ class CallbackModule(CallbackBase):  # type: ignore[misc] # ansible has no types
             self.add_row(self.task, name, float(seconds))
 
     def add_row(self, task: str, step: str | None, seconds: float) -> None:
-        row = {"playbook": self.playbook, "task": task, "step": step, "seconds": round(seconds, 1)}
+        row = {"playbook": self.playbook, "file": self.file, "task": task, "step": step, "seconds": round(seconds, 1)}
         self.rows.append(row)
         path = os.environ.get("CORRAL_STEP_TIMES")
         if path:  # at once: a playbook that is ended early, or hangs, leaves what it had done
