@@ -26,5 +26,5 @@ def confirm_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     if module.check_mode:
         found = confirming.to_confirm(host, digits)
     else:
-        found = _module.locked(module, host, lambda: confirm_command.confirmed(host, digits))
+        found = _module.locked(module, host, lambda: confirming.keep(host, digits))
     return {"changed": found is not None, **confirm_command.data(found)}

@@ -70,9 +70,15 @@ def run(spec: dict[str, t.Any], task: t.Callable[[AnsibleModule, Host], dict[str
     module.exit_json(**result)
 
 
-def locked(module: AnsibleModule, host: Host, work: t.Callable[[], Answer]) -> Answer:
+def locked(
+    module: AnsibleModule,
+    host: Host,
+    work: t.Callable[[], Answer],
+    publish: t.Callable[[Host, Answer], object] = locked_run.published_after,
+) -> Answer:
     """Do the work as the only writer of the node."""
-    return locked_run.locked(host, work, wait=module.params["lock_timeout"], hint="try again, or raise lock_timeout")
+    wait, hint = module.params["lock_timeout"], "try again, or raise lock_timeout"
+    return locked_run.locked(host, work, wait=wait, hint=hint, publish=publish)
 
 
 def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcome]) -> Outcome:
@@ -80,9 +86,19 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 
     def checked() -> Outcome:
         refuse_while_paused(module, host)
-        return locked_run.published(host, work())
+        return work()
 
     return locked(module, host, checked)
+
+
+def nothing_to_do(module: AnsibleModule, host: Host, outcome: Outcome) -> Outcome:
+    """The outcome of a run that changes nothing. What an earlier run could not publish is published all the same.
+
+    On a node that Corral has not changed it takes no lock, and leaves nothing.
+    """
+    if not module.check_mode and host.exists(state.STATE):
+        locked(module, host, lambda: outcome)
+    return outcome
 
 
 def refuse_while_paused(module: AnsibleModule, host: Host) -> None:
@@ -293,9 +309,7 @@ def agent_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
 
     if module.check_mode:
         return result_of(module, host, applying.planned(host, plan(), locks=True))
-    return result_of(
-        module, host, locked(module, host, lambda: locked_run.published(host, applying.apply(host, plan(), plan)))
-    )
+    return result_of(module, host, locked(module, host, lambda: applying.apply(host, plan(), plan)))
 
 
 def agent_options(module: AnsibleModule, host: Host) -> Options:
@@ -332,7 +346,14 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
     if changed and module.check_mode:
         preflight.refuse_node(host)
     elif changed:
-        locked(module, host, lambda: pause_file.end(host) if requested is None else pause_file.begin(host, requested))
+
+        def work() -> None:
+            if requested is None:
+                pause_file.end(host)
+            else:
+                pause_file.begin(host, requested)
+
+        locked(module, host, work, locked_run.published_by_work)
         pause_file.tick_now(host)
     said = [one["text"] if one else "not paused" for one in (before, after)]
     result: dict[str, t.Any] = {"schema": SCHEMA, "changed": changed, "paused": after, "report": [said[1]]}

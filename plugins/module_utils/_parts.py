@@ -51,7 +51,9 @@ def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch)
     plan = section_tasks.plan(host, request)
     idle = section_tasks.has_nothing_to_do(host, request, plan)
     outcome = applying.planned(host, plan, locks=not idle, keep_going=not piece.present)
-    if not module.check_mode and not idle:
+    if idle:
+        return _module.nothing_to_do(module, host, outcome)
+    if not module.check_mode:
         # Another process may have held the lock meanwhile: observe again with it.
         outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))
         if section_tasks.declared(outcome) and section_tasks.forgotten_at_boot(host, piece):

@@ -15,7 +15,7 @@ from ._core.model.plan.plan import Outcome, Plan
 from ._core.model.profile import profile
 from ._core.model.profile.profile_workloads import Workload
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import admit_workload, allocate_workloads, applying, declared_profile, locked_run
+from ._core.pipeline import admit_workload, allocate_workloads, applying, declared_profile
 from ._core.reports import workload_table
 
 OPTIONS = ("name", "match", "hold", "priority", "requests", "limits", "containers")
@@ -63,7 +63,7 @@ def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
         declared = declared_profile.read_declared(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
             raise refusal("is declared in the node's profile: take it out there", path="name", value=name)
-        return applying.planned(host, Plan(None, (), (), frozenset()))
+        return _module.nothing_to_do(module, host, applying.planned(host, Plan(None, (), (), frozenset())))
     plan = admit_workload.planned(host, admit_workload.withdrawal(host, name), "", with_files=True)
     return carried_out(module, host, plan, lambda: admit_workload.withdraw(host, name))
 
@@ -76,8 +76,8 @@ def carried_out(
     A pause of the node does not prevent it: it starts a workload and does not correct drift.
     """
     if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
-        return applying.planned(host, plan)
-    return _module.locked(module, host, lambda: locked_run.published(host, work().outcome))
+        return _module.nothing_to_do(module, host, applying.planned(host, plan))
+    return _module.locked(module, host, lambda: work().outcome)
 
 
 def asked_for(module: _module.AnsibleModule) -> Workload:

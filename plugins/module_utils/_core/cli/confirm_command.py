@@ -27,18 +27,10 @@ if t.TYPE_CHECKING:
 def do_confirm(host: Host, args: argparse.Namespace) -> int:
     """corral confirm"""
     if args.tick:
-        return locked_run.locked(host, lambda: go_back(host))
-    found = data(locked_run.locked(host, lambda: confirmed(host, args.hash)))
+        return locked_run.locked(host, lambda: go_back(host), publish=locked_run.published_by_work)
+    found = data(locked_run.locked(host, lambda: confirming.keep(host, args.hash)))
     command_output.show(args, found, found["report"], schema=False)
     return IN_SYNC
-
-
-def confirmed(host: Host, digits: str) -> t.Optional[Pending]:
-    """Keep what is unconfirmed, and publish that; the caller holds the lock."""
-    found = confirming.keep(host, digits)
-    if found is not None:
-        locked_run.publish_again(host)
-    return found
 
 
 def data(found: t.Optional[Pending]) -> Confirmed:

@@ -49,10 +49,8 @@ def stop(host: Host, instance: str, run_id: str) -> int:
     if host.run("systemctl", "is-system-running").out.strip() == "stopping":
         return IN_SYNC
 
-    def work() -> None:
-        locked_run.published_pools(host, admit_workload.stop(host, workload_name(instance) or instance, run_id).outcome)
-
-    locked_run.locked(host, work)
+    name = workload_name(instance) or instance
+    locked_run.locked(host, lambda: admit_workload.stop(host, name, run_id), publish=published)
     sys.stdout.write(f"{shown(instance, None)}\n")
     return IN_SYNC
 
@@ -79,15 +77,13 @@ def started(host: Host, name: str, run: str) -> Admission:
     deadline = time.monotonic() + ENDING_SECONDS
     while True:
         try:
-            return locked_run.locked(host, lambda: started_now(host, name, run))
+            return locked_run.locked(host, lambda: admit_workload.start(host, name, run), publish=published)
         except CorralError:
             if time.monotonic() > deadline or not admit_workload.ending(host, name):
                 raise
         time.sleep(0.3)
 
 
-def started_now(host: Host, name: str, run: str) -> Admission:
-    """Admit a workload, and publish the pools at once: readers of pools.env must stop using its CPUs."""
-    found = admit_workload.start(host, name, run)
+def published(host: Host, found: Admission) -> None:
+    """Publish the pools at once: readers of pools.env must stop using the CPUs of a workload."""
     locked_run.published_pools(host, found.outcome)
-    return found

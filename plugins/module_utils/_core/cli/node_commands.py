@@ -122,7 +122,7 @@ def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcom
     def work() -> Outcome:
         if not args.force:
             pause_file.refuse_changes(host, "end the pause with corral resume, or add --force")
-        return locked_run.published(host, declare())
+        return declare()
 
     outcome = locked_run.locked(host, work)
     since = drift_since.known(host, status_file.last_status(host))
@@ -134,7 +134,11 @@ def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcom
 def do_pause(host: Host, args: argparse.Namespace) -> int:
     """corral pause"""
     seconds, reason = pause.duration(args.duration), pause.reason(args.reason)
-    paused = locked_run.locked(host, lambda: pause_file.begin(host, pause_file.requested(host, seconds, reason)))
+
+    def work() -> RenderedPause:
+        return pause_file.begin(host, pause_file.requested(host, seconds, reason))
+
+    paused = locked_run.locked(host, work, publish=locked_run.published_by_work)
     pause_file.tick_now(host)
     command_output.show(args, {"paused": paused}, [paused["text"]])
     return IN_SYNC
@@ -148,7 +152,7 @@ def do_resume(host: Host, args: argparse.Namespace) -> int:
         pause_file.end(host)
         return paused
 
-    paused = locked_run.locked(host, work)
+    paused = locked_run.locked(host, work, publish=locked_run.published_by_work)
     pause_file.tick_now(host)
     said = "the node was not paused" if paused is None else f"ended: {paused['text']}"
     command_output.show(args, {"ended": paused}, [said])

@@ -85,13 +85,13 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
         refuse_as_run(host, plan)
         return show_grant(args, admit_workload.granted(plan, args.name), ())
 
-    def work() -> Admission:
-        found = admit_workload.admit(host, workload)
-        locked_run.published(host, found.outcome)
-        return found
-
-    found = locked_run.locked(host, work)
+    found = locked_run.locked(host, lambda: admit_workload.admit(host, workload), publish=published)
     return show_grant(args, found.grant, found.outcome.applied)
+
+
+def published(host: Host, found: Admission) -> None:
+    """Publish what an admission or a release by hand leaves."""
+    locked_run.published(host, found.outcome)
 
 
 def refuse_as_run(host: Host, plan: Plan) -> None:
@@ -131,10 +131,5 @@ def do_release(host: Host, args: argparse.Namespace) -> int:
     """corral release"""
     from ..pipeline import admit_workload
 
-    def work() -> admit_workload.Admission:
-        found = admit_workload.withdraw(host, args.name)
-        locked_run.published(host, found.outcome)
-        return found
-
-    found = locked_run.locked(host, work)
+    found = locked_run.locked(host, lambda: admit_workload.withdraw(host, args.name), publish=published)
     return show_grant(args, None, found.outcome.applied)

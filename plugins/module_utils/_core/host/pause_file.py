@@ -118,13 +118,18 @@ def refuse_changes(host: Host, hint: str) -> None:
         raise refusal(f"this node is {sentence(paused)}; nothing was changed: {hint}")
 
 
+def ticks(host: Host) -> bool:
+    """Whether an agent is there that looks at the node."""
+    return systemd.runs(host) and host.exists(f"{ETC}/{agent_units.SERVICE}")
+
+
 def tick_now(host: Host) -> None:
     """Start a tick of the agent at once, where it is installed, so that the status is current and drift is corrected.
 
     The tick reports the result. A start joins a tick that runs already: one that has looked before this run took the
     node's lock, or that found it taken, publishes nothing any more, and is followed by another one.
     """
-    if not systemd.runs(host) or not host.exists(f"{ETC}/{agent_units.SERVICE}"):
+    if not ticks(host):
         return
     before = host.read(state.STATUS)
     for dummy in range(2):

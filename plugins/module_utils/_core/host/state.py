@@ -242,6 +242,13 @@ def save_history(host: Host, kept: t.Sequence[Kept]) -> None:
     write_checked(host, HISTORY, applied_profiles.to_data(kept))
 
 
+def leave_nothing(host: Host, path: str) -> None:
+    """Remove a lock in RUN and its folder where nothing else of Corral is; the caller holds that lock."""
+    if not host.exists(STATE) and [f"{RUN}/{name}" for name in host.names(RUN)] == [path]:
+        host.remove(path)
+        host.remove_dir(RUN)
+
+
 def forget(host: Host) -> None:
     """Remove all of Corral's own state; files that others put there stay, and so does their folder."""
     for folder in (f"{STATE}/journal", STATE, RUN):

@@ -3,10 +3,11 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A run by a module or a command: it is the node's only writer, and what it changed is published before it returns."""
+"""A run by a module or a command: it is the node's only writer, and the published files tell of the node when it returns."""
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..constants import LOCK_SECONDS
@@ -19,10 +20,30 @@ from ..reports import status_file
 from . import declared_profile, planning
 
 Answer = t.TypeVar("Answer")
+NOTHING = Outcome(Plan(None, (), (), frozenset()), (), ())  # of a run that changed no more than Corral's own files
 
 
-def locked(host: Host, work: t.Callable[[], Answer], *, wait: float = LOCK_SECONDS, hint: str = "try again") -> Answer:
+def published_after(host: Host, answer: object) -> None:
+    """Publish the node after some work: with what it changed, where its answer is an outcome."""
+    published(host, answer if isinstance(answer, Outcome) else NOTHING)
+
+
+def published_by_work(host: Host, answer: object) -> None:
+    """Nothing more: the work publishes itself where it has something to tell."""
+
+
+def locked(
+    host: Host,
+    work: t.Callable[[], Answer],
+    *,
+    wait: float = LOCK_SECONDS,
+    hint: str = "try again",
+    publish: t.Callable[[Host, Answer], object] = published_after,
+) -> Answer:
     """Do the work with the node's lock, for which it waits at most ``wait`` seconds; returns what the work returns.
+
+    Every writer leaves through here, so the files in /run/corral are made to agree with the node before the lock is
+    released: the next task reads what this run made, whichever comes first, it or a tick.
 
     Raises CorralError when another run holds the lock for longer (``hint`` says what to do), or when this is not a
     node that can be changed.
@@ -32,55 +53,57 @@ def locked(host: Host, work: t.Callable[[], Answer], *, wait: float = LOCK_SECON
     if not lock.take(wait):
         raise refusal(f"another run of Corral holds {LOCK}: {hint}")
     try:
-        return work()
-    except CorralError:
-        # On a node that Corral has not changed a refusal leaves nothing, not even the lock.
-        if not host.exists(state.STATE) and host.names(state.RUN) == [LOCK.rpartition("/")[2]]:
-            host.remove(LOCK)
-            host.remove_dir(state.RUN)
+        answer = work()
+        publish(host, answer)
+        return answer
+    except OSError:
+        # It may have failed after its last change. What cannot be published now is so by the next run or tick.
+        with contextlib.suppress(CorralError, OSError):
+            published(host, NOTHING)
         raise
     finally:
+        # A node that Corral has not changed, or that a removal left while this waited, keeps nothing, not even the lock.
+        state.leave_nothing(host, LOCK)
         lock.release()
 
 
 def published(host: Host, outcome: Outcome) -> Outcome:
-    """Publish what a run leaves when it changed something: status and pools, with an agent the metrics as well.
+    """Make the published files agree with the node after a run: status and pools, with an agent the metrics as well.
 
-    The caller holds the lock: the next task reads what this run made, whichever comes first, it or a tick. It observes the
-    whole node, because a run may have concerned a part of it. Files that are missing are written whatever the run did:
-    an earlier one may have died before it published, and /run begins empty. A node without a profile has nothing to
-    publish; an error of a profile that does not fit the node is for the tick to publish and to log.
+    The caller holds the lock. It observes the whole node, because a run may have concerned a part of it, and whatever the
+    run did: an earlier one may have died before it published, and /run begins empty. What agrees is not written: a
+    converged run writes nothing. A node without a profile has nothing to publish; the error of a profile that does not
+    fit the node, that is none, or that went back is for the tick to publish and to log.
     """
-    if not outcome.applied and not outcome.undone and all(host.exists(path) for path in state.PUBLISHED):
-        return outcome
-    return publish(host, outcome)
-
-
-def publish_again(host: Host) -> None:
-    """Publish the node as it is, after a run that changed no more than what is known of its profile."""
-    publish(host, Outcome(Plan(None, (), (), frozenset()), (), ()))
-
-
-def publish(host: Host, outcome: Outcome) -> Outcome:
-    """Observe the whole node, and publish that with what a run has changed."""
     from ..host import pause_file
-    from ..managers import agent_install
-    from . import tick  # Admission and release, for which a unit's start waits, publish the pools alone.
+    from . import confirming, tick  # Admission and release, for which a unit's start waits, publish the pools alone.
 
-    now = tick.Tick(status_file.last_status(host), False, host.uptime(), pause_file.in_force(host))
+    if not host.exists(state.STATE):
+        return outcome
     declared, broken = declared_profile.declared_or_last_good(host)
     if declared is None or broken is not None:
         return outcome
     try:
+        if host.exists(state.REJECTED):
+            confirming.refuse(host, declared, confirming.AT_ONCE)
         context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
         items = tick.plan_node(host, context, with_agent=True).changes
     except CorralError:
         return outcome
+    previous, pause = status_file.last_status(host), pause_file.observe(host)
+    ticks = pause_file.ticks(host)
     reported = outcome._replace(remaining=items, error="")  # an undone run is no error of the node
-    status = status_file.status(host, context, reported, now.previous, paused=now.paused, logged=False)
-    if agent_install.installed(host) is not None:  # Without ticks, metrics would soon be outdated.
+    status = status_file.status(host, context, reported, previous, paused=pause.paused, logged=False)
+    # What a tick logs when it is new is published by the tick; its error stays while there is something that it is about.
+    status["pause_error"] = previous.get("pause_error") if ticks else pause.error
+    status["metrics_error"] = previous.get("metrics_error") if ticks else None
+    if items and not outcome.applied:
+        status["error"] = previous.get("error")
+    differs = not status_file.same(status, previous)
+    if differs and ticks:  # Without ticks, metrics would soon be outdated.
+        now = tick.Tick(previous, False, host.uptime(), pause.paused, status["pause_error"])
         tick.write_metrics(host, now, status)
-    status_file.publish(host, status, context)
+    status_file.publish(host, status, context, write_status=differs)
     return outcome
 
 
@@ -89,6 +112,6 @@ def published_pools(host: Host, outcome: Outcome) -> Outcome:
 
     A unit's start waits for this, so the node is not observed again: the plan's own pools are those that the run has made.
     """
-    if outcome.applied and outcome.plan.context is not None:
+    if not outcome.error and outcome.plan.context is not None:
         status_file.publish_pools(host, outcome.plan.context)
     return outcome

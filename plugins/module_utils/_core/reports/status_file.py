@@ -213,10 +213,28 @@ def hugepage_rows(host: Host, context: Context) -> list[Hugepages]:
     ]
 
 
-def publish(host: Host, status: Status, context: t.Optional[Context], unplanned: t.Container[str] = ()) -> bool:
+def same(status: Status, previous: t.Mapping[str, t.Any]) -> bool:
+    """Whether a status says the same as the one that was published before; when each was made does not count."""
+    return text_of({**status, "time": 0}) == text_of({**previous, "time": 0})
+
+
+def text_of(status: t.Mapping[str, t.Any]) -> str:
+    """What the file holds."""
+    return json.dumps(status, sort_keys=True) + "\n"
+
+
+def publish(
+    host: Host,
+    status: Status,
+    context: t.Optional[Context],
+    unplanned: t.Container[str] = (),
+    *,
+    write_status: bool = True,
+) -> bool:
     """Write status.json, and the pools' files when they changed. Returns whether they did."""
     lock.own_folder(host, state.RUN, 0o755)
-    host.write_file(state.STATUS, json.dumps(status, sort_keys=True) + "\n")
+    if write_status:
+        host.write_file(state.STATUS, text_of(status))
     if context is None:
         return False  # The node could not be looked at: what differed may differ still.
     drift_since.keep(

@@ -79,10 +79,14 @@ def left(pause: Timed, now: float, boot_id: str, uptime: float) -> float:
 
 def shown(pause: Pause, now: float, remaining: float) -> json_shapes.Pause:
     """A pause in force as JSON data; ``until`` by the clock as it goes now."""
-    until = pause.since + pause.seconds
-    if abs(now + remaining - until) > SHOWN_TOLERANCE:
-        until = int(now + remaining)
+    until = ends(pause, now, remaining)
     return {"since": pause.since, "until": until, "by": pause.user, "uid": pause.uid, "reason": pause.reason}
+
+
+def ends(timed: Timed, now: float, remaining: float) -> int:
+    """When it ends by the clock as it goes now; the same each time while nobody sets that clock."""
+    until = timed.since + timed.seconds
+    return int(now + remaining) if abs(now + remaining - until) > SHOWN_TOLERANCE else until
 
 
 def from_data(data: t.Any) -> t.Optional[Pause]:

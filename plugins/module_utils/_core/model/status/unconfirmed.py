@@ -15,6 +15,7 @@ import typing as t
 from ..values import duration as units
 from ..values.errors import refusal
 from ..values.records import NamedTuple
+from . import pause
 
 if t.TYPE_CHECKING:
     from .json_shapes import Unconfirmed
@@ -104,6 +105,6 @@ def shown(pending: Pending, now: float, remaining: float) -> Unconfirmed:
         "name": pending.name,
         "hash": pending.hash,
         "since": pending.since,
-        "until": int(now + max(remaining, 0)),
+        "until": pause.ends(pending, now, max(remaining, 0)),
         "before": None if pending.before is None else str(pending.before.get("name", "")),
     }

@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import typing as t
 from unittest import mock
@@ -15,8 +16,9 @@ import runs
 import test_workload_module
 from _core.host import state
 from _core.host.lock import Lock
+from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import locked_run
+from _core.pipeline import confirming, locked_run
 
 pytest.importorskip("ansible.module_utils.basic")
 Make = t.Callable[..., node.Node]
@@ -26,6 +28,7 @@ MOVED: dict[str, t.Any] = {"reserved": {"cores_per_numa": 1}, "isolated": {"core
 
 POOLS = {"reserved": {"count": 2}, "policy": "static"}
 MODULES = test_workload_module.WORKLOAD._module
+PARTS = importlib.import_module(f"{MODULES.__package__}._parts")
 
 
 def workload(fake: node.Node, **params: t.Any) -> None:
@@ -248,3 +251,164 @@ def test_a_refused_run_leaves_nothing_on_a_node_that_corral_has_not_changed(fake
     runs.declare(fake.host())
     refused()
     assert fake.has(state.STATUS), "a node in Corral's hands keeps its folder"
+
+
+def as_a_tick_would(fake: node.Node) -> bool:
+    """Whether the files tell of the node what a look in full does."""
+    published = texts(fake)
+    assert runs.tick(fake.host(), by_timer=False) == 0
+    return texts(fake) == published
+
+
+@pytest.mark.parametrize("kind", ["full", "killed"])
+def test_the_same_run_again_publishes_what_one_that_ended_early_could_not(kind: str, make: Make) -> None:
+    """It changes nothing more: everything was in place when the first one ended."""
+    at, changed = 0, True
+    while changed:
+        at, fake = at + 1, runs.converged(make())
+        ended = True
+        try:
+            ended = bool(runs.declare(fake.host(kind, at), cpu=MOVED).error)
+        except (OSError, node.Killed):
+            pass
+        fake.time += 60
+        host = fake.host()
+        runs.declare(host, cpu=MOVED)
+        assert as_a_tick_would(fake), f"write {at}: {host.acts}"
+        changed = ended
+    assert at > 15
+
+
+def test_a_run_that_fails_after_its_last_change_has_published_the_node(fake: node.Node) -> None:
+    runs.converged(fake)
+    host = fake.host()
+    write = host.write_file
+
+    def full(path: str, text: str, mode: int = 0o644) -> None:
+        if path == state.HISTORY:
+            raise OSError(28, "No space left on device", path)
+        write(path, text, mode)
+
+    with mock.patch.object(host, "write_file", full), pytest.raises(OSError, match="No space left"):
+        MODULES.profile_task(Module(profile=node.edge(cpu=MOVED)), host)
+    assert as_a_tick_would(fake)
+
+
+def test_files_that_tell_something_else_are_put_right_by_a_run_that_changes_nothing(fake: node.Node) -> None:
+    runs.converged(fake)
+    published = texts(fake)
+    status = json.loads(fake.get(state.STATUS))
+    for path, text in (
+        (state.STATUS, json.dumps({**status, "mode": "audit"})),
+        (state.STATUS, "{}"),
+        (state.PUBLISHED[1], "{}"),
+        (state.PUBLISHED[2], ""),
+    ):
+        fake.put(path, text)
+        host = fake.host()
+        assert runs.declare(host).applied == ()
+        assert [act for act in host.acts if not act.endswith(path)] == []
+        assert {one: fake.get(one) for one in state.PUBLISHED[1:]} == {
+            one: published[one] for one in state.PUBLISHED[1:]
+        }
+        assert json.loads(fake.get(state.STATUS))["mode"] == "enforce"
+
+
+def test_drift_that_a_run_leaves_is_written_once(fake: node.Node) -> None:
+    def hugepages() -> list[str]:
+        host = fake.host()
+        runs.part(host, "hugepages", size="2Mi", count=16, node=1)
+        return host.acts
+
+    runs.part(fake.host(), "pid_limits", pid_max=65536)
+    assert hugepages()
+    fake.put(PID_MAX, "70000\n")
+    assert hugepages() == [f"write_file {path}" for path in (state.STATUS, state.SINCE)]
+    for seconds in (0.4, 90):
+        fake.wait(seconds)
+        assert hugepages() == []
+
+
+def test_a_converged_run_writes_nothing_while_a_profile_is_unconfirmed(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    moved = profile.parse(node.edge(cpu=MOVED))
+    for wait, writes in ((0, True), (0.4, False), (0.7, False), (90, False)):
+        fake.wait(wait)
+        host = fake.host()
+        locked_run.published(host, confirming.declare(host, moved, None, confirming.Terms(600)))
+        assert bool(host.acts) == writes
+    assert json.loads(fake.get(state.STATUS))["unconfirmed"]["until"] == int(fake.time - 91.1) + 600
+
+
+def test_a_part_that_has_nothing_to_do_publishes_what_is_missing(fake: node.Node) -> None:
+    def pid_limits(*, check: bool = False) -> dict[str, t.Any]:
+        module = Module(pid_max=65536)
+        module.check_mode = check
+        piece = PARTS.SectionPatch("pid_limits", {"pid_max": 65536}, True)
+        return t.cast("dict[str, t.Any]", PARTS.part_task(module, fake.host(), piece))
+
+    assert pid_limits()["changed"]
+    drop(fake)
+    assert not pid_limits(check=True)["changed"]
+    assert not fake.has(state.STATUS)
+    assert not pid_limits()["changed"]
+    assert [path for path in state.PUBLISHED if not fake.has(path)] == []
+
+
+def test_a_workload_that_has_nothing_to_do_publishes_what_is_missing(fake: node.Node) -> None:
+    runs.declare(fake.host(), cpu=POOLS)
+    by_workload(fake)
+    for act in (by_workload, lambda fake: workload(fake, name="unknown", state="absent")):
+        drop(fake)
+        act(fake)
+        assert [path for path in state.PUBLISHED if not fake.has(path)] == []
+
+
+IDLE: dict[str, t.Callable[[node.Node], object]] = {
+    "module workload": lambda fake: workload(fake, name="unknown", state="absent"),
+    "module pause": lambda fake: MODULES.pause_task(Module(state="absent"), fake.host()),
+    "corral resume": lambda fake: runs.command(fake.host(), "resume"),
+    "corral confirm": lambda fake: runs.command(fake.host(), "confirm"),
+}
+
+
+@pytest.mark.parametrize("name", IDLE)
+def test_a_run_with_nothing_to_do_leaves_nothing_where_corral_is_not(name: str, fake: node.Node) -> None:
+    before = fake.fingerprint()
+    IDLE[name](fake)
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_the_error_of_a_tick_stays_while_what_it_is_about_differs(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    fake.put(PID_MAX, "70000\n")
+    host = fake.host()
+    refuse = OSError(5, "Input/output error", PID_MAX)
+    with mock.patch.object(host, "write_value", side_effect=refuse):
+        runs.tick(host)
+    failed = json.loads(fake.get(state.STATUS))
+    assert failed["error"]
+    by_agent(fake)
+    status = json.loads(fake.get(state.STATUS))
+    assert (status["last_changed"]["changes"][0]["manager"], status["error"]) == ("agent", None), "it changed something"
+    with mock.patch.object(host, "write_value", side_effect=refuse):
+        runs.tick(host)
+    by_agent(fake)
+    assert json.loads(fake.get(state.STATUS))["error"] == failed["error"]
+    runs.declare(fake.host())
+    assert json.loads(fake.get(state.STATUS))["error"] is None
+
+
+def test_a_profile_that_went_back_is_for_the_tick_to_tell(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    host, moved = fake.host(), profile.parse(node.edge(cpu=MOVED))
+    confirming.declare(host, moved, None, confirming.Terms(60))
+    rejected = fake.get(state.DECLARED)
+    fake.wait(61)
+    runs.command(fake.host(), "confirm", "--tick")
+    fake.put(state.DECLARED, rejected)
+    runs.tick(fake.host(), by_timer=False)
+    files = {path: fake.get(path) for path in state.PUBLISHED}
+    assert json.loads(files[state.STATUS])["items"][0]["wanted"] == "one that can be applied"
+    by_agent(fake)
+    assert {path: fake.get(path) for path in state.PUBLISHED} == files
