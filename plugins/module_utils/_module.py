@@ -353,7 +353,7 @@ def pause_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
             else:
                 pause_file.begin(host, requested)
 
-        locked(module, host, work, locked_run.published_by_work)
+        locked(module, host, work, locked_run.published_unless_ticked)
         pause_file.tick_now(host)
     said = [one["text"] if one else "not paused" for one in (before, after)]
     result: dict[str, t.Any] = {"schema": SCHEMA, "changed": changed, "paused": after, "report": [said[1]]}

@@ -138,7 +138,7 @@ def do_pause(host: Host, args: argparse.Namespace) -> int:
     def work() -> RenderedPause:
         return pause_file.begin(host, pause_file.requested(host, seconds, reason))
 
-    paused = locked_run.locked(host, work, publish=locked_run.published_by_work)
+    paused = locked_run.locked(host, work, publish=locked_run.published_unless_ticked)
     pause_file.tick_now(host)
     command_output.show(args, {"paused": paused}, [paused["text"]])
     return IN_SYNC
@@ -152,7 +152,7 @@ def do_resume(host: Host, args: argparse.Namespace) -> int:
         pause_file.end(host)
         return paused
 
-    paused = locked_run.locked(host, work, publish=locked_run.published_by_work)
+    paused = locked_run.locked(host, work, publish=locked_run.published_unless_ticked)
     pause_file.tick_now(host)
     said = "the node was not paused" if paused is None else f"ended: {paused['text']}"
     command_output.show(args, {"ended": paused}, [said])

@@ -32,6 +32,14 @@ def published_by_work(host: Host, answer: object) -> None:
     """Nothing more: the work publishes itself where it has something to tell."""
 
 
+def published_unless_ticked(host: Host, answer: object) -> None:
+    """Publish the node, unless an agent's look follows at once: that one logs what differs from what is published now."""
+    from ..host import pause_file
+
+    if not pause_file.ticks(host):
+        published(host, NOTHING)
+
+
 def locked(
     host: Host,
     work: t.Callable[[], Answer],

@@ -340,6 +340,52 @@ def test_a_converged_run_writes_nothing_while_a_profile_is_unconfirmed(fake: nod
     assert json.loads(fake.get(state.STATUS))["unconfirmed"]["until"] == int(fake.time - 91.1) + 600
 
 
+def pause_by_module(fake: node.Node, **params: t.Any) -> None:
+    assert MODULES.pause_task(Module(reason="", **params), fake.host())["changed"]
+
+
+PAUSES: dict[str, tuple[t.Callable[[node.Node], object], t.Callable[[node.Node], object]]] = {
+    "module": (
+        lambda fake: pause_by_module(fake, duration="1h"),
+        lambda fake: pause_by_module(fake, state="absent"),
+    ),
+    "command": (
+        lambda fake: runs.command(fake.host(), "pause", "--for", "1h"),
+        lambda fake: runs.command(fake.host(), "resume"),
+    ),
+}
+
+
+@pytest.mark.parametrize("name", PAUSES)
+def test_a_pause_is_in_the_status_without_an_agent(name: str, fake: node.Node) -> None:
+    runs.converged(fake)
+    begin, end = PAUSES[name]
+    begin(fake)
+    paused = json.loads(fake.get(state.STATUS))["paused"]
+    assert paused["until"] == fake.time + 3600
+    end(fake)
+    assert json.loads(fake.get(state.STATUS))["paused"] is None
+    begin(fake)
+    fake.wait(7200)
+    runs.declare(fake.host())
+    assert json.loads(fake.get(state.STATUS))["paused"] is None, "it has ended by the clock"
+
+
+@pytest.mark.parametrize("name", PAUSES)
+def test_with_an_agent_its_look_publishes_a_pause_and_logs_it_once(
+    name: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.converged(fake, with_agent=True)
+    runs.tick(fake.host())
+    for do, said in zip(PAUSES[name], ("paused until", "has ended")):
+        capsys.readouterr()
+        do(fake)
+        for dummy in range(2):
+            fake.wait(10)
+            runs.tick(fake.host())
+        assert capsys.readouterr().err.count(said) == 1
+
+
 def test_a_part_that_has_nothing_to_do_publishes_what_is_missing(fake: node.Node) -> None:
     def pid_limits(*, check: bool = False) -> dict[str, t.Any]:
         module = Module(pid_max=65536)
