@@ -90,6 +90,8 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing goes that is not noted"
         return result._replace(error=said)
+    except CorralError as error:  # What went before it is told all the same.
+        return result._replace(error=one_line(error))
     finally:
         podmans.close()
     return result
@@ -215,6 +217,24 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
     write_metrics(host, status)
 
 
+def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host, Profile, Result], None]) -> Result:
+    """The result of a pass whose files are written; what it removed is told also where they cannot be."""
+    try:
+        if written(host, declared, lambda current: tell(host, current, result)):
+            return result
+        return result._replace(error=LEFT)
+    except CorralError as error:
+        said = one_line(error)
+    except OSError as error:
+        said = f"{error.filename or state.GC_STATUS}: {error.strerror or error}"
+    return result._replace(error="; ".join(dict.fromkeys(filter(None, (result.error, said)))))
+
+
+def one_line(error: Exception) -> str:
+    """An error for the journal and for the status."""
+    return str(error).replace("\n", "; ")
+
+
 def stamp(result: Result) -> dict[str, t.Any]:
     """When a part was last done, and why nothing was removed."""
     return {"time": result.time, "dry": result.dry or None}
@@ -257,10 +277,7 @@ def now(
     if not own_lock.take(wait):
         raise refusal("another pass of garbage collection runs: try again", path=LOCK)
     try:
-        result = collect(host, declared, request, stop)
-        if written(host, declared, lambda current: publish(host, current, result)):
-            return result
-        return result._replace(error=LEFT)
+        return ended(host, declared, collect(host, declared, request, stop), publish)
     finally:
         own_lock.release()
 
@@ -276,17 +293,11 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         if declared is None or declared.gc is None:
             return idle
         before = read_status(host)
-        result = collect(host, declared, Request(due_only=True), stop or new_stop(host))
+        result = ended(host, declared, collect(host, declared, Request(due_only=True), stop or new_stop(host)), publish)
     except CorralError as error:
         # An invalid profile does not say what may be removed, so nothing is. The tick reports it.
-        tell(f"not collected: {error}".replace("\n", "; "), 3)
+        tell(f"not collected: {one_line(error)}", 3)
         return idle._replace(error=str(error))
-    else:
-        try:
-            if not written(host, declared, lambda current: publish(host, current, result)):
-                result = result._replace(error=LEFT)
-        except CorralError as error:  # What was removed is logged all the same.
-            result = result._replace(error=str(error).replace("\n", "; "))
     finally:
         own_lock.release()
     if not result.dry:

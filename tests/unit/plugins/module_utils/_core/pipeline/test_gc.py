@@ -825,6 +825,55 @@ def test_what_went_is_told_when_the_lock_stays_taken(fake: node.Node, monkeypatc
     assert "another run of Corral holds it" in said[-1]
 
 
+def test_by_hand_what_went_is_told_when_the_lock_stays_taken(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    declare(fake)
+    storage, held = crowd(fake), Lock(fake.host())
+    monkeypatch.setattr(gc_pass, "LOCK_SECONDS", 0.0)
+    storage.before = lambda words: held.take() if words[0] == "rmi" and held.file < 0 else None
+    result = by_hand(fake)
+    held.release()
+    assert [one.names for one in result.removed] == [("localhost/old:1",), ("localhost/mid:1",)]
+    assert result.errors == ("/run/corral/lock: another run of Corral holds it: the next pass goes on",)
+
+
+@pytest.mark.parametrize("how", ["timer", "by hand"])
+def test_containers_that_went_are_told_and_counted_when_the_lock_is_taken_before_the_images(
+    how: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    declare(fake, gc={"images": {}, "containers": {"scope": "all", "max_per_workload": 0}})
+    storage, held = fake.podmans["root"], Lock(fake.host())
+    image = storage.image("localhost/a:1", layers={"a": 10})
+    for name in ("one", "two"):
+        storage.container(name, image, created=fake.time - 2 * HOUR, ended=fake.time - HOUR)
+    monkeypatch.setattr(gc_pass, "LOCK_SECONDS", 0.0)
+    before = gc_pass.image_pass.observe
+
+    def observe(*args: t.Any) -> t.Any:
+        """Another run takes the lock after the containers, and has ended when this pass does."""
+        storage.image("localhost/new:1", layers={"new": 5})
+        found = before(*args)
+        assert held.take()
+        return found
+
+    real = gc_pass.remember
+
+    def remember(*args: t.Any) -> bool:
+        try:
+            return real(*args)
+        finally:
+            held.release()
+
+    monkeypatch.setattr(gc_pass.image_pass, "observe", observe)
+    monkeypatch.setattr(gc_pass, "remember", remember)
+    result, said = tick(fake) if how == "timer" else (by_hand(fake), [])
+    assert storage.containers == {}
+    assert len(result.removed) == 2
+    assert result.error.startswith("/run/corral/lock: another run of Corral holds it")
+    assert told(fake)["totals"] == {"images": 0, "containers": 2, "bytes": 0, "errors": 1}
+    assert [line for line in said if "removed container" in line] == said[:-1]
+    assert len(said) == (3 if how == "timer" else 0)
+
+
 def test_a_pass_publishes_with_the_nodes_lock_alone(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The moment between the look at the profile and the write belongs to nobody else: a rollout waits for it."""
     declare(fake)
