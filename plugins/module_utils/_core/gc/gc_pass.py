@@ -159,6 +159,7 @@ def written(host: Host, declared: Profile, write: t.Callable[[Profile], None]) -
     try:
         still = current()
         if still is None:
+            state.leave_nothing(host, lock.LOCK)  # The removal may have ended while this waited.
             return False
         write(still)
         return True
@@ -279,6 +280,7 @@ def now(
     try:
         return ended(host, declared, collect(host, declared, request, stop), publish)
     finally:
+        state.leave_nothing(host, LOCK)
         own_lock.release()
 
 
@@ -299,6 +301,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         tell(f"not collected: {one_line(error)}", 3)
         return idle._replace(error=str(error))
     finally:
+        state.leave_nothing(host, LOCK)
         own_lock.release()
     if not result.dry:
         for one in result.removed:

@@ -874,6 +874,31 @@ def test_containers_that_went_are_told_and_counted_when_the_lock_is_taken_before
     assert len(said) == (3 if how == "timer" else 0)
 
 
+@pytest.mark.parametrize("how", ["timer", "by hand"])
+@pytest.mark.parametrize("moment", ["for the node's lock", "for the other pass"])
+def test_a_removal_that_ends_while_a_pass_waits_leaves_no_lock(
+    moment: str, how: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    before = fake.fingerprint()
+    declare(fake)
+    take, removed = Lock.take, []
+
+    def waits(lock: Lock, wait: float = 0.0) -> bool:
+        which = lock.path == gc_pass.LOCK if moment == "for the other pass" else wait == gc_pass.LOCK_SECONDS
+        if which and not removed:
+            removed.append(True)
+            runs.remove(fake.host())
+        return take(lock, wait)
+
+    monkeypatch.setattr(Lock, "take", waits)
+    if how == "timer":
+        tick(fake)
+    else:
+        by_hand(fake)
+    assert removed
+    assert node.different(before, fake.fingerprint()) == []
+
+
 def test_a_pass_publishes_with_the_nodes_lock_alone(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     """The moment between the look at the profile and the write belongs to nobody else: a rollout waits for it."""
     declare(fake)
