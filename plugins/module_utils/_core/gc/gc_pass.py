@@ -23,7 +23,7 @@ from ..model.plan.plan import UNKNOWN, Change, change_to_dict
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from ..pipeline import declared_profile
+from ..pipeline import declared_profile, locked_run
 from . import container_pass, gc_outcome, image_pass
 from .deadline import Stop
 from .gc_outcome import Result
@@ -231,6 +231,12 @@ def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host,
     return result._replace(error="; ".join(dict.fromkeys(filter(None, (result.error, said)))))
 
 
+def publish_all(host: Host, declared: Profile, result: Result) -> None:
+    """Write the result of a pass, and what is published of the node, which has its drift; the caller holds the lock."""
+    publish(host, declared, result)
+    locked_run.published(host, locked_run.NOTHING)
+
+
 def one_line(error: Exception) -> str:
     """An error for the journal and for the status."""
     return str(error).replace("\n", "; ")
@@ -278,7 +284,7 @@ def now(
     if not own_lock.take(wait):
         raise refusal("another pass of garbage collection runs: try again", path=LOCK)
     try:
-        return ended(host, declared, collect(host, declared, request, stop), publish)
+        return ended(host, declared, collect(host, declared, request, stop), publish_all)
     finally:
         state.leave_nothing(host, LOCK)
         own_lock.release()
@@ -295,6 +301,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
         if declared is None or declared.gc is None:
             return idle
         before = read_status(host)
+        # The node's own timer publishes what this leaves of the node.
         result = ended(host, declared, collect(host, declared, Request(due_only=True), stop or new_stop(host)), publish)
     except CorralError as error:
         # An invalid profile does not say what may be removed, so nothing is. The tick reports it.

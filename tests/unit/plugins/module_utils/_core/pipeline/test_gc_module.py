@@ -183,6 +183,25 @@ def test_with_its_part_goes_all_that_a_pass_left(fake: node.Node, monkeypatch: p
     assert node.different(before, fake.fingerprint()) == []
 
 
+@pytest.mark.parametrize("how", ["module", "command"])
+def test_what_a_pass_leaves_is_in_the_status_when_it_returns(how: str, fake: node.Node, podman: Podman) -> None:
+    def items() -> list[tuple[str, str]]:
+        if how == "module":
+            task(fake, collect=True)
+        else:
+            runs.command(fake.host(), "gc")
+        status = json.loads(fake.get(state.STATUS))
+        assert status["in_sync"] == (not status["items"])
+        return [(item["subject"], item["property"]) for item in status["items"]]
+
+    task(fake, images={"min_age": "0s"})
+    podman.fail = ("rmi",)
+    fake.wait(3600)
+    assert items() == [(STORE, "disk use")]
+    podman.fail = ()
+    assert items() == []
+
+
 def test_collect_alone_is_a_pass_by_what_is_declared_whatever_its_name(fake: node.Node, podman: Podman) -> None:
     workloads = [{"name": "batch", "match": {"container": "batch-*"}}]
     runs.declare(fake.host(), gc={"containers": {}}, workloads=workloads)
