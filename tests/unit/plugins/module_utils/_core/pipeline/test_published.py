@@ -229,6 +229,34 @@ def test_pools_are_published_by_a_workloads_start_and_stop(fake: node.Node) -> N
     assert fake.get(state.PUBLISHED[2]) == before
 
 
+def test_a_start_whose_pools_cannot_be_published_fails_and_its_grant_is_released(fake: node.Node) -> None:
+    workloads = [
+        {"name": "batch", "match": {"unit": "batch.service"}, "hold": "running", "limits": {"cpu": 2, "memory": "64Mi"}}
+    ]
+    runs.declare(fake.host(), cpu=POOLS, memory=None, workloads=workloads)
+    before = {path: fake.get(path) for path in state.PUBLISHED}
+
+    def full() -> node.NodeHost:
+        """A host on whose /run there is no room."""
+        host = fake.host()
+        write = host.write_file
+
+        def write_file(path: str, text: str, mode: int = 0o644) -> None:
+            if path.startswith(state.RUN):
+                raise OSError(28, "No space left on device", path)
+            write(path, text, mode)
+
+        host.write_file = write_file  # type: ignore[method-assign]
+        return host
+
+    with pytest.raises(OSError, match="No space left on device"):
+        runs.command(full(), "admit", "--start", "batch")
+    # As systemd does after a start that failed (ExecStopPost).
+    assert runs.command(full(), "release", "--stop", "batch") == 0
+    assert json.loads(fake.get(state.CHECKPOINT))["data"]["grants"] == []
+    assert {path: fake.get(path) for path in state.PUBLISHED} == before
+
+
 def test_a_lock_that_another_run_holds_is_refused_with_the_way_out(fake: node.Node) -> None:
     runs.converged(fake)
     held = Lock(fake.host())
