@@ -44,10 +44,10 @@ steady: setup ## scenarios ten times each beside two busy loops: NAMES="gc endur
 molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule
 
-test: setup ## every test of the nodes, the code and the built collection, VMs included
+test: setup ## the tests of the nodes, the code and the built collection, VMs included
 	@$(VENV) tools/suite.py check sanity ecosystem molecule
 
-test-long: setup ## the same with more kills, faults, random cases and pairs of releases
+test-long: setup ## the same with more kills, faults, random cases, releases, and cuts of power
 	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem units molecule
 
 bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-collect ## all benchmarks, by hand; none of them is a test

@@ -91,9 +91,25 @@ def status() -> dict[str, t.Any]:
 
 
 def tick() -> dict[str, t.Any]:
-    """One real tick, and what it said."""
-    run("systemctl", "start", SERVICE, code=None)
-    return status()
+    """One real tick, and the status that it wrote; AssertionError where it wrote none.
+
+    A start joins a tick that runs already, which may have written its status before: then there is another tick.
+    """
+    before = status_stamp()
+    for dummy in range(2):
+        run("systemctl", "start", SERVICE, code=None)
+        if status_stamp() != before:
+            return status()
+    raise AssertionError(f"a tick wrote no status: {run('systemctl', 'status', '--no-pager', SERVICE, code=None)}")
+
+
+def status_stamp() -> t.Optional[tuple[int, int]]:
+    """What differs after each write of the status; None where there is none."""
+    try:
+        found = os.stat(STATUS)
+    except FileNotFoundError:
+        return None
+    return found.st_ino, found.st_mtime_ns
 
 
 def in_sync() -> None:

@@ -125,7 +125,7 @@ def main(stop: str, limit: float = 7200.0) -> int:
     if not os.path.exists(stop):
         print(f"the limit of {limit:.0f} s was over before {stop} appeared")
         return 1
-    return 1 if overlaps or samples < 10 or len(seen) < 2 else 0
+    return 1 if overlaps or samples < 10 or read_masks < 10 or len(seen) < 2 else 0
 
 
 if __name__ == "__main__":

@@ -855,16 +855,16 @@ def test_containers_that_went_are_told_and_counted_when_the_lock_is_taken_before
         assert held.take()
         return found
 
-    real = gc_pass.remember
+    real = gc_pass.save_records
 
-    def remember(*args: t.Any) -> bool:
+    def save_records(*args: t.Any) -> bool:
         try:
             return real(*args)
         finally:
             held.release()
 
     monkeypatch.setattr(gc_pass.image_pass, "observe", observe)
-    monkeypatch.setattr(gc_pass, "remember", remember)
+    monkeypatch.setattr(gc_pass, "save_records", save_records)
     result, said = tick(fake) if how == "timer" else (by_hand(fake), [])
     assert storage.containers == {}
     assert len(result.removed) == 2
