@@ -85,7 +85,7 @@ class Planner:
             self.movable.extend(self.waiting.pop(cpu, ()))
             self.may_get_part(self.needed_by[True][cpu] | self.needed_by[False][cpu])
         if self.first_asker:
-            # Each request changes what others may request, also of CPUs that nobody releases.
+            # Each request changes what others may request, also of CPUs that no slice releases.
             self.missing.clear()
             self.movable.extend(self.releasing)
             self.may_get_part(self.releasing)

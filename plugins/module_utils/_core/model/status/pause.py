@@ -84,7 +84,7 @@ def shown(pause: Pause, now: float, remaining: float) -> json_shapes.Pause:
 
 
 def ends(timed: Timed, now: float, remaining: float) -> int:
-    """When it ends by the clock as it goes now; the same each time while nobody sets that clock."""
+    """When it ends by the clock as it goes now; the same each time until that clock is set."""
     until = timed.since + timed.seconds
     return int(now + remaining) if abs(now + remaining - until) > SHOWN_TOLERANCE else until
 
