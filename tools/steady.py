@@ -13,6 +13,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import functools
+import os
 import signal
 import subprocess
 import sys
@@ -23,8 +24,8 @@ import suite
 from steps import Step, complaints
 from tally import Tally
 
-# It ends with the process that started it, however that ended.
-BUSY = "import os\nparent = os.getppid()\nwhile os.getppid() == parent:\n    for i in range(1_000_000): pass"
+# It ends with the process that started it and gave it its number, however and however early that ended.
+BUSY = "import os, sys\nwhile os.getppid() == int(sys.argv[1]):\n    for i in range(1_000_000): pass"
 
 
 @contextlib.contextmanager
@@ -32,7 +33,8 @@ def busy(loops: int) -> t.Iterator[None]:
     """So many processes, each of which takes all of a CPU that it can get."""
     with contextlib.ExitStack() as stack:
         for dummy in range(loops):
-            process = stack.enter_context(subprocess.Popen([sys.executable, "-I", "-S", "-c", BUSY]))
+            words = [sys.executable, "-I", "-S", "-c", BUSY, str(os.getpid())]
+            process = stack.enter_context(subprocess.Popen(words))
             stack.callback(process.kill)
         yield
 

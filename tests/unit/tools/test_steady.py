@@ -55,13 +55,20 @@ def test_what_failed_is_not_run_again(ran: list[tuple[str, int]], capsys: pytest
 
 
 def test_a_loop_ends_with_who_started_it() -> None:
-    program = "import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1]]); os.read(0, 1)"
+    program = "import os, subprocess, sys; subprocess.Popen([sys.executable, '-c', sys.argv[1], str(os.getpid())]); os.read(0, 1)"
     with subprocess.Popen([sys.executable, "-c", program, steady.BUSY], stdin=subprocess.PIPE) as process:
         while not (pids := loops(process.pid)):
             time.sleep(0.01)
-        process.kill()
-    while Path(f"/proc/{pids[0]}").exists():
+        process.kill()  # perhaps before the loop is there
+    deadline = time.monotonic() + 600
+    while Path(f"/proc/{pids[0]}").exists() and time.monotonic() < deadline:
         time.sleep(0.01)
+    assert not Path(f"/proc/{pids[0]}").exists()
+
+
+def test_a_loop_that_begins_after_the_end_of_who_started_it_ends_at_once() -> None:
+    done = subprocess.run([sys.executable, "-c", steady.BUSY, "1"], timeout=600, check=False)
+    assert done.returncode == 0
 
 
 def test_a_name_that_is_no_scenario_is_refused(ran: list[tuple[str, int]], capsys: pytest.CaptureFixture[str]) -> None:
