@@ -96,7 +96,7 @@ def removed(result: dict[str, t.Any]) -> list[str]:
 
 
 def declare(**changes: t.Any) -> None:
-    """Declare another profile, as somebody who edits the file would; None: without that section."""
+    """Declare another profile, as an editor of the file would; None: without that section."""
     profile = {**read(PROFILE), **changes}
     profile = {section: values for section, values in profile.items() if values is not None}
     with open(f"{PROFILE}.new", "w", encoding="utf-8") as file:
@@ -378,7 +378,7 @@ def young_ones_stay() -> None:
     result = collect()
     expect("what would go without an age", (removed(result), result["dry"]), (["young:1"], "mode audit"))
     if "young:1" not in images() or "would free" not in run("corral", "drift", code=2):
-        raise AssertionError("it went, or nobody says that it would")
+        raise AssertionError("it was removed, or corral drift does not say that it would be")
     declare(mode="enforce")
     expect("what goes then", removed(gc(code=None)), ["young:1"])
     os.remove(FILL)
@@ -426,7 +426,7 @@ def answering() -> list[str]:
 
 
 def dead_containers_go_as_declared() -> None:
-    """The oldest of a workload go, pods as units; what runs, what is kept and what is nobody's stays."""
+    """The oldest of a workload go, pods as units; what runs, what is kept and what belongs to no workload stays."""
     declare(workloads=[
         {"name": "batch", "match": {"container": "batch-*"}},
         {"name": "web", "match": {"pod": "web-*"}},

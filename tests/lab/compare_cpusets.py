@@ -128,7 +128,7 @@ class Comparison:
 
     def cpus(self, names: list[str]) -> None:
         name = self.random.choice(names)
-        # A partition that asks for nothing keeps its CPUs from everybody on 6.1; nobody does that.
+        # A partition that asks for nothing keeps its CPUs from every group on 6.1; this is not tried.
         nothing = self.machine.cgroups[name].partition == MEMBER and self.random.random() < 0.1
         asked = frozenset() if nothing else self.some(name)
         taken = write(name, "cpuset.cpus", listed(asked) or "\n")

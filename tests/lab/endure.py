@@ -51,7 +51,7 @@ def effective(unit: str) -> set[int]:
 
 
 def cpus_offline_and_online() -> None:
-    """An isolated and a shared CPU go and come back: nobody gets their CPUs meanwhile, and all is as it was."""
+    """An isolated and a shared CPU go offline and come back: no pool gets other CPUs meanwhile, and all is as it was."""
     homes = ("system.slice", "corral.slice", "corral_isolated.slice")
     before = [effective(home) for home in homes]
     gone = (7, 3)
@@ -187,7 +187,7 @@ def lock_of_a_killed_holder() -> None:
     (holder.stdout or sys.stdin).readline()
     write(PID_MAX, "100000")
     run("systemctl", "start", SERVICE, code=None)
-    expect("pid_max while somebody else holds the lock", read(PID_MAX), "100000")
+    expect("pid_max while another process holds the lock", read(PID_MAX), "100000")
     holder.send_signal(signal.SIGKILL)
     holder.wait()
     in_sync()
@@ -211,7 +211,7 @@ def two_at_once() -> None:
 
 
 def reexec() -> None:
-    """systemd starts itself anew: every value holds without a tick."""
+    """systemd re-executes itself: every value holds without a tick."""
     values = [f"{CGROUP}/{unit}/{name}" for unit in ("system.slice", "init.scope", "corral_isolated.slice")
               for name in ("cpuset.cpus.effective", "pids.max")]  # fmt: skip
     before = [read(path) for path in values]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""What a node looks like to somebody who must prove that nothing was changed: JSON, path → state.
+"""The state of a node, to show that nothing was changed: JSON, path → state.
 
 Runs on the node with any Python. Files with their content's hash, mode, owner and (with --times) mtime; kernel values;
 mounts; which units are active. What changes by itself (journal, random seed, Ansible's own files) is left

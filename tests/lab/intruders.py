@@ -47,7 +47,7 @@ def masks(group: str) -> frozenset[int]:
     for folder, _folders, names in os.walk(f"{CGROUP}/{group}"):
         if "cgroup.threads" not in names:
             continue
-        with contextlib.suppress(OSError):  # One that goes meanwhile has nobody.
+        with contextlib.suppress(OSError):  # A group that is removed meanwhile has no threads.
             for thread in read(f"{folder}/cgroup.threads").split():
                 with contextlib.suppress(ProcessLookupError):
                     found |= frozenset(os.sched_getaffinity(int(thread)))
@@ -65,11 +65,11 @@ def exclusive() -> frozenset[int]:
 
 
 def kept_out(group: str) -> None:
-    """Threads in a control group are there, and on nobody's own CPUs."""
-    wait(f"somebody runs in {group}", lambda: bool(masks(group)))
+    """Threads run in a control group, and on no exclusive CPU."""
+    wait(f"a process runs in {group}", lambda: bool(masks(group)))
     held, own = masks(group), exclusive()
     if held & own or not own:
-        raise AssertionError(f"{group} runs on {sorted(held)}, of which {sorted(held & own)} are somebody's own")
+        raise AssertionError(f"{group} runs on {sorted(held)}, of which {sorted(held & own)} are exclusive")
 
 
 def named() -> set[str]:
@@ -164,7 +164,7 @@ def confined() -> None:
 
 
 def on_demand() -> None:
-    """A slice that was stopped and starts with its first service, while somebody runs: that service shares nothing."""
+    """A slice that was stopped and starts with its first service, while workloads run: that service shares no exclusive CPU."""
     run("systemctl", "stop", "machine.slice")
     run("systemd-run", "--quiet", "--unit=late", "--slice=machine.slice", "sleep", "100000")
     kept_out("machine.slice")
@@ -176,7 +176,7 @@ def on_demand() -> None:
 
 
 def leaves() -> None:
-    """b leaves the profile while it runs: it shares from then on, with nobody who has CPUs of its own."""
+    """b leaves the profile while it runs: it shares CPUs from then on, and none of a workload with exclusive ones."""
     leave("b")
     for _turn in range(2):
         tick()
@@ -261,11 +261,11 @@ def foreign_setting() -> None:
     tick()
     in_sync()
     run("systemctl", "daemon-reexec")
-    expect("a after systemd has begun anew", partition("corral_a.slice"), "root")
+    expect("a after systemd has re-executed itself", partition("corral_a.slice"), "root")
 
 
 STEPS = (two_of_them, strangers, confined, on_demand, leaves, instances, early_container, run_goes_on)
-# Nobody watches meanwhile: in each of them a partition ends.
+# The watcher does not run meanwhile: in each of them a partition ends.
 UNWATCHED = (rival, foreign_setting)
 
 

@@ -2,14 +2,14 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on a node whose agent is in sync: kills the agent at POINTS places of a change, each time anew.
+"""Runs on a node whose agent is in sync: kills the agent at POINTS places of a change, once for each place.
 
 The profile goes forth and back between the declared one and another. Each time a tick of its own is killed with
 SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command, a call to systemd.
 Python's audit hooks (PEP 578) see those whatever the core says; of a call to systemd the core tells them itself. Right
 before an act is right after the one before it. Then the real service runs once, and the kernel must
 have what a whole tick gave it. Meanwhile
-somebody else watches for overlaps (watch_overlap.py), and no other tick may run (on_node.py).
+watch_overlap.py watches for overlaps, and no other tick may run (on_node.py).
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@
 
 """Runs on a node with examples/edge.yml: invalid profiles are declared by hand, and refused with their path.
 
-Each is put in the declared profile's place, as somebody who edits the file would; `corral reconcile` refuses it by the
+Each is put in the declared profile's place, as an editor of the file would; `corral reconcile` refuses it by the
 path of its key, and nothing of the node changes but the status that says so. At the end the node is in sync.
 """
 

@@ -124,7 +124,7 @@ def shown(item: dict[str, t.Any]) -> tuple[str, ...]:
 
 def begun_meanwhile(subject: str, prop: str) -> bool:
     """Whether a change is of what systemd itself started: with cgroup v1 a login, or a service of systemd's own, begins
-    on init.scope's CPUs, whoever tampers, and waits there for the next tick."""
+    on init.scope's CPUs, whatever is tampered with, and waits there for the next tick."""
     return V1 and prop == "placement" and subject in ("system.slice", "user.slice")
 
 

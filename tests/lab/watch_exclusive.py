@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on a node beside whatever happens to its workloads: does any instant have somebody else on their CPUs?
+"""Runs on a node beside its workloads: does any process outside a workload ever have its exclusive CPUs in its mask?
 
 Samples, until the file STOP appears or LIMIT seconds are over, the effective CPUs of the pools' slices and, each tenth
 time (MASKS_EACH), the mask of every thread of the node. An exclusive slice counts while it has processes and was not given up (a mere
@@ -55,7 +55,7 @@ def group_of(pid: str) -> str:
 
 
 def masks() -> list[tuple[str, str, frozenset[int]]]:
-    """Each thread's process, control group and mask; kernel threads (in the root) are nobody's to place."""
+    """Each thread's process, control group and mask; kernel threads (in the root) cannot be placed."""
     found = []
     for pid in filter(str.isdecimal, os.listdir("/proc")):
         group = group_of(pid)
@@ -82,7 +82,7 @@ def masks() -> list[tuple[str, str, frozenset[int]]]:
 def look(with_masks: bool) -> tuple[list[str], int]:
     """The overlaps of one instant, and how many masks were read."""
     before = exclusive()
-    # Nobody runs in an empty slice, whatever CPUs it shows.
+    # No process runs in an empty slice, whatever CPUs it shows.
     populated = [other for other in OTHERS if "populated 1" in read(f"{ROOT}/{other}/cgroup.events")]
     others = {other: cpus(read(f"{ROOT}/{other}/cpuset.cpus.effective")) for other in populated}
     threads = masks() if with_masks else []

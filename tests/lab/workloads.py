@@ -98,7 +98,7 @@ def prepare() -> None:
 
 def classes() -> None:
     """All three classes: CPUs, memory nodes, weights, limits and scores, from the first instruction."""
-    run("systemctl", "start", "batch@1")  # It holds its CPUs over the restart: nobody else starts on them.
+    run("systemctl", "start", "batch@1")  # It holds its CPUs over the restart: no other workload gets them.
     forget_first()
     run("systemctl", "restart", "dataplane", "feed", "idle", "batch@1")
     wait(
@@ -199,7 +199,7 @@ def journal_of(unit: str) -> str:
 
 
 def at_once() -> None:
-    """Two starts at once, a stop and a start at once: nobody leaks, nobody loses."""
+    """Two starts at once, a stop and a start at once: no grant leaks, none is lost."""
     for _turn in range(10 if os.environ.get("CORRAL_LONG") else 1):
         run("systemctl", "stop", "batch@1", "batch@2")
         starts = {unit: subprocess.Popen(["systemctl", "start", unit]) for unit in ("batch@1", "batch@2")}
@@ -241,7 +241,7 @@ TAMPERED = (
 
 
 def tampering() -> None:
-    """What somebody sets behind its back is named, each by its file, and mended by one tick."""
+    """What is set by hand is named, each by its file, and corrected by one tick."""
     paths = {f"{CGROUP}/{unit}/{name}": value for unit, name, value in TAMPERED}
     before = {path: read(path) for path in paths}
     for path, value in paths.items():
@@ -256,7 +256,7 @@ def tampering() -> None:
 
 
 def offline() -> None:
-    """A CPU of a workload goes and comes back: it is moved, or told, and nobody overlaps."""
+    """A CPU of a workload goes and comes back: it is moved, or reported, and nothing overlaps."""
     write("/sys/devices/system/cpu/cpu5/online", "0")
     said = tick()
     items = [(item["subject"], item["verdict"]) for item in said["items"]]
@@ -269,7 +269,7 @@ def offline() -> None:
 
 
 def reloads() -> None:
-    """systemd reloads and re-executes itself: nobody loses anything."""
+    """systemd reloads and re-executes itself: no workload loses anything."""
     before = {name: row["cpus"] for name, row in grants().items()}
     for verb in ("daemon-reload", "daemon-reexec"):
         run("systemctl", verb)
@@ -280,7 +280,7 @@ def reloads() -> None:
 
 
 def checkpoints() -> None:
-    """A checkpoint that is gone, torn, or of somebody else: grants are as the slices show them."""
+    """A checkpoint that is gone, torn, or forged: grants are as the slices show them."""
     before = {name: (row["cpus"], row["instance"]) for name, row in grants().items()}
     text = read(CHECKPOINT)
     newer = json.dumps({**json.loads(text), "version": 99})
@@ -394,7 +394,7 @@ def container_masks(group: str) -> list[tuple[str, frozenset[int]]]:
 
 
 def after_reboot() -> None:
-    """What starts at boot has what is declared, before any tick; what ends with a run was granted anew."""
+    """What starts at boot has what is declared, before any tick; what ends with a run was granted again."""
     wait("they run", lambda: all(os.path.exists(f"/run/first-{name}") for name in ("dataplane", "batch-1")))
     expect("dataplane", first("dataplane"), [sorted(cpus(grants()["dataplane"]["cpus"])), "1", "-997"])
     expect("batch", first("batch-1"), [sorted(cpus(grants()["batch:batch@1"]["cpus"])), "0", "-997"])
