@@ -337,6 +337,18 @@ def burstable_container() -> None:
     run("podman", "rm", "-f", "-t", "0", "pour")
 
 
+def weights() -> None:
+    """The slice around workloads that share weighs what they request together, beside the system's."""
+    stop_batch()
+    expect("the usual weight is enough for 0.75 CPUs", read(f"{SHARED}/cpu.weight"), "100")
+    run("corral", "admit", "much", "--unit", "much.service", "--requests", "cpu=3,memory=16Mi")
+    expect("the weight of 3.75 CPUs", read(f"{SHARED}/cpu.weight"), "147")
+    in_sync()
+    run("corral", "release", "much")
+    expect("the usual weight is back", read(f"{SHARED}/cpu.weight"), "100")
+    in_sync()
+
+
 def quadlet() -> None:
     """A workload admitted at run time, until it is released: a container that is a unit, by Quadlet where there is one."""
     image()
@@ -431,6 +443,7 @@ STEPS = (
     fails,
     containers,
     burstable_container,
+    weights,
     quadlet,
     offline,
 )

@@ -35,7 +35,7 @@ from ..model.workload.admission import Refusal
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS
-from . import checkpoint, workload_limits, workload_placement
+from . import checkpoint, shared_weight, workload_limits, workload_placement
 from .manager import Manager
 
 _SLICE = rf"({EXCLUSIVE_PREFIX}|{SHARED_PREFIX})[^/]+\.slice"
@@ -49,6 +49,7 @@ WRITES = (
     Place("unit", _SLICE, "stop", volatile=True),
     Place("unit", _SLICE, "start"),
     Place("property", _SLICE, f"({_LIMITS})=.*"),
+    Place("property", re.escape(CORRAL_SLICE), f"{shared_weight.WEIGHT}=.*"),
     Place("property", r"[^/]+\.(service|scope|slice|socket|timer)", "CPUQuota="),
     Place("controller", f"{cgroup.ROOT}/{_CONTROL}", r"[+-]hugetlb"),
     Place(
@@ -100,6 +101,10 @@ def plan(host: Host, context: Context) -> Part:
             changes += tenant_slices.slice_changes(host, tenant, found.allocated.grants)
             owned |= tenant_slices.owned_of(tenant)
         changes += tenant_slices.excess_changes(context.profile.tenants, found.allocated.grants)
+    weight = shared_weight.wanted(context.profile.tenants, found.allocated.grants)
+    if weight is not None:
+        changes += filter(None, [shared_weight.change(host, weight)])
+        owned.add(shared_weight.KEY)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
     placed: list[tuple[ResourceRequirements, str]] = []
     for need in found.needs:

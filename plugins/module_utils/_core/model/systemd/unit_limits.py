@@ -115,8 +115,10 @@ def kernel(name: str, value: str) -> str:
 
 
 def property_value(name: str, shown: str) -> str:
-    """The value of a property that makes the kernel's file show this."""
+    """The value of a property that makes the kernel's file show this; "max" is its value without any setting."""
     if name == "CPUQuota":
         quota, dummy, period = shown.partition(" ")
         return "" if quota == "max" else percent(int(quota), int(period or PERIOD))
-    return UNLIMITED if shown == "max" else shown
+    if shown == "max":
+        return "" if name == "CPUWeight" else UNLIMITED  # systemd takes no weight without end
+    return shown

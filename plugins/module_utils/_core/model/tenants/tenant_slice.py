@@ -33,10 +33,18 @@ def limits_in_force(tenant: Tenant, granted: t.Iterable[Grant]) -> dict[str, str
     for name, resource in RESOURCES.items():
         left = remaining(tenant, resource, shared, elsewhere)
         found[name] = unit_limits.UNLIMITED if left is None else str(max(left, LEAST[name]))
-    cpu = remaining(tenant, CPU, shared, elsewhere)
-    if cpu is None:  # As the kubelet's cgroup around pods: the sum of their requests.
-        cpu = sum(dict(one.requests).get(CPU, 0) for one in shared)
-    return {"CPUWeight": weight(cpu), **found}
+    return {"CPUWeight": weight(cpu_share(tenant, granted)), **found}
+
+
+def cpu_share(tenant: Tenant, granted: t.Iterable[Grant]) -> int:
+    """The thousandths of a CPU that a tenant's slice is worth: what its quota leaves, else the sum of the requests in it.
+
+    The latter as the kubelet's cgroup around pods.
+    """
+    own = [one for one in granted if one.tenant == tenant.name]
+    shared, elsewhere = [one for one in own if not one.cpus], [one for one in own if one.cpus]
+    left = remaining(tenant, CPU, shared, elsewhere)
+    return sum(dict(one.requests).get(CPU, 0) for one in shared) if left is None else left
 
 
 def remaining(

@@ -9,7 +9,7 @@ import os
 
 import pytest
 from _core.model.profile.profile_workloads import Workload
-from _core.model.systemd import unit_limits
+from _core.model.systemd import bus_values, unit_limits
 from _core.model.workload import resource_requirements
 from _core.model.workload.resources import Amounts
 from fake_systemd import kernel_text
@@ -96,6 +96,11 @@ def test_what_the_kernel_shows_for_a_property(name: str, value: str, shown: str)
 )
 def test_values_are_compared_by_meaning(name: str, one: str, other: str, same: bool) -> None:
     assert (unit_limits.meaning(name, one) == unit_limits.meaning(name, other)) is same
+
+
+@pytest.mark.parametrize("name", ["CPUWeight", "CPUQuota", "MemoryMax", "MemorySwapMax", "TasksMax"])
+def test_a_property_without_any_setting_goes_back_to_what_systemd_takes(name: str) -> None:
+    assert bus_values.typed(f"{name}={unit_limits.property_value(name, 'max')}") is not None
 
 
 @given(st.integers(1, 1 << 20), st.integers(0, 1 << 50))
