@@ -73,10 +73,9 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     if workload.hold != RUNNING:
         return request, workload.name
     now = int(host.now())
-    running = any(
-        one.workload == workload.name and allocate_workloads.runs(host, one, now) for one in current_grants(host)
-    )
-    if workload in before and (running or workload.match == "unit"):
+    own = [one for one in current_grants(host) if one.workload == workload.name]
+    lasts = any(allocate_workloads.runs(host, one) or allocate_workloads.waits_to_start(one, now) for one in own)
+    if workload in before and (lasts or workload.match == "unit"):
         return request, ""
     return request._replace(start={workload.name: f"{BY_HAND}:{now}"}), workload.name
 

@@ -92,10 +92,10 @@ def allocate(
     )
     if any(need.cpus for need in listed):
         inputs = beside_kubelet(host, inputs)
-    status = observe(host, checkpoint.grants, listed, request)
+    status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
-    status = status._replace(lost_memory=drift.broken, undeclared_stay=bool(unreadable))
+    status = status._replace(lost_memory=drift.broken)
     granted: list[Grant] = []
     gone: list[Grant] = []
     for one in checkpoint.grants:
@@ -188,20 +188,31 @@ def admitted_in(host: Host, path: str) -> tuple[Workload, ...]:
 
 
 def observe(
-    host: Host, granted: t.Iterable[Grant], listed: t.Iterable[ResourceRequirements], request: Request
+    host: Host,
+    granted: t.Iterable[Grant],
+    listed: t.Iterable[ResourceRequirements],
+    request: Request,
+    *,
+    undeclared_stay: bool = False,
 ) -> WorkloadStatus:
-    """Which workloads run, of those whose grants depend on it."""
+    """Which workloads run, of those whose grants depend on it.
+
+    One that was admitted by hand has a while to start, as long as it is declared: an admission that died before it wrote
+    the workload down left a grant that no start would find.
+    """
     now = int(host.now())
     declared = {need.workload.name: need for need in listed}
     granted = [one for one in granted if run_matters(one, declared.get(one.workload))]
-    alive = frozenset(one.workload for one in granted if runs(host, one, now))
+    known = [one for one in granted if undeclared_stay or one.workload in declared]
+    waiting = {one.workload for one in known if waits_to_start(one, now)}
+    alive = frozenset(one.workload for one in granted if one.workload in waiting or runs(host, one))
     keeping = [
         (one.workload, declared[one.workload].tenant if one.workload in declared else one.tenant)
         for one in granted
         if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
     ]
     sharing = frozenset(name for name, tenant in keeping if name in alive and workload_state.shares(host, name, tenant))
-    return WorkloadStatus(alive, request.start, now, sharing=sharing)
+    return WorkloadStatus(alive, request.start, now, sharing=sharing, undeclared_stay=undeclared_stay)
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
@@ -211,13 +222,15 @@ def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
     return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
 
 
-def runs(host: Host, grant: Grant, now: int) -> bool:
-    """Whether the run that a grant is for has not ended. One that was admitted by hand has a while to start."""
-    if (
-        workload_state.populated(host, grant.workload, grant.tenant)
-        or workload_state.run_of(host, grant.workload) is not None
-    ):
+def runs(host: Host, grant: Grant) -> bool:
+    """Whether the run that a grant is for has begun and not ended."""
+    if workload_state.populated(host, grant.workload, grant.tenant):
         return True
+    return workload_state.run_of(host, grant.workload) is not None
+
+
+def waits_to_start(grant: Grant, now: int) -> bool:
+    """Whether a grant is for a workload that was admitted by hand and still has time to start."""
     return grant.instance.startswith(BY_HAND) and 0 <= now - int(grant.instance.rpartition(":")[2] or 0) < START_SECONDS
 
 

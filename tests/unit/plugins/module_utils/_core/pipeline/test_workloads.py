@@ -600,6 +600,49 @@ def test_a_workload_is_admitted_by_hand_and_released(rolled: node.Node, capsys: 
     assert [line for line in left if not line.startswith(("run/corral", "var/lib/corral"))] == []
 
 
+def test_the_slice_around_workloads_that_share_weighs_what_they_request_together(rolled: node.Node) -> None:
+    def weight() -> str:
+        return rolled.get(f"{CGROUP}/corral.slice/cpu.weight").strip()
+
+    services.add(rolled, "extra.service")
+    assert weight() == "100", "a request of 0.5 CPUs is worth less than the usual weight"
+    assert runs.command(rolled.host(), "admit", "extra", "--unit", "extra.service", "--requests", "cpu=3") == 0
+    assert weight() == str(1 + (3500 * 1024 // 1000 - 2) * 9999 // 262142)
+    ticks_until_quiet(rolled)
+    rolled.systemctl("set-property", "--runtime", "corral.slice", "CPUWeight=100")
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.property, item.actual) == ("corral.slice", "CPUWeight", "100")
+    assert runs.tick(rolled.host()) == 2
+    assert runs.command(rolled.host(), "release", "extra") == 0
+    assert weight() == "100"
+    ticks_until_quiet(rolled)
+
+
+def test_a_profile_whose_workloads_request_much_is_removed_with_its_weight(fake: node.Node) -> None:
+    before = fake.fingerprint()
+    install(fake)
+    data = changed("feed", requests={"cpu": 3, "memory": "64Mi"}, limits={"memory": "256Mi"})
+    data["workloads"] = [one for one in data["workloads"] if one["name"] != "dataplane"]
+    roll_out(fake, data)
+    assert fake.get(f"{CGROUP}/corral.slice/cpu.weight").strip() == "118"
+    assert runs.remove(fake.host()).leftovers == ()
+    assert [line for line in node.different(before, fake.fingerprint()) if "weight" in line or "Weight" in line] == []
+
+
+def test_an_admission_that_died_before_it_was_written_down_holds_nothing(rolled: node.Node) -> None:
+    services.add(rolled, "extra.service")
+    words = ("admit", "extra", "--unit", "extra.service", "--limits", "cpu=2,memory=16Mi", "--hold", "running")
+    twin = rolled.clone(rolled.root.with_name("twin")).host()
+    runs.command(twin, *words)
+    at = twin.acts.index(f"write_file {CHECKPOINT}") + 1
+    with pytest.raises(node.Killed):
+        runs.command(rolled.host("killed", at), *words)
+    assert held(rolled)["extra"] == "1,5"
+    assert runs.tick(rolled.host()) == 2
+    assert held(rolled) == {"dataplane": "2,6", "feed": ""}, "no start would find it"
+    ticks_until_quiet(rolled)
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
