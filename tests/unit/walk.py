@@ -46,8 +46,8 @@ SLICES = ("machine.slice", "more.slice")
 FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
-# The seeds of walks on nodes with tenants begin so.
-TENANTS = "tenants-"
+# The seeds of walks on nodes with tenants begin so, and those of walks in which all CPUs of grants go offline at once.
+TENANTS, DARK = "tenants-", "dark-"
 
 
 class Walk(Judge):
@@ -302,6 +302,10 @@ class Walk(Judge):
     def online(self) -> str:
         """CPUs go offline and come back."""
         offline = self.dice.sample(self.cpus[1:], self.dice.choice([0, 0, 1, 2]))
+        held = self.held()
+        if self.seed.startswith(DARK) and held:
+            names = self.dice.sample(sorted(held), self.dice.randint(0, len(held)))
+            offline = sorted(Cpus(offline).union(*(held[name] for name in names)) - {self.cpus[0]})
         self.fake.set_online(*offline)
         return f"offline: {sorted(offline)}"
 
