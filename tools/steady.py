@@ -34,7 +34,7 @@ def busy(loops: int) -> t.Iterator[None]:
     with contextlib.ExitStack() as stack:
         for dummy in range(loops):
             words = [sys.executable, "-I", "-S", "-c", BUSY, str(os.getpid())]
-            process = stack.enter_context(subprocess.Popen(words))
+            process = stack.enter_context(subprocess.Popen(words, start_new_session=True))
             stack.callback(process.kill)
         yield
 
