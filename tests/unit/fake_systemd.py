@@ -122,6 +122,7 @@ class FakeSystemd:
         self.cgroups: dict[str, Cgroup] = {"": Cgroup()}
         self.active: set[str] = set()
         self.ran: list[str] = []
+        self.reloads = 0
         self.folders: set[str] = set()
         self.drawn: dict[str, t.Any] = {}  # all that the files of a control group were written from, by its path
         self.mounts: list[tuple[str, str, Options]] = []
@@ -535,6 +536,7 @@ class FakeSystemd:
         return DONE
 
     def daemon_reload(self) -> Command:
+        self.reloads += 1
         self.load_all()
         for name, unit in list(self.units.items()):
             if unit.running and (self.reload_applies or name == "init.scope"):

@@ -163,6 +163,7 @@ class Node:
         self.podmans: dict[str, Storage] = {}  # by user
         self.runs: dict[str, Run] = {}  # of services, by unit
         self.holders: dict[str, str] = {}  # units that hold grants, and their INVOCATION_ID
+        self.reloads = 0  # of systemd's configuration, whose jobs have run
         self.started = 100  # processes so far
         self.said: list[str] = []  # what refused starts said
         devices = root / "sys/devices/system"
@@ -375,7 +376,7 @@ class Node:
         twin.systemd = copy.deepcopy(self.systemd, memo)
         twin.room, twin.in_use, twin.overlaps = dict(self.room), dict(self.in_use), []
         twin.podmans = copy.deepcopy(self.podmans, memo)
-        twin.runs, twin.holders = dict(self.runs), dict(self.holders)
+        twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
         twin.said = list(self.said)
         return twin
 

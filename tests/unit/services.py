@@ -5,7 +5,8 @@
 
 Tried on systemd 252 and 257: a slice starts before what it holds and stays; the link that names the invocation of the
 holder is there from before its ExecStart= until after its ExecStopPost=, which runs after a failed start as well; a
-restart of the service, by hand or by Restart=, keeps the holder and does not run it again.
+restart of the service, by hand or by Restart=, keeps the holder and does not run it again. A daemon-reload stops a holder
+that nothing needs any more, and leaves one alone that lost its template: that one stays active until the template is back.
 """
 
 from __future__ import annotations
@@ -33,6 +34,7 @@ def add(fake: Node, *units: str, lines: str = "") -> None:
 
 def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
     """``systemctl start``: the run, None when it was refused. ``host`` is what ``corral admit`` runs on."""
+    after_reload(fake)
     if unit in fake.runs:
         return fake.runs[unit]
     fake.systemd.require(unit)
@@ -47,6 +49,7 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
 
 def stop(fake: Node, unit: str, host: NodeHost | None = None) -> None:
     """``systemctl stop``. ``host`` is what ``corral release`` runs on."""
+    after_reload(fake)
     holders = required(fake, unit)
     end(fake, unit)
     release(fake, holders, host)
@@ -61,6 +64,7 @@ def restart(fake: Node, unit: str) -> Run | None:
 
 def crash(fake: Node, unit: str, *, always: bool = False) -> Run | None:
     """Its process dies; with Restart=always (``always``) there is another one."""
+    after_reload(fake)
     holders = required(fake, unit)
     end(fake, unit)
     if always:
@@ -111,12 +115,19 @@ def let_go(fake: Node, holder: str, host: NodeHost) -> None:
 def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> None:
     """StopWhenUnneeded= of ``holders``: they hold grants for a unit that stopped or did not start, and for no other.
 
-    systemd asks that of no unit but those that the stopped one required, as it was loaded.
+    Without a reload systemd asks that of no unit but those that the stopped one required, as it was loaded.
     """
     needed = {holder for unit in fake.runs for holder in required(fake, unit)}
     for holder in holders:
         if holder in fake.holders and holder not in needed:
             let_go(fake, holder, host or fake.host())
+
+
+def after_reload(fake: Node) -> None:
+    """The jobs of a daemon-reload, which run once whoever asked for it has given the node's lock back."""
+    if fake.systemd.reloads != fake.reloads and fake.has(TEMPLATE):
+        release(fake, list(fake.holders))
+    fake.reloads = fake.systemd.reloads
 
 
 def corral(fake: Node, host: NodeHost, verb: str, flag: str, holder: str) -> bool:

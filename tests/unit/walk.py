@@ -83,7 +83,7 @@ class Walk(Judge):
     def step(self, number: int) -> None:
         """Do something, and count what came of it."""
         dice = self.dice = random.Random(f"{self.seed}:{number}")
-        act = dice.choices(ACTS, WEIGHTS)[0]
+        act = dice.choices(ACTS, DARK_WEIGHTS if self.seed.startswith(DARK) else WEIGHTS)[0]
         held, force = self.held(), self.in_force()
         self.counts["steps"] += 1
         try:
@@ -91,6 +91,7 @@ class Walk(Judge):
         except Exception:  # Any is a fault, and the steps before it tell how to get there.
             text = traceback.format_exc()
             self.wrong.append(text.splitlines()[-1])
+        services.after_reload(self.fake)
         self.steps.append(f"{number:4} {text}")
         effective, groups = self.fake.systemd.kernel.effective(), self.fake.systemd.cgroups
         self.fallen = {
@@ -160,8 +161,10 @@ class Walk(Judge):
     def declare(self, what: str, data: Data, faults: t.Sequence[str] = FAULTS) -> str:
         def work(host: node.NodeHost) -> str:
             outcome = applying.declare(host, profile.parse(data))
+            if outcome.error:
+                return f"not all: {outcome.error}"
             self.rolled_out = data
-            return f"not all: {outcome.error}" if outcome.error else f"{len(outcome.applied)} changes"
+            return f"{len(outcome.applied)} changes"
 
         self.counts["roll out"] += 1
         return self.with_fault(f"roll out ({what})", work, faults)
@@ -306,6 +309,7 @@ class Walk(Judge):
         if self.seed.startswith(DARK) and held:
             names = self.dice.sample(sorted(held), self.dice.randint(0, len(held)))
             offline = sorted(Cpus(offline).union(*(held[name] for name in names)) - {self.cpus[0]})
+            self.counts["all CPUs offline"] += any(held[name] and held[name] <= set(offline) for name in names)
         self.fake.set_online(*offline)
         return f"offline: {sorted(offline)}"
 
@@ -342,3 +346,4 @@ WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5,
 }  # fmt: skip
 ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
+DARK_WEIGHTS = tuple({**WEIGHTED, Walk.online: 20, Walk.admit: 10}.values())

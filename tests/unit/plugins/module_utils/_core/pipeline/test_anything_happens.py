@@ -18,7 +18,7 @@ from pathlib import Path
 
 import pytest
 import trees
-from walk import TENANTS, Walk
+from walk import DARK, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -130,6 +130,19 @@ def test_whatever_happens_with_tenants(quick: None) -> None:
                 walk = shortest(ground, seed, walk.counts["steps"])
                 pytest.fail("\n".join([f"walk {seed}:", *walk.steps, *walk.wrong]), pytrace=False)
     assert quotas, "nothing was refused by a tenant"
+
+
+def test_whatever_happens_when_all_cpus_of_grants_go_offline(quick: None) -> None:
+    gone = 0
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        ground = Ground(Path(name))
+        for number in range(FIRST, FIRST + (WALKS + 1) // 2):
+            walk = ground.walk(f"{DARK}{number}", range(STEPS))
+            gone += walk.counts["all CPUs offline"]
+            if walk.wrong:
+                walk = shortest(ground, f"{DARK}{number}", walk.counts["steps"])
+                pytest.fail("\n".join([f"walk {DARK}{number}:", *walk.steps, *walk.wrong]), pytrace=False)
+    assert gone, "no grant ever had all its CPUs offline"
 
 
 def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
