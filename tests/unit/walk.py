@@ -85,6 +85,7 @@ class Walk(Judge):
         dice = self.dice = random.Random(f"{self.seed}:{number}")
         act = dice.choices(ACTS, DARK_WEIGHTS if self.seed.startswith(DARK) else WEIGHTS)[0]
         held, force = self.held(), self.in_force()
+        self.remember_members()
         self.counts["steps"] += 1
         try:
             text = act(self)

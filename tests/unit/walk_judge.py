@@ -42,6 +42,7 @@ class Judge:
         self.spoilt: set[str] = set()  # partitions that others' requests made invalid
         self.fallen: dict[str, Cpus] = {}  # slices of which no CPU is online, and the CPUs that they run on with others
         self.given_up: set[str] = set()  # slices whose grants ended by a removal, under what runs in them
+        self.members: frozenset[str] = frozenset()  # the control groups that were no partition before this step
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
@@ -71,6 +72,8 @@ class Judge:
         if cpu in self.fallen.get(place, ()):
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
+        if place in self.members and self.has_fallen(path):
+            return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
             return True
         if place in self.given_up and place not in {slice_of(name) for name in self.held()}:
@@ -81,6 +84,19 @@ class Judge:
         # Without partitions nothing keeps out what is not managed.
         by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
         return by_others and is_member
+
+    def has_fallen(self, path: str) -> bool:
+        """Whether a control group is in an exclusive slice of which no CPU is online."""
+        top = path.partition("/")[0]
+        group = self.fake.systemd.cgroups.get(top)
+        if group is None or not top.startswith("corral_"):
+            return False
+        return not self.fake.systemd.kernel.effective()[top] & (group.requested or Cpus())
+
+    def remember_members(self) -> None:
+        """Before a step: which control groups are no partition."""
+        groups = self.fake.systemd.cgroups
+        self.members = frozenset(path for path, group in groups.items() if group.partition == MEMBER)
 
     def shown(self) -> str:
         """The control groups at the top now, for a person: what they have, what they asked for, what they are."""

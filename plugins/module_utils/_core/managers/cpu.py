@@ -245,7 +245,7 @@ def with_moves(
 
     A slice becomes a partition after it got its CPUs, and ends being one before it shares them. Orders: 1 partitions
     end, 2-3 missing slices start; then for each move n: 10n+3 start, 10n+4 CPUs, and 10n+6 the
-    partition, after the slice's last move.
+    partition, after the slice's last move. Last of all end the partitions of slices that keep CPUs of their own.
     """
     steps: dict[str, list[Step]] = {
         unit: [
@@ -285,12 +285,7 @@ def with_moves(
             by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
         elif change.property == partitions.PROPERTY:
-            # A partition that releases CPUs ends before other slices get them.
-            position = last.get(change.subject, order) + 6 if change.subject in wanted.partitions else 1
-            made = tuple(step._replace(order=position) for step in change.steps)
-            if made and change.subject in last and "invalid" in (change.actual or ""):
-                # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
-                made = (made[0]._replace(value=MEMBER, order=1), *made)
+            made = placed_partition(change, last, order, wanted)
             change = change._replace(steps=made)
         elif change.subject in steps and change.subject not in wanted.now:
             change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
@@ -300,6 +295,25 @@ def with_moves(
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
     return tuple(result)
+
+
+def placed_partition(change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted) -> tuple[Step, ...]:
+    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all.
+
+    A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
+    without partitions, ends after all moves: until then it keeps off whoever has no CPU online, since the kernel lets such
+    processes run on all CPUs that no partition has.
+    """
+    unit, is_invalid = change.subject, "invalid" in (change.actual or "")
+    if unit in wanted.partitions:
+        position = last.get(unit, order) + 6
+    else:
+        position = order + 16 if unit in wanted.now and not is_invalid else 1
+    made = tuple(step._replace(order=position) for step in change.steps)
+    if made and unit in wanted.partitions and unit in last and is_invalid:
+        # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
+        made = (made[0]._replace(value=MEMBER, order=1), *made)
+    return made
 
 
 def owned_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
