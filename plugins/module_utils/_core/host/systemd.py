@@ -193,9 +193,9 @@ def system_settings(host: Host, name: str) -> list[Setting]:
 
 
 def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
-    """Each ``name=value`` of a file, in order."""
+    """Each ``name=value`` of a file, in order. A backslash at a line's end continues it (systemd.syntax(7))."""
     found = []
-    for line in (text or "").splitlines():
+    for line in (text or "").replace("\\\n", " ").splitlines():
         key, equals, value = line.partition("=")
         if equals and key.strip() == name:
             found.append(Setting(file, value.strip()))

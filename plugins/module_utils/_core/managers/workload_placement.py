@@ -15,7 +15,7 @@ from ..host.files import Host
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import is_own
-from ..model.systemd import unit_property, workload_units
+from ..model.systemd import container_command, unit_property, workload_units
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.systemd.workload_units import NAME
@@ -27,13 +27,16 @@ from ..model.workload.resources import MEMORY
 
 
 class UnitState(NamedTuple):
-    """A workload's unit as observed: whether it exists, its drop-in, another file that places it, and where it runs."""
+    """A workload's unit as observed: whether it exists, its drop-in, another file that places it, where it runs, and what of it
+    would run a container elsewhere.
+    """
 
     there: bool
     dropin: t.Optional[str]
     slices: tuple[Setting, ...]
     quotas: tuple[Setting, ...]
     runs_in: t.Optional[str]
+    elsewhere: str
 
 
 def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
@@ -53,7 +56,11 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
         runs_in = next((one for one in left if cgroup.populated_at(host, f"{cgroup.path_of(one)}/{unit}")), None)
     quotas = files.settings(unit, "CPUQuota") if need.cpus else []
     there = workload_state.there(host, files, unit)
-    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in)
+    commands: list[str] = []
+    for item in files.settings(unit, "ExecStart"):
+        commands = [*commands, item.value] if item.value else []  # An empty assignment resets the list.
+    elsewhere = container_command.run_elsewhere(commands, wanted)
+    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere)
 
 
 def place_file(need: ResourceRequirements) -> str:
@@ -79,6 +86,16 @@ def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, 
                 NAME, unit, "slice", found.runs_in, slice_name,
                 f"a unit moves when it starts: systemctl restart {unit}",
                 f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
+            )
+        )  # fmt: skip
+    if found.elsewhere:
+        is_podman = found.elsewhere.startswith("podman")
+        hint = "add --cgroups=split, or use Quadlet" if is_podman else f"add --cgroup-parent={slice_name}"
+        reason = f"{found.elsewhere} gives the container a control group elsewhere: {hint}"
+        location = f"{cgroup.path_of(slice_name)}/{unit}"
+        changes.append(
+            Change(
+                NAME, unit, "container", "elsewhere", slice_name, reason, location, (), UNCHANGEABLE, "next start", "service restart"
             )
         )  # fmt: skip
     return changes

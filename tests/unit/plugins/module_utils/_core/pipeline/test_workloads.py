@@ -582,6 +582,18 @@ def test_a_unit_that_was_started_before_the_rollout_is_told_to_restart(fake: nod
 # By hand
 
 
+def test_a_unit_whose_container_runs_elsewhere_is_named(rolled: node.Node) -> None:
+    """As podman-generate-systemd(1) writes it."""
+    lines = ["[Service]", "ExecStart=/usr/bin/podman run \\", "    --cgroups=no-conmon \\", "    image", ""]
+    rolled.put("/usr/lib/systemd/system/feed.service", "\n".join(lines))
+    (item,) = runs.plan(rolled.host())
+    shown = (item.subject, item.property, item.actual, item.wanted, item.verdict)
+    assert shown == (FEED, "container", "elsewhere", "corral-feed.slice", "unchangeable")
+    assert "--cgroups=split" in item.reason
+    rolled.put("/usr/lib/systemd/system/feed.service", "\n".join([*lines, "ExecStart=", "ExecStart=/usr/bin/feed", ""]))
+    in_sync(rolled)
+
+
 def test_a_workload_is_admitted_by_hand_and_released(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     services.add(rolled, "extra.service")
     words = ["extra", "--unit", "extra.service", "--limits", "cpu=2,memory=16Mi"]
