@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on a node whose power is cut while CPUs move between workloads (molecule/powercut, tools/power_cuts.py).
+"""Runs on a node whose power is cut while CPUs move between workloads (molecule/powercut, tools/cut_power.py).
 
 ``prepare`` makes the units, ``begin`` starts the workloads and the first hand-overs. The power goes; at each boot,
 before anything of Corral's, ``boot`` reads Corral's files as the cut left them, then ``go_on`` expects that the next ticks

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""`power_cuts.py NODE CUTS SEED` cuts a node's power at random moments of its hand-overs (molecule/powercut).
+"""`cut_power.py NODE CUTS SEED` cuts a node's power at random moments of its hand-overs (molecule/powercut).
 
 The node hands CPUs over by itself, looks after each boot at what is there, and says both on its console
 (tests/lab/power_cuts.py): so a cut needs no connection, and its moment is measured by the node's own speed. Ends with 1
