@@ -193,13 +193,33 @@ def system_settings(host: Host, name: str) -> list[Setting]:
 
 
 def assignments(file: str, text: t.Optional[str], name: str) -> list[Setting]:
-    """Each ``name=value`` of a file, in order. A backslash at a line's end continues it (systemd.syntax(7))."""
+    """Each ``name=value`` of a file, in order."""
     found = []
-    for line in (text or "").replace("\\\n", " ").splitlines():
+    for line in logical_lines(text or ""):
         key, equals, value = line.partition("=")
         if equals and key.strip() == name:
             found.append(Setting(file, value.strip()))
     return found
+
+
+def logical_lines(text: str) -> t.Iterator[str]:
+    """The lines of a unit file as systemd joins them (systemd.syntax(7), config_parse in its conf-parser.c).
+
+    A backslash at the end continues a line, one that is escaped by another does not. Comments are left out, also between
+    the parts of a line, and continue nothing.
+    """
+    parts: list[str] = []
+    for line in text.splitlines():
+        if line.lstrip()[:1] in ("#", ";"):
+            continue
+        slashes = len(line) - len(line.rstrip("\\"))
+        if slashes % 2:
+            parts.append(line[:-1])
+            continue
+        yield " ".join([*parts, line])
+        parts = []
+    if parts:
+        yield " ".join(parts)
 
 
 def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:

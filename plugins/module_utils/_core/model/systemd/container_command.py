@@ -12,6 +12,12 @@ import typing as t
 
 PROGRAMS = ("podman", "docker")
 PREFIXES = "@-:+!|"  # of a command line in a unit file (systemd.service(5))
+# Options before the verb that take the next word as their value (podman(1), docker(1)).
+VALUED = frozenset(
+    """--cgroup-manager --config -c --connection --conmon --context --events-backend --host -H --hooks-dir --identity -l
+    --log-level --module --network-cmd-path --network-config-dir --out --root --runroot --runtime --runtime-flag --ssh
+    --storage-driver --storage-opt --tmpdir --url --volumepath""".split()
+)
 # With these the container's processes stay in the control group of the service.
 INSIDE = ("split", "disabled")
 
@@ -28,13 +34,23 @@ def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
         except ValueError:
             continue  # systemd refuses it as well
         program = words[0].rpartition("/")[2] if words else ""
-        verbs = [word for word in words[1:] if not word.startswith("-") and word != "container"]
-        if program not in PROGRAMS or verbs[:1] != ["run"]:
+        if program not in PROGRAMS or verb(words[1:]) != "run":
             continue
         options = words[words.index("run") + 1 :]
-        kept = program == "podman" and any(value_of(options, "--cgroups") == one for one in INSIDE)
-        if not kept and value_of(options, "--cgroup-parent").rpartition("/")[2] != slice_name:
+        kept = program == "podman" and value_of(options, "--cgroups") in INSIDE
+        parent = value_of(options, "--cgroup-parent").rstrip("/").rpartition("/")[2]
+        if not kept and parent != slice_name and "%" not in parent:  # A specifier may mean the slice.
             return f"{program} run"
+    return ""
+
+
+def verb(words: t.Sequence[str]) -> str:
+    """The first word that is no option, no option's value and not the group of commands that ``run`` is in."""
+    before = ""
+    for word in words:
+        if not word.startswith("-") and before not in VALUED and word != "container":
+            return word
+        before = word
     return ""
 
 

@@ -17,7 +17,11 @@ SLICE = "corral_web.slice"
         ("/usr/bin/podman run --rm --name web image", "podman run"),
         # As podman-generate-systemd(1) writes it.
         ("-/usr/bin/podman --log-level=info run -d --cgroups=no-conmon image", "podman run"),
+        ("/usr/bin/podman --log-level debug run image", "podman run"),
+        ("/usr/bin/podman --root /x start run", ""),
         ("/usr/bin/podman container run image", "podman run"),
+        (f"/usr/bin/podman run --cgroup-parent=/{SLICE}/ image", ""),
+        ("/usr/bin/podman run --cgroup-parent=corral_%p.slice image", ""),
         ("/usr/bin/podman run --cgroups=split image", ""),
         ("/usr/bin/podman run --cgroups split image", ""),
         ("/usr/bin/podman run --cgroups=disabled image", ""),
