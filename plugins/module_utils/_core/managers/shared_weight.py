@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup
+from ..host import cgroup, state
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.plan import LIVE, Change
@@ -29,8 +29,21 @@ WEIGHT = "CPUWeight"
 KEY = f"property:{CORRAL_SLICE}:{WEIGHT}"
 
 
-def wanted(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
-    """CPUWeight= of the slice around workloads that share CPUs; None where the usual weight is enough for them.
+def wanted(host: Host, tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
+    """CPUWeight= of the slice around workloads that share CPUs; None where it was never more than what was there before.
+
+    Runs come and go: once it was raised, it is lowered as a property as well. What goes back with the profile is systemd's
+    file, and for that systemd reads all its files again.
+    """
+    weight = requested(tenants, granted)
+    if weight is None:
+        before = (record.before for record in state.records(host)[0] if record.before.key == KEY)
+        weight = next((one.value or unit_limits.DEFAULT_WEIGHT for one in before), None)
+    return weight
+
+
+def requested(tenants: t.Sequence[Tenant], granted: t.Sequence[Grant]) -> t.Optional[str]:
+    """What the workloads request together, as a weight; None where the usual weight is enough for them.
 
     A tenant counts with what its slice has, others with what they request.
     """
@@ -52,5 +65,5 @@ def change(host: Host, weight: str) -> t.Optional[Change]:
         return None
     shown = None if actual is None else actual.strip()
     step = make_step.unit_property(CORRAL_SLICE, WEIGHT, weight, LIVE)
-    reason = "workloads on the shared pool request more than that together"
+    reason = "what workloads on the shared pool request together"
     return Change(NAME, CORRAL_SLICE, WEIGHT, shown, weight, reason, location, (step,))

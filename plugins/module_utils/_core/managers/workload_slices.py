@@ -101,8 +101,8 @@ def plan(host: Host, context: Context) -> Part:
             changes += tenant_slices.slice_changes(host, tenant, found.allocated.grants)
             owned |= tenant_slices.owned_of(tenant)
         changes += tenant_slices.excess_changes(context.profile.tenants, found.allocated.grants)
-    weight = shared_weight.wanted(context.profile.tenants, found.allocated.grants)
-    if weight is not None:
+    weight = shared_weight.wanted(host, context.profile.tenants, found.allocated.grants)
+    if weight is not None and found.needs:
         changes += filter(None, [shared_weight.change(host, weight)])
         owned.add(shared_weight.KEY)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
