@@ -127,6 +127,8 @@ def _check_claim(
         reader.refuse(
             join(join(at, "match"), "unit"), pattern, "only services are given resources of their own: name a .service"
         )
+    if kind == "unit" and pattern.startswith("corral-"):
+        reader.refuse(join(join(at, "match"), "unit"), pattern, "is Corral's own, which no grant may wait for")
     if containers and kind != "pod":
         reader.refuse(join(at, "containers"), None, "belong to a pod: match a pod, or write requests and limits")
     elif containers and (workload.get("requests") or workload.get("limits")):

@@ -13,11 +13,12 @@ import typing as t
 PROGRAMS = ("podman", "docker")
 PREFIXES = "@-:+!|"  # of a command line in a unit file (systemd.service(5))
 # Options before the verb that take the next word as their value (podman(1), docker(1)).
-VALUED = frozenset(
-    """--cgroup-manager --config -c --connection --conmon --context --events-backend --host -H --hooks-dir --identity -l
-    --log-level --module --network-cmd-path --network-config-dir --out --root --runroot --runtime --runtime-flag --ssh
-    --storage-driver --storage-opt --tmpdir --url --volumepath""".split()
-)
+VALUED = (
+    "--cgroup-manager", "--config", "-c", "--connection", "--conmon", "--context", "--events-backend", "--host", "-H",
+    "--hooks-dir", "--identity", "-l", "--log-level", "--module", "--network-cmd-path", "--network-config-dir", "--out",
+    "--root", "--runroot", "--runtime", "--runtime-flag", "--ssh", "--storage-driver", "--storage-opt", "--tmpdir",
+    "--url", "--volumepath",
+)  # fmt: skip
 # With these the container's processes stay in the control group of the service.
 INSIDE = ("split", "disabled")
 
