@@ -151,8 +151,9 @@ class Judge:
         rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
         for row in rows:
             unit = unit_of(row["workload"])
-            word, dummy, since = row["instance"].rpartition(":")
-            waits = word == "by-hand" and self.fake.time - int(since) <= START_SECONDS
+            began, dummy, up = row["instance"].rpartition(":")
+            boot = self.fake.get("/proc/sys/kernel/random/boot_id").strip()[:8]
+            waits = began == f"by-hand:{boot}" and self.fake.up - int(up) <= START_SECONDS
             holds = any(holder in self.fake.holders for holder in services.required(self.fake, unit))
             if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
                 self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")

@@ -123,7 +123,8 @@ def show_grant(args: argparse.Namespace, grant: t.Optional[Grant], applied: t.Se
         "grant": grant_to_data(grant) if grant else None,
         "changed": [change_text.with_text(change) for change in applied],
     }
-    command_output.show(args, data, [shown(args.name, grant)])
+    lasts = " until it stops: it runs" if grant and args.command == "release" else ""
+    command_output.show(args, data, [f"{shown(args.name, grant)}{lasts}"])
     return IN_SYNC
 
 
@@ -132,4 +133,4 @@ def do_release(host: Host, args: argparse.Namespace) -> int:
     from ..pipeline import admit_workload
 
     found = locked_run.locked(host, lambda: admit_workload.withdraw(host, args.name), publish=published)
-    return show_grant(args, None, found.outcome.applied)
+    return show_grant(args, admit_workload.granted(found.outcome.plan, args.name), found.outcome.applied)

@@ -43,9 +43,15 @@ class Admission(NamedTuple):
 
 def start(host: Host, name: str, run: str) -> Admission:
     """Grant a declared workload what it holds while it runs, before its first instruction. Raises CorralError."""
-    if not run:
-        run = f"{BY_HAND}:{int(host.now())}"
-    return execute(host, Request(start={name: run}), name, refresh=False)
+    return execute(host, Request(start={name: run or run_by_hand(host, name)}), name, refresh=False)
+
+
+def run_by_hand(host: Host, name: str) -> str:
+    """The run that a grant made by hand is for: the one that goes on, else one that is about to start."""
+    granted = (one for one in current_grants(host) if one.workload == name and one.instance)
+    return next(
+        (one.instance for one in granted if allocate_workloads.runs(host, one)), ""
+    ) or allocate_workloads.by_hand(host)
 
 
 def stop(host: Host, name: str, run: str) -> Admission:
@@ -72,12 +78,11 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     request = Request(admitted=tuple({**{one.name: one for one in before}, workload.name: workload}.values()))
     if workload.hold != RUNNING:
         return request, workload.name
-    now = int(host.now())
     own = [one for one in current_grants(host) if one.workload == workload.name]
-    lasts = any(allocate_workloads.runs(host, one) or allocate_workloads.waits_to_start(one, now) for one in own)
+    lasts = any(allocate_workloads.runs(host, one) or allocate_workloads.waits_to_start(host, one) for one in own)
     if workload in before and (lasts or workload.match == "unit"):
         return request, ""
-    return request._replace(start={workload.name: f"{BY_HAND}:{now}"}), workload.name
+    return request._replace(start={workload.name: run_by_hand(host, workload.name)}), workload.name
 
 
 def refuse_admission(workload: Workload, declared: Profile, admitted: t.Sequence[Workload]) -> None:

@@ -35,6 +35,7 @@ from ..model.workload.resources import MEMORY
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
+BOOT_ID = "/proc/sys/kernel/random/boot_id"  # random(4)
 
 
 class Request(NamedTuple):
@@ -204,7 +205,7 @@ def observe(
     declared = {need.workload.name: need for need in listed}
     granted = [one for one in granted if run_matters(one, declared.get(one.workload))]
     known = [one for one in granted if undeclared_stay or one.workload in declared]
-    waiting = {one.workload for one in known if waits_to_start(one, now)}
+    waiting = {one.workload for one in known if waits_to_start(host, one)}
     alive = frozenset(one.workload for one in granted if one.workload in waiting or runs(host, one))
     keeping = [
         (one.workload, declared[one.workload].tenant if one.workload in declared else one.tenant)
@@ -229,9 +230,18 @@ def runs(host: Host, grant: Grant) -> bool:
     return workload_state.run_of(host, grant.workload) is not None
 
 
-def waits_to_start(grant: Grant, now: int) -> bool:
+def waits_to_start(host: Host, grant: Grant) -> bool:
     """Whether a grant is for a workload that was admitted by hand and still has time to start."""
-    return grant.instance.startswith(BY_HAND) and 0 <= now - int(grant.instance.rpartition(":")[2] or 0) < START_SECONDS
+    began, dummy, up = grant.instance.rpartition(":")
+    if not began.startswith(BY_HAND) or began != by_hand(host).rpartition(":")[0] or not up.isdecimal():
+        return False  # It is for a run of its unit, or of another boot.
+    return 0 <= host.uptime() - int(up) < START_SECONDS
+
+
+def by_hand(host: Host) -> str:
+    """The instance of a grant that is made by hand now: the boot, and the second of it, which no clock that is set moves."""
+    boot = (host.read(BOOT_ID) or "").strip()[:8]
+    return f"{BY_HAND}:{boot}:{int(host.uptime())}"
 
 
 def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:

@@ -237,7 +237,14 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
-    return grant._replace(instance=status.starting.get(grant.workload, grant.instance if grant.hold == RUNNING else ""))
+    return grant._replace(instance=instance_of(need, grant, status))
+
+
+def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> str:
+    """The run that a grant is for; none where it lasts as long as it is declared."""
+    if need.workload.hold != RUNNING:
+        return ""
+    return status.starting.get(need.workload.name, before.instance if before is not None else "")
 
 
 def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements]) -> Grant:
@@ -357,7 +364,7 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
             raise Refused("requests.memory", shown(need, MEMORY), str(error)) from None
     mems = cpuset.EMPTY.union(*(block.nodes for block in blocks)) if blocks else None
     hold = need.workload.hold
-    instance = status.starting.get(name, before.instance if before and hold == RUNNING else "")
+    instance = instance_of(need, before, status)
     since = before.since if before else status.now
     grant = Grant(name, hold, instance, cpus, containers, mems, blocks, need.requests, need.limits, since, need.member)
     budget.reserve(grant)

@@ -231,7 +231,7 @@ def test_a_node_without_a_profile_or_pools_is_refused(fake: node.Node) -> None:
 
 def test_a_run_is_admitted_by_its_unit_or_by_a_task(machine: node.Node) -> None:
     result = task(machine, match=UNIT, limits=WHOLE, hold="running")
-    assert (result["grant"]["cpus"], result["grant"]["run"]) == ("1,5", "by-hand:1700000000")
+    assert (result["grant"]["cpus"], result["grant"]["run"]) == ("1,5", "by-hand:first:5000")
     assert "Requires=corral-grant@dataplane.service\n" in machine.get(DROPIN.format("dataplane.service"))
     assert task(machine, match=UNIT, limits=WHOLE, hold="running")["changed"] is False
     batch = {"match": {"container": "batch"}, "limits": WHOLE, "hold": "running"}
@@ -242,7 +242,7 @@ def test_a_run_is_admitted_by_its_unit_or_by_a_task(machine: node.Node) -> None:
     waiting = task(machine, match=UNIT, limits=WHOLE, hold="running")
     assert (waiting["changed"], waiting["grant"]["state"]) == (False, "waiting"), "its unit asks when it starts"
     again = task(machine, "batch", **batch)
-    assert (again["changed"], again["grant"]["run"]) == (True, "by-hand:1700000121")
+    assert (again["changed"], again["grant"]["run"]) == (True, "by-hand:first:5121")
     assert grants(machine) == {"feed": "", "batch": "1,5"}
 
 

@@ -371,7 +371,7 @@ def test_a_running_workload_that_is_no_longer_declared_runs_as_shared_and_is_tol
     outcome = roll_out(rolled, without("dataplane"))
     (item,) = outcome.remaining
     assert (item.subject, item.property, item.disruption) == (OWN, "placement", "service restart")
-    assert "restart it" in item.reason
+    assert "stop it, then start it" in item.reason
     assert (held(rolled), shared(rolled)) == ({"feed": ""}, "1-3,5-7")
     assert rolled.cpus(OWN) == {1, 2, 3, 5, 6, 7}
     assert services.restart(rolled, DATAPLANE).place == f"system.slice/{DATAPLANE}"  # type: ignore[union-attr]
@@ -630,6 +630,70 @@ def test_the_slice_around_workloads_that_share_weighs_what_they_request_together
     ticks_until_quiet(rolled)
 
 
+def test_a_grant_by_hand_under_a_run_stays_the_runs(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    run = next(row for row in granted(rolled) if row["workload"] == BOTH)["instance"]
+    assert runs.command(rolled.host(), "admit", BOTH) == 0
+    assert next(row for row in granted(rolled) if row["workload"] == BOTH)["instance"] == run
+    services.stop(rolled, BATCH)
+    assert BOTH not in held(rolled), "and ends with it"
+
+
+def test_a_grant_by_hand_of_what_is_declared_is_no_runs(rolled: node.Node) -> None:
+    assert runs.command(rolled.host(), "admit", "dataplane") == 0
+    assert next(row for row in granted(rolled) if row["workload"] == "dataplane")["instance"] == ""
+    in_sync(rolled)
+
+
+def test_a_grant_by_hand_waits_no_longer_than_its_boot(rolled: node.Node) -> None:
+    words = ("admit", "quick", "--container", "quick", "--limits", "cpu=2,memory=16Mi", "--hold", "running")
+    assert runs.command(rolled.host(), *words) == 0
+    assert held(rolled)["quick"] == "1,5"
+    rolled.time += 1000  # A clock that is set ends nothing.
+    assert runs.tick(rolled.host()) == 0
+    assert held(rolled)["quick"] == "1,5"
+    services.reboot(rolled)
+    assert "quick" not in held(rolled)
+
+
+def test_a_release_says_what_a_run_goes_on_to_hold(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    services.add(rolled, "extra.service")
+    words = ("extra", "--unit", "extra.service", "--limits", "cpu=2,memory=16Mi", "--hold", "running")
+    assert runs.command(rolled.host(), "admit", *words) == 0
+    assert services.start(rolled, "extra.service")
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "release", "extra") == 0
+    said = capsys.readouterr().out
+    assert said.startswith("extra: CPUs 1,5, ") and said.endswith(" in corral_extra.slice until it stops: it runs\n")
+    services.stop(rolled, "extra.service")
+    assert "extra" not in held(rolled)
+    ticks_until_quiet(rolled)
+
+
+def test_a_run_that_requests_much_leaves_no_reload_to_the_tick(rolled: node.Node) -> None:
+    data = profile_with(
+        workloads=[
+            *PROFILE["workloads"],
+            {"name": "job", "match": {"unit": "job.service"}, "hold": "running", "requests": {"cpu": 3}},
+        ]
+    )
+    services.add(rolled, "job.service")
+    roll_out(rolled, data)
+    for dummy in range(2):
+        assert services.start(rolled, "job.service")
+        ticks_until_quiet(rolled)
+        assert rolled.get(f"{CGROUP}/corral.slice/cpu.weight").strip() != "100"
+        services.stop(rolled, "job.service")
+        host = rolled.host()
+        runs.tick(host)
+        assert not any("daemon-reload" in act for act in host.acts)
+        assert rolled.get(f"{CGROUP}/corral.slice/cpu.weight").strip() == "100"
+        in_sync(rolled)
+    roll_out(rolled, PROFILE)
+    roll_out(rolled, profile_with(workloads=[]))
+    assert not rolled.has("/run/systemd/system.control/corral.slice.d/50-CPUWeight.conf")
+
+
 def test_a_profile_whose_workloads_request_much_is_removed_with_its_weight(fake: node.Node) -> None:
     before = fake.fingerprint()
     install(fake)
@@ -664,6 +728,10 @@ def test_an_admission_that_died_before_it_was_written_down_holds_nothing(rolled:
             "name: dataplane: is declared in the node's profile",
         ),
         (("admit", "x", "--unit", "x.service", "--limits", "cpu"), "cpu: is not RESOURCE=AMOUNT"),
+        (
+            ("admit", "x", "--unit", "corral-reconcile.service", "--limits", "cpu=1,memory=1Mi"),
+            "workloads[0].match.unit: corral-reconcile.service: is Corral's own",
+        ),
         (("admit", "x", "--unit", "x.service", "--limits", "cpu=9,memory=1Mi"), "x.requests.cpu: 9: "),
         (("release", "nobody"), "name: nobody: no such workload was admitted here"),
         (("release", "dataplane"), "name: dataplane: holds what it has as long as the profile declares it"),
