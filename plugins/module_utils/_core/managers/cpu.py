@@ -168,7 +168,7 @@ def left_change(unit: str, seen: Observation) -> Change:
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
         NAME, unit, "placement", f"runs on {cpuset.format(state.cpus.effective or ())}", "stopped",
-        "the workload lost its exclusive CPUs and runs on the shared pool: stop it, then start it",
+        "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it",
         cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
     )  # fmt: skip
 
