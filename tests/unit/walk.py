@@ -40,14 +40,16 @@ MACHINES = {
     "4 nodes": trees.Machine(sockets=2, nodes=2, cores=3, threads=1),
 }
 UNITS = ("alpha.service", "beta.service", "gamma.service")
+PINNED = "pinned.service"  # of the isolated pool
 INSTANCES = ("batch@a.service", "batch@b.service", "batch@c.service")
 SLICES = ("machine.slice", "more.slice")
 # What a step has done to it, and how often.
 FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
-# The seeds of walks on nodes with tenants begin so, and those of walks in which all CPUs of grants go offline at once.
-TENANTS, DARK = "tenants-", "dark-"
+# The seeds of walks on nodes with tenants begin so, those of walks in which all CPUs of grants go offline at once, and
+# those of walks on a small machine that is full: a grant that begins or moves gets CPUs of another one.
+TENANTS, DARK, FULL = "tenants-", "dark-", "full-"
 
 
 class Walk(Judge):
@@ -57,6 +59,7 @@ class Walk(Judge):
         self.seed = seed
         self.dice = random.Random(seed)
         self.machine = self.dice.choice(sorted(MACHINES))
+        self.machine = "1 node" if seed.startswith(FULL) else self.machine
         release = self.dice.choice(RELEASES)
         machine = MACHINES[self.machine]
         template = templates(machine)
@@ -70,6 +73,8 @@ class Walk(Judge):
         self.data = walk_profiles.first_profile(self.dice)
         if seed.startswith(TENANTS):
             self.data["tenants"] = []
+        if seed.startswith(FULL):
+            self.data = walk_profiles.full_profile(self.dice, self.data)
         self.rolled_out = self.data
         services.add(self.fake, *UNITS, "batch@.service")
         for unit in INSTANCES:
@@ -77,13 +82,19 @@ class Walk(Judge):
         self.fake.set_online(*self.dice.choice([(), (), (self.cpus[-1],)]))
         assert not runs.install(self.fake.host()).error
         self.steps.append(self.declare(f"the first profile, {self.data['cpu']}", self.data, ("",)))
+        if seed.startswith(FULL):
+            services.add(self.fake, PINNED, lines="Slice=corral_isolated.slice\n")
+            self.steps += [self.started(unit, self.fake.host()) for unit in (*UNITS, PINNED)]
 
     # One step
 
     def step(self, number: int) -> None:
         """Do something, and count what came of it."""
         dice = self.dice = random.Random(f"{self.seed}:{number}")
-        act = dice.choices(ACTS, DARK_WEIGHTS if self.seed.startswith(DARK) else WEIGHTS)[0]
+        weights = (
+            DARK_WEIGHTS if self.seed.startswith(DARK) else FULL_WEIGHTS if self.seed.startswith(FULL) else WEIGHTS
+        )
+        act = dice.choices(ACTS, weights)[0]
         held, force = self.held(), self.in_force()
         self.remember_members()
         self.counts["steps"] += 1
@@ -348,3 +359,4 @@ WEIGHTED: dict[t.Callable[[Walk], str], int] = {
 }  # fmt: skip
 ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
 DARK_WEIGHTS = tuple({**WEIGHTED, Walk.online: 20, Walk.admit: 10}.values())
+FULL_WEIGHTS = tuple({**WEIGHTED, Walk.roll_out: 40, Walk.online: 12, Walk.drop: 0, Walk.remove: 0}.values())

@@ -83,7 +83,7 @@ class Judge:
             return True  # It went with the last grant, and whatever still runs there shares.
         # Without partitions nothing keeps out what is not managed.
         by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
-        return by_others and is_member
+        return by_others and is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto"
 
     def has_fallen(self, path: str) -> bool:
         """Whether a control group is in an exclusive slice of which no CPU is online."""

@@ -29,6 +29,17 @@ def first_profile(dice: random.Random) -> Data:
     return {"name": "walk", "cpu": cpu, "topology": {"policy": policy}, "workloads": [workload(dice, "batch")]}
 
 
+def full_profile(dice: random.Random, data: Data) -> Data:
+    """The profile that a walk on a small machine begins with: three workloads and the isolated pool have nearly all of its CPUs."""
+    cpu = {**data["cpu"], "reserved": {"count": 1}, "partitions": "auto", "shared": {"min_cpus": 1}}
+    cpu["options"] = {**cpu["options"], "full-pcpus-only": False}
+    cpu["isolated"] = {"cores": 1}
+    rows = [{**workload(dice, name), "hold": "declared"} for name in ("alpha", "beta", "gamma")]
+    for row in rows:
+        row["limits"] = {**row["limits"], "cpu": 1}
+    return {**data, "cpu": cpu, "workloads": rows}
+
+
 def workload(dice: random.Random, name: str) -> Data:
     """A workload of this name."""
     unit = f"{name}@*.service" if name == "batch" else f"{name}.service"

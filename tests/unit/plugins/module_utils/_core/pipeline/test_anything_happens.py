@@ -18,7 +18,10 @@ from pathlib import Path
 
 import pytest
 import trees
-from walk import DARK, TENANTS, Walk
+from _core.model.cpu import handover, partitions
+from _core.model.plan import replay
+from _core.model.workload.grants import ISOLATED
+from walk import DARK, FULL, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -37,6 +40,9 @@ LEAST = {
     "in sync": 30,
     "looks": 1,
 }
+# Walks on a full machine begin with the seed of this number; each of this happens in them.
+FULL_FIRST = 6
+CONTENTION = ("passed on", "of running", "moved", "exclusive starts", "started after a death")
 TRIES = 120  # replays of a walk that went wrong, to leave out what has no part in it
 
 
@@ -146,6 +152,50 @@ def test_whatever_happens_when_all_cpus_of_grants_go_offline(quick: None) -> Non
                 walk = shortest(ground, f"{DARK}{number}", walk.counts["steps"])
                 pytest.fail("\n".join([f"walk {DARK}{number}:", *walk.steps, *walk.wrong]), pytrace=False)
     assert gone, "no grant ever had all its CPUs offline"
+
+
+def test_whatever_happens_on_a_full_machine(quick: None) -> None:
+    counts = collections.Counter[str]()
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        ground = Ground(Path(name))
+        for number in range(FIRST + FULL_FIRST, FIRST + FULL_FIRST + WALKS):
+            walk = ground.walk(f"{FULL}{number}", range(STEPS))
+            counts += walk.counts
+            if walk.wrong:
+                walk = shortest(ground, f"{FULL}{number}", walk.counts["steps"])
+                pytest.fail("\n".join([f"walk {FULL}{number}:", *walk.steps, *walk.wrong]), pytrace=False)
+    assert {what for what in CONTENTION if not counts[what]} == set()
+
+
+def test_a_hand_over_in_the_wrong_order_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without the validator, and with exclusive slices that move in reverse: else what other walks find nothing in proves little."""
+    order = handover.order
+
+    def reversed_order(slices: t.Sequence[handover.Slice], spare: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
+        moves = list(order(slices, spare))
+        own = {one.unit for one in slices if one.exclusive}
+        places = [index for index, (unit, dummy) in enumerate(moves) if unit in own]
+        for index, move in zip(places, [moves[index] for index in reversed(places)]):
+            moves[index] = move
+        return moves
+
+    monkeypatch.setattr(handover, "order", reversed_order)
+    monkeypatch.setattr(replay, "problems", lambda *dummy, **more: [])
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        walk = Ground(Path(name)).walk(f"{FULL}6", range(40))
+    assert [line for line in walk.wrong if " of corral_" in line]
+
+
+def test_an_isolated_pool_that_is_no_partition_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    wanted = partitions.wanted
+
+    def without(*args: t.Any) -> dict[str, str]:
+        return {unit: kind for unit, kind in wanted(*args).items() if unit != ISOLATED}
+
+    monkeypatch.setattr(partitions, "wanted", without)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        walk = Ground(Path(name)).walk(f"{FULL}0", range(40))
+    assert [line for line in walk.wrong if " of corral_isolated.slice" in line]
 
 
 def test_whatever_happens_no_thread_is_on_cpus_of_somebody_elses_grant(
