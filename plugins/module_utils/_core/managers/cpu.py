@@ -90,6 +90,8 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
+    foreign = cpuset.EMPTY.union(*(one.cpus for one in seen.unmanaged if one.is_partition))
+    wanted = without_foreign(wanted, foreign)
     now = {unit: state.now() for unit, state in seen.units.items()}
     started = started_on(wanted, seen)
     now.update(started)
@@ -120,7 +122,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     shared = wanted.now[CORRAL_SLICE]
 
     taken = frozenset().union(*own.values())
-    unmanaged = [one for one in seen.unmanaged if one.populated or one.requested & taken]
+    unmanaged = [one for one in seen.unmanaged if one.populated or one.is_partition or one.requested & taken]
     unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
     refused = [one.name for one in unmanaged if wanted.confine and one.name not in confined]
     changes += slices.unmanaged_changes(unmanaged, own, shared, confined, refused)
@@ -131,6 +133,17 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
     return Part(moved, owned_by(wanted, seen), manager=NAME, baseline=tuple(baseline))
+
+
+def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
+    """What slices that share can have while somebody else's partitions have some of their CPUs (possible from kernel 7.0 on).
+
+    To ask for those as well changes nothing, and would fail every plan until the partition is gone.
+    """
+    if not foreign:
+        return wanted
+    now = {unit: cpus if is_exclusive(unit) else (cpus - foreign) or cpus for unit, cpus in wanted.now.items()}
+    return wanted._replace(now=now)
 
 
 def confinable_in(wanted: Wanted, seen: Observation, context: Context) -> frozenset[str]:

@@ -104,4 +104,5 @@ def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
     shown = cgroup.processes_shown(host, path) if populated else ()
     persistent = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if requested else []
     file = persistent[-1].file if persistent and persistent[-1].value else ""
-    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file)
+    is_partition = bool(requested) and cgroup.partition(host, name) in (partitions.PARTITION, partitions.UNBALANCED)
+    return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file, is_partition)

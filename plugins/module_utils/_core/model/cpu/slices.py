@@ -92,7 +92,8 @@ class Unmanaged(NamedTuple):
     """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
     ``cpus`` are those that its processes get, ``requested`` those that it requests; ``processes`` are some of those that
-    it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any.
+    it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any;
+    ``is_partition``: the kernel takes its CPUs from all siblings, Corral's among them.
     """
 
     name: str
@@ -101,6 +102,7 @@ class Unmanaged(NamedTuple):
     populated: bool
     processes: tuple[str, ...]
     file: str = ""
+    is_partition: bool = False
 
 
 def can_be_confined(one: Unmanaged) -> bool:
@@ -126,6 +128,8 @@ def unmanaged_changes(
         running = f" (PID {', '.join(one.processes)})" if one.processes else ""
         actual = f"runs on {cpuset.format(one.cpus)}{running}"
         reason = f"on {', '.join(met)}; " if met else ""
+        if one.is_partition:
+            reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
         confines = one.name in confined
         verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if confines else (UNCHANGEABLE, "a pool")
         reason += "cpu.unmanaged: confine" if confines else unmanaged_reason(one, refused=one.name in refused)

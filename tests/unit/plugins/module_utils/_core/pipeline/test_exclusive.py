@@ -160,6 +160,31 @@ def test_6_1_makes_a_partition_of_cpus_of_isolcpus_and_others(make: Make) -> Non
     assert partition(fake, node.ISOLATED) == "root"
 
 
+def test_somebody_elses_partition_is_named_and_keeps_nothing_else_from_being_done(make: Make) -> None:
+    """Such as a slice with CPUSetPartition=root on systemd 262: from kernel 7.0 on siblings that ask for its CPUs lose them."""
+    fake = make(release=FORKY)
+    install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    assert services.start(fake, FEED)
+    runs.tick(fake.host())
+    with fake.by_hand():
+        fake.intrude("foreign.slice", "1")
+        fake.kernel_write(f"{CGROUP}/foreign.slice/{PARTITION}", "root")
+    assert runs.tick(fake.host()) == 2
+    item = items(fake)["foreign.slice"]
+    assert item.reason.startswith("a partition of its own, so no pool has CPUs 1; ")
+    host = fake.host()
+    assert runs.tick(host) == 2
+    assert not [act for act in host.acts if "/run/corral/" not in act], "nothing is asked for again and again"
+    assert services.start(fake, DATAPLANE), "what has nothing to do with it starts"
+    assert roll_out(fake, without("batch")).error == ""
+    with fake.by_hand():
+        fake.withdraw("foreign.slice")
+    ticks_until_quiet(fake)
+    assert 1 in fake.cpus("corral.slice")
+
+
 def test_partitions_can_be_off(rolled: node.Node) -> None:
     assert apply(rolled, with_cpu(partitions=False)).remaining == ()
     assert partition(rolled) == "member"
