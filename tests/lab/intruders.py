@@ -128,7 +128,7 @@ def strangers() -> None:
     for group in groups:
         kept_out(group)
     said = found()
-    expect("not named", {"stranger0.service", "rogue.slice", "by-hand"} - set(said), set())
+    expect("not named", {"stranger0.service", "rogue.slice", "corral_rogue.slice", "by-hand"} - set(said), set())
     expect("its process is named", f"{process.pid} sleep" in said["by-hand"], True)
     tick()
     for group in groups:
