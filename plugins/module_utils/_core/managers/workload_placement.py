@@ -25,10 +25,12 @@ from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import MEMORY
 
+NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])  # systemd's booleans (systemd.syntax(7))
+
 
 class UnitState(NamedTuple):
-    """A workload's unit as observed: whether it exists, its drop-in, another file that places it, where it runs, and what of it
-    would run a container elsewhere.
+    """A workload's unit as observed: whether it exists, its drop-in, another file that places it, where it runs, what of it
+    would run a container elsewhere, and whether it starts before all else at boot (DefaultDependencies=no).
     """
 
     there: bool
@@ -37,6 +39,7 @@ class UnitState(NamedTuple):
     quotas: tuple[Setting, ...]
     runs_in: t.Optional[str]
     elsewhere: str
+    is_early: bool
 
 
 def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
@@ -60,7 +63,8 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     for item in files.settings(unit, "ExecStart"):
         commands = [*commands, item.value] if item.value else []  # An empty assignment resets the list.
     elsewhere = container_command.run_elsewhere(commands, wanted)
-    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere)
+    is_early = [item.value.lower() for item in files.settings(unit, "DefaultDependencies")][-1:] in NO
+    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early)
 
 
 def place_file(need: ResourceRequirements) -> str:

@@ -239,8 +239,11 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
 
 
 def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.State) -> list[Problem]:
-    """A unit that another file keeps in another slice: there it would get that slice's CPUs."""
+    """A unit that another file keeps in another slice, where it would get that slice's CPUs, or that starts before Corral."""
     found = seen.unit
+    if found is not None and found.is_early:
+        message = "starts before all else at boot (DefaultDependencies=no), and what Corral grants is there later: match another unit"
+        return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, message))]
     change = workload_placement.later_change(need, "Slice", found.slices, seen.slice) if found else None
     if change is None:
         return []

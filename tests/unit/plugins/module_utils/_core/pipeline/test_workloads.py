@@ -437,6 +437,18 @@ def test_a_profile_with_a_workload_that_cannot_be_had_does_not_begin(name: str, 
     assert node.different(before, fake.fingerprint()) == []
 
 
+def test_a_unit_that_starts_before_corral_is_refused_by_path(fake: node.Node) -> None:
+    install(fake)
+    fake.put(
+        "/usr/lib/systemd/system/feed.service", "[Unit]\nDefaultDependencies=no\n[Service]\nExecStart=/usr/bin/feed\n"
+    )
+    with pytest.raises(CorralError) as refused:
+        roll_out(fake)
+    (problem,) = refused.value.problems
+    assert (problem.path, problem.value) == ("workloads[1].match.unit", FEED)
+    assert "DefaultDependencies=no" in problem.message
+
+
 def test_a_unit_that_others_keep_in_another_slice_is_refused_by_path(fake: node.Node) -> None:
     install(fake)
     path = f"{SYSTEM}/{DATAPLANE}.d/50-place.conf"
