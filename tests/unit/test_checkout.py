@@ -32,6 +32,7 @@ MANAGER_OF = {
     "memory_described": "memory",
     "memory_mounts": "memory",
     "checkpoint": "workload_slices",
+    "shared_weight": "workload_slices",
     "tenant_slices": "workload_slices",
     "workload_namespaces": "workload_slices",
     "workload_limits": "workload_slices",
