@@ -136,7 +136,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
 
 
 def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
-    """What slices that share can have while somebody else's partitions have some of their CPUs (possible from kernel 7.0 on).
+    """The CPUs of shared and reserved slices without those that foreign partitions have (possible from kernel 7.0 on).
 
     To ask for those as well changes nothing, and would fail every plan until the partition is gone.
     """
@@ -314,8 +314,8 @@ def placed_partition(change: Change, last: t.Mapping[str, int], order: int, want
     """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all.
 
     A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
-    without partitions, ends after all moves: until then it keeps off whoever has no CPU online, since the kernel lets such
-    processes run on all CPUs that no partition has.
+    without partitions, ends after all moves: until then it keeps processes off that have no CPU online, since the
+    kernel lets such processes run on all CPUs that no partition has.
     """
     unit, is_invalid = change.subject, "invalid" in (change.actual or "")
     if unit in wanted.partitions:
