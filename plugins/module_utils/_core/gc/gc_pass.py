@@ -102,7 +102,7 @@ def kept_records(host: Host, now: float) -> Records:
     data = state.checked(host, state.GC_RECORDS)
     if data is None and host.exists(state.GC_RECORDS):
         data = state.checked(host, f"{state.GC_RECORDS}.previous")
-    return gc_records.read(data, Clock(now, host.uptime(), pause_file.boot_id(host)))
+    return gc_records.read(data, Clock(now, host.uptime(), host.boot_id()))
 
 
 def dry_run_reason(host: Host, declared: Profile, *, despite_pause: bool) -> str:

@@ -88,6 +88,10 @@ class Host:
         """Seconds since the machine started: for uses that must not depend on a clock that can be set."""
         return self._uptime()
 
+    def boot_id(self) -> str:
+        """Which boot this is (random(4)); "" where the kernel does not show it."""
+        return (self.read("/proc/sys/kernel/random/boot_id") or "").strip()
+
     def at(self, path: str) -> str:
         """The path below this host's root for ``path`` of the machine."""
         return self.root + path

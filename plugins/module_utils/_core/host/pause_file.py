@@ -25,7 +25,6 @@ if t.TYPE_CHECKING:
     from ..model.status import json_shapes
     from ..model.status.json_shapes import RenderedPause
 
-BOOT_ID = "/proc/sys/kernel/random/boot_id"
 TICK_SECONDS = 200.0  # more than the unit's own limit
 
 
@@ -45,7 +44,7 @@ def observe(host: Host) -> State:
     if found is None:
         return State(error=f"{state.PAUSE}: not readable as Corral wrote it, so the node is not paused: pause it again")
     now = host.now()
-    remaining = pause.left(found, now, boot_id(host), host.uptime())
+    remaining = pause.left(found, now, host.boot_id(), host.uptime())
     data = with_text(pause.shown(found, now, remaining))
     return State(paused=data) if remaining > 0 else State(ended=data)
 
@@ -68,7 +67,7 @@ def tidy(host: Host) -> State:
 
 def requested(host: Host, seconds: int, reason: str) -> Pause:
     """A pause that begins now, by the user who runs this; under sudo(8) by its caller."""
-    return Pause(*who(host), reason, int(host.now()), seconds, boot_id(host), host.uptime())
+    return Pause(*who(host), reason, int(host.now()), seconds, host.boot_id(), host.uptime())
 
 
 def begin(host: Host, one: Pause) -> RenderedPause:
@@ -98,11 +97,6 @@ def who(host: Host) -> tuple[str, int]:
     if user and uid.isdecimal():
         return printable(user), int(uid)
     return accounts.user_name(host, os.geteuid()), os.geteuid()
-
-
-def boot_id(host: Host) -> str:
-    """Which boot this is (random(4)); "" where the kernel does not show it."""
-    return (host.read(BOOT_ID) or "").strip()
 
 
 def sentence(paused: json_shapes.Pause) -> str:

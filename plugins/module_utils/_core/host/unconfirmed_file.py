@@ -15,7 +15,7 @@ from ..model.status import pause, unconfirmed
 from ..model.status.unconfirmed import Pending, Rejected
 from ..model.systemd import agent_units
 from ..model.values.errors import refusal
-from . import lock, pause_file, state, systemd
+from . import lock, state, systemd
 from .files import Host
 
 SECONDS = 60.0  # for systemd to start or stop a timer
@@ -37,7 +37,7 @@ def damaged(host: Host) -> bool:
 
 def left(host: Host, found: Pending) -> float:
     """The seconds that are left for a confirmation."""
-    return pause.left(found, host.now(), pause_file.boot_id(host), host.uptime())
+    return pause.left(found, host.now(), host.boot_id(), host.uptime())
 
 
 def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:

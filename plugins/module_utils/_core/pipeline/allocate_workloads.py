@@ -35,7 +35,6 @@ from ..model.workload.resources import MEMORY
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
-BOOT_ID = "/proc/sys/kernel/random/boot_id"  # random(4)
 
 
 class Request(NamedTuple):
@@ -240,8 +239,7 @@ def waits_to_start(host: Host, grant: Grant) -> bool:
 
 def by_hand(host: Host) -> str:
     """The instance of a grant that is made by hand now: the boot, and the second of it, which no clock that is set moves."""
-    boot = (host.read(BOOT_ID) or "").strip()[:8]
-    return f"{BY_HAND}:{boot}:{int(host.uptime())}"
+    return f"{BY_HAND}:{host.boot_id()[:8]}:{int(host.uptime())}"
 
 
 def memory_tables(host: Host, declared: Profile, topology: Topology, *, fresh: bool) -> dict[int, dict[str, int]]:

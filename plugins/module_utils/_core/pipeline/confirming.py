@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import pause_file, state, unconfirmed_file
+from ..host import state, unconfirmed_file
 from ..host.files import Host
 from ..managers import agent_install, declaration, registry
 from ..model.plan.plan import Outcome
@@ -112,7 +112,7 @@ def made(host: Host, declared: Profile, seconds: int, earlier: t.Optional[Pendin
     if earlier is not None:
         origins = earlier.origins
     return Pending(
-        declared.name, history.hash_of(data), int(host.now()), seconds, pause_file.boot_id(host), host.uptime(), before,
+        declared.name, history.hash_of(data), int(host.now()), seconds, host.boot_id(), host.uptime(), before,
         dict(origins),
     )  # fmt: skip
 
