@@ -24,10 +24,11 @@ import bench
 import lab_node
 
 POOLS, ADMISSION = bench.HERE / "handover_node.py", bench.HERE / "admission_node.py"
-SECONDS = ("what", "seconds: median (min–max)", "by its floor")
-MILLISECONDS = ("what", "milliseconds: median (min–max)", "by its floor", "by an empty Python's start")
+SECONDS = ("what", "seconds: median (min–max)", "by systemctl", "by D-Bus")
+STARTS = ("what", "milliseconds: median (min–max)", "by its floor", "by an empty Python's start")
+STOPS = ("what", "milliseconds: median (min–max)", "by its floor")
 LIMIT = 900  # s
-ADMISSIONS = (
+STARTED = (
     ("plain", "systemctl start of a service without Corral (the floor)"),
     ("python", "systemctl start of an equal one with an empty Python as ExecStartPre="),
     ("load", "an empty Python that loads what an admission needs"),
@@ -35,7 +36,9 @@ ADMISSIONS = (
     ("admit", "of that, the admission: look, plan, change, read back"),
     ("admit_steps", "of that, from the first write to the last read-back"),
     ("admit_cpus", "of that, the CPUs are on their way"),
-    ("plain_stop", "systemctl stop of the one without Corral"),
+)
+STOPPED = (
+    ("plain_stop", "systemctl stop of the one without Corral (the floor)"),
     ("back", "systemctl stop of the other, until its CPUs are shared again"),
     ("release", "of that, the release: look, plan, change, read back"),
     ("release_steps", "of that, from the first write to the last read-back"),
@@ -59,24 +62,34 @@ def pools(measured: dict[str, t.Any]) -> str:
     """The table of the isolated core that moves."""
     runs = measured["runs"]
     calls = statistics.median(run["calls"] for run in runs)
-    floors = [one * calls for one in measured["floor"]]
-    window, whole = ([run[key] for run in runs] for key in ("window", "whole"))
+    floors = {name: [one * calls for one in times] for name, times in measured["floors"].items()}
     rows = [
-        (f"{calls:g} properties set by systemctl (the floor)", bench.spread(floors), "1.0×"),
-        ("the hand-over, from the first to the last of them", bench.spread(window), bench.ratio(window, floors)),
-        ("the whole run: look, plan, change, look again", bench.spread(whole), bench.ratio(whole, floors)),
+        (f"{calls:g} properties set by systemctl, a process each", floors["systemctl"]),
+        (f"{calls:g} properties set by D-Bus, one after the other", floors["bus"]),
+        ("the hand-over, from the first to the last of them", [run["window"] for run in runs]),
+        ("the whole run: look, plan, change, look again", [run["whole"] for run in runs]),
     ]
-    return bench.table(SECONDS, rows)
+    return bench.table(
+        SECONDS,
+        [
+            (what, bench.spread(times), *(bench.ratio(times, floor) for floor in floors.values()))
+            for what, times in rows
+        ],
+    )
 
 
 def admissions(measured: dict[str, t.Any]) -> str:
-    """The table of a service that starts and stops."""
+    """The tables of a service that starts, and of one that stops."""
     times = {name: [1e3 * one for one in taken] for name, taken in measured.items()}
-    rows = [
-        (what, bench.spread(times[name], 0), *(bench.ratio(times[name], times[floor]) for floor in ("plain", "python")))
-        for name, what in ADMISSIONS
-    ]
-    return bench.table(MILLISECONDS, rows)
+
+    def rows(named: t.Sequence[tuple[str, str]], *floors: str) -> list[tuple[str, ...]]:
+        return [
+            (what, bench.spread(times[name], 0), *(bench.ratio(times[name], times[floor]) for floor in floors))
+            for name, what in named
+        ]
+
+    starts = bench.table(STARTS, rows(STARTED, "plain", "python"))
+    return f"{starts}\n{bench.table(STOPS, rows(STOPPED, 'plain_stop'))}"
 
 
 def main() -> int:

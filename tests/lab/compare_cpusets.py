@@ -83,7 +83,8 @@ class Comparison:
         self.machine = Machine({}, frozenset(CPUS), oracle.way_of(os.uname().release))
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
         self.said: list[str] = []
-        self.count: collections.Counter[str] = collections.Counter()
+        self.count: collections.Counter[str] = collections.Counter()  # of what was done
+        self.compared: collections.Counter[str] = collections.Counter()  # at the last look, of control groups of ours
 
     # What is done
 
@@ -194,6 +195,7 @@ class Comparison:
         within the oracle's bounds: where it is sure of all partitions, and of all CPUs, that is one set.
         """
         found = []
+        self.compared.clear()
         shown = {name: read(name, "cpuset.cpus.partition").partition(" (")[0] for name in self.machine.cgroups}
         for name, one in self.machine.cgroups.items():
             valid = shown[name] in (PARTITION, ISOLATED)
@@ -204,19 +206,20 @@ class Comparison:
         self.machine = oracle.observed(
             self.machine, {name: text in (PARTITION, ISOLATED) for name, text in shown.items()}
         )
-        self.count["sure partitions"] += sum(bool(one.valid) for one in self.machine.cgroups.values())
+        self.compared["sure partitions"] += sum(bool(one.valid) for one in self.machine.cgroups.values())
         bounds = oracle.bounds(self.machine)
         held = {name: cpus(read(name, "cpuset.cpus.effective")) for name in ("", *self.machine.cgroups)}
         for name, has in held.items():
             least, most = bounds[name]
-            self.count["sets" if least == most else "bounds"] += 1
+            if name:
+                self.compared["sets" if least == most else "bounds"] += 1
             if not least <= has <= most:
                 found.append(f"/{name}: the kernel has {listed(has)}, the oracle {listed(least)} to {listed(most)}")
             if name and not has <= held[top(name)]:
                 found.append(f"/{name}: the kernel has {listed(has)}, but {listed(held[top(name)])} at the top level")
         for name, process in self.processes.items():
             mask = frozenset(os.sched_getaffinity(process.pid))
-            self.count["masks"] += 1
+            self.compared["masks"] += 1
             most = bounds[name].most
             above = held[top(name)] or most  # A partition without a CPU has none to run on.
             if not mask <= most & above:
@@ -288,6 +291,7 @@ def compare(seed: int) -> tuple[list[str], collections.Counter[str]]:
                 found = one.differences()
             if found:
                 return [f"seed {seed}, after {len(one.said)} operations:", *one.said[-25:], *found], one.count
+            one.count += one.compared
     finally:
         one.end()
     return [], one.count

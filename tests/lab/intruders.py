@@ -175,6 +175,32 @@ def on_demand() -> None:
     run("systemctl", "stop", "late")
 
 
+def in_audit() -> None:
+    """The same on a node on which no tick changes anything: one in audit, and a paused one."""
+    with profile() as data:
+        data["mode"] = "audit"
+    tick()
+    first_of_machine_slice()
+    with profile() as data:
+        data["mode"] = "enforce"
+    tick()
+    run("corral", "pause", "--for", "1h")
+    first_of_machine_slice()
+    run("corral", "resume")
+    in_sync()
+
+
+def first_of_machine_slice() -> None:
+    """machine.slice starts again with a service of it: the kernel still keeps all others off a's and b's CPUs."""
+    run("systemctl", "stop", "machine.slice")
+    run("systemd-run", "--quiet", "--unit=late", "--slice=machine.slice", "sleep", "100000")
+    tick()
+    kept_out("machine.slice")
+    for unit in ("corral_a.slice", "corral_b.slice"):
+        expect(unit, (partition(unit), masks(unit)), ("root", sets(f"{CGROUP}/{unit}")))
+    run("systemctl", "stop", "late")
+
+
 def leaves() -> None:
     """b leaves the profile while it runs: it shares CPUs from then on, and none of a workload with exclusive ones."""
     leave("b")
@@ -264,7 +290,7 @@ def foreign_setting() -> None:
     expect("a after systemd has re-executed itself", partition("corral_a.slice"), "root")
 
 
-STEPS = (two_of_them, strangers, confined, on_demand, leaves, instances, early_container, run_goes_on)
+STEPS = (two_of_them, strangers, confined, on_demand, in_audit, leaves, instances, early_container, run_goes_on)
 # The watcher does not run meanwhile: in each of them a partition ends.
 UNWATCHED = (rival, foreign_setting)
 

@@ -33,6 +33,8 @@ OVERLAPS = "/root/overlaps"
 CONSOLE = "/dev/ttyS0"
 ISOLATED = ("2-3", "4-5")  # in turn: the workloads there have to go
 LATER_ASKS = ("later", "--unit", "later.service", "--limits", "memory=16Mi")
+LATER = "/root/later"  # what was last asked of it
+ADMITTED = {"admitted": True, "released": False}
 OWN = {"a": "a.service", "b": "b.service", "batch:batch@1": "batch@1.service"}
 SERVICES = {
     "a.service": "ExecStart=/usr/local/bin/spin a",
@@ -53,7 +55,7 @@ ExecStart=/usr/bin/python3 /root/lab/power_cuts.py boot
 [Install]
 WantedBy=sysinit.target
 """
-LATER = """[Service]
+AFTERWARDS = """[Service]
 ExecStart=/usr/bin/python3 /root/lab/power_cuts.py {what}
 Slice=system.slice
 [Install]
@@ -69,7 +71,7 @@ def prepare() -> None:
         write(f"{ETC}/{unit}", f"[Service]\n{line}\n[Install]\nWantedBy=multi-user.target\n")
     write(f"{ETC}/power-cuts-boot.service", READER)
     for unit, what in (("power-cuts-watch", "watch"), ("power-cuts", "go_on")):
-        write(f"{ETC}/{unit}.service", LATER.format(what=what))
+        write(f"{ETC}/{unit}.service", AFTERWARDS.format(what=what))
     run("systemctl", "daemon-reload")
 
 
@@ -112,7 +114,11 @@ def move() -> None:
         say(f"hand-over {number} ended in {time.monotonic() - began:.2f} s")
         words = ["release", "later"] if "later" in grants() else ["admit", *LATER_ASKS]
         say(f"{words[0]} {number} begins")
-        run("corral", *words, code=None)
+        write(LATER, words[0])  # On the disk before the command begins; the line below once it has ended.
+        os.sync()
+        run("corral", *words)
+        write(LATER, {"admit": "admitted", "release": "released"}[words[0]])
+        os.sync()
         say(f"{words[0]} {number} ended")
 
 
@@ -180,6 +186,9 @@ def check() -> str:
     lost = {key for key, value in kept["before"].items() if now.get(key) != value}
     expect("values of before that are lost or others", lost, set())
     expect("grants", sorted(set(grants()) - {"later"}), kept["grants"])
+    admitted = read(LATER) if os.path.exists(LATER) else "released"
+    if admitted in ADMITTED:  # Else the power went while it was asked for, or taken back: either is right.
+        expect("later is admitted", "later" in grants(), ADMITTED[admitted])
     profile = json.loads(read(DECLARED))
     expect("the isolated CPUs", run_list("corral_isolated.slice"), profile["cpu"]["isolated"]["cpus"])
     for workload, unit in OWN.items():
@@ -217,9 +226,10 @@ def records() -> dict[str, t.Any]:
 def watch() -> None:
     """Look for overlaps until the node ends; each is on the disk at once, the count is in /run and on the console."""
     samples = masks = 0
+    slices = watch_exclusive.Slices()
     while True:
         began = time.monotonic()
-        found, count = watch_exclusive.look(True)
+        found, count = watch_exclusive.look(slices, True)
         samples, masks = samples + 1, masks + count
         if found:
             with open(OVERLAPS, "a", encoding="utf-8") as file:

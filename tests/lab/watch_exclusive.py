@@ -5,9 +5,10 @@
 """Runs on a node beside its workloads: does any process outside a workload ever have its exclusive CPUs in its mask?
 
 Samples, until the file STOP appears or LIMIT seconds are over, the effective CPUs of the pools' slices and, each tenth
-time (MASKS_EACH), the mask of every thread of the node. An exclusive slice counts while it has processes and was not given up (a mere
-"member"), with the CPUs that it has before and after the others are read. Prints "SAMPLES samples, THREADS masks,
-OVERLAPS overlaps"; exits 1 after an overlap, and when it has seen no exclusive slice or none that changed.
+time (MASKS_EACH), the mask of every thread of the node. An exclusive slice counts while it has processes, with the CPUs that
+it has before and after the others are read. One that is no partition counts as well, unless it was given up: since it was a
+partition it has been asked to have other CPUs, or it asks for those of corral.slice. Prints "SAMPLES samples, THREADS
+masks, OVERLAPS overlaps"; exits 1 after an overlap, and when it has seen no exclusive slice or none that changed.
 """
 
 from __future__ import annotations
@@ -37,16 +38,36 @@ def cpus(text: str) -> frozenset[int]:
     return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
 
 
-def exclusive() -> dict[tuple[str, int], frozenset[int]]:
-    """The slices of workloads that have processes, each as its name and its own directory's number, with the CPUs in force."""
-    found = {}
-    for name in (name for name in os.listdir(ROOT) if name.startswith("corral_") and name.endswith(".slice")):
-        path = f"{ROOT}/{name}"
-        given_up = read(f"{path}/cpuset.cpus.partition").strip() == "member"
-        if "populated 1" in read(f"{path}/cgroup.events") and not given_up:
+Name = tuple[str, int]  # a slice, and its own directory's number: a slice of the same name later is another
+
+
+class Slices:
+    """The slices of workloads, and what each of them asked for while it was a partition."""
+
+    def __init__(self) -> None:
+        self.claims: dict[Name, frozenset[int]] = {}
+
+    def exclusive(self) -> dict[Name, frozenset[int]]:
+        """Those that have processes and were not given up, with the CPUs in force."""
+        found = {}
+        for name in (name for name in os.listdir(ROOT) if name.startswith("corral_") and name.endswith(".slice")):
+            path = f"{ROOT}/{name}"
             with contextlib.suppress(FileNotFoundError):
-                found[name, os.stat(path).st_ino] = cpus(read(f"{path}/cpuset.cpus.effective"))
-    return found
+                one = (name, os.stat(path).st_ino)
+                if not self.given_up(one) and "populated 1" in read(f"{path}/cgroup.events"):
+                    found[one] = cpus(read(f"{path}/cpuset.cpus.effective"))
+        return found
+
+    def given_up(self, one: Name) -> bool:
+        """Whether a slice that is no partition runs as shared."""
+        path = f"{ROOT}/{one[0]}"
+        asked = cpus(read(f"{path}/cpuset.cpus"))
+        if read(f"{path}/cpuset.cpus.partition").strip() != "member":
+            self.claims[one] = asked
+            return False
+        return (
+            not asked or asked != self.claims.get(one, asked) or asked == cpus(read(f"{ROOT}/corral.slice/cpuset.cpus"))
+        )
 
 
 def group_of(pid: str) -> str:
@@ -79,14 +100,14 @@ def masks() -> list[tuple[str, str, frozenset[int]]]:
     return found
 
 
-def look(with_masks: bool) -> tuple[list[str], int]:
+def look(slices: Slices, with_masks: bool) -> tuple[list[str], int]:
     """The overlaps of one instant, and how many masks were read."""
-    before = exclusive()
+    before = slices.exclusive()
     # No process runs in an empty slice, whatever CPUs it shows.
     populated = [other for other in OTHERS if "populated 1" in read(f"{ROOT}/{other}/cgroup.events")]
     others = {other: cpus(read(f"{ROOT}/{other}/cpuset.cpus.effective")) for other in populated}
     threads = masks() if with_masks else []
-    after = exclusive()
+    after = slices.exclusive()
     steady = {name: held & after[name] for name, held in before.items() if name in after}
     found = []
     for one, held in steady.items():
@@ -109,14 +130,15 @@ def main(stop: str, limit: float = 7200.0) -> int:
     samples = read_masks = 0
     overlaps: list[str] = []
     seen = set()
+    slices = Slices()
     deadline = time.monotonic() + limit
     while not os.path.exists(stop) and time.monotonic() < deadline:
         began = time.monotonic()
-        found, count = look(samples % MASKS_EACH == 0)
+        found, count = look(slices, samples % MASKS_EACH == 0)
         samples += 1
         read_masks += count
         overlaps += found
-        seen.add(tuple(sorted((one, tuple(sorted(held))) for one, held in exclusive().items())))
+        seen.add(tuple(sorted((one, tuple(sorted(held))) for one, held in slices.exclusive().items())))
         time.sleep(LEAVE * (time.monotonic() - began))
     print(
         f"{samples} samples, {read_masks} masks, {len(overlaps)} overlaps, {len(seen)} states of exclusive slices seen"

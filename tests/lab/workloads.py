@@ -302,14 +302,40 @@ def containers() -> None:
     run(*container, "--cgroup-parent=corral_held.slice", "busybox", "sleep", "1000")
     expect("held", running_in("corral_held.slice"), cpus(grants()["held"]["cpus"]))
     in_sync()
-    run("podman", "rm", "-f", "-t", "0", "held")
+    run("podman", "stop", "-t", "0", "held")
     run("corral", "release", "held")
     expect("held is released", "held" in grants(), False)
+    run("podman", "start", "held")  # past Corral, in the slice where it was
+    expect("held shares", running_in("corral_held.slice") & own_cpus(), frozenset())
+    run("podman", "rm", "-f", "-t", "0", "held")
+    restarted()
     run(*container, "busybox", "sleep", "1000")
     said = run("corral", "drift", code=2)
     if "--cgroup-parent=corral_held.slice" not in said:
         raise AssertionError(said)
     run("podman", "rm", "-f", "-t", "0", "held")
+
+
+def restarted() -> None:
+    """A container's slice is empty while it restarts, and stays what it is."""
+    run("corral", "admit", "box", "--container", "box", "--limits", "cpu=2,memory=64Mi")
+    words = ("podman", "run", "-d", "--network=none", "--name", "box", "--cgroup-parent=corral_box.slice")
+    run(*words, "busybox", "sleep", "1000")
+    own = cpus(grants()["box"]["cpus"])
+    expect("box", running_in("corral_box.slice"), own)
+    run("podman", "stop", "-t", "0", "box")
+    in_sync()
+    run("podman", "start", "box")
+    expect("box after its restart", running_in("corral_box.slice"), own)
+    expect("its partition", read(f"{CGROUP}/corral_box.slice/cpuset.cpus.partition"), "root")
+    run("podman", "rm", "-f", "-t", "0", "box")
+    run("corral", "release", "box")
+
+
+def own_cpus() -> frozenset[int]:
+    """The CPUs of all partitions, by the kernel's files."""
+    folders = [f"{CGROUP}/{name}" for name in os.listdir(CGROUP) if name.startswith("corral_")]
+    return frozenset().union(*(sets(one) for one in folders if read(f"{one}/cpuset.cpus.partition") == "root"))
 
 
 def running_in(folder: str, name: str = "sleep") -> frozenset[int]:

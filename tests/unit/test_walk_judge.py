@@ -1,0 +1,198 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the judge of random walks finds, and what it excuses: beside each excuse stands what is nearly one and is found."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import guard
+import pytest
+from fake_cpusets import BOOKWORM, Cpuset, Kernel, read_list
+from walk_judge import CHECKPOINT, Judge
+
+A = "corral_a.slice"
+AUTO, OFF = {"cpu": {"partitions": "auto"}}, {"cpu": {"partitions": "off"}}
+SYSTEM = "system.slice/x.service"
+
+
+class Group(Cpuset):
+    """A control group that may hold a process."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.procs: list[int] = []
+        self.tasks: list[int] = []
+
+
+class Machine:
+    """A node of eight CPUs of which a judge looks at the control groups alone; ``a`` is granted 2-3."""
+
+    def __init__(self, **asked: str) -> None:
+        self.cgroups: dict[str, Group] = {}
+        self.kernel = Kernel(t.cast("dict[str, Cpuset]", self.cgroups), read_list("0-7"), BOOKWORM)
+        self.online = self.kernel.online
+        self.checkpoint = {"data": {"grants": [{"workload": "a", "cpus": "2-3", "hold": "declared", "instance": ""}]}}
+        self.there = True
+        self.systemd = self
+        self.hands = False
+        self.runs: dict[str, object] = {}
+        self.root = "/nowhere"
+        self.watch: t.Callable[[], None] = lambda: None
+        for path in ("", "corral.slice", "system.slice", SYSTEM, A, f"{A}/a.service"):
+            self.cgroups[path] = Group()
+        self.kernel.set_cpus("system.slice", read_list("0-1"))
+        self.kernel.set_cpus("corral.slice", read_list("4-7"))
+        self.kernel.set_cpus(A, read_list("2-3"))
+        self.cgroups[SYSTEM].procs = [1]
+        self.cgroups[f"{A}/a.service"].procs = [2]
+
+    def overlaps(self) -> frozenset[guard.Row]:
+        look = guard.Look(t.cast("t.Any", self))
+        look.__dict__["grants"] = guard.granted(json.dumps(self.checkpoint).encode()) if self.there else None
+        claims = look.top_level()
+        return frozenset(row for path in look.busy for row in look.rows(path, claims))
+
+    def has(self, path: str) -> bool:
+        return path == CHECKPOINT and self.there
+
+    def get(self, dummy: str) -> str:
+        return json.dumps(self.checkpoint)
+
+    def add(self, path: str, asked: str = "") -> None:
+        """A control group with a process in it."""
+        above = path.rpartition("/")[0]
+        for one in filter(None, (above, path)):
+            self.cgroups.setdefault(one, Group())
+        self.cgroups[path].procs = [3]
+        if asked:
+            self.kernel.set_cpus(path, read_list(asked))
+
+
+def judged(machine: Machine, act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any] = AUTO) -> list[str]:
+    """What a judge says of what is done in one step."""
+    judge = Judge(t.cast("t.Any", machine))
+    judge.rolled_out = rolled_out
+    judge.watch()
+    assert judge.wrong == []
+    judge.remember_members()
+    act(machine, judge)
+    judge.watch()
+    return [line for line in judge.wrong if not line.startswith("at that moment")]
+
+
+def partition(machine: Machine, kind: str = "root") -> Machine:
+    machine.kernel.set_partition(A, kind)
+    return machine
+
+
+def grow(machine: Machine, dummy: Judge) -> None:
+    machine.kernel.set_cpus("system.slice", read_list("0-3"))
+
+
+def by_hand(machine: Machine, judge: Judge) -> None:
+    machine.hands = True
+    grow(machine, judge)
+
+
+def greedy(machine: Machine, dummy: Judge) -> None:
+    machine.add("greedy.slice", "2-7")
+
+
+def greedy_then_grow(machine: Machine, judge: Judge) -> None:
+    greedy(machine, judge)
+    judge.watch()
+    grow(machine, judge)
+
+
+def greedy_gone_and_mended(machine: Machine, judge: Judge) -> None:
+    greedy(machine, judge)
+    judge.watch()
+    del machine.cgroups["greedy.slice"]
+    machine.kernel.set_partition(A, "member")
+    machine.kernel.set_partition(A, "root")
+    judge.watch()
+    grow(machine, judge)
+
+
+def unmanaged(machine: Machine, dummy: Judge) -> None:
+    machine.add("mine.slice/x.service", "0-7")
+
+
+def offline(machine: Machine, dummy: Judge) -> None:
+    machine.kernel.set_online(read_list("0-1,4-7"))
+
+
+def back_online(machine: Machine, judge: Judge) -> None:
+    offline(machine, judge)
+    judge.watch()
+    machine.kernel.set_online(read_list("0-7"))
+    grow(machine, judge)
+
+
+def removed(machine: Machine, judge: Judge) -> None:
+    judge.give_up()
+    machine.checkpoint["data"]["grants"] = []
+    grow(machine, judge)
+
+
+def given_up_and_granted_again(machine: Machine, judge: Judge) -> None:
+    judge.give_up()
+    grow(machine, judge)
+
+
+def no_checkpoint(machine: Machine, judge: Judge) -> None:
+    machine.there = False
+    grow(machine, judge)
+
+
+def rogue(machine: Machine, dummy: Judge) -> None:
+    machine.add("corral_rogue.slice/x.service")
+    machine.kernel.set_cpus("corral_rogue.slice", read_list("0-1"))
+    machine.kernel.set_partition("corral_rogue.slice", "root")
+
+
+FOUND = [f"{SYSTEM} has 2-3 of {A}"]
+
+
+@pytest.mark.parametrize("kind", ["member", "root"])
+def test_who_runs_on_a_grants_cpus_is_found(kind: str) -> None:
+    assert judged(partition(Machine(), kind), grow) == FOUND
+    assert judged(partition(Machine(), kind), grow, OFF) == FOUND
+
+
+@pytest.mark.parametrize(
+    ("act", "rolled_out", "kind", "found"),
+    [
+        pytest.param(by_hand, AUTO, "root", [], id="what a hand does in this moment"),
+        pytest.param(greedy, AUTO, "root", [], id="who asks for the CPUs"),
+        pytest.param(greedy_then_grow, AUTO, "root", [], id="a partition that another's request made invalid"),
+        pytest.param(greedy_gone_and_mended, AUTO, "root", FOUND, id="no longer once it is mended"),
+        pytest.param(unmanaged, OFF, "member", [], id="who is not managed, without partitions"),
+        pytest.param(
+            unmanaged, AUTO, "member", [f"mine.slice/x.service has 2-3 of {A}"], id="not where there are to be some"
+        ),
+        pytest.param(offline, AUTO, "root", [], id="whose CPUs are offline has no claim to others'"),
+        pytest.param(back_online, AUTO, "root", FOUND, id="its own are its own when they are back"),
+        pytest.param(removed, AUTO, "root", [], id="a removal took its grant"),
+        pytest.param(given_up_and_granted_again, AUTO, "root", FOUND, id="not while it is granted"),
+        pytest.param(no_checkpoint, AUTO, "member", [], id="no grant is left, and no partition"),
+        pytest.param(no_checkpoint, AUTO, "root", FOUND, id="a partition counts without a checkpoint"),
+        pytest.param(rogue, AUTO, "root", [], id="a slice of that name which nobody granted anything"),
+    ],
+)  # fmt: skip
+def test_excuses(
+    act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any], kind: str, found: list[str]
+) -> None:
+    assert judged(partition(Machine(), kind), act, rolled_out) == found
+
+
+def test_what_was_shared_before_is_said_once() -> None:
+    machine = partition(Machine())
+    judge = Judge(t.cast("t.Any", machine))
+    grow(machine, judge)
+    judge.watch()
+    judge.watch()
+    assert judge.wrong.count(FOUND[0]) == 1
