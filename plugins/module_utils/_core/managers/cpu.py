@@ -48,6 +48,8 @@ WRITES = (
     Place(
         "partition", rf"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}[^/]+\.slice/cpuset\.cpus\.partition", "member|root|isolated"
     ),
+    # A partition that somebody makes of a shared or reserved slice is nobody's original: it ends with the control group.
+    Place("partition", rf"{cgroup.ROOT}/[^/]+\.(slice|scope)/cpuset\.cpus\.partition", MEMBER, volatile=True),
     Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
 )
 
@@ -90,6 +92,10 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
 
 def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
+    own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
+    open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
+    found = (one for one in seen.unmanaged if one.populated or one.requested or slices.may_start_on(one, open_to_all))
+    seen = seen._replace(unmanaged=tuple(found))
     foreign = cpuset.EMPTY.union(*(one.cpus for one in seen.unmanaged if one.is_partition))
     wanted = without_foreign(wanted, foreign)
     now = {unit: state.now() for unit, state in seen.units.items()}
@@ -118,11 +124,12 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ]
     changes += [left_change(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists]
     changes += filter(None, [target_change(wanted.persistent, seen)])
-    own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     shared = wanted.now[CORRAL_SLICE]
 
     taken = frozenset().union(*own.values())
-    unmanaged = [one for one in seen.unmanaged if one.populated or one.is_partition or one.requested & taken]
+    unmanaged = [
+        one for one in seen.unmanaged if one.populated or one.is_partition or (one.requested or one.cpus) & taken
+    ]
     unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
     refused = [one.name for one in unmanaged if wanted.confine and one.name not in confined]
     changes += slices.unmanaged_changes(unmanaged, own, shared, confined, refused)
@@ -133,6 +140,15 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
     return Part(moved, owned_by(wanted, seen), manager=NAME, baseline=tuple(baseline))
+
+
+def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
+    """Whether the kernel keeps others off a slice's CPUs, or is to: not where partitions are off, or isolcpus= is in the way."""
+    kind, state = wanted.partitions.get(unit), seen.units[unit]
+    if kind is None:
+        return False
+    found = partitions.State(state.exists, state.partition, state.cpus.requested, seen.rest)
+    return not partitions.refused_for_boot(kind, found, wanted.at_boot)
 
 
 def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
@@ -220,8 +236,7 @@ def partition_changes(
     changes = []
     for unit, state in seen.units.items():
         kind = wanted.partitions.get(unit, MEMBER)
-        is_left = unit not in wanted.now and state.exists and state.partition not in (None, MEMBER)
-        if not (unit in wanted.partitions or is_left or (is_exclusive(unit) and state.partition not in (None, MEMBER))):
+        if kind == MEMBER and state.partition in (None, MEMBER):
             continue
         target = cgroup.partition_file(unit)
         requested = state.cpus.requested
@@ -321,7 +336,7 @@ def placed_partition(change: Change, last: t.Mapping[str, int], order: int, want
     if unit in wanted.partitions:
         position = last.get(unit, order) + 6
     else:
-        position = order + 16 if unit in wanted.now and not is_invalid else 1
+        position = order + 16 if unit in wanted.now and is_exclusive(unit) and not is_invalid else 1
     made = tuple(step._replace(order=position) for step in change.steps)
     if made and unit in wanted.partitions and unit in last and is_invalid:
         # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.

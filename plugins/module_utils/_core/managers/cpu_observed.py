@@ -81,7 +81,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
         unit: UnitState(
             cgroup.exists(host, unit),
             cgroup.cpus(host, unit),
-            cgroup.partition(host, unit) if is_exclusive(unit) else None,
+            cgroup.partition(host, unit),
             files.text(dropin(unit, NAME)),
             tuple(files.settings(unit, "AllowedCPUs")),
             not is_exclusive(unit) or cgroup.populated(host, unit),
@@ -90,17 +90,15 @@ def observe(host: Host, wanted: Wanted) -> Observation:
         for unit in observed
     }
     rest = cgroup.rest(host)
-    unmanaged = (unmanaged_group(host, name) for name in top if name not in units)
-    return Observation(units, tuple(filter(None, unmanaged)), rest, host.read(dropin(TARGET, NAME)))
+    unmanaged = tuple(unmanaged_group(host, name) for name in top if name not in units)
+    return Observation(units, unmanaged, rest, host.read(dropin(TARGET, NAME)))
 
 
-def unmanaged_group(host: Host, name: str) -> t.Optional[Unmanaged]:
-    """A top-level control group that the profile does not name, when it has processes or requests CPUs."""
+def unmanaged_group(host: Host, name: str) -> Unmanaged:
+    """A top-level control group that the profile does not name."""
     path = f"{cgroup.ROOT}/{name}"
     cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
     requested = cpus.requested or frozenset()
-    if not populated and not requested:
-        return None
     shown = cgroup.processes_shown(host, path) if populated else ()
     persistent = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if requested else []
     file = persistent[-1].file if persistent and persistent[-1].value else ""

@@ -91,7 +91,7 @@ def handover_slices(
 class Unmanaged(NamedTuple):
     """A top-level control group that the profile does not name, or that requests exclusive CPUs.
 
-    ``cpus`` are those that its processes get, ``requested`` those that it requests; ``processes`` are some of those that
+    ``cpus`` are those that its processes get, or would get, ``requested`` those that it requests; ``processes`` are some of those that
     it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any;
     ``is_partition``: the kernel takes its CPUs from all siblings, Corral's among them.
     """
@@ -103,6 +103,14 @@ class Unmanaged(NamedTuple):
     processes: tuple[str, ...]
     file: str = ""
     is_partition: bool = False
+
+
+def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:
+    """Whether something may start in an empty control group, and would have some of these CPUs.
+
+    Those of mounts, swap and sockets are left out: each node has some, and what starts there is their helper, for a moment.
+    """
+    return bool(one.cpus & cpus) and not one.name.endswith((".mount", ".swap", ".socket"))
 
 
 def can_be_confined(one: Unmanaged) -> bool:
@@ -126,7 +134,7 @@ def unmanaged_changes(
     for one in unmanaged:
         met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.requested, own)]
         running = f" (PID {', '.join(one.processes)})" if one.processes else ""
-        actual = f"runs on {cpuset.format(one.cpus)}{running}"
+        actual = f"{'runs' if one.populated else 'is empty, would run'} on {cpuset.format(one.cpus)}{running}"
         reason = f"on {', '.join(met)}; " if met else ""
         if one.is_partition:
             reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "

@@ -185,6 +185,31 @@ def test_somebody_elses_partition_is_named_and_keeps_nothing_else_from_being_don
     assert 1 in fake.cpus("corral.slice")
 
 
+@pytest.mark.parametrize("unit", ["system.slice", "machine.slice", "corral.slice", "init.scope"])
+@pytest.mark.parametrize("release", [BOOKWORM, TRIXIE, FORKY])
+def test_a_shared_or_reserved_slice_that_somebody_made_a_partition_is_none_after_a_tick(
+    make: Make, release: t.Any, unit: str
+) -> None:
+    fake = make(release=release)
+    install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    services.start(fake, DATAPLANE)
+    ticks_until_quiet(fake)
+    before = {one: fake.cpus(one) for one in (OWN, "system.slice", "machine.slice", "corral.slice", "init.scope")}
+    file = f"{CGROUP}/{unit}/{PARTITION}"
+    with fake.by_hand():
+        fake.kernel_write(file, "root")
+    found = next(one for one in runs.plan(fake.host()) if one.location == file)
+    assert (found.subject, found.wanted, found.verdict) == (unit, "member", "drift")
+    runs.tick(fake.host())
+    assert (partition(fake, unit), partition(fake)) == ("member", "root")
+    assert {one: fake.cpus(one) for one in before} == before
+    in_sync(fake)
+    assert apply(fake, without("cpu")).error == ""
+    assert partition(fake, unit) == "member"
+
+
 def test_partitions_can_be_off(rolled: node.Node) -> None:
     assert apply(rolled, with_cpu(partitions=False)).remaining == ()
     assert partition(rolled) == "member"
@@ -396,6 +421,26 @@ def test_what_nobody_declared_is_off_exclusive_cpus_and_named(path: str, rolled:
     (change,) = (one for one in runs.plan(rolled.host()) if one.subject == top and one.property == "placement")
     assert change.verdict == "unchangeable"
     assert rolled.exposed() == []
+
+
+@pytest.mark.parametrize(("name", "named"), [("rogue.slice", True), ("lxc", True), ("a.mount", False)])
+def test_an_empty_group_counts_where_the_kernel_keeps_nobody_out(name: str, named: bool, rolled: node.Node) -> None:
+    rolled.intrude(name, procs=0)
+    assert name not in items(rolled), "a partition keeps out what starts there"
+    assert apply(rolled, with_cpu(partitions=False)).error == ""
+    found = items(rolled)
+    assert (name in found) == named
+    if not named:
+        return
+    change = found[name]
+    assert (change.actual, change.verdict) == ("is empty, would run on 0-7", "unchangeable")
+    assert change.reason.startswith("on corral_dataplane.slice's ")
+    assert apply(rolled, with_cpu(partitions=False, unmanaged="confine")).error == ""
+    if name.endswith(".slice"):
+        assert rolled.cpus(name) == rolled.cpus("corral.slice")
+        assert name not in items(rolled)
+    else:
+        assert items(rolled)[name].verdict == "unchangeable"
 
 
 def test_outsiders_can_be_confined_until_the_removal(rolled: node.Node) -> None:
