@@ -63,8 +63,19 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     for item in files.settings(unit, "ExecStart"):
         commands = [*commands, item.value] if item.value else []  # An empty assignment resets the list.
     elsewhere = container_command.run_elsewhere(commands, wanted)
+    starts = container_command.starts_others(commands)
+    if starts and runs_in == wanted and not holds_others(host, wanted, unit):
+        elsewhere = starts
     is_early = [item.value.lower() for item in files.settings(unit, "DefaultDependencies")][-1:] in NO
     return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early)
+
+
+def holds_others(host: Host, slice_name: str, unit: str) -> bool:
+    """Whether processes are in control groups beside a unit's own in its slice, or in it: containers."""
+    path = cgroup.path_of(slice_name)
+    inner = [f"{path}/{name}" for name in host.folders(path) if name != unit]
+    inner += [f"{path}/{unit}/{name}" for name in host.folders(f"{path}/{unit}")]
+    return any(cgroup.populated_at(host, one) for one in inner)
 
 
 def place_file(need: ResourceRequirements) -> str:
@@ -95,6 +106,8 @@ def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, 
     if found.elsewhere:
         is_podman = found.elsewhere.startswith("podman")
         hint = "add --cgroups=split, or use Quadlet" if is_podman else f"add --cgroup-parent={slice_name}"
+        if not found.elsewhere.endswith(" run"):
+            hint = f"use Quadlet, or create it with --cgroup-parent={slice_name}"
         reason = f"{found.elsewhere} gives the container a control group elsewhere: {hint}"
         location = f"{cgroup.path_of(slice_name)}/{unit}"
         changes.append(

@@ -21,6 +21,8 @@ VALUED = (
 )  # fmt: skip
 # With these the container's processes stay in the control group of the service.
 INSIDE = ("split", "disabled")
+# Verbs that start containers as they were created, or as a file has them.
+OTHERS = ("start", "restart", "kube", "play", "pod", "compose")
 
 
 def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
@@ -29,13 +31,8 @@ def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
     ``commands`` are the values of ExecStart=. Without ``--cgroups=split`` Podman gives a container a scope in
     machine.slice, and Docker's daemon gives it one in system.slice, whatever slice the service is in.
     """
-    for command in commands:
-        try:
-            words = shlex.split(command.lstrip(PREFIXES))
-        except ValueError:
-            continue  # systemd refuses it as well
-        program = words[0].rpartition("/")[2] if words else ""
-        if program not in PROGRAMS or verb(words[1:]) != "run":
+    for program, words in of_programs(commands):
+        if verb(words) != "run":
             continue
         options = words[words.index("run") + 1 :]
         kept = program == "podman" and value_of(options, "--cgroups") in INSIDE
@@ -43,6 +40,23 @@ def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
         if not kept and parent != slice_name and "%" not in parent:  # A specifier may mean the slice.
             return f"{program} run"
     return ""
+
+
+def starts_others(commands: t.Iterable[str]) -> str:
+    """What starts containers in control groups that the command does not tell ("podman start"); "" where none does."""
+    return next((f"{program} {verb(words)}" for program, words in of_programs(commands) if verb(words) in OTHERS), "")
+
+
+def of_programs(commands: t.Iterable[str]) -> t.Iterator[tuple[str, list[str]]]:
+    """The commands of programs that run containers: the program's name, and its arguments."""
+    for command in commands:
+        try:
+            words = shlex.split(command.lstrip(PREFIXES))
+        except ValueError:
+            continue  # systemd refuses it as well
+        program = words[0].rpartition("/")[2] if words else ""
+        if program in PROGRAMS:
+            yield program, words[1:]
 
 
 def verb(words: t.Sequence[str]) -> str:

@@ -606,6 +606,20 @@ def test_a_unit_whose_container_runs_elsewhere_is_named(rolled: node.Node) -> No
     in_sync(rolled)
 
 
+def test_a_unit_that_starts_a_container_which_is_not_in_its_slice_is_named(rolled: node.Node) -> None:
+    rolled.put("/usr/lib/systemd/system/feed.service", "[Service]\nExecStart=/usr/bin/podman start -a web\n")
+    (item,) = runs.plan(rolled.host())
+    assert (item.subject, item.property, item.verdict) == (FEED, "container", "unchangeable")
+    assert item.reason.startswith("podman start gives the container a control group elsewhere: use Quadlet, or create")
+    rolled.intrude(f"corral.slice/corral-feed.slice/libpod-{64 * 'a'}.scope")
+    in_sync(rolled)
+    services.stop(rolled, FEED)
+    rolled.withdraw(f"corral.slice/corral-feed.slice/libpod-{64 * 'a'}.scope")
+    assert not [one for one in runs.plan(rolled.host()) if one.property == "container"], (
+        "nothing is known of what does not run"
+    )
+
+
 def test_a_workload_is_admitted_by_hand_and_released(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     services.add(rolled, "extra.service")
     words = ["extra", "--unit", "extra.service", "--limits", "cpu=2,memory=16Mi"]

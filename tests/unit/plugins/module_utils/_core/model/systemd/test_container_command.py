@@ -39,3 +39,19 @@ SLICE = "corral_web.slice"
 )
 def test_a_command_that_runs_a_container_elsewhere(command: str, said: str) -> None:
     assert container_command.run_elsewhere(["/bin/true", command], SLICE) == said
+
+
+@pytest.mark.parametrize(
+    ("command", "said"),
+    [
+        ("/usr/bin/podman start -a web", "podman start"),
+        ("/usr/bin/podman --log-level debug kube play web.yml", "podman kube"),
+        ("/usr/bin/podman container start web", "podman start"),
+        ("/usr/bin/docker compose up", "docker compose"),
+        ("/usr/bin/podman exec web start", ""),
+        ("/usr/bin/podman run image start", ""),
+        ("/usr/bin/web start", ""),
+    ],
+)
+def test_a_command_that_starts_containers_it_does_not_place(command: str, said: str) -> None:
+    assert container_command.starts_others(["/bin/true", command]) == said
