@@ -130,6 +130,7 @@ def strangers() -> None:
     said = found()
     expect("not named", {"stranger0.service", "rogue.slice", "corral_rogue.slice", "by-hand"} - set(said), set())
     expect("its process is named", f"{process.pid} sleep" in said["by-hand"], True)
+    expect("those of a slice of Corral's name as well", " sleep)" in said["corral_rogue.slice"], True)
     tick()
     for group in groups:
         kept_out(group)

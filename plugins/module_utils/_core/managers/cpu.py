@@ -196,7 +196,7 @@ def left_change(unit: str, seen: Observation) -> Change:
         reason = "no workload has CPUs of its own in this slice any more"
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
-        NAME, unit, "placement", f"runs on {cpuset.format(state.cpus.effective or ())}", "stopped",
+        NAME, unit, "placement", slices.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
         "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it",
         cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
     )  # fmt: skip

@@ -26,7 +26,8 @@ TARGET = "slices.target"
 
 class UnitState(NamedTuple):
     """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
-    only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=.
+    only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=. ``processes`` are some of
+    those in an exclusive slice that is no longer wanted.
     """
 
     exists: bool
@@ -36,6 +37,7 @@ class UnitState(NamedTuple):
     settings: tuple[Setting, ...]
     populated: bool = True
     by_systemd: tuple[Setting, ...] = ()
+    processes: tuple[str, ...] = ()
 
     def now(self) -> t.Optional[frozenset[int]]:
         """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
@@ -86,6 +88,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             tuple(files.settings(unit, "AllowedCPUs")),
             not is_exclusive(unit) or cgroup.populated(host, unit),
             tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)) if is_exclusive(unit) else (),
+            cgroup.processes_shown(host, cgroup.path_of(unit)) if unit in left else (),
         )
         for unit in observed
     }

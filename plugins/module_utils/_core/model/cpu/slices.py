@@ -133,8 +133,8 @@ def unmanaged_changes(
     changes = []
     for one in unmanaged:
         met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.requested, own)]
-        running = f" (PID {', '.join(one.processes)})" if one.processes else ""
-        actual = f"{'runs' if one.populated else 'is empty, would run'} on {cpuset.format(one.cpus)}{running}"
+        actual = shown_running(one.cpus, one.processes)
+        actual = actual if one.populated else f"is empty, would run on {cpuset.format(one.cpus)}"
         reason = f"on {', '.join(met)}; " if met else ""
         if one.is_partition:
             reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
@@ -145,6 +145,11 @@ def unmanaged_changes(
             Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
         )
     return changes
+
+
+def shown_running(cpus: frozenset[int], processes: t.Sequence[str]) -> str:
+    """Where processes run, and which."""
+    return f"runs on {cpuset.format(cpus)}" + (f" (PID {', '.join(processes)})" if processes else "")
 
 
 def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
