@@ -10,7 +10,8 @@
   but the partition can take them away;
 - ``corral_isolated.slice`` with CPUs of its own, as soon as it holds a process, unless it was a partition and that was taken back.
 
-Exempt is what is not exclusive: a slice that requests other CPUs than its grant runs as shared, or is being made. A slice
+Exempt is what is not exclusive: a slice that requests other CPUs than its grant runs as shared, or is being made, as does an
+empty one that was a partition before and was given up. A slice
 that runs on CPUs which it did not request, since none of its own is online, has no claim to those.
 
 ``exposed`` is asked at rest: which exclusive slices would share with something that starts now, anywhere.
@@ -94,8 +95,11 @@ class Look:
 
     def in_force(self, place: str, requested: Cpus) -> bool:
         """Whether a slice that is no partition has what is its own."""
+        given_up = self.systemd.cgroups[place].given_up
         if place == ISOLATED or self.grants is None:
-            return self.holds(place) and not self.systemd.cgroups[place].given_up
+            return self.holds(place) and not given_up
+        if given_up and not self.holds(place):
+            return False  # It is granted the CPUs again that it was left with, and gets them for itself in this run.
         return requested == self.grants.get(unescaped(place[len("corral_") : -len(".slice")]))
 
 

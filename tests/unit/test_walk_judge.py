@@ -23,7 +23,7 @@ class Group(Cpuset):
 
     def __init__(self) -> None:
         super().__init__()
-        self.procs: list[int] = []
+        self.procs = 0
         self.tasks: list[int] = []
 
 
@@ -46,8 +46,8 @@ class Machine:
         self.kernel.set_cpus("system.slice", read_list("0-1"))
         self.kernel.set_cpus("corral.slice", read_list("4-7"))
         self.kernel.set_cpus(A, read_list("2-3"))
-        self.cgroups[SYSTEM].procs = [1]
-        self.cgroups[f"{A}/a.service"].procs = [2]
+        self.cgroups[SYSTEM].procs = 1
+        self.cgroups[f"{A}/a.service"].procs = 1
 
     def overlaps(self) -> frozenset[guard.Row]:
         look = guard.Look(t.cast("t.Any", self))
@@ -66,7 +66,7 @@ class Machine:
         above = path.rpartition("/")[0]
         for one in filter(None, (above, path)):
             self.cgroups.setdefault(one, Group())
-        self.cgroups[path].procs = [3]
+        self.cgroups[path].procs = 1
         if asked:
             self.kernel.set_cpus(path, read_list(asked))
 
@@ -148,6 +148,22 @@ def no_checkpoint(machine: Machine, judge: Judge) -> None:
     grow(machine, judge)
 
 
+def reserve_offline(machine: Machine, dummy: Judge) -> None:
+    machine.kernel.set_online(read_list("2-7"))
+
+
+def ended(machine: Machine, judge: Judge) -> None:
+    """The partition ends, for whatever reason, and others have its CPUs."""
+    machine.kernel.set_partition(A, "member")
+    judge.watch()
+    grow(machine, judge)
+
+
+def ended_and_empty(machine: Machine, judge: Judge) -> None:
+    machine.cgroups[f"{A}/a.service"].procs = 0
+    ended(machine, judge)
+
+
 def rogue(machine: Machine, dummy: Judge) -> None:
     machine.add("corral_rogue.slice/x.service")
     machine.kernel.set_cpus("corral_rogue.slice", read_list("0-1"))
@@ -180,6 +196,9 @@ def test_who_runs_on_a_grants_cpus_is_found(kind: str) -> None:
         pytest.param(given_up_and_granted_again, AUTO, "root", FOUND, id="not while it is granted"),
         pytest.param(no_checkpoint, AUTO, "member", [], id="no grant is left, and no partition"),
         pytest.param(no_checkpoint, AUTO, "root", FOUND, id="a partition counts without a checkpoint"),
+        pytest.param(reserve_offline, OFF, "member", [], id="whose reserve is offline, without partitions"),
+        pytest.param(ended, AUTO, "root", FOUND, id="a partition that ended under its workload"),
+        pytest.param(ended_and_empty, AUTO, "root", [], id="one that was given up and that nobody runs in"),
         pytest.param(rogue, AUTO, "root", [], id="a slice of that name which nobody granted anything"),
     ],
 )  # fmt: skip

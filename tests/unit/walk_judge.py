@@ -86,10 +86,10 @@ class Judge:
         return by_others and is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto"
 
     def has_fallen(self, path: str) -> bool:
-        """Whether a control group is in an exclusive slice of which no CPU is online."""
+        """Whether a control group is in a slice of which no CPU is online: an exclusive one, or one on the reserved CPUs."""
         top = path.partition("/")[0]
         group = self.fake.systemd.cgroups.get(top)
-        if group is None or not top.startswith("corral_"):
+        if group is None or not group.requested:
             return False
         return not self.fake.systemd.kernel.effective()[top] & (group.requested or Cpus())
 

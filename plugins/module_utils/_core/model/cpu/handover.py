@@ -29,7 +29,8 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     An exclusive slice that shares CPUs at the beginning has them exclusively after its write: the slices that it shares
     them with move first, if there is an order in which they can. Nor does a write request CPUs that the slice has
     without a request and that another slice has as well, if there is such an order; where such slices wait for each other,
-    it does not request those that another slice requests. Where that has no order either, the validator judges the plan.
+    it does not request those that another slice requests. Where that has no order either, an exclusive slice of which no CPU is online
+    keeps nobody off the CPUs on which it runs meanwhile. Where even that has none, the validator judges the plan.
     """
     try:
         return moves(Planner(slices, spare))
@@ -48,6 +49,10 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
             return moves(planner)
         except NoSafeOrder:
             pass
+    try:
+        return moves(Planner(slices, spare, without_claim=True))
+    except NoSafeOrder:
+        pass
     return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, alone=False))
 
 

@@ -42,11 +42,18 @@ class Planner:
 
     ``alone`` is whether an exclusive slice gets no CPU for itself that others have, also where it has shared that CPU
     until now. ``first_asker`` is whether a slice may request a CPU that it has without a request when others have that one
-    as well, but none of them requests it.
+    as well, but none of them requests it. ``without_claim`` is whether an exclusive slice that requests none of the CPUs that it
+    has, because its own are offline, keeps no other slice off them; it moves as soon as it can.
     """
 
     def __init__(
-        self, slices: t.Sequence[Slice], spare: frozenset[int], *, alone: bool = True, first_asker: bool = False
+        self,
+        slices: t.Sequence[Slice],
+        spare: frozenset[int],
+        *,
+        alone: bool = True,
+        first_asker: bool = False,
+        without_claim: bool = False,
     ) -> None:
         self.alone, self.first_asker = alone, first_asker
         self.requested = {one.unit: one.now - one.unasked for one in slices}
@@ -55,8 +62,9 @@ class Planner:
         self.moves: list[tuple[str, frozenset[int]]] = []
         cpus = spare.union(*(one.now | one.wanted for one in slices))
         self.holders = Holders(cpus)
+        fallen = {one.unit for one in slices if without_claim and one.exclusive and one.now == one.unasked}
         for one in slices:
-            self.holders.put(one.unit, one.exclusive, one.now)
+            self.holders.put(one.unit, one.exclusive, frozenset() if one.unit in fallen else one.now)
         self.now, self.open = self.holders.now, self.holders.open
         # The slices that still have CPUs to release. A slice that left this list is never added again.
         self.releasing = {one.unit: one for one in self.slices.values() if one.now - one.wanted}
@@ -65,7 +73,9 @@ class Planner:
             for cpu in one.wanted:
                 self.needed_by[one.exclusive][cpu].add(one.unit)
         self.harmless = cpus.difference(*(one.wanted for one in self.slices.values() if one.exclusive))
-        self.movable = deque(self.releasing)  # may have all wanted CPUs available
+        self.movable = deque(
+            sorted(self.releasing, key=lambda unit: unit not in fallen)
+        )  # may have all wanted CPUs available
         self.missing: dict[str, list[int]] = {}  # wanted CPUs that were not available; the last one still is not
         self.waiting: dict[int, list[str]] = {}  # the slices of which it is the last one
         # May have a part of the wanted CPUs available. The slice that exchanges most CPUs is last, and goes first.

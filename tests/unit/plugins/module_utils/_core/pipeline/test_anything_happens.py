@@ -119,6 +119,12 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         # Partitions end after all moves in a profile without any: who has no CPU online was let in by the first that ended.
         ("dark-213", 32),
         ("dark-216", 21),  # An undone rollout leaves partitions that a profile without any ends.
+        # Who has no CPU online has no claim to those on which it runs: others who leave its new CPUs may go there.
+        ("full-20004", 40),
+        ("full-20008", 40),
+        ("dark-20007", 56),
+        ("20013", 71),  # A grant of the CPUs that an empty slice was left with.
+        ("tenants-20117", 41),  # Without partitions, on a node whose reserved CPUs are offline.
     ],
 )
 def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:

@@ -339,6 +339,20 @@ def way_exists(slices: list[Slice], spare: Cpus) -> bool:
     return goal in seen
 
 
+def test_who_has_no_cpu_online_keeps_nobody_off_those_on_which_it_runs() -> None:
+    everywhere = frozenset({0, 1, 3, 4, 5})
+    slices = [
+        Slice("corral.slice", frozenset({0, 5}), frozenset({0, 5})),
+        Slice("corral_a.slice", everywhere, frozenset({1}), True, unasked=everywhere),
+        Slice("corral_b.slice", frozenset({3, 4}), frozenset({3, 4}), True),
+        Slice("corral_left.slice", frozenset({1}), frozenset({0, 5})),
+    ]
+    assert handover.order(slices, frozenset({0})) == [
+        ("corral_left.slice", frozenset({0, 5})),
+        ("corral_a.slice", frozenset({1})),
+    ]
+
+
 @given(anything(overlap=False))
 def test_stuck_only_where_there_is_no_way(case: tuple[list[Slice], Cpus]) -> None:
     try:
