@@ -132,6 +132,22 @@ def top_level(host: Host) -> list[str]:
     return host.folders(units(host))
 
 
+def foreign_partitions(host: Host, known: t.Container[str]) -> frozenset[int]:
+    """The CPUs of valid partitions at the top level that are not of these units (v2): no other control group gets them.
+
+    A partition of another one of ``known`` may have some of them for itself; those are left out.
+    """
+    own: frozenset[int] = frozenset()
+    others: frozenset[int] = frozenset()
+    for name in top_level(host):
+        text = host.read(f"{ROOT}/{name}/cpuset.cpus.partition")
+        if text is None or text.strip() not in ("root", "isolated"):
+            continue
+        requested = cpu_list(host.read(f"{ROOT}/{name}/cpuset.cpus")) or frozenset()
+        own, others = (own | requested, others) if name in known else (own, others | requested)
+    return others - own
+
+
 def slices_in(host: Host, outer: str) -> list[str]:
     """The slices directly below a slice, by name; those at the top for ""."""
     if outer and not exists(host, outer):

@@ -94,11 +94,17 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
+    ours = cpuset.EMPTY.union(
+        *(state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
+    )
     found = (one for one in seen.unmanaged if one.populated or one.requested or slices.may_start_on(one, open_to_all))
-    seen = seen._replace(unmanaged=tuple(found))
+    # A partition has what it requests, also what partitions in it took from its effective CPUs.
+    taken = (one._replace(cpus=one.requested & wanted.online - ours) if one.is_partition else one for one in found)
+    seen = seen._replace(unmanaged=tuple(taken))
     foreign = cpuset.EMPTY.union(*(one.cpus for one in seen.unmanaged if one.is_partition))
     wanted = without_foreign(wanted, foreign)
     now = {unit: state.now() for unit, state in seen.units.items()}
+    now.update(regained(wanted, seen, ours | foreign))
     started = started_on(wanted, seen)
     now.update(started)
     confinable = confinable_in(wanted, seen, context)
@@ -116,9 +122,10 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         )
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in confinable}
     changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves), rivals)
+    kinds = {unit: wanted.partitions.get(unit, MEMBER) for unit in wanted.now}
     changes += [
         partitions.foreign_change(unit, kind, found.value, found.file)
-        for unit, kind in wanted.partitions.items()
+        for unit, kind in kinds.items()
         for found in seen.units[unit].by_systemd[-1:]
         if found.value not in ("", kind)
     ]
@@ -151,14 +158,34 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
     return not partitions.refused_for_boot(kind, found, wanted.at_boot)
 
 
+def keeps_out(unit: str, state: UnitState) -> bool:
+    """Whether an exclusive slice is a valid partition."""
+    return is_exclusive(unit) and state.partition in (partitions.PARTITION, partitions.UNBALANCED)
+
+
+def regained(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
+    """What shared and reserved slices have again once those of them that somebody made partitions are none, which is the first
+    step of the plan. ``taken`` are the CPUs of all other partitions.
+    """
+    found = {unit: state for unit, state in seen.units.items() if not is_exclusive(unit) and state.exists}
+    if all(state.partition in (None, MEMBER) for state in found.values()):
+        return {}
+    return {
+        unit: (state.cpus.effective or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & wanted.online - taken
+        for unit, state in found.items()
+    }
+
+
 def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
     """The CPUs of shared and reserved slices without those that foreign partitions have (possible from kernel 7.0 on).
 
-    To ask for those as well changes nothing, and would fail every plan until the partition is gone.
+    To ask for those as well changes nothing, and would fail every plan until the partition is gone. A pool of which nothing is
+    left runs with the other one.
     """
     if not foreign:
         return wanted
-    now = {unit: cpus if is_exclusive(unit) else (cpus - foreign) or cpus for unit, cpus in wanted.now.items()}
+    rest = cpuset.EMPTY.union(*(cpus for unit, cpus in wanted.now.items() if not is_exclusive(unit))) - foreign
+    now = {unit: cpus if is_exclusive(unit) else (cpus - foreign) or rest or cpus for unit, cpus in wanted.now.items()}
     return wanted._replace(now=now)
 
 

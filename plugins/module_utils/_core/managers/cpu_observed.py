@@ -87,7 +87,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             files.text(dropin(unit, NAME)),
             tuple(files.settings(unit, "AllowedCPUs")),
             not is_exclusive(unit) or cgroup.populated(host, unit),
-            tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)) if is_exclusive(unit) else (),
+            tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)),
             cgroup.processes_shown(host, cgroup.path_of(unit)) if unit in left else (),
         )
         for unit in observed

@@ -28,9 +28,14 @@ from ..model.workload.resources import MEMORY
 NO = (["no"], ["false"], ["off"], ["0"], ["n"], ["f"])  # systemd's booleans (systemd.syntax(7))
 
 
+# Control groups of containers begin so, and those of their monitors and pods.
+CONTAINERS = ("libpod", "docker-", "crio-", "cri-containerd-")
+
+
 class UnitState(NamedTuple):
     """A workload's unit as observed: whether it exists, its drop-in, another file that places it, where it runs, what of it
-    would run a container elsewhere, and whether it starts before all else at boot (DefaultDependencies=no).
+    would run a container elsewhere, whether it starts before all else at boot (DefaultDependencies=no), and what else runs
+    in the slice with the workload's own CPUs, each with some processes.
     """
 
     there: bool
@@ -40,6 +45,7 @@ class UnitState(NamedTuple):
     runs_in: t.Optional[str]
     elsewhere: str
     is_early: bool
+    guests: tuple[tuple[str, tuple[str, ...]], ...] = ()
 
 
 def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
@@ -67,7 +73,16 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     if starts and runs_in == wanted and not holds_others(host, wanted, unit):
         elsewhere = starts
     is_early = [item.value.lower() for item in files.settings(unit, "DefaultDependencies")][-1:] in NO
-    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early)
+    guests = guests_in(host, wanted, unit) if need.cpus else ()
+    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early, guests)
+
+
+def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
+    """What runs in a unit's slice and is neither the unit nor a container: the kernel lets it onto the unit's CPUs."""
+    path = cgroup.path_of(slice_name)
+    names = [name for name in host.folders(path) if name != unit and not name.startswith(CONTAINERS)]
+    there = [name for name in names if cgroup.populated_at(host, f"{path}/{name}")]
+    return tuple((name, cgroup.processes_shown(host, f"{path}/{name}")) for name in there)
 
 
 def holds_others(host: Host, slice_name: str, unit: str) -> bool:
@@ -101,6 +116,14 @@ def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, 
                 NAME, unit, "slice", found.runs_in, slice_name,
                 f"a unit moves when it starts: systemctl restart {unit}",
                 f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
+            )
+        )  # fmt: skip
+    for name, processes in found.guests:
+        changes.append(
+            Change(
+                NAME, name, "slice", f"{slice_name} (PID {', '.join(processes)})", "another slice",
+                f"it runs on the CPUs of {unit}, beside it: start it in a slice of the profile",
+                f"{cgroup.path_of(slice_name)}/{name}", (), UNCHANGEABLE, "next start", "service restart",
             )
         )  # fmt: skip
     if found.elsewhere:

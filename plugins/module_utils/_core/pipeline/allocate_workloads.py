@@ -11,7 +11,7 @@ import fnmatch
 import types
 import typing as t
 
-from ..host import hugepage_files, other_gc, state, sysctl, workload_state
+from ..host import cgroup, hugepage_files, other_gc, state, sysctl, workload_state
 from ..host.files import Host
 from ..model.cpu import pools
 from ..model.cpu.pools import Pools
@@ -20,6 +20,7 @@ from ..model.plan.context import Workloads
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
+from ..model.profile.schema_types import is_own
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -91,7 +92,7 @@ def allocate(
         declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared, before)
     )
     if any(need.cpus for need in listed):
-        inputs = beside_kubelet(host, inputs)
+        inputs = beside_kubelet(host, inputs)._replace(taken=taken_by_others(host, declared))
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
@@ -277,6 +278,15 @@ def pid_capacity(host: Host, declared: Profile, before: t.Mapping[str, str]) -> 
     """The tasks that workloads may be given: the machine's less the reserve."""
     total = task_budget.capacity(declared.pids, sysctl.task_limits(host, declared.pids, before))
     return None if total is None else max(total - (declared.pids.reserved or 0), 0)
+
+
+def taken_by_others(host: Host, declared: Profile) -> frozenset[int]:
+    """The CPUs of partitions at the top that are neither Corral's nor of slices of the profile (those end with the next tick)."""
+    if declared.cpu is None or not cgroup.unified(host):
+        return cpuset.EMPTY
+    known = {"init.scope", *declared.cpu.reserved.slices, *declared.cpu.shared_slices}
+    known.update(name for name in cgroup.top_level(host) if is_own(name))
+    return cgroup.foreign_partitions(host, known)
 
 
 def beside_kubelet(host: Host, inputs: AllocationInput) -> AllocationInput:

@@ -18,6 +18,7 @@ import typing as t
 from ..plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..profile.profile import Cpu
 from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
+from ..systemd.unit_group import group_of
 from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED, Grant, is_exclusive, workload_of
@@ -114,8 +115,12 @@ def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:
 
 
 def can_be_confined(one: Unmanaged) -> bool:
-    """Whether it is a unit that has AllowedCPUs=, and keeps the value."""
-    return UNIT_NAME.fullmatch(one.name) is not None and not one.file
+    """Whether it is a unit that has AllowedCPUs=, and keeps the value; a partition takes the CPUs from all others.
+
+    A slice with a dash in its name that is at the top level was not made by systemd, which has another place for it.
+    """
+    is_unit = UNIT_NAME.fullmatch(one.name) is not None and group_of(one.name) == one.name
+    return is_unit and not one.file and not one.is_partition
 
 
 def unmanaged_changes(
@@ -160,15 +165,18 @@ def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[
 def unmanaged_reason(one: Unmanaged, *, refused: bool = False) -> str:
     """Why processes at the top level are out of place, and what to do."""
     name = one.name
-    if refused and UNIT_NAME.fullmatch(name):
+    if one.is_partition:
+        return "write member to its cpuset.cpus.partition, or remove CPUSetPartition= from its unit"
+    of_systemd = name.endswith(UNITS) and group_of(name) == name
+    if refused and of_systemd and UNIT_NAME.fullmatch(name):
         if one.file:
             return (
                 f"{one.file} sets other CPUs, so cpu.unmanaged: confine cannot: remove it, then systemctl daemon-reload"
             )
         return "systemd did not give it the shared CPUs (systemctl status; it may have stopped and left processes): stop these"
-    if name.endswith((".service", ".scope")):
+    if of_systemd and name.endswith((".service", ".scope")):
         return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
-    if name.endswith(UNITS):
+    if of_systemd:
         return "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices"
     return "not made by systemd (cset, lxc?): stop it, or start it in a slice of the profile"
 

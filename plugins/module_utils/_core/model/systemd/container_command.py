@@ -34,7 +34,7 @@ def run_elsewhere(commands: t.Iterable[str], slice_name: str) -> str:
     for program, words in of_programs(commands):
         if verb(words) != "run":
             continue
-        options = words[words.index("run") + 1 :]
+        options = options_of(words[words.index("run") + 1 :])
         kept = program == "podman" and value_of(options, "--cgroups") in INSIDE
         parent = value_of(options, "--cgroup-parent").rstrip("/").rpartition("/")[2]
         if not kept and parent != slice_name and "%" not in parent:  # A specifier may mean the slice.
@@ -51,12 +51,38 @@ def of_programs(commands: t.Iterable[str]) -> t.Iterator[tuple[str, list[str]]]:
     """The commands of programs that run containers: the program's name, and its arguments."""
     for command in commands:
         try:
-            words = shlex.split(command.lstrip(PREFIXES))
+            words = shlex.split(command)
         except ValueError:
             continue  # systemd refuses it as well
-        program = words[0].rpartition("/")[2] if words else ""
-        if program in PROGRAMS:
-            yield program, words[1:]
+        for one in lines(words):
+            prefix = one[0][: len(one[0]) - len(one[0].lstrip(PREFIXES))]
+            program = one[0].rpartition("/")[2].lstrip(PREFIXES)
+            if program in PROGRAMS:
+                yield program, one[2:] if "@" in prefix else one[1:]  # @: the next word is the process's name.
+
+
+def lines(words: t.Sequence[str]) -> t.Iterator[list[str]]:
+    """The command lines of one ExecStart=: ";" as a word of its own separates them."""
+    begin = 0
+    for index, word in enumerate([*words, ";"]):
+        if word == ";":
+            if words[begin:index]:
+                yield [*words[begin:index]]
+            begin = index + 1
+
+
+def options_of(words: t.Sequence[str]) -> list[str]:
+    """The options of ``run``, up to the image: what follows it is the container's own command.
+
+    An option without "=" may take the next word as its value, so that the image is the first word after which none is an option's
+    value for sure: two words in a row that are no options.
+    """
+    found: list[str] = []
+    for before, word in zip(["-", *words], words):
+        if not word.startswith("-") and not before.startswith("-"):
+            break
+        found.append(word)
+    return found
 
 
 def verb(words: t.Sequence[str]) -> str:

@@ -32,7 +32,8 @@ NO_POLICY = Policy("none")
 class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
-    Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively.
+    Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively. ``taken`` are the
+    CPUs that partitions have which are not Corral's: no grant can have them either.
     """
 
     profile: Profile
@@ -43,6 +44,7 @@ class AllocationInput(NamedTuple):
     pids: t.Optional[int] = None
     kubelet: str = ""
     not_kubelets: t.Optional[CpuSet] = None
+    taken: CpuSet = frozenset()
 
     @property
     def policy(self) -> Policy:
@@ -57,7 +59,7 @@ class AllocationInput(NamedTuple):
     @property
     def assignable(self) -> CpuSet:
         """The CPUs that may be granted."""
-        cpus = self.pools.allocatable
+        cpus = self.pools.allocatable - self.taken
         return cpus if self.not_kubelets is None else cpus & self.not_kubelets
 
 

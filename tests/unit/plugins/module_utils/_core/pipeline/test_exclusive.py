@@ -210,6 +210,143 @@ def test_a_shared_or_reserved_slice_that_somebody_made_a_partition_is_none_after
     assert partition(fake, unit) == "member"
 
 
+# Partitions of others, from kernel 7.0 on: what they have, no other control group gets.
+
+
+def forky(make: Make, data: dict[str, t.Any] = PROFILE, foreign: str = "") -> node.Node:
+    """A node in sync on the newest kernel, beside a partition of somebody else's with these CPUs."""
+    fake = make(release=FORKY)
+    install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake, data)
+    for unit in (DATAPLANE, FEED):
+        assert services.start(fake, unit)
+    ticks_until_quiet(fake)
+    if foreign:
+        with fake.by_hand():
+            fake.intrude("foreign.slice", foreign)
+            fake.kernel_write(f"{CGROUP}/foreign.slice/{PARTITION}", "root")
+    return fake
+
+
+def quiet(fake: node.Node) -> None:
+    """After one tick nothing is asked for again."""
+    runs.tick(fake.host())
+    host = fake.host()
+    runs.tick(host)
+    assert not [act for act in host.acts if "/run/corral/" not in act]
+
+
+def test_somebody_elses_partition_is_not_confined(make: Make) -> None:
+    fake = forky(make, with_cpu(unmanaged="confine"), "1")
+    quiet(fake)
+    assert fake.cpus("foreign.slice") == {1}
+    item = items(fake)["foreign.slice"]
+    assert item.verdict == "unchangeable"
+    assert "write member to its cpuset.cpus.partition" in item.reason
+
+
+@pytest.mark.parametrize("pool", ["0,4", "1,3,5,7"])
+def test_a_pool_all_of_which_a_partition_took_runs_with_the_other_one(pool: str, make: Make) -> None:
+    fake = forky(make, foreign=pool)
+    quiet(fake)
+    left = cpuset.parse("0,1,3,4,5,7") - cpuset.parse(pool)
+    assert fake.cpus("system.slice") == fake.cpus("corral.slice") == left
+    assert roll_out(fake, without("feed")).error == ""
+    with fake.by_hand():
+        fake.withdraw("foreign.slice")
+    ticks_until_quiet(fake)
+    assert (fake.cpus("system.slice"), fake.cpus("corral.slice")) == ({0, 4}, {1, 3, 5, 7})
+
+
+def test_a_partition_has_what_it_requests_also_what_another_one_in_it_took(make: Make) -> None:
+    fake = forky(make, foreign="1,5")
+    inner = fake.systemd.cgroups["foreign.slice/inner"] = node.Cgroup()
+    inner.procs = 1
+    inner.forget = lambda: None  # type: ignore[method-assign]  # whoever made it keeps the controller on
+    fake.systemd.kernel.set_cpus("foreign.slice/inner", frozenset({5}))
+    fake.systemd.kernel.set_partition("foreign.slice/inner", "root")
+    with fake.by_hand():
+        fake.systemd.sync()
+    assert fake.cpus("foreign.slice") == {1}
+    quiet(fake)
+    assert fake.cpus("corral.slice") == {3, 7}
+    assert "no pool has CPUs 1,5" in items(fake)["foreign.slice"].reason
+
+
+def test_no_grant_is_made_of_what_somebody_elses_partition_has(make: Make) -> None:
+    fake = forky(make, with_cpu(shared={"min_cpus": 1}), "1")
+    quiet(fake)
+    assert services.start(fake, BATCH), fake.said
+    assert held(fake)["batch:batch@a"] == "3,7"
+
+
+@pytest.mark.parametrize("unit", ["system.slice", "user.slice", "machine.slice", "corral.slice"])
+def test_who_starts_after_a_slice_became_a_partition_waits_until_others_have_left_its_cpus(
+    unit: str, make: Make
+) -> None:
+    fake = forky(make)
+    with fake.by_hand():
+        fake.kernel_write(f"{CGROUP}/{unit}/cpuset.cpus", "0-1,4-5")
+        fake.kernel_write(f"{CGROUP}/{unit}/{PARTITION}", "root")
+    assert services.start(fake, BATCH), fake.said
+    assert fake.overlaps == []
+    ticks_until_quiet(fake)
+
+
+def test_a_slice_made_a_partition_where_the_profile_wants_none_does_not_stop_a_tick(make: Make) -> None:
+    fake = forky(make, with_cpu(partitions=False))
+    with fake.by_hand():
+        fake.kernel_write(f"{CGROUP}/machine.slice/{PARTITION}", "root")
+        fake.set_online(2)
+    ticks_until_quiet(fake)
+    assert partition(fake, "machine.slice") == "member"
+
+
+def test_a_file_that_has_systemd_make_a_shared_slice_a_partition_is_named(make: Make) -> None:
+    fake = forky(make)
+    file = "/etc/systemd/system/machine.slice.d/90-admin.conf"
+    fake.put(file, "[Slice]\nCPUSetPartition=root\n")
+    (found,) = runs.plan(fake.host())
+    assert (found.subject, found.property, found.wanted, found.location, found.verdict) == (
+        "machine.slice", "CPUSetPartition", "member", file, "unchangeable"
+    )  # fmt: skip
+
+
+# Who else is in a slice
+
+
+def test_who_runs_in_a_workloads_own_slice_beside_it_is_named(rolled: node.Node) -> None:
+    rolled.intrude(f"{OWN}/stranger.service")
+    rolled.intrude(f"{OWN}/corral_dataplane-x.slice/y.service")
+    rolled.intrude(f"{OWN}/libpod-1.scope")
+    found = [one for one in runs.plan(rolled.host()) if one.location.startswith(f"{CGROUP}/{OWN}/")]
+    assert [(one.subject, one.verdict) for one in found] == [
+        ("corral_dataplane-x.slice", "unchangeable"),
+        ("stranger.service", "unchangeable"),
+    ]
+    assert "it runs on the CPUs of dataplane.service" in found[0].reason
+
+
+def test_a_group_with_a_dash_at_the_top_is_not_systemds_to_confine(rolled: node.Node) -> None:
+    assert apply(rolled, with_cpu(unmanaged="confine")).error == ""
+    rolled.intrude("a-b.slice")
+    assert runs.tick(rolled.host()) == 2
+    item = items(rolled)["a-b.slice"]
+    assert (item.verdict, "not made by systemd" in item.reason) == ("unchangeable", True)
+    host = rolled.host()
+    runs.tick(host)
+    assert not [act for act in host.acts if "a-b" in act]
+
+
+def test_an_empty_group_counts_where_isolcpus_is_in_the_way(make: Make) -> None:
+    fake = make(release=TRIXIE)
+    boot_with_isolcpus(fake, "3,7")
+    assert isolate(fake, "3,7").remaining == ()
+    fake.intrude("rogue.slice", procs=0)
+    assert items(fake)["rogue.slice"].actual.startswith("is empty, would run on")
+
+
 def test_partitions_can_be_off(rolled: node.Node) -> None:
     assert apply(rolled, with_cpu(partitions=False)).remaining == ()
     assert partition(rolled) == "member"
@@ -573,6 +710,12 @@ def test_who_asks_for_exclusive_cpus_and_cannot_be_confined_is_why_there_is_no_p
 
 
 # Workloads that come and go
+
+
+def test_what_runs_in_a_slice_that_nobody_granted_anything_is_named(rolled: node.Node) -> None:
+    rolled.intrude("corral_rogue.slice/x.service")
+    item = items(rolled)["corral_rogue.slice"]
+    assert (item.property, item.actual.endswith("(PID 0 ?)")) == ("placement", True), item.actual
 
 
 def test_a_workload_that_leaves_the_profile_while_it_runs_shares_with_nobodys_exclusive_cpus(rolled: node.Node) -> None:
