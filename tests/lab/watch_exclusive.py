@@ -6,9 +6,10 @@
 
 Samples, until the file STOP appears or LIMIT seconds are over, the effective CPUs of the pools' slices and, each tenth
 time (MASKS_EACH), the mask of every thread of the node. An exclusive slice counts while it has processes, with the CPUs that
-it has before and after the others are read. One that is no partition counts as well, unless it was given up: since it was a
-partition it has been asked to have other CPUs, or it asks for those of corral.slice. Prints "SAMPLES samples, THREADS
-masks, OVERLAPS overlaps"; exits 1 after an overlap, and when it has seen no exclusive slice or none that changed.
+it has before and after the others are read: while it is a partition, and when it is none but was one or asks for CPUs. Only
+one that is found to ask for the very CPUs of corral.slice was given up: what it shared since it was a partition, it shared
+on its way there. Prints "SAMPLES samples, THREADS masks, OVERLAPS overlaps"; exits 1 after an overlap, and when it has seen
+no exclusive slice or none that changed.
 """
 
 from __future__ import annotations
@@ -19,6 +20,7 @@ import sys
 import time
 
 ROOT = "/sys/fs/cgroup"
+PROC = "/proc"
 OTHERS = ["system.slice", "user.slice", "init.scope", "machine.slice", "corral.slice"]
 MASKS_EACH = int(os.environ.get("MASKS_EACH", "10"))
 # An emulated node's CPUs are one core of the host: for each second that the watcher looks it leaves the others seven.
@@ -42,10 +44,11 @@ Name = tuple[str, int]  # a slice, and its own directory's number: a slice of th
 
 
 class Slices:
-    """The slices of workloads, and what each of them asked for while it was a partition."""
+    """The slices of workloads: which of them were partitions, and what those that are none now have shared since."""
 
     def __init__(self) -> None:
-        self.claims: dict[Name, frozenset[int]] = {}
+        self.partitions: set[Name] = set()
+        self.pending: dict[Name, list[str]] = {}
 
     def exclusive(self) -> dict[Name, frozenset[int]]:
         """Those that have processes and were not given up, with the CPUs in force."""
@@ -54,43 +57,52 @@ class Slices:
             path = f"{ROOT}/{name}"
             with contextlib.suppress(FileNotFoundError):
                 one = (name, os.stat(path).st_ino)
-                if not self.given_up(one) and "populated 1" in read(f"{path}/cgroup.events"):
+                asked = cpus(read(f"{path}/cpuset.cpus"))
+                if read(f"{path}/cpuset.cpus.partition").strip() != "member":
+                    self.partitions.add(one)
+                elif asked == cpus(read(f"{ROOT}/corral.slice/cpuset.cpus")):
+                    self.pending.pop(one, None)
+                    self.partitions.discard(one)
+                    continue
+                elif not asked and one not in self.partitions:
+                    continue  # Nobody granted it anything.
+                if "populated 1" in read(f"{path}/cgroup.events"):
                     found[one] = cpus(read(f"{path}/cpuset.cpus.effective"))
         return found
 
-    def given_up(self, one: Name) -> bool:
-        """Whether a slice that is no partition runs as shared."""
-        path = f"{ROOT}/{one[0]}"
-        asked = cpus(read(f"{path}/cpuset.cpus"))
-        if read(f"{path}/cpuset.cpus.partition").strip() != "member":
-            self.claims[one] = asked
-            return False
-        return (
-            not asked or asked != self.claims.get(one, asked) or asked == cpus(read(f"{ROOT}/corral.slice/cpuset.cpus"))
-        )
+    def judge(self, one: Name, overlaps: list[str]) -> list[str]:
+        """Those of a slice's overlaps that are faults for sure; those of a slice that is no partition wait for what becomes of it."""
+        if overlaps and read(f"{ROOT}/{one[0]}/cpuset.cpus.partition").strip() == "member":
+            self.pending.setdefault(one, []).extend(overlaps)
+            return []
+        return overlaps
+
+    def left(self) -> list[str]:
+        """What is a fault in the end: nothing became of a slice that shared CPUs."""
+        return [line for lines in self.pending.values() for line in lines]
 
 
 def group_of(pid: str) -> str:
     """The control group of a process; its name may hold colons."""
-    return read(f"/proc/{pid}/cgroup").strip().partition("::")[2]
+    return read(f"{PROC}/{pid}/cgroup").strip().partition("::")[2]
 
 
 def masks() -> list[tuple[str, str, frozenset[int]]]:
     """Each thread's process, control group and mask; kernel threads (in the root) cannot be placed."""
     found = []
-    for pid in filter(str.isdecimal, os.listdir("/proc")):
+    for pid in filter(str.isdecimal, os.listdir(PROC)):
         group = group_of(pid)
         if group in ("", "/"):
             continue
         try:
-            threads = os.listdir(f"/proc/{pid}/task")
+            threads = os.listdir(f"{PROC}/{pid}/task")
         except OSError:
             continue
         for thread in threads:
             line = next(
                 (
                     line
-                    for line in read(f"/proc/{pid}/task/{thread}/status").splitlines()
+                    for line in read(f"{PROC}/{pid}/task/{thread}/status").splitlines()
                     if line.startswith("Cpus_allowed_list:")
                 ),
                 "",
@@ -112,8 +124,8 @@ def look(slices: Slices, with_masks: bool) -> tuple[list[str], int]:
     found = []
     for one, held in steady.items():
         name = one[0]
-        found += [f"{name} and {other}: {sorted(held & theirs)}" for other, theirs in others.items() if held & theirs]
-        found += [
+        mine = [f"{name} and {other}: {sorted(held & theirs)}" for other, theirs in others.items() if held & theirs]
+        mine += [
             f"{name} and {other[0]}: {sorted(held & own)}"
             for other, own in steady.items()
             if other > one and held & own
@@ -122,7 +134,8 @@ def look(slices: Slices, with_masks: bool) -> tuple[list[str], int]:
             inside = f"{group}/".startswith(f"/{name}/")
             # A thread is where its group was when that was read; who moved meanwhile is not counted.
             if not inside and mask & held and group_of(pid) == group:
-                found.append(f"{name} and process {pid} in {group}: {sorted(mask & held)}")
+                mine.append(f"{name} and process {pid} in {group}: {sorted(mask & held)}")
+        found += slices.judge(one, mine)
     return found, len(threads)
 
 
@@ -140,6 +153,8 @@ def main(stop: str, limit: float = 7200.0) -> int:
         overlaps += found
         seen.add(tuple(sorted((one, tuple(sorted(held))) for one, held in slices.exclusive().items())))
         time.sleep(LEAVE * (time.monotonic() - began))
+    slices.exclusive()
+    overlaps += slices.left()
     print(
         f"{samples} samples, {read_masks} masks, {len(overlaps)} overlaps, {len(seen)} states of exclusive slices seen"
     )
