@@ -133,6 +133,7 @@ class FakeSystemd:
         self.shown: dict[str, str] = {}
         self.empty_too = False  # an empty isolated slice counts as well (cgroup v1)
         self.watch: t.Callable[[], None] = lambda: None
+        self.end_service: t.Callable[[str], None] = self.services.discard
         for folder in ("system", "units"):
             (root / "run/systemd" / folder).mkdir(parents=True)
         self.mount_cgroups()
@@ -488,8 +489,20 @@ class FakeSystemd:
             self.realise_family(path)
             self.realise(name)
 
+    def slice_of(self, unit: str) -> str:
+        """The slice that a service is to be in, as loaded; instances have one of their template by default (systemd.resource-control(5))."""
+        stem, at, dummy = unit.partition("@")
+        usual = f"system-{stem.replace('-', chr(92) + 'x2d')}.slice" if at else "system.slice"
+        try:
+            return next((value for value in reversed(self.values(unit, "Slice")) if value), usual)
+        except LookupError:  # It runs on though its files are gone.
+            return usual
+
     def stop_slice(self, name: str) -> bool:
+        """``systemctl stop``: a service requires its slice (systemd.resource-control(5)) as its files have it, wherever it runs."""
         path = self.place(name)
+        for unit in [unit for unit in sorted(self.services) if self.slice_of(unit) == name]:
+            self.end_service(unit)
         if name not in self.units or not self.units[name].running:
             return False
         for inner in [other for other in self.units if self.place(other).startswith(f"{path}/")]:
@@ -541,6 +554,12 @@ class FakeSystemd:
         for name, unit in list(self.units.items()):
             if unit.running and (self.reload_applies or name == "init.scope"):
                 self.realise(name)
+        for unit in sorted(self.services):
+            # Seen on 252: a slice gets its control group with a unit that is to be in it, and does not run for that.
+            parts = self.place(self.slice_of(unit)).split("/")
+            for depth in range(len(parts)):
+                self.cgroups.setdefault("/".join(parts[: depth + 1]), Cgroup())
+        self.sync()
         return DONE
 
     # Mounts

@@ -38,6 +38,9 @@ RUNTIME_CONTROL = "run/systemd/system.control"
 TREES = ("dev", "etc", "proc/1", "proc/sys", "run", "sys/fs", "sys/devices/system/node", "sys/kernel", "usr", "var")
 
 
+INVOCATIONS = "run/systemd/units"
+
+
 class Killed(BaseException):
     """The process ends here, as by kill -9 or a power cut."""
 
@@ -199,18 +202,31 @@ class Node:
         self.standing: frozenset[t.Any] = frozenset()  # what overlaps now
         self.hands = 0
         self.systemd.watch = self.watch
+        self.systemd.end_service = self.end_service
 
     def clone(self, root: Path) -> Node:
         """Another node in the same state."""
         copy_tree(str(self.root), str(root))
         self.systemd.watch = lambda: None
+        self.systemd.end_service = len  # type: ignore[assignment]
         twin = copy.deepcopy(self)
         twin.root = twin.systemd.root = root
         for storage in twin.podmans.values():
             storage.folder = root
-        twin.systemd.watch = twin.watch
-        self.systemd.watch = self.watch
+        twin.systemd.watch, twin.systemd.end_service = twin.watch, twin.end_service
+        self.systemd.watch, self.systemd.end_service = self.watch, self.end_service
         return twin
+
+    def end_service(self, unit: str) -> None:
+        """The processes of a service are gone, and so is its control group. Its slice stays."""
+        run = self.runs.pop(unit, None)
+        self.systemd.services.discard(unit)
+        if run is None:
+            return  # a unit that holds a grant: its process ended long ago
+        self.systemd.cgroups.pop(run.place, None)
+        shutil.rmtree(self.root / f"proc/{run.pid}", ignore_errors=True)
+        (self.root / INVOCATIONS / f"invocation:{unit}").unlink()
+        self.systemd.sync()
 
     def host(self, fail: str = "", fail_at: int = 0, then: t.Callable[[int], None] = lambda dummy: None) -> NodeHost:
         return NodeHost(self, fail, fail_at, then)

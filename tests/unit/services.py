@@ -18,9 +18,8 @@ from unittest import mock
 import runs
 from _core.model.values.errors import CorralError
 from fake_systemd import Cgroup
-from node import Killed, Node, NodeHost, Run
+from node import INVOCATIONS, Killed, Node, NodeHost, Run
 
-INVOCATIONS = "run/systemd/units"
 HOLDER = "corral-grant@"
 TEMPLATE = "/etc/systemd/system/corral-grant@.service"
 UNIT = "[Service]\nExecStart=/usr/bin/{}\n"
@@ -80,7 +79,7 @@ def settings(fake: Node, unit: str, name: str) -> list[str]:
 
 
 def slice_of(fake: Node, unit: str) -> str:
-    return next((value for value in reversed(settings(fake, unit, "Slice")) if value), "system.slice")
+    return fake.systemd.slice_of(unit)
 
 
 def required(fake: Node, unit: str) -> list[str]:
@@ -178,12 +177,7 @@ def begin(fake: Node, unit: str) -> Run:
 
 def end(fake: Node, unit: str) -> None:
     """The processes of a service are gone, and so is its control group. Its slice stays."""
-    run = fake.runs.pop(unit)
-    fake.systemd.cgroups.pop(run.place, None)
-    fake.systemd.services.discard(unit)
-    shutil.rmtree(fake.root / f"proc/{run.pid}", ignore_errors=True)
-    (fake.root / INVOCATIONS / f"invocation:{unit}").unlink()
-    fake.systemd.sync()
+    fake.end_service(unit)
 
 
 def reboot(fake: Node) -> None:

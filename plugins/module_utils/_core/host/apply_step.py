@@ -20,7 +20,7 @@ from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
 from ..model.systemd.unit_property import control_file
 from ..model.workload.grants import is_workloads
-from . import cgroup, mounts, systemd
+from . import cgroup, mounts, systemd, workload_state
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -275,12 +275,20 @@ def control_unit(host: Host, step: Step) -> None:
         if not is_own(step.target):
             return  # Other processes use it by now.
         raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
+    if verb == "stop" and is_workloads(step.target):
+        unit = workload_state.unit_to_be_in(host, step.target)
+        if unit:
+            raise StepFailed(f"{step.target}: {unit} runs elsewhere and would end with it: it stays")
     # Stopping a slice also stops units that are about to start in it; then the slice stays.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
         raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
+    if verb == "stop" and is_workloads(step.target) and cgroup.exists(host, step.target):
+        # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
+        for again in ("start", "stop"):
+            systemd.control(host, again, step.target, mode="fail", timeout=120.0)
 
 
 def control_mount(host: Host, step: Step) -> None:

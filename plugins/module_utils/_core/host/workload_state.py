@@ -12,7 +12,7 @@ import typing as t
 
 from ..model.profile.profile_workloads import Workload
 from ..model.profile.schema_types import CORRAL_SLICE
-from ..model.systemd import workload_units
+from ..model.systemd import unit_property, workload_units
 from ..model.values import cpuset
 from ..model.workload.grants import Grant, is_exclusive, slice_of, workload_of
 from . import cgroup, systemd
@@ -92,6 +92,30 @@ def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
 def runs_unit(host: Host, unit: str) -> bool:
     """Whether a service is active."""
     return host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
+
+
+def unit_to_be_in(host: Host, slice_name: str) -> str:
+    """A running unit that Corral's drop-in places in a slice, "" without any: systemd ends it with that slice, wherever it runs.
+
+    It may have been running when it was placed: a unit moves when it starts.
+    """
+    for folder in host.folders(unit_property.ETC):
+        unit = folder[: -len(".d")]
+        text = host.read(unit_property.dropin(unit, workload_units.NAME)) if folder.endswith(".service.d") else None
+        place = next((line[len("Slice=") :] for line in (text or "").splitlines() if line.startswith("Slice=")), "")
+        if not place:
+            continue
+        stem, at, dummy = unit.partition("@.")
+        running = [unit] if runs_unit(host, unit) else []
+        if at:
+            links = [
+                name[len(INVOCATION) :] for name in host.names(INVOCATIONS) if name.startswith(f"{INVOCATION}{stem}@")
+            ]
+            running = [name for name in links if name != unit]
+        for name in running:
+            if place.replace("%i", name.partition("@")[2].rpartition(".")[0]) == slice_name:
+                return name
+    return ""
 
 
 def seen_grants(host: Host) -> list[Grant]:

@@ -22,7 +22,7 @@ from ..model.cpu.slices import described
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import CPUS, RELEASE, UNCHANGEABLE, Change, Part, Step
+from ..model.plan.plan import CPUS, EMPTY_SLICES, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
@@ -129,7 +129,8 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         for found in seen.units[unit].by_systemd[-1:]
         if found.value not in ("", kind)
     ]
-    changes += [left_change(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists]
+    left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists)
+    changes += [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
 
@@ -215,11 +216,16 @@ def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     return {unit: cpus for unit, cpus in found.items() if cpus}
 
 
+def is_waiting(state: UnitState) -> bool:
+    """Whether an empty slice is there for a unit that runs elsewhere until its next start, which would end if the slice stopped."""
+    return state.awaited and not state.populated
+
+
 def left_change(unit: str, seen: Observation) -> Change:
     """The item of a slice whose workload lost its CPUs: an empty one stops, a populated one shares until its restart."""
     state = seen.units[unit]
     if not state.populated:
-        stop = make_step.unit(unit, "stop", RELEASE, 80, optional=True)
+        stop = make_step.unit(unit, "stop", EMPTY_SLICES, 80, optional=True)
         reason = "no workload has CPUs of its own in this slice any more"
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, systemd
+from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.cpu import partitions, slices
 from ..model.cpu.partitions import MEMBER
@@ -27,7 +27,7 @@ TARGET = "slices.target"
 class UnitState(NamedTuple):
     """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
     only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=. ``processes`` are some of
-    those in an exclusive slice that is no longer wanted.
+    those in an exclusive slice that is no longer wanted, ``awaited`` is whether a unit that runs elsewhere belongs in it.
     """
 
     exists: bool
@@ -38,6 +38,7 @@ class UnitState(NamedTuple):
     populated: bool = True
     by_systemd: tuple[Setting, ...] = ()
     processes: tuple[str, ...] = ()
+    awaited: bool = False
 
     def now(self) -> t.Optional[frozenset[int]]:
         """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
@@ -89,6 +90,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             not is_exclusive(unit) or cgroup.populated(host, unit),
             tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)),
             cgroup.processes_shown(host, cgroup.path_of(unit)) if unit in left else (),
+            unit in left and bool(workload_state.unit_to_be_in(host, unit)),
         )
         for unit in observed
     }

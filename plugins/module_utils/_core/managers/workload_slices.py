@@ -18,7 +18,7 @@ from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import RELEASE, UNKNOWN, Change, Part
+from ..model.plan.plan import EMPTY_SLICES, UNKNOWN, Change, Part
 from ..model.profile import profile_workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
@@ -182,7 +182,7 @@ def empty_slices(host: Host) -> tuple[Change, ...]:
     return tuple(
         Change(
             NAME, unit, "state", "active", "inactive", "no process runs in it any more", cgroup.path_of(unit),
-            (make_step.unit(unit, "stop", RELEASE, 80),),
+            (make_step.unit(unit, "stop", EMPTY_SLICES, 80),),
         )
         for unit in workload_state.slices(host)
         if not cgroup.populated(host, unit)

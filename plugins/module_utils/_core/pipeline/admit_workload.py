@@ -17,7 +17,7 @@ from ..host import state, workload_state
 from ..host.files import Host
 from ..model.plan import validate
 from ..model.plan.context import Context
-from ..model.plan.plan import CLAIM, CPUS, LIVE, RELEASE, START, Change, Outcome, Plan, Step
+from ..model.plan.plan import CLAIM, CPUS, EMPTY_SLICES, LIVE, RELEASE, START, Change, Outcome, Plan, Step
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING, Workload
 from ..model.values.errors import CorralError, Problem, refusal
@@ -27,7 +27,7 @@ from . import allocate_workloads, applying, declared_profile, overlap_check, pla
 from .allocate_workloads import BY_HAND, Request
 
 # The phases that grants need at once. The rollout writes the files that systemd reads: a reload at each start would take seconds.
-PHASES = (CLAIM, CPUS, LIVE, RELEASE, START)
+PHASES = (CLAIM, CPUS, LIVE, RELEASE, EMPTY_SLICES, START)
 
 
 class Undeclared(CorralError):

@@ -9,14 +9,14 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import apply_step, attempts, cgroup, preflight, state, systemd
+from ..host import apply_step, attempts, cgroup, preflight, state, systemd, workload_state
 from ..host.apply_step import StepFailed
 from ..host.files import Host
 from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
-from ..model.plan.plan import START, Outcome, Plan, Step, steps_in_order
+from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Outcome, Plan, Step, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.values import cpuset
@@ -262,19 +262,28 @@ def undo_steps(
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
     undone, leftovers, late = [], [], []
+    reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
-        late += [back for back in inverse if back.phase == START]
-        failed = [
-            said for said in (attempt(host, plan, back, masks) for back in inverse if back.phase != START) if said
-        ]
-        leftovers += failed
-        if inverse and not failed:
+        later = [back for back in inverse if is_late(host, back, reloaded=reloaded)]
+        late += later
+        said = [attempt(host, plan, back, masks) for back in inverse if back not in later]
+        leftovers += filter(None, said)
+        if inverse and not any(said):
             undone.append(f"{step.kind} {step.target}")
-    if any(step.reload or step.value == "daemon-reload" for dummy, step in done):
-        late.insert(0, make_step.unit("", "daemon-reload", 0))
-    leftovers += [said for said in (attempt(host, plan, back, masks) for back in late) if said]
+    if reloaded or any(step.reload for dummy, step in done):
+        late.append(make_step.unit("", "daemon-reload", RELOAD))
+    leftovers += [said for said in (attempt(host, plan, back, masks) for back in undo.in_order(late)) if said]
     return tuple(undone), tuple(leftovers)
+
+
+def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
+    """Whether a step of an undo comes once all files are back and systemd has read them: what starts again, and the stop of a slice
+    that systemd may have come to know as that of a running unit, which would end with it.
+    """
+    if back.phase == EMPTY_SLICES and back.kind == "unit":
+        return reloaded or bool(workload_state.unit_to_be_in(host, back.target))
+    return back.phase == START
 
 
 def conflict_with(host: Host, plan: Plan, step: Step) -> str:

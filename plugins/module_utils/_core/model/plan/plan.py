@@ -37,6 +37,7 @@ LIVE = 40  # other live properties of units
 RELEASE = 50  # live properties that the profile no longer declares
 FILES = 60  # drop-ins, units, sysctl.d
 RELOAD = 70  # one daemon-reload for all of them
+EMPTY_SLICES = 75  # they stop once no unit requires them: a stop would end the units that do, wherever those run
 START = 80  # units that need their files
 DECLARE = 90  # the profile itself, last: it becomes the declared one when all of it is applied
 

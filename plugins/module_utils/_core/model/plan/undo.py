@@ -20,7 +20,7 @@ from ..systemd.unit_property import control_file
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
 from . import make_step
-from .plan import CPUS, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
+from .plan import CPUS, EMPTY_SLICES, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
 
 if t.TYPE_CHECKING:
     from ..values.vocabulary import StepKind
@@ -98,14 +98,14 @@ def restore(before: Original, online: str) -> list[Step]:
     if before.kind == "property":
         return restore_property(before, online)
     if before.kind == "unit" and (not before.active or is_workloads(target)):
-        # A slice is stopped after its properties are back; anything else before its files go.
-        phase = RELEASE if target.endswith(".slice") else STOP
+        # A slice is stopped once systemd no longer knows of units in it; anything else before its files go.
+        phase = EMPTY_SLICES if target.endswith(".slice") else STOP
         return [make_step.unit(target, "stop", phase, 90, optional=is_workloads(target))]
     if before.kind == "mount" and not before.active:
         return [make_step.mount(target, before.name, "stop", STOP), *folders(before)]
     if before.kind == "controller" and not before.active:
         # Other control groups may depend on it by now: the kernel refuses then, and it stays.
-        return [make_step.controller(target, before.name, "-", RELEASE, 99, optional=True)]
+        return [make_step.controller(target, before.name, "-", EMPTY_SLICES, 99, optional=True)]
     if before.kind == "compile":
         return [make_step.program(target, "", "", STOP, 95), *program(before)]
     return []

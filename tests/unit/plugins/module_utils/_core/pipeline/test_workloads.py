@@ -871,3 +871,82 @@ def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have
         narrow, wide = (admit_workload.narrowed(plan, admit_workload.PHASES) for plan in (few, every))
         assert narrow.changes == wide.changes
         assert narrow.obsolete == wide.obsolete
+
+
+# Units that run when they are declared
+
+
+def running_before(fake: node.Node) -> dict[str, t.Any]:
+    """A node on which the units of the profile run already; each with its process."""
+    install(fake)
+    services.add(fake, "feed2.service")
+    assert not runs.install(fake.host()).error
+    for unit in (DATAPLANE, FEED, BATCH):
+        assert services.start(fake, unit)
+    return {unit: run.pid for unit, run in fake.runs.items()}
+
+
+def pids(fake: node.Node) -> dict[str, t.Any]:
+    return {unit: run.pid for unit, run in fake.runs.items()}
+
+
+def test_what_runs_when_it_is_declared_runs_on_and_is_named(fake: node.Node) -> None:
+    before = running_before(fake)
+    outcome = roll_out(fake)
+    assert pids(fake) == before
+    assert {(item.subject, item.property) for item in outcome.remaining} == {
+        (DATAPLANE, "slice"),
+        (FEED, "slice"),
+        (BATCH, "slice"),
+    }
+    for _turn in range(3):
+        runs.tick(fake.host())
+    host = fake.host()
+    runs.tick(host)
+    assert not [act for act in host.acts if "/run/corral/" not in act]
+    assert pids(fake) == before
+
+
+@pytest.mark.parametrize("units", [(DATAPLANE,), (DATAPLANE, FEED), (DATAPLANE, FEED, BATCH)])
+def test_going_back_stops_no_unit_that_ran_before(units: tuple[str, ...], fake: node.Node) -> None:
+    before = running_before(fake)
+    for unit in before.keys() - set(units):
+        services.stop(fake, unit)
+    before = pids(fake)
+    roll_out(fake)
+    assert runs.remove(fake.host()).error == ""
+    assert pids(fake) == before
+    assert not [path for path in fake.systemd.cgroups if path.startswith(("corral_", "corral.slice"))]
+
+
+@pytest.mark.parametrize("number", range(1, 60))
+def test_an_undo_stops_no_unit_that_ran_before(number: int, fake: node.Node) -> None:
+    before = running_before(fake)
+    host = fake.host("error", number)
+    try:
+        outcome = applying.declare(host, profile.parse(PROFILE))
+    except (CorralError, OSError):
+        return
+    if outcome.error:
+        assert pids(fake) == before
+
+
+def test_a_workload_that_leaves_while_its_unit_runs_elsewhere_stops_nothing(fake: node.Node) -> None:
+    before = running_before(fake)
+    roll_out(fake)
+    roll_out(fake, without("dataplane", "batch"))
+    assert pids(fake) == before
+    for _turn in range(2):
+        runs.tick(fake.host())
+    assert pids(fake) == before
+
+
+def test_a_release_by_hand_stops_no_unit_that_runs_elsewhere(fake: node.Node) -> None:
+    before = running_before(fake)
+    roll_out(fake, without("dataplane", "feed"))
+    assert runs.command(fake.host(), "admit", "guest", "--unit", FEED, "--limits", "cpu=2,memory=16Mi") == 0
+    assert runs.command(fake.host(), "release", "guest") == 0
+    for _turn in range(2):
+        fake.wait(200)
+        runs.tick(fake.host())
+    assert pids(fake) == before
