@@ -19,9 +19,11 @@ import sys
 import typing as t
 
 from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
-from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image, journal_of, sets
+from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image, journal_of, main_pid, sets
 
 PROFILE = "/etc/corral/profile.json"
+PIDS = "/root/pids.json"
+EARLY = ("a.service", "batch@early.service")  # run before the profile comes
 RESERVED = frozenset({0, 1})
 UNITS = {
     "a.service": "[Service]\nExecStart=/usr/local/bin/spin a\n",
@@ -39,6 +41,26 @@ def prepare() -> None:
     for unit, text in UNITS.items():
         write(f"{ETC}/{unit}", text)
     run("systemctl", "daemon-reload")
+    run("systemctl", "enable", "--quiet", *EARLY)
+    run("systemctl", "start", *EARLY)
+    write(PIDS, json.dumps({unit: main_pid(unit) for unit in EARLY}))
+
+
+def ran_before() -> None:
+    """What ran before the profile came runs on where it was, is named, and goes into its slice with a restart."""
+    expect("their processes", {unit: main_pid(unit) for unit in EARLY}, json.loads(read(PIDS)))
+    expect("what is named", named(), {"a.service", "batch@early.service"})
+    for unit in EARLY:
+        kept_out(f"system.slice/{unit}" if unit == "a.service" else f"system.slice/system-batch.slice/{unit}")
+    text = read(PROFILE)
+    for left in ("a", "batch"):
+        leave(left)
+    for again in (read(PROFILE), text):
+        write(PROFILE, f"{again}\n")
+        tick()
+        expect("their processes after a tick", {unit: main_pid(unit) for unit in EARLY}, json.loads(read(PIDS)))
+    run("systemctl", "disable", "--quiet", *EARLY)
+    run("systemctl", "stop", "batch@early")
 
 
 def masks(group: str) -> frozenset[int]:
@@ -293,7 +315,18 @@ def foreign_setting() -> None:
     expect("a after systemd has re-executed itself", partition("corral_a.slice"), "root")
 
 
-STEPS = (two_of_them, strangers, confined, on_demand, in_audit, leaves, instances, early_container, run_goes_on)
+STEPS = (
+    ran_before,
+    two_of_them,
+    strangers,
+    confined,
+    on_demand,
+    in_audit,
+    leaves,
+    instances,
+    early_container,
+    run_goes_on,
+)
 # The watcher does not run meanwhile: in each of them a partition ends.
 UNWATCHED = (rival, foreign_setting)
 
