@@ -154,7 +154,10 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         result.update(failed=True, msg=change_text.refused(outcome), undone=list(outcome.undone))
     elif not module.check_mode:
         stuck = [change for change in outcome.remaining if change.steps and change.property not in MAY_DIFFER]
-        if stuck:
+        if stuck and outcome.leftovers:
+            said = "; ".join(outcome.leftovers)
+            result.update(failed=True, msg=f"could not be brought back, and so {len(stuck)} more items differ: {said}")
+        elif stuck:
             said = "; ".join(change_text.line(change) for change in stuck)
             result.update(failed=True, msg=f"set, and it did not stick (does something else set it?): {said}")
     return result

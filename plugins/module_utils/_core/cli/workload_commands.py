@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
@@ -70,6 +71,10 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
 
     match = {kind: value for kind in ("unit", "container") if (value := getattr(args, kind))}
     if not match:
+        given = [name for name in ("requests", "limits", "priority") if getattr(args, name)]
+        if given:
+            message = "is for a workload beside the profile's, with --unit or --container; what the profile declares is changed there"
+            raise refusal(message, path=f"--{given[0]}")
         if args.dry_run:
             plan = admit_workload.planned(host, allocate_workloads.Request(start={args.name: "what-if"}), args.name)
             refuse_as_run(host, plan)
@@ -86,6 +91,9 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
         return show_grant(args, admit_workload.granted(plan, args.name), ())
 
     found = locked_run.locked(host, lambda: admit_workload.admit(host, workload), publish=published)
+    for note in found.outcome.plan.notes:
+        if note.startswith(f"workload {args.name}: "):
+            sys.stderr.write(f"corral: {note}\n")
     return show_grant(args, found.grant, found.outcome.applied)
 
 

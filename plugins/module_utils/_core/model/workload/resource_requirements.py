@@ -13,7 +13,7 @@ from ..profile.profile_workloads import APP, INIT, SIDECAR, Container, Workload
 from ..tenants.tenant import Member
 from ..values.records import NamedTuple
 from . import qos
-from .resources import CPU, PIDS, Amounts
+from .resources import CPU, MEMORY, PIDS, Amounts
 
 STATIC = "static"
 
@@ -54,8 +54,10 @@ def of(
     need = ResourceRequirements(
         workload, found, 0, (), tuple(sorted(requests.items())), tuple(sorted(limits.items())), member=member
     )
-    if found != qos.GUARANTEED or cpu_policy != STATIC:
+    if cpu_policy != STATIC:
         return need
+    if found != qos.GUARANTEED:
+        return need._replace(note=without_memory(workload))
     own = [dict(one.requests).get(CPU, 0) for one in members]
     if any(milli % 1000 for milli in own):
         note = "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"
@@ -64,6 +66,15 @@ def of(
         return need._replace(note=note)
     containers = tuple((one, milli // 1000) for one, milli in zip(members, own))
     return need._replace(cpus=requests[CPU] // 1000, containers=containers)
+
+
+def without_memory(workload: Workload) -> str:
+    """The note on a workload that would have CPUs of its own if it limited its memory; "" for any other one."""
+    amounts, asked = dict(workload.limits), dict(workload.requests)
+    cpus = amounts.get(CPU, 0)
+    if workload.containers or MEMORY in amounts or not cpus or cpus % 1000 or asked.get(CPU, cpus) != cpus:
+        return ""
+    return f"asks for {cpus // 1000} whole CPUs and limits no memory: it is Burstable and runs on the shared pool; add limits.memory"
 
 
 def amounts_of(members: t.Sequence[tuple[str, t.Mapping[str, int]]]) -> dict[str, int]:

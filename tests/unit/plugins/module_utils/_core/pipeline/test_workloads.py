@@ -873,6 +873,19 @@ def test_a_start_plans_by_the_managers_that_it_needs_what_all_of_them_would_have
         assert narrow.obsolete == wide.obsolete
 
 
+def test_options_of_what_the_profile_declares_are_refused(rolled: node.Node) -> None:
+    with pytest.raises(CorralError) as refused:
+        runs.command(rolled.host(), "admit", "batch:batch@a", "--limits", "cpu=2")
+    assert refused.value.problems[0].path == "--limits"
+
+
+def test_a_unit_that_is_not_there_yet_is_told_when_it_is_admitted(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs.command(rolled.host(), "admit", "z", "--unit", "zzz.service", "--limits", "cpu=2,memory=16Mi") == 0
+    assert "corral: workload z: this node has no unit zzz.service yet" in capsys.readouterr().err
+
+
 # Units that run when they are declared
 
 

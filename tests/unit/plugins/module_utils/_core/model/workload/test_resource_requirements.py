@@ -40,7 +40,10 @@ def whole(cpu: int, memory: int = MIB) -> tuple[Amounts, Amounts]:
         (alone(amounts(cpu=1500, memory=MIB), amounts(cpu=1500, memory=MIB)), "static", "Guaranteed", 0,
          "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"),
         (alone(amounts(cpu=1500, memory=MIB), amounts(cpu=1500, memory=MIB)), "none", "Guaranteed", 0, ""),
-        (alone(amounts(cpu=4000), amounts(cpu=4000)), "static", "Burstable", 0, ""),  # no memory, as in the kubelet
+        (alone(amounts(cpu=4000), amounts(cpu=4000)), "static", "Burstable", 0,  # as in the kubelet
+         "asks for 4 whole CPUs and limits no memory: it is Burstable and runs on the shared pool; add limits.memory"),
+        (alone(amounts(cpu=4000), amounts(cpu=4000)), "none", "Burstable", 0, ""),
+        (alone(amounts(cpu=1000), amounts(cpu=4000)), "static", "Burstable", 0, ""),
         (alone(amounts(cpu=2000, memory=MIB), amounts(cpu=4000, memory=MIB)), "static", "Burstable", 0, ""),
         (alone(amounts(memory=MIB)), "static", "Burstable", 0, ""),
         (alone((), amounts(pids=64)), "static", "BestEffort", 0, ""),
