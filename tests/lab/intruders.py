@@ -6,7 +6,8 @@
 
 Each step does what a user does to a node, and looks at the masks of threads, at once and again after a tick, at the
 kernel's files, and at what ``corral drift`` names. With names of steps as arguments it takes those alone; the first that
-fails ends it. "prepare" makes the units.
+fails ends it. Some depend on those before them: leaves, instances, in_audit and run_goes_on go in this order. "prepare" makes
+the units.
 """
 
 from __future__ import annotations
@@ -23,6 +24,7 @@ from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image,
 
 PROFILE = "/etc/corral/profile.json"
 PIDS = "/root/pids.json"
+WEIGHT = "55"
 EARLY = ("a.service", "batch@early.service")  # run before the profile comes
 RESERVED = frozenset({0, 1})
 UNITS = {
@@ -199,7 +201,7 @@ def on_demand() -> None:
 
 
 def in_audit() -> None:
-    """The same on a node on which no tick changes anything: one in audit, and a paused one."""
+    """The same beside batch on a node on which no tick changes anything: one in audit, and a paused one."""
     with profile() as data:
         data["mode"] = "audit"
     tick()
@@ -210,17 +212,25 @@ def in_audit() -> None:
     run("corral", "pause", "--for", "1h")
     first_of_machine_slice()
     run("corral", "resume")
-    in_sync()
+    tick()
+    expect("a's weight, mended", read(f"{CGROUP}/corral_a.slice/cpu.weight") != WEIGHT, True)
 
 
 def first_of_machine_slice() -> None:
-    """machine.slice starts again with a service of it: the kernel still keeps all others off a's and b's CPUs."""
-    run("systemctl", "stop", "machine.slice")
+    """batch starts while there is no machine.slice, then the first service of that: a and batch have their CPUs for themselves.
+
+    No tick changes anything meanwhile: a's weight stays as it is set here.
+    """
+    write(f"{CGROUP}/corral_a.slice/cpu.weight", WEIGHT)
+    run("systemctl", "stop", BATCH, "machine.slice")
+    run("systemctl", "start", BATCH)
     run("systemd-run", "--quiet", "--unit=late", "--slice=machine.slice", "sleep", "100000")
+    kept_out("machine.slice")
     tick()
     kept_out("machine.slice")
-    for unit in ("corral_a.slice", "corral_b.slice"):
+    for unit in ("corral_a.slice", BATCH_SLICE):
         expect(unit, (partition(unit), masks(unit)), ("root", sets(f"{CGROUP}/{unit}")))
+    expect("a's weight", read(f"{CGROUP}/corral_a.slice/cpu.weight"), WEIGHT)
     run("systemctl", "stop", "late")
 
 
@@ -321,9 +331,9 @@ STEPS = (
     strangers,
     confined,
     on_demand,
-    in_audit,
     leaves,
     instances,
+    in_audit,
     early_container,
     run_goes_on,
 )

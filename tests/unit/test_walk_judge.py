@@ -164,6 +164,25 @@ def ended_and_empty(machine: Machine, judge: Judge) -> None:
     ended(machine, judge)
 
 
+def fallen_beside(machine: Machine, dummy: Judge) -> None:
+    """Another grant's CPUs go offline, and its process runs on all that no partition has."""
+    machine.add("corral_b.slice/b.service")
+    machine.kernel.set_cpus("corral_b.slice", read_list("7"))
+    machine.kernel.set_online(read_list("0-6"))
+
+
+def fallen_and_the_partition_ended(machine: Machine, judge: Judge) -> None:
+    fallen_beside(machine, judge)
+    judge.watch()
+    machine.kernel.set_partition(A, "member")
+
+
+def greedy_elsewhere(machine: Machine, judge: Judge) -> None:
+    machine.add("greedy.slice", "5")
+    judge.watch()
+    grow(machine, judge)
+
+
 def rogue(machine: Machine, dummy: Judge) -> None:
     machine.add("corral_rogue.slice/x.service")
     machine.kernel.set_cpus("corral_rogue.slice", read_list("0-1"))
@@ -199,6 +218,12 @@ def test_who_runs_on_a_grants_cpus_is_found(kind: str) -> None:
         pytest.param(reserve_offline, OFF, "member", [], id="whose reserve is offline, without partitions"),
         pytest.param(ended, AUTO, "root", FOUND, id="a partition that ended under its workload"),
         pytest.param(ended_and_empty, AUTO, "root", [], id="one that was given up and that nobody runs in"),
+        pytest.param(fallen_beside, OFF, "member", [], id="who has no CPU online, beside what was no partition before"),
+        pytest.param(
+            fallen_and_the_partition_ended, AUTO, "root", [f"corral_b.slice/b.service has 2-3 of {A}"],
+            id="not beside one that was a partition",
+        ),
+        pytest.param(greedy_elsewhere, AUTO, "root", FOUND, id="not everybody once somebody asks for other CPUs"),
         pytest.param(rogue, AUTO, "root", [], id="a slice of that name which nobody granted anything"),
     ],
 )  # fmt: skip

@@ -41,7 +41,9 @@ class Judge:
         self.standing: frozenset[Row] = frozenset()
         self.spoilt: set[str] = set()  # partitions that others' requests made invalid
         self.fallen: dict[str, Cpus] = {}  # slices of which no CPU is online, and the CPUs that they run on with others
-        self.given_up: set[str] = set()  # slices whose grants ended by a removal, under what runs in them
+        self.given_up: set[str] = (
+            set()
+        )  # slices that lost their CPUs by a removal or a profile without any, under what runs there
         self.members: frozenset[str] = frozenset()  # the control groups that were no partition before this step
         fake.systemd.watch = self.watch
 
@@ -54,9 +56,7 @@ class Judge:
         tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
         if asking:
             asked = Cpus().union(*(systemd.cgroups[path].requested or () for path in asking))
-            self.spoilt.update(
-                path for path, group in tops.items() if group.problem or (group.requested or Cpus()) & asked
-            )
+            self.spoilt.update(path for path, group in tops.items() if (group.requested or Cpus()) & asked)
         self.spoilt = {path for path in self.spoilt if path in tops and not tops[path].valid}
         if not self.fake.hands:
             found = told(row for row in now - self.standing if not self.excused(row, asking))
