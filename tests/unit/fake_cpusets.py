@@ -16,7 +16,9 @@ all CPUs of a partition are offline            valid, without any CPU      inval
 ``isolated`` with CPUs of isolcpus=            valid                       invalid             valid
 =============================================  ==========================  ==================  =====================
 
-That a partition of 7.2 can be made over the CPUs that a member requested before is not measured.
+That a partition of 7.2 can be made over the CPUs that a member requested before is not measured. Where the processes of a
+partition are in control groups without a cpuset, 7.2 leaves it valid when its CPUs go offline, and lets them run on all CPUs,
+other partitions' as well (seen): the fake does not, since nothing that Corral does prevents it.
 """
 
 from __future__ import annotations

@@ -1,7 +1,10 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The replay of a plan that looks at the whole machine after each step: slow, short, and what replay.py must say as well."""
+"""The replay of a plan that looks at the whole machine after each step: slow, short, and what replay.py must say as well.
+
+It compares how the two evaluate a plan. What a step means is read here as it is there: a step that both misread passes.
+"""
 
 from __future__ import annotations
 

@@ -17,7 +17,7 @@ from .files import Host
 
 
 def read(host: Host) -> dict[str, Attempt]:
-    """When each pool was last requested, by its file."""
+    """When each pool, partition and unmanaged unit was last asked for what may be refused, by its path."""
     data = state.read_json(host, state.ATTEMPTS)
     found = {}
     for path, row in data.items() if isinstance(data, dict) else ():

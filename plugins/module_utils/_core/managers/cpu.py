@@ -16,7 +16,7 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model.cpu import handover, partitions, slices
+from ..model.cpu import handover, partitions, slices, unmanaged_groups
 from ..model.cpu.partitions import MEMBER
 from ..model.cpu.slices import described
 from ..model.plan import make_step
@@ -39,6 +39,10 @@ if t.TYPE_CHECKING:
     from ..model.profile.node_as_profile import ProfileFragment
     from ..model.topology.topology import Topology
 
+# The order of the steps of a hand-over: partitions end, missing slices start, then each move has MOVE numbers of its own, for the
+# slice's start, its CPUs and the partition that is made of it.
+ENDED, START_MISSING, MOVE = 1, 2, 10
+START, SET, MADE = 3, 4, 6
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
 WRITES = (
     dropins(NAME),
@@ -60,7 +64,7 @@ def plan(host: Host, context: Context) -> Part:
     if cpu is None:
         return Part((), frozenset())
     if not systemd.runs(host):
-        return slices.unknown("systemd does not run here, so no slice has CPUs of its own", cgroup.ROOT)
+        return slices.unreadable("systemd does not run here, so no slice has CPUs of its own", cgroup.ROOT)
     now = slices.wanted_cpus(cpu, context.pools, context.grants)
     now = slices.with_agent(now, context.pools, cgroup.exists(host, AGENT_SLICE))
     if cgroup.unified(host):
@@ -86,7 +90,7 @@ def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
     found = {}
     for unit, kind in partitions.wanted(cpu, units, at_boot).items():
         state = partitions.State(True, cgroup.partition(host, unit), units[unit], frozenset())
-        found[unit] = partitions.refused_for_boot(kind, state, at_boot)
+        found[unit] = partitions.housekeeping_conflict(kind, state, at_boot)
     return {unit: reason for unit, reason in found.items() if reason}
 
 
@@ -97,7 +101,11 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ours = cpuset.EMPTY.union(
         *(state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
     )
-    found = (one for one in seen.unmanaged if one.populated or one.requested or slices.may_start_on(one, open_to_all))
+    found = (
+        one
+        for one in seen.unmanaged
+        if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all)
+    )
     # A partition has what it requests, also what partitions in it took from its effective CPUs.
     taken = (one._replace(cpus=one.requested & wanted.online - ours) if one.is_partition else one for one in found)
     seen = seen._replace(unmanaged=tuple(taken))
@@ -133,14 +141,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     changes += [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
-
-    taken = frozenset().union(*own.values())
-    unmanaged = [
-        one for one in seen.unmanaged if one.populated or one.is_partition or (one.requested or one.cpus) & taken
-    ]
-    unmanaged = [one for one in unmanaged if not (one.name in confined and one.cpus == shared)]
-    refused = [one.name for one in unmanaged if wanted.confine and one.name not in confined]
-    changes += slices.unmanaged_changes(unmanaged, own, shared, confined, refused)
+    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confined)
+    refused = [one.name for one in shown if wanted.confine and one.name not in confined]
+    changes += unmanaged_groups.changes_of(shown, own, shared, confined, refused)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit, cpus in wanted.persistent.items()
@@ -156,7 +159,7 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
     if kind is None:
         return False
     found = partitions.State(state.exists, state.partition, state.cpus.requested, seen.rest)
-    return not partitions.refused_for_boot(kind, found, wanted.at_boot)
+    return not partitions.housekeeping_conflict(kind, found, wanted.at_boot)
 
 
 def keeps_out(unit: str, state: UnitState) -> bool:
@@ -196,7 +199,7 @@ def confinable_in(wanted: Wanted, seen: Observation, context: Context) -> frozen
     """
     attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
     refused = {name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)}
-    names = (one.name for one in seen.unmanaged if wanted.confine and slices.can_be_confined(one))
+    names = (one.name for one in seen.unmanaged if wanted.confine and unmanaged_groups.can_be_confined(one))
     return frozenset(name for name in names if name not in refused)
 
 
@@ -229,7 +232,7 @@ def left_change(unit: str, seen: Observation) -> Change:
         reason = "no workload has CPUs of its own in this slice any more"
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
-        NAME, unit, "placement", slices.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
+        NAME, unit, "placement", unmanaged_groups.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
         "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it",
         cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
     )  # fmt: skip
@@ -276,7 +279,9 @@ def partition_changes(
         offline = unit in moving and requested is not None and not requested & wanted.online
         found = partitions.State(state.exists, state.partition, requested, seen.rest, offline)
         attempt = context.attempts.get(target)
-        if state.cpus.requested == wanted.now.get(unit) and partitions.refused_for_boot(kind, found, wanted.at_boot):
+        if state.cpus.requested == wanted.now.get(unit) and partitions.housekeeping_conflict(
+            kind, found, wanted.at_boot
+        ):
             continue
         change = partitions.change(unit, target, kind, found, rivals)
         if change is None:
@@ -304,22 +309,22 @@ def with_moves(
 ) -> tuple[Change, ...]:
     """The changes with the hand-over's steps, those of partitions in their places among them.
 
-    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. Orders: 1 partitions
-    end, 2-3 missing slices start; then for each move n: 10n+3 start, 10n+4 CPUs, and 10n+6 the
-    partition, after the slice's last move. Last of all end the partitions of slices that keep CPUs of their own.
+    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. So partitions end first, then
+    missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
+    slices that keep CPUs of their own.
     """
     steps: dict[str, list[Step]] = {
         unit: [
-            make_step.unit(unit, "start", CPUS, 2),
-            make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, 3),
+            make_step.unit(unit, "start", CPUS, START_MISSING),
+            make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, START_MISSING + 1),
         ]
         for unit, cpus in starting.items()
     }
     last: dict[str, int] = {}
     started = set(starting)
     for index, (unit, cpus) in enumerate(moves, 1):
-        last[unit] = index * 10
-        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, index * 10 + 4)
+        last[unit] = index * MOVE
+        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, index * MOVE + SET)
         if unit not in seen.units:
             assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
         mine = steps.setdefault(unit, [])
@@ -327,13 +332,14 @@ def with_moves(
             # A control group can exist without its slice: a property set on a slice that does not run makes one,
             # and nothing more. Starting a slice that runs does nothing.
             started.add(unit)
-            mine.append(make_step.unit(unit, "start", CPUS, index * 10 + 3))
+            mine.append(make_step.unit(unit, "start", CPUS, index * MOVE + START))
         mine.append(assignment)
-    # A requested set can differ while the effective one is right (a sibling's write narrowed neither): write it again.
-    order = (len(moves) + 1) * 10
+    # The hand-over compares what is in force. Where that is right and another set is requested, there is no move: it is written
+    # after all moves.
+    order = (len(moves) + 1) * MOVE
     for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
         if unit not in steps and unit in seen.units:
-            order += 10
+            order += MOVE
             last[unit] = order
             steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(wanted.now[unit]), CPUS, order)]
     result = []
@@ -352,6 +358,7 @@ def with_moves(
             change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
         result.append(change)
     if steps and result:
+        # Moves of slices that are right before and after, since others pass through their CPUs: a change has to carry them.
         rest = [step for leftover in steps.values() for step in leftover]
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
@@ -367,13 +374,13 @@ def placed_partition(change: Change, last: t.Mapping[str, int], order: int, want
     """
     unit, is_invalid = change.subject, "invalid" in (change.actual or "")
     if unit in wanted.partitions:
-        position = last.get(unit, order) + 6
+        position = last.get(unit, order) + MADE
     else:
-        position = order + 16 if unit in wanted.now and is_exclusive(unit) and not is_invalid else 1
+        position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ENDED
     made = tuple(step._replace(order=position) for step in change.steps)
     if made and unit in wanted.partitions and unit in last and is_invalid:
         # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
-        made = (made[0]._replace(value=MEMBER, order=1), *made)
+        made = (made[0]._replace(value=MEMBER, order=ENDED), *made)
     return made
 
 

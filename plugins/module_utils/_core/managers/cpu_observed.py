@@ -13,7 +13,7 @@ from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.cpu import partitions, slices
 from ..model.cpu.partitions import MEMBER
-from ..model.cpu.slices import Unmanaged
+from ..model.cpu.unmanaged_groups import Unmanaged
 from ..model.systemd import unit_property
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.values import cpuset

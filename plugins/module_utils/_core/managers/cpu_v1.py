@@ -16,9 +16,10 @@ import typing as t
 
 from ..host import cgroup, cgroup_v1_cpuset
 from ..host.files import Host
-from ..model.cpu import handover, slices
+from ..model.cpu import handover, slices, unmanaged_groups
 from ..model.cpu.pools import Pools
-from ..model.cpu.slices import SCOPE, Unmanaged
+from ..model.cpu.slices import SCOPE
+from ..model.cpu.unmanaged_groups import Unmanaged
 from ..model.plan import make_step
 from ..model.plan.plan import CPUS, Change, Part, Step
 from ..model.systemd.agent_units import BOOT, WANTED_BY
@@ -58,7 +59,7 @@ def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Pa
     """The cpu manager's part of the plan."""
     if not cgroup_v1_cpuset.mounted(host):
         reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
-        return slices.unknown(reason, cgroup.CPUSETS)
+        return slices.unreadable(reason, cgroup.CPUSETS)
     # PID 1 first: from then on the processes that it starts stay off the CPUs that others are about to get.
     wanted = {unit: wanted[unit] for unit in sorted(wanted, key=lambda unit: unit != SCOPE)}
     return decide(pools, wanted, observe(host, wanted))
@@ -109,7 +110,7 @@ def decide(pools: Pools, wanted: t.Mapping[str, frozenset[int]], seen: Observati
     return Part(
         (
             *changes,
-            *slices.unmanaged_changes(seen.unmanaged, {}, frozenset(), (), root=f"{cgroup.ROOT}/systemd"),
+            *unmanaged_groups.changes_of(seen.unmanaged, {}, frozenset(), (), root=f"{cgroup.ROOT}/systemd"),
         ),
         owned_by(wanted),
         problems=problems(wanted),

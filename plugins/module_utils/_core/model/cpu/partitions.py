@@ -67,7 +67,7 @@ def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[i
     return kinds
 
 
-def refused_for_boot(kind: str, found: State, at_boot: frozenset[int]) -> str:
+def housekeeping_conflict(kind: str, found: State, at_boot: frozenset[int]) -> str:
     """Why the kernel makes no partition of a slice with CPUs of isolcpus=, and what to do; "" for any other slice.
 
     6.12 refuses both kinds, 7.2 the kind root. No write can change that, so it is no drift: the slice has its cpuset, as on nodes where
@@ -102,7 +102,10 @@ def change(
         reason = "this kernel has no cpuset.cpus.partition: set cpu.partitions: off"
         verdict, steps = UNCHANGEABLE, ()
     elif by:
-        reason = f"{', '.join(by)} asks for the same CPUs, so the partition is invalid: remove its AllowedCPUs="
+        reason = (
+            f"{', '.join(by)} asks for the same CPUs, so the slice cannot be a partition: remove AllowedCPUs= of that unit, or "
+            "empty cpuset.cpus of that control group"
+        )
         verdict, steps = UNCHANGEABLE, ()
     elif found.text == kind and found.offline:
         reason = f"none of its CPUs {cpuset.format(requested)} is online"

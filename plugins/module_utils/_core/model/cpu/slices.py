@@ -11,16 +11,12 @@ Reserved and shared slices are at the top level, beside the exclusive slices, fr
 
 from __future__ import annotations
 
-import re
 import types
 import typing as t
 
-from ..plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Part
+from ..plan.plan import UNKNOWN, Change, Part
 from ..profile.profile import Cpu
 from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
-from ..systemd.unit_group import group_of
-from ..values import cpuset
-from ..values.records import NamedTuple
 from ..workload.grants import ISOLATED, Grant, is_exclusive, workload_of
 from .handover import Slice
 from .pools import Pools, workload_cpus
@@ -32,10 +28,6 @@ DESCRIPTIONS = {
     CORRAL_SLICE: "Corral: workloads on the shared pool",
     ISOLATED: "Corral: workloads on the isolated pool",
 }
-# The suffixes of systemd's control groups; others at the top level are not systemd's.
-UNITS = (".slice", ".scope", ".service", ".mount", ".swap", ".socket")
-# The units that have AllowedCPUs=.
-UNIT_NAME = re.compile(r"[A-Za-z0-9:_.\\@][A-Za-z0-9:_.\\@-]*\.(slice|scope|service)")
 
 
 def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[str, frozenset[int]]:
@@ -89,98 +81,6 @@ def handover_slices(
     return [one._replace(unasked=one.now - requested.get(one.unit, nothing)) for one in found]
 
 
-class Unmanaged(NamedTuple):
-    """A top-level control group that the profile does not name, or that requests exclusive CPUs.
-
-    ``cpus`` are those that its processes get, or would get, ``requested`` those that it requests; ``processes`` are some of those that
-    it holds (``populated``), each with its PID and name; ``file`` is the file that sets its CPUs again at the next daemon-reload, if any;
-    ``is_partition``: the kernel takes its CPUs from all siblings, Corral's among them.
-    """
-
-    name: str
-    cpus: frozenset[int]
-    requested: frozenset[int]
-    populated: bool
-    processes: tuple[str, ...]
-    file: str = ""
-    is_partition: bool = False
-
-
-def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:
-    """Whether something may start in an empty control group, and would have some of these CPUs.
-
-    Those of mounts, swap and sockets are left out: each node has some, and what starts there is their helper, for a moment.
-    """
-    return bool(one.cpus & cpus) and not one.name.endswith((".mount", ".swap", ".socket"))
-
-
-def can_be_confined(one: Unmanaged) -> bool:
-    """Whether it is a unit that has AllowedCPUs=, and keeps the value; a partition takes the CPUs from all others.
-
-    A slice with a dash in its name that is at the top level was not made by systemd, which has another place for it.
-    """
-    is_unit = UNIT_NAME.fullmatch(one.name) is not None and group_of(one.name) == one.name
-    return is_unit and not one.file and not one.is_partition
-
-
-def unmanaged_changes(
-    unmanaged: t.Iterable[Unmanaged],
-    own: t.Mapping[str, frozenset[int]],
-    shared: frozenset[int],
-    confined: t.Container[str],
-    refused: t.Container[str] = (),
-    root: str = "/sys/fs/cgroup",
-) -> list[Change]:
-    """Items of control groups that the profile does not place: their CPUs, and which of them are other slices' ``own``.
-
-    Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps; those ``refused`` cannot get them.
-    """
-    changes = []
-    for one in unmanaged:
-        met = [f"{unit}'s {text}" for unit, text in overlaps(one.cpus | one.requested, own)]
-        actual = shown_running(one.cpus, one.processes)
-        actual = actual if one.populated else f"is empty, would run on {cpuset.format(one.cpus)}"
-        reason = f"on {', '.join(met)}; " if met else ""
-        if one.is_partition:
-            reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
-        confines = one.name in confined
-        verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if confines else (UNCHANGEABLE, "a pool")
-        reason += "cpu.unmanaged: confine" if confines else unmanaged_reason(one, refused=one.name in refused)
-        changes.append(
-            Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
-        )
-    return changes
-
-
-def shown_running(cpus: frozenset[int], processes: t.Sequence[str]) -> str:
-    """Where processes run, and which."""
-    return f"runs on {cpuset.format(cpus)}" + (f" (PID {', '.join(processes)})" if processes else "")
-
-
-def overlaps(cpus: frozenset[int], own: t.Mapping[str, frozenset[int]]) -> list[tuple[str, str]]:
-    """The slices that own some of these CPUs, each with those CPUs."""
-    return [(unit, cpuset.format(theirs & cpus)) for unit, theirs in own.items() if theirs & cpus]
-
-
-def unmanaged_reason(one: Unmanaged, *, refused: bool = False) -> str:
-    """Why processes at the top level are out of place, and what to do."""
-    name = one.name
-    if one.is_partition:
-        return "write member to its cpuset.cpus.partition, or remove CPUSetPartition= from its unit"
-    of_systemd = name.endswith(UNITS) and group_of(name) == name
-    if refused and of_systemd and UNIT_NAME.fullmatch(name):
-        if one.file:
-            return (
-                f"{one.file} sets other CPUs, so cpu.unmanaged: confine cannot: remove it, then systemctl daemon-reload"
-            )
-        return "systemd did not give it the shared CPUs (systemctl status; it may have stopped and left processes): stop these"
-    if of_systemd and name.endswith((".service", ".scope")):
-        return f"it is in no slice of the profile: Slice={CORRAL_SLICE} or system.slice in a drop-in, then restart it"
-    if of_systemd:
-        return "the profile does not know this top-level unit: add it to cpu.reserved.slices or cpu.shared.slices"
-    return "not made by systemd (cset, lxc?): stop it, or start it in a slice of the profile"
-
-
-def unknown(reason: str, location: str) -> Part:
-    """The message where unmanaged control groups cannot be read."""
+def unreadable(reason: str, location: str) -> Part:
+    """The part of a node whose CPUs cannot be read or set."""
     return Part((Change(MANAGER, "slices", "AllowedCPUs", None, None, reason, location, (), UNKNOWN),), frozenset())

@@ -23,7 +23,10 @@ if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads
 
 
 class Attempt(NamedTuple):
-    """The last time the kernel was asked for a pool of hugepages: how many, how many it gave, when (epoch seconds)."""
+    """The last request that may be refused: how many hugepages were wanted, how many were given, when (epoch seconds).
+
+    Of a partition, and of AllowedCPUs= of an unmanaged unit, 1 was wanted and 0 given.
+    """
 
     wanted: int
     got: int
