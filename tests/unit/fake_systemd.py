@@ -554,9 +554,9 @@ class FakeSystemd:
         for name, unit in list(self.units.items()):
             if unit.running and (self.reload_applies or name == "init.scope"):
                 self.realise(name)
-        for unit in sorted(self.services):
+        for service in sorted(self.services):
             # Seen on 252: a slice gets its control group with a unit that is to be in it, and does not run for that.
-            parts = self.place(self.slice_of(unit)).split("/")
+            parts = self.place(self.slice_of(service)).split("/")
             for depth in range(len(parts)):
                 self.cgroups.setdefault("/".join(parts[: depth + 1]), Cgroup())
         self.sync()

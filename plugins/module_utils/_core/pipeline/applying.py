@@ -261,7 +261,9 @@ def undo_steps(
     host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
-    undone, leftovers, late = [], [], []
+    undone: list[str] = []
+    leftovers: list[str] = []
+    late: list[Step] = []
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
