@@ -24,7 +24,8 @@ from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image,
 
 PROFILE = "/etc/corral/profile.json"
 PIDS = "/root/pids.json"
-WEIGHT = "55"
+OWN_FILE = f"{ETC}/corral.slice.d/10-corral-cpu.conf"
+REMARK = "# somebody wrote this"
 EARLY = ("a.service", "batch@early.service")  # run before the profile comes
 RESERVED = frozenset({0, 1})
 UNITS = {
@@ -213,15 +214,15 @@ def in_audit() -> None:
     first_of_machine_slice()
     run("corral", "resume")
     tick()
-    expect("a's weight, mended", read(f"{CGROUP}/corral_a.slice/cpu.weight") != WEIGHT, True)
+    expect("the file is mended", REMARK in read(OWN_FILE), False)
 
 
 def first_of_machine_slice() -> None:
     """batch starts while there is no machine.slice, then the first service of that: a and batch have their CPUs for themselves.
 
-    No tick changes anything meanwhile: a's weight stays as it is set here.
+    No tick changes anything meanwhile: a file of Corral's stays as it is left here.
     """
-    write(f"{CGROUP}/corral_a.slice/cpu.weight", WEIGHT)
+    write(OWN_FILE, f"{read(OWN_FILE)}\n{REMARK}\n")
     run("systemctl", "stop", BATCH, "machine.slice")
     run("systemctl", "start", BATCH)
     run("systemd-run", "--quiet", "--unit=late", "--slice=machine.slice", "sleep", "100000")
@@ -230,7 +231,7 @@ def first_of_machine_slice() -> None:
     kept_out("machine.slice")
     for unit in ("corral_a.slice", BATCH_SLICE):
         expect(unit, (partition(unit), masks(unit)), ("root", sets(f"{CGROUP}/{unit}")))
-    expect("a's weight", read(f"{CGROUP}/corral_a.slice/cpu.weight"), WEIGHT)
+    expect("the file is left alone", REMARK in read(OWN_FILE), True)
     run("systemctl", "stop", "late")
 
 
