@@ -71,10 +71,12 @@ class Machine:
             self.kernel.set_cpus(path, read_list(asked))
 
 
-def judged(machine: Machine, act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any] = AUTO) -> list[str]:
+def judged(
+    machine: Machine, act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any] | None = None
+) -> list[str]:
     """What a judge says of what is done in one step."""
     judge = Judge(t.cast("t.Any", machine))
-    judge.rolled_out = rolled_out
+    judge.rolled_out = rolled_out or AUTO
     judge.watch()
     assert judge.wrong == []
     judge.remember_members()

@@ -213,7 +213,7 @@ def test_a_shared_or_reserved_slice_that_somebody_made_a_partition_is_none_after
 # Partitions of others, from kernel 7.0 on: what they have, no other control group gets.
 
 
-def forky(make: Make, data: dict[str, t.Any] = PROFILE, foreign: str = "") -> node.Node:
+def forky(make: Make, data: dict[str, t.Any] | None = None, foreign: str = "") -> node.Node:
     """A node in sync on the newest kernel, beside a partition of somebody else's with these CPUs."""
     fake = make(release=FORKY)
     install(fake)
