@@ -52,7 +52,7 @@ WRITES = (
     Place(
         "partition", rf"{cgroup.ROOT}/{EXCLUSIVE_PREFIX}[^/]+\.slice/cpuset\.cpus\.partition", "member|root|isolated"
     ),
-    # A partition that somebody makes of a shared or reserved slice is nobody's original: it ends with the control group.
+    # A shared or reserved slice that was made a partition by hand: no original to restore, it ends with the control group.
     Place("partition", rf"{cgroup.ROOT}/[^/]+\.(slice|scope)/cpuset\.cpus\.partition", MEMBER, volatile=True),
     Place("cpuset", rf"{cgroup.CPUSETS}/(init\.scope|[^/]+\.slice)"),
 )
@@ -168,7 +168,7 @@ def keeps_out(unit: str, state: UnitState) -> bool:
 
 
 def regained(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
-    """What shared and reserved slices have again once those of them that somebody made partitions are none, which is the first
+    """What shared and reserved slices have once those of them that were made partitions by hand are members again: the first
     step of the plan. ``taken`` are the CPUs of all other partitions.
     """
     found = {unit: state for unit, state in seen.units.items() if not is_exclusive(unit) and state.exists}

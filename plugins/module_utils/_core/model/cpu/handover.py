@@ -30,7 +30,7 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     them with move first, if there is an order in which they can. Nor does a write request CPUs that the slice has
     without a request and that another slice has as well, if there is such an order; where such slices wait for each other,
     it does not request those that another slice requests. Where that has no order either, an exclusive slice of which no CPU is online
-    keeps nobody off the CPUs on which it runs meanwhile. Where even that has none, the validator judges the plan.
+    keeps no other slice off the CPUs on which it runs meanwhile. Where even that has none, the validator judges the plan.
     """
     try:
         return moves(Planner(slices, spare))
