@@ -279,13 +279,15 @@ def control_unit(host: Host, step: Step) -> None:
         unit = workload_state.unit_to_be_in(host, step.target)
         if unit:
             raise StepFailed(f"{step.target}: {unit} runs elsewhere and would end with it: it stays")
+    # Without a request for CPUs: another start of it, below, takes none from others.
+    is_bare = verb == "stop" and is_workloads(step.target) and not cgroup.cpus(host, step.target).requested
     # Stopping a slice also stops units that are about to start in it; then the slice stays.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
         raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
-    if verb == "stop" and is_workloads(step.target) and cgroup.exists(host, step.target):
+    if is_bare and cgroup.exists(host, step.target):
         # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
         for again in ("start", "stop"):
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
