@@ -94,6 +94,16 @@ def runs_unit(host: Host, unit: str) -> bool:
     return host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None
 
 
+def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
+    """The slice that a running service is in, wherever its files place it now: that of a workload which it was, for one."""
+    pending = cgroup.slices_in(host, "")
+    for outer in pending:  # The list grows in the loop.
+        if cgroup.populated_at(host, f"{cgroup.path_of(outer)}/{unit}"):
+            return outer
+        pending += cgroup.slices_in(host, outer)
+    return None
+
+
 def unit_to_be_in(host: Host, slice_name: str) -> str:
     """A running unit that Corral's drop-in places in a slice, "" without any: systemd ends it with that slice, wherever it runs.
 

@@ -60,9 +60,8 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     runs_in = next(
         (location for location in places if cgroup.populated_at(host, f"{cgroup.path_of(location)}/{unit}")), None
     )
-    if runs_in is None and workload_state.runs_unit(host, unit):  # It may be in the slice of a tenant that it had.
-        left = [one for one in workload_state.slices(host) if grants.workload_of(one) == need.workload.name]
-        runs_in = next((one for one in left if cgroup.populated_at(host, f"{cgroup.path_of(one)}/{unit}")), None)
+    if runs_in is None and workload_state.runs_unit(host, unit):
+        runs_in = workload_state.slice_that_holds(host, unit)
     quotas = files.settings(unit, "CPUQuota") if need.cpus else []
     there = workload_state.there(host, files, unit)
     commands: list[str] = []

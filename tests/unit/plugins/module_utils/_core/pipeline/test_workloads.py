@@ -963,3 +963,15 @@ def test_a_release_by_hand_stops_no_unit_that_runs_elsewhere(fake: node.Node) ->
         fake.wait(200)
         runs.tick(fake.host())
     assert pids(fake) == before
+
+
+def test_a_unit_that_runs_in_the_slice_of_a_workload_that_it_was_is_named(rolled: node.Node) -> None:
+    """Another name is another slice, and a unit moves when it starts."""
+    renamed = {**PROFILE["workloads"][1], "name": "feed2", "limits": {"cpu": 2, "memory": "64Mi"}}
+    del renamed["requests"]
+    data = profile_with(workloads=[PROFILE["workloads"][0], renamed, PROFILE["workloads"][2]])
+    outcome = roll_out(rolled, data)
+    (item,) = (one for one in outcome.remaining if one.subject == FEED)
+    assert (item.actual, item.wanted) == ("corral-feed.slice", "corral_feed2.slice")
+    services.restart(rolled, FEED)
+    ticks_until_quiet(rolled)
