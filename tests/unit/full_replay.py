@@ -30,8 +30,6 @@ def problems(
     partitions: bool = True,
 ) -> list[Problem]:
     """What ``replay.problems`` says."""
-    found: list[Problem] = []
-    told: set[Pair] = set()
     before = shared(machine, own, populated)
     asked = {path: one.cpus for path, one in machine.cgroups.items()}
     loose = {path for path in own if path in machine.cgroups and machine.cgroups[path].valid is not True}
@@ -51,12 +49,10 @@ def problems(
         new = {pair: cpus for pair, cpus in new.items() if cpus}
         askers = {pair: cpus & machine.cgroups[pair[1]].cpus for pair, cpus in new.items() if pair[1]}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or new
-        for pair in sorted(askers.keys() - told):
-            found.append(replay.problem(*pair, askers[pair], step, of_corral=pair[1] in own))
-        told.update(askers)
-        if len(found) >= replay.MOST:
+        if askers:
+            found = [replay.problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers)]
             return found[: replay.MOST]
-    return found
+    return []
 
 
 def shared(machine: Machine, own: t.Collection[str], populated: t.Collection[str]) -> dict[Pair, Bounds]:

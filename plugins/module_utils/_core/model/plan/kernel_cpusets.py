@@ -48,12 +48,14 @@ class Machine(t.NamedTuple):
     """All control groups by their paths below the root (``a/b``), the CPUs that are online, and the kernel's behaviour.
 
     ``lost`` are CPUs that the kernel may keep from all control groups although no partition has them: see ``bounds``.
+    ``elsewhere`` are those of partitions at the top that are not among ``cgroups``, for a part of a machine.
     """
 
     cgroups: t.Mapping[str, Cgroup]
     online: CpuSet
     way: str = INVALIDATES
     lost: CpuSet = NONE
+    elsewhere: CpuSet = NONE
 
 
 def way_of(release: str) -> str:
@@ -216,13 +218,24 @@ def observed(machine: Machine, valid: t.Mapping[str, bool]) -> Machine:
 
 
 def can_be(machine: Machine, path: str) -> bool:
-    """Whether a control group is sure to be a partition: under one, with CPUs there that no sibling asks for or keeps."""
+    """Whether a control group is sure to be a partition: under one, with CPUs there that no sibling asks for or keeps.
+
+    The root keeps a CPU, for the kernel's threads ("Parent unable to distribute cpu downstream").
+    """
     one, around = machine.cgroups[path], parent(path)
     if around and not machine.cgroups[around].valid:
         return False
     if any(machine.cgroups[name].kept.most & one.cpus for name in below(machine, around) if name != path):
         return False
+    if not around and not machine.online - one.cpus - machine.elsewhere - at_top(machine, path):
+        return False
     return bool(one.cpus) and one.cpus <= whole_of(machine, around) and not rivals(machine, path)
+
+
+def at_top(machine: Machine, path: str) -> CpuSet:
+    """The CPUs of the other partitions at the top."""
+    others = (one for name, one in machine.cgroups.items() if "/" not in name and name != path)
+    return NONE.union(*(one.cpus for one in others if one.partition != MEMBER))
 
 
 def rivals(machine: Machine, path: str) -> list[str]:

@@ -76,7 +76,15 @@ class MovingMachine:
         while around:
             names.append(around)
             around = parent(around)
-        return self.machine._replace(cgroups={name: self.cgroups[name] for name in names})
+        cgroups = {name: self.cgroups[name] for name in names}
+        return self.machine._replace(cgroups=cgroups, elsewhere=self._elsewhere(path, cpus))
+
+    def _elsewhere(self, path: str, cpus: CpuSet) -> CpuSet:
+        """The CPUs of the other partitions at the top, where with these ``cpus`` they may be all that the machine has."""
+        taken, doubted, own = self._taken[ROOT], self._doubted[ROOT], self.cgroups[path].cpus
+        if len(self.machine.online) > len(taken) + len(doubted) + len(cpus | own):
+            return NONE
+        return NONE.union(taken, doubted) - own
 
     def _within(self, path: str) -> list[str]:
         """A control group and all in it."""

@@ -12,6 +12,7 @@ step it checks what the step changed (moving_cpusets.py), with the same result a
 from __future__ import annotations
 
 import collections
+import itertools
 import typing as t
 
 from ..systemd.unit_group import group_of
@@ -33,7 +34,7 @@ def problems(
     *,
     partitions: bool = True,
 ) -> list[Problem]:
-    """Each instant at which others would get CPUs of a control group of ``own`` (paths) by these steps.
+    """The first instant at which others would get CPUs of a control group of ``own`` (paths) by these steps.
 
     A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes
     (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
@@ -42,8 +43,6 @@ def problems(
 
     Others that may have such CPUs before may go on to, but not ask for them by a step, unless they are sure to have them.
     """
-    found: list[Problem] = []
-    reported: set[Pair] = set()
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions)
     for step in steps:
@@ -52,12 +51,10 @@ def problems(
         # A control group that requests the same CPUs is the reason why others get them.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
-        new = sorted(askers.keys() - reported)
-        found += [problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in new]
-        reported.update(new)
-        if len(found) >= MOST:
-            return found[:MOST]
-    return found
+        if askers:  # What is wrong later may follow from this.
+            found = (problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers))
+            return list(itertools.islice(found, MOST))
+    return []
 
 
 def problem(path: str, other: str, cpus: CpuSet, step: Step, *, of_corral: bool) -> Problem:

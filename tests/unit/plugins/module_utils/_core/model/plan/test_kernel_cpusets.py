@@ -176,6 +176,8 @@ def test_what_kernel_7_2_did_is_possible_where_a_partition_wins(steps: list[Step
         [("cpus", "a", "2"), ("partition", "a", PARTITION), ("cpus", "x", "3"), ("cpus", "a", "2-3")],
         [("cpus", "a", "2"), ("partition", "a", PARTITION), ("online", "0-1,3-7")],
         [("cpus", "x/a", "2"), ("partition", "x/a", PARTITION)],  # in something that is none
+        [("cpus", "a", "0-7"), ("partition", "a", PARTITION)],  # nothing would be left for the root
+        [("cpus", "a", "0-6"), ("partition", "a", PARTITION), ("cpus", "a", "0-7")],
     ],
 )
 def test_what_the_kernel_may_decide_either_way_is_not_believed_whatever_it_says(steps: list[Step]) -> None:

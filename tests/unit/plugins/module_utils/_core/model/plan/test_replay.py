@@ -99,6 +99,10 @@ BAD: dict[str, tuple[Machine, list[Step], str]] = {
         machine(corral_a=group("2-3"), corral_b=group("4-5", PARTITION, valid=False), corral=group("4")),
         [cpus("corral.slice", "3")], "corral.slice would have CPUs of corral_a",
     ),
+    "with others it takes all CPUs, and the root has to keep one": (
+        machine(corral_b=group("4-7", PARTITION), corral=group(""), machine=group(""), system=group("")),
+        [cpus("corral_a.slice", "0-3")], "a process in a control group without a cpuset would have CPUs of corral_a",
+    ),
     "a slice whose CPUs may be lost asks for it": (
         machine(corral_a=group("2-3"))._replace(lost=frozenset({6, 7})), [cpus("corral.slice", "3")],
         "corral.slice would have CPUs of corral_a",
@@ -116,6 +120,13 @@ def test_a_plan_that_keeps_all_others_out_passes(name: str) -> None:
 def test_a_plan_that_lets_anybody_in_is_refused(name: str) -> None:
     before, steps, said = BAD[name]
     assert any(said in problem.message for problem in replay.problems(steps, before, {"corral_a.slice"}, OWN))
+
+
+def test_what_is_wrong_later_is_not_told() -> None:
+    """It may follow from what is wrong first."""
+    steps = [cpus("corral.slice", "3,6-7"), cpus("other.slice", "2-3")]
+    (found,) = replay.problems(steps, machine(), {"corral_a.slice"}, OWN)
+    assert found.message.startswith("corral.slice would have CPUs of corral_a")
 
 
 def test_where_a_partition_wins_others_may_ask_for_what_they_like() -> None:
