@@ -116,11 +116,13 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     started = started_on(wanted, seen)
     now.update(started)
     confinable = confinable_in(wanted, seen, context)
-    confined = {one.name: one.cpus | one.requested & wanted.online for one in seen.unmanaged if one.name in confinable}
+    confined = placed_in(wanted, seen, confinable, context.cpus_before)
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update(started)
-    moves = handover.order(slices.handover_slices(wanted.now, now, confined, requested), wanted.reserved)
+    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in confined}
+    view = slices.handover_slices(wanted.now, now, confined.values(), requested)
+    moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen)])
@@ -128,7 +130,6 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         changes += filter(
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
         )
-    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in confinable}
     changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves), rivals)
     kinds = {unit: wanted.partitions.get(unit, MEMBER) for unit in wanted.now}
     changes += [
@@ -141,16 +142,16 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     changes += [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
-    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confined)
-    refused = [one.name for one in shown if wanted.confine and one.name not in confined]
-    changes += unmanaged_groups.changes_of(shown, own, shared, confined, refused)
+    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confinable)
+    refused = [one.name for one in shown if wanted.confine and one.name not in confinable]
+    changes += unmanaged_groups.changes_of(shown, own, shared, confinable, refused)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit, cpus in wanted.persistent.items()
         if kept_by_others(unit, cpus, seen)
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
-    return Part(moved, owned_by(wanted, seen), manager=NAME, baseline=tuple(baseline))
+    return Part(moved, owned_by(wanted, seen, confined), manager=NAME, baseline=tuple(baseline))
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
@@ -201,6 +202,32 @@ def confinable_in(wanted: Wanted, seen: Observation, context: Context) -> frozen
     refused = {name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)}
     names = (one.name for one in seen.unmanaged if wanted.confine and unmanaged_groups.can_be_confined(one))
     return frozenset(name for name in names if name not in refused)
+
+
+def placed_in(
+    wanted: Wanted, seen: Observation, confinable: t.Container[str], cpus_before: t.Mapping[str, str]
+) -> dict[str, handover.Slice]:
+    """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
+
+    Those ``confinable`` get the shared CPUs. Others that once got CPUs of Corral's, and request CPUs still, get what exclusive slices
+    leave, as if they requested none; those that requested some before (``cpus_before``) get these, as far as no exclusive slice has
+    them. Systemd cannot take a request back: what it once wrote the kernel keeps until the unit stops, and it would
+    keep the next slice from being a partition.
+    """
+    own = cpuset.EMPTY.union(
+        *(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)),
+        *(one.cpus for one in seen.unmanaged if one.is_partition),
+    )
+    found = {}
+    for one in seen.unmanaged:
+        if one.name in confinable:
+            cpus = wanted.now[CORRAL_SLICE]
+        elif one.name in cpus_before and one.requested and unmanaged_groups.can_be_confined(one):
+            cpus = (cpuset.parse(cpus_before[one.name]) & wanted.online) - own or wanted.online - own
+        else:
+            continue
+        found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
+    return found
 
 
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
@@ -384,8 +411,8 @@ def placed_partition(change: Change, last: t.Mapping[str, int], order: int, want
     return made
 
 
-def owned_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
-    """The keys of everything that this manager holds for the profile.
+def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> frozenset[str]:
+    """The keys of everything that this manager holds for the profile, the CPUs of unmanaged units that are ``placed`` among it.
 
     The slice of a workload that lost its CPUs is held until it is empty; then it stops.
     """
@@ -401,6 +428,7 @@ def owned_by(wanted: Wanted, seen: Observation) -> frozenset[str]:
         }
     own = filter(is_exclusive, wanted.now)
     owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
+    owned |= {f"property:{name}:AllowedCPUs" for name in placed}
     owned |= {f"property:{one.name}:AllowedCPUs" for one in seen.unmanaged if wanted.confine}
     return frozenset(owned)
 

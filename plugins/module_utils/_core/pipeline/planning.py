@@ -60,7 +60,9 @@ def compile_profile(
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
-    context = Context(literal, topology, computed, host.now(), attempts.read(host), fresh, before, resolved=resolved)
+    requested = {one.target: one.value or "" for one in befores if one.kind == "property" and one.name == "AllowedCPUs"}
+    tried = attempts.read(host)
+    context = Context(literal, topology, computed, host.now(), tried, fresh, before, requested, resolved=resolved)
     claims = declared.workloads or declared.tenants
     if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context

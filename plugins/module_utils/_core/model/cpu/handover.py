@@ -18,8 +18,10 @@ from .handover_planner import NoSafeOrder, Planner, Slice
 __all__ = ["NoSafeOrder", "Slice", "order"]
 
 
-def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, frozenset[int]]]:
-    """The writes (unit, CPUs) that give every slice its wanted CPUs.
+def order(
+    slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int] = frozenset()
+) -> list[tuple[str, frozenset[int]]]:
+    """The writes (unit, CPUs) that give every slice its wanted CPUs; none moves to ``avoided`` CPUs for a while if it need not.
 
     Slices that have CPUs to release go first: a slice moves as soon as all of its wanted CPUs are available, in one
     write. When all of them wait for each other, one slice takes the part that is available, or moves to other CPUs for a while:
@@ -33,16 +35,16 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
     keeps no other slice off the CPUs on which it runs meanwhile. Where even that has none, the validator judges the plan.
     """
     try:
-        return moves(Planner(slices, spare))
+        return moves(Planner(slices, spare, avoided))
     except NoSafeOrder:
         pass
     try:
-        return moves(Planner(slices, spare, alone=False))
+        return moves(Planner(slices, spare, avoided, alone=False))
     except NoSafeOrder:
         if not any(one.unasked for one in slices):
             raise
     for alone, early in ((True, False), (False, False), (False, True)):
-        planner = Planner(slices, spare, alone=alone, first_asker=True)
+        planner = Planner(slices, spare, avoided, alone=alone, first_asker=True)
         if early:
             planner.request_first()
         try:
@@ -50,10 +52,10 @@ def order(slices: t.Sequence[Slice], spare: frozenset[int]) -> list[tuple[str, f
         except NoSafeOrder:
             pass
     try:
-        return moves(Planner(slices, spare, without_claim=True))
+        return moves(Planner(slices, spare, avoided, without_claim=True))
     except NoSafeOrder:
         pass
-    return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, alone=False))
+    return moves(Planner([one._replace(unasked=frozenset()) for one in slices], spare, avoided, alone=False))
 
 
 def moves(planner: Planner) -> list[tuple[str, frozenset[int]]]:

@@ -353,6 +353,22 @@ def test_who_has_no_cpu_online_keeps_nobody_off_those_on_which_it_runs() -> None
     ]
 
 
+def test_what_a_slice_is_to_have_and_has_unasked_is_requested_last() -> None:
+    shared, both = frozenset({4, 5}), frozenset({3, 4, 5})
+    slices = [
+        Slice("left", shared, shared, unasked=shared),
+        Slice("keeps what it has", shared, NONE, unasked=shared),
+        Slice("shared", both, shared),
+    ]
+    assert handover.order(slices, frozenset({0})) == [("shared", shared), ("left", shared)]
+
+
+def test_a_slice_waits_on_a_free_cpu_that_nobody_requests() -> None:
+    slices, spare = exclusive("ab", "ba"), frozenset({2, 3})
+    first = [handover.order(slices, spare, frozenset(avoided))[0][1] for avoided in ((), (2,), (2, 3))]
+    assert first == [frozenset({2}), frozenset({3}), frozenset({2})]
+
+
 @given(anything(overlap=False))
 def test_stuck_only_where_there_is_no_way(case: tuple[list[Slice], Cpus]) -> None:
     try:
