@@ -178,7 +178,9 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
     inside = [one for one in mine if f"{one.target}/".startswith(f"{FOLDER}/") and one.target != LAUNCHER]
     # Another version may have recorded what this one may not remove: the plan names it.
     programs = [
-        one for one in inside if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore(one, ""))
+        one
+        for one in inside
+        if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore_original(one, ""))
     ]
     texts = {**seen.texts, **dict.fromkeys(odd)}
     return seen._replace(texts=texts, runs=runs, compiled=compiled, programs=tuple(programs))
@@ -266,7 +268,7 @@ def program_change(
         actual, reason = f"{actual}, {len(differing)} of {len(texts)} files differ", "changed by hand, or damaged"
     elif runs:
         actual, reason = f"{actual}, not compiled", "another Python"
-    steps = [step for one in outdated for step in undo.in_order(undo.restore(one, ""))]
+    steps = [step for one in outdated for step in undo.in_order(undo.restore_original(one, ""))]
     steps += [make_step.file(path, texts[path], FILES, mode=program.mode(path)) for path in differing]
     steps.append(make_step.program(program.folder, "\n".join(program.files), options.python, FILES))
     if not runs:

@@ -7,14 +7,21 @@
 
 from __future__ import annotations
 
+import collections
 import typing as t
 
 from ..host import cgroup, state
 from ..host.files import Host
+from ..model.cpu.partitions import MEMBER
 from ..model.plan import validate
 from ..model.plan.plan import Plan, Step, steps_in_order
+from ..model.systemd.unit_group import group_of
+from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
 from ..model.workload.grants import ISOLATED, is_exclusive
+
+if t.TYPE_CHECKING:
+    from ..model.plan.undo import Original
 
 
 def refuse_overlaps(host: Host, plan: Plan) -> None:
@@ -24,11 +31,14 @@ def refuse_overlaps(host: Host, plan: Plan) -> None:
         raise CorralError(*problems)
 
 
-def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
-    """Each instant at which the steps would let other processes run on exclusive CPUs, by the kernel's rule.
+def overlaps(
+    host: Host, plan: Plan, steps: t.Sequence[Step], back_to: t.Optional[t.Container[str]] = None
+) -> list[Problem]:
+    """The first instant at which the steps would let other processes run on exclusive CPUs, by the kernel's rule.
 
     Every plan is checked here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that is to keep its
-    CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more.
+    CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more. ``back_to`` are the slices that
+    had CPUs of their own before a plan that is undone: no other one is to keep any.
     """
     if not any(map(validate.moves_cpus, steps)):
         return []
@@ -40,9 +50,49 @@ def overlaps(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:
     tree = host.unrecorded(lambda: cgroup_tree.observe(host))
     exclusive = {path for path in tree.machine.cgroups if "/" not in path and is_exclusive(path)}
     keeps = keep_cpus(plan, exclusive)
+    if back_to is not None:
+        keeps = {path for path in keeps if path in back_to}
     cpu = plan.context.profile.cpu if plan.context else None
     kept_out = cpu is None or cpu.partitions != "off"
     return replay.problems(steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out)
+
+
+def kept_by(host: Host, plan: Plan, step: Step, units: t.Iterable[str]) -> str:
+    """Which of these units, that systemd did not give other CPUs, still request those that a step gives to an exclusive slice.
+
+    They had them before, so that overlaps() does not count them. "" where none does. CPUs of a slice that was asked to be a partition
+    are its own already.
+    """
+    unit = step.target.rpartition("/")[0].rpartition("/")[2] if step.kind == "partition" else step.target
+    if not validate.moves_cpus(step) or step.value == MEMBER or unit not in keep_cpus(plan, {unit}):
+        return ""
+    requested = cgroup.cpus(host, unit).requested or frozenset()
+    cpus = (cgroup.cpu_list(step.value) or frozenset()) if step.kind == "property" else requested
+    if cgroup.partition(host, unit) not in (None, MEMBER):
+        cpus -= requested
+    found = {one: (cgroup.cpus(host, one).requested or frozenset()) & cpus for one in units}
+    return ", ".join(
+        f"{one} requests CPUs {cpuset.format(theirs)} of {unit}" for one, theirs in found.items() if theirs
+    )
+
+
+def exclusive_before(host: Host, done: t.Iterable[tuple[Original, Step]]) -> frozenset[str]:
+    """The exclusive slices that had CPUs of their own before these steps: no other control group at the top requested any of
+    them. Of each step comes what was there before it.
+    """
+    from ..host import cgroup_tree
+
+    tree = host.unrecorded(lambda: cgroup_tree.observe(host))
+    requested = {path: one.cpus for path, one in tree.machine.cgroups.items() if "/" not in path}
+    first: dict[str, frozenset[int]] = {}
+    for before, step in done:
+        if step.name == "AllowedCPUs":
+            first.setdefault(group_of(step.target), cgroup.cpu_list(before.value) or frozenset())
+    requested.update((path, cpus) for path, cpus in first.items() if "/" not in path)
+    users = collections.Counter(cpu for cpus in requested.values() for cpu in cpus)
+    return frozenset(
+        path for path, cpus in requested.items() if is_exclusive(path) and all(users[cpu] == 1 for cpu in cpus)
+    )
 
 
 def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:

@@ -73,6 +73,16 @@ def from_data(data: t.Mapping[str, t.Any]) -> Original:
     return found
 
 
+def restore_original(before: Original, online: str) -> list[Step]:
+    """The steps that bring back what was there before Corral's first write.
+
+    What a slice of Corral's requested then was Corral's as well, and others may have those CPUs by now.
+    """
+    if before.kind == "property" and before.name == "AllowedCPUs" and is_own(before.target):
+        before = before._replace(value=None, runtime=None)
+    return restore(before, online)
+
+
 def restore(before: Original, online: str) -> list[Step]:
     """The steps that bring ``before`` back. ``online`` is the CPU list of the whole machine.
 
@@ -180,6 +190,8 @@ def inverse(before: Original, step: Step, online: str) -> list[Step]:
     """
     if step.kind == "unit" and not step.target:
         return []
+    if step.kind == "partition" and before.value == step.value:
+        return []  # It was made anew. To do that once more would end it for a moment.
     if step.kind in ("unit", "mount") and before.active and step.value == "stop":
         return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, name=step.name)]
     if step.kind == "mount" and before.active and step.value == "restart":

@@ -662,12 +662,59 @@ def test_confining_can_be_taken_back_while_grants_are_in_force(rolled: node.Node
     assert partition(rolled) == "root"
 
 
+def test_a_unit_that_was_confined_has_what_grants_leave_as_they_come_and_go(rolled: node.Node) -> None:
+    """Clearing AllowedCPUs= leaves the kernel's request, which would keep the next grant from being a partition."""
+    rolled.systemctl("start", "rogue.slice")
+    rolled.systemd.occupy("rogue.slice")
+    with rolled.by_hand():
+        rolled.systemctl("start", "greedy.slice")
+        rolled.systemctl("set-property", "--runtime", "greedy.slice", "AllowedCPUs=3-5")
+    rolled.systemd.occupy("greedy.slice")
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    assert apply(rolled, PROFILE).error == ""
+    asked, online = frozenset({3, 4, 5}), rolled.systemd.online
+
+    def left(*units: str) -> frozenset[int]:
+        return online - frozenset().union(*(rolled.cpus(unit) for unit in units))
+
+    assert rolled.cpus("rogue.slice") == left(OWN)
+    assert rolled.cpus("greedy.slice") == left(OWN) & asked
+    assert services.start(rolled, BATCH)
+    assert (partition(rolled), partition(rolled, BATCH_SLICE)) == ("root", "root")
+    assert rolled.cpus("rogue.slice") == left(OWN, BATCH_SLICE)
+    assert rolled.cpus("greedy.slice") == left(OWN, BATCH_SLICE) & asked
+    services.stop(rolled, BATCH)
+    runs.tick(rolled.host())
+    assert rolled.cpus("rogue.slice") == left(OWN)
+    host = rolled.host()
+    assert runs.tick(host) == 2, "both are named"
+    assert [act for act in host.acts if not act.startswith("write_file /run/corral/")] == []
+    runs.remove(rolled.host())
+    assert rolled.cpus("rogue.slice") == online
+    assert rolled.cpus("greedy.slice") == asked
+
+
 def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(rolled: node.Node) -> None:
     rolled.intrude("payload.service")
     del rolled.systemd.units["payload.service"]  # It stopped, and left its processes (KillMode=process).
     outcome = apply(rolled, with_cpu(unmanaged="confine"))
     assert (outcome.error, [item.subject for item in outcome.remaining]) == ("", ["payload.service"])
     assert services.start(rolled, BATCH)
+
+
+def test_no_grant_gets_cpus_that_a_unit_keeps_which_systemd_does_not_move(make: Make) -> None:
+    fake = rolled_on(make, TRIXIE)
+    fake.systemctl("start", "rogue.slice")
+    fake.systemd.occupy("rogue.slice")
+    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+    trial = fake.clone(fake.root.with_name("trial"))
+    host = trial.host()
+    assert services.start(trial, BATCH, host)
+    (number,) = (n for n, act in enumerate(host.acts, 1) if "set-property" in act and "rogue.slice" in act)
+    assert services.start(fake, BATCH, fake.host("error", number)) is None
+    assert f"rogue.slice requests CPUs 1,5 of {BATCH_SLICE}" in "".join(fake.said)
+    assert BATCH not in "".join(held(fake))
+    assert (partition(fake), fake.overlaps) == ("root", [])
 
 
 def test_systemd_is_not_asked_at_each_tick_to_confine_what_it_does_not_know(rolled: node.Node) -> None:
@@ -968,13 +1015,13 @@ def test_a_plan_that_takes_a_partitions_cpus_is_refused(of: str, rolled: node.No
 
 
 def test_a_removal_that_widens_others_first_is_refused(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
-    restore = undo.restore
+    restore = undo.restore_original
 
     def late(before: undo.Original, online: str) -> list[Step]:
         steps = restore(before, online)
         return [step._replace(order=95) for step in steps] if before.kind == "partition" else steps
 
-    monkeypatch.setattr(undo, "restore", late)
+    monkeypatch.setattr(undo, "restore_original", late)
     with pytest.raises(CorralError, match=f"would have CPUs of {OWN}"):
         runs.remove(rolled.host())
     assert partition(rolled) == "root"
@@ -991,6 +1038,29 @@ def test_a_removal_whose_partition_stays_leaves_others_off_its_cpus(rolled: node
     assert (rolled.exposed(), rolled.overlaps) == ([], [])
     assert not any("would have" in said for said in runs.remove(rolled.host()).leftovers)
     assert rolled.cpus("system.slice") == rolled.systemd.online
+
+
+def test_the_undo_gives_back_what_was_shared_before(rolled: node.Node) -> None:
+    """What runs in corral_isolated.slice shares with others before there is an isolated pool: the undo ends in that."""
+    rolled.intrude("corral_isolated.slice/pinned.service")
+    assert runs.tick(rolled.host()) == 2
+    before = rolled.cpus("corral_isolated.slice")
+    assert before == rolled.cpus("corral.slice")
+    data = with_cpu(isolated={"cores": 1})
+    trial = rolled.clone(rolled.root.with_name("trial")).host()
+    assert applying.declare(trial, profile.parse(data)).error == ""
+    first = trial.acts.index(f"write_value {CGROUP}/corral_isolated.slice/{PARTITION}") + 1
+    for number in range(first, len(trial.acts)):
+        fake = rolled.clone(rolled.root.with_name(f"refused-{number}"))
+        try:
+            outcome = apply_at(fake.host("error", number), data)
+        except OSError:
+            continue  # Corral's own files: all is done.
+        if not outcome.error:
+            continue
+        assert outcome.leftovers == (), number
+        assert (partition(fake, "corral_isolated.slice"), fake.cpus("corral_isolated.slice")) == ("member", before)
+        assert (partition(fake), fake.overlaps) == ("root", [])
 
 
 def test_an_undo_that_would_let_others_in_leaves_them_off(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:

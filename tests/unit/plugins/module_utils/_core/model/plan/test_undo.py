@@ -67,6 +67,17 @@ def test_cleared_cpus_are_all_cpus_first() -> None:
 
 
 @pytest.mark.parametrize(
+    ("unit", "wanted"),
+    [("system.slice", ["AllowedCPUs=5"]), ("corral_isolated.slice", ["AllowedCPUs=0-3", "AllowedCPUs="])],
+)
+def test_a_slice_of_corrals_does_not_go_back_to_cpus_that_it_once_had(unit: str, wanted: list[str]) -> None:
+    """They were given by an earlier profile, and may be others' by now."""
+    before = Original("property", unit, "AllowedCPUs", value="5", runtime="[Slice]\nAllowedCPUs=5\n", active=True)
+    steps = undo.restore_original(before, "0-3")
+    assert [step.text for step in steps if step.kind == "property"] == wanted
+
+
+@pytest.mark.parametrize(
     ("before", "step", "wanted"),
     [
         (Original("value", "/proc/sys/kernel/pid_max", value="7"), Step("value", "/proc/sys/kernel/pid_max", "9", VALUES), ["7"]),
@@ -76,6 +87,9 @@ def test_cleared_cpus_are_all_cpus_first() -> None:
         (Original("mount", "x.mount", "/x", active=True), Step("mount", "x.mount", "restart", START, name="/x"), ["restart"]),
         (Original("mount", "x.mount", "/x"), Step("mount", "x.mount", "start", START, name="/x"), ["stop"]),
         (Original("unit", ""), Step("unit", "", "daemon-reload", FILES), []),
+        (Original("partition", "/x", value="root"), make_step.partition("/x", "root", CPUS), []),
+        (Original("partition", "/x", value="member"), make_step.partition("/x", "root", CPUS), ["member"]),
+        (Original("partition", "/x", value="root"), make_step.partition("/x", "member", CPUS), ["root"]),
         (Original("property", "x.slice", "AllowedCPUs", value="0-3", runtime="AllowedCPUs=0-3\n", active=True),
          make_step.unit_property("x.slice", "AllowedCPUs", "1", CPUS), ["AllowedCPUs=0-3"]),
     ],
