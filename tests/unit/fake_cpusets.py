@@ -71,6 +71,8 @@ class Cpuset:
         self.partition = MEMBER
         self.problem = ""
         self.given_up = False  # it was a partition, and somebody wrote that it is none
+        # It shared by right the CPUs that it requests, and was neither a partition nor alone on them since.
+        self.shares = False
 
     @property
     def valid(self) -> bool:
@@ -79,7 +81,7 @@ class Cpuset:
 
     def forget(self) -> None:
         """The controller was switched off around it."""
-        self.requested, self.partition, self.problem = None, MEMBER, ""
+        self.requested, self.partition, self.problem, self.shares = None, MEMBER, "", False
 
 
 class Kernel:
@@ -127,6 +129,7 @@ class Kernel:
             group.requested = cpus
             return  # The kernel looks no further, also where a partition could be valid again.
         group.requested = cpus
+        group.shares = False
         if self.release < FORKY:
             for other in self._siblings(path):
                 if other.valid and (other.requested or NONE) & cpus:
@@ -150,6 +153,7 @@ class Kernel:
             group.partition, group.problem = kind, self._problem(path, kind)
         else:
             group.partition = kind  # It stays what it was, valid or not.
+        group.shares = group.shares and kind == MEMBER
         self._settle()
 
     def set_online(self, online: Cpus) -> None:
@@ -201,7 +205,10 @@ class Kernel:
         return ""
 
     def _settle(self) -> None:
-        """Partitions that lost their parent or all their CPUs."""
+        """Partitions that lost their parent or all their CPUs, and who is alone on the CPUs that it shared."""
+        for path in [path for path, group in self.groups.items() if group.shares]:
+            group = self.groups[path]
+            group.shares = any((other.requested or NONE) & (group.requested or NONE) for other in self._siblings(path))
         for path in sorted(filter(None, self.groups), key=_depth):
             group, above = self.groups[path], parent(path)
             if not group.valid:

@@ -8,10 +8,13 @@
 - one that was not, once it requests exactly what the checkpoint grants to its workload, also while nobody is in it: a service
   may start in it at any moment. Until it is a partition, a control group that is confined nowhere has its CPUs: nothing
   but the partition can take them away;
-- ``corral_isolated.slice`` with CPUs of its own, as soon as it holds a process, unless it was a partition and that was taken back.
+- ``corral_isolated.slice`` with CPUs of its own, as soon as it holds a process, in a profile that has isolated CPUs, unless it
+  was a partition and that was taken back.
 
 Exempt is what is not exclusive: a slice that requests other CPUs than its grant runs as shared, or is being made, as does an
-empty one that was a partition before and was given up. A slice
+empty one that was a partition before and was given up. What was given CPUs that were not its grant, or lost the grant, shares
+them also once they are granted to it, until it is a partition, gets CPUs again, or no other control group requests any of
+these. A slice
 that runs on CPUs which it did not request, since none of its own is online, has no claim to those.
 
 ``exposed`` is asked at rest: which exclusive slices would share with something that starts now, anywhere.
@@ -29,6 +32,7 @@ if t.TYPE_CHECKING:
     from fake_systemd import FakeSystemd
 
 CHECKPOINT = "var/lib/corral/checkpoint.json"
+PROFILE = "etc/corral/profile.json"
 ISOLATED = "corral_isolated.slice"
 
 Row = tuple[str, str, int]  # a control group, the exclusive slice, and a CPU that both have
@@ -58,6 +62,15 @@ class Look:
                 return granted(file.read())
         except OSError:
             return None
+
+    @functools.cached_property
+    def has_isolated_pool(self) -> bool:
+        """Whether the profile that the node has declares isolated CPUs."""
+        try:
+            with open(f"{self.systemd.root}/{PROFILE}", "rb", buffering=0) as file:
+                return declares_isolated(file.read())
+        except OSError:
+            return False
 
     def holds(self, place: str) -> bool:
         """Whether a process is in a control group or below it."""
@@ -95,12 +108,30 @@ class Look:
 
     def in_force(self, place: str, requested: Cpus) -> bool:
         """Whether a slice that is no partition has what is its own."""
-        given_up = self.systemd.cgroups[place].given_up
-        if place == ISOLATED or self.grants is None:
+        groups = self.systemd.cgroups
+        group, given_up = groups[place], groups[place].given_up
+        if place == ISOLATED:
+            return self.has_isolated_pool and self.holds(place) and not given_up
+        granted = self.grants is None or self.granted_to(place) == requested
+        if not granted:
+            group.shares = True
+        if group.shares:
+            return False
+        if self.grants is None:
             return self.holds(place) and not given_up
         if given_up and not self.holds(place):
             return False  # It is granted the CPUs again that it was left with, and gets them for itself in this run.
-        return requested == self.grants.get(unescaped(place[len("corral_") : -len(".slice")]))
+        return granted
+
+    def granted_to(self, place: str) -> Cpus | None:
+        """The CPUs that the workload of a slice has by the checkpoint."""
+        return (self.grants or {}).get(unescaped(place[len("corral_") : -len(".slice")]))
+
+
+@functools.lru_cache
+def declares_isolated(text: bytes) -> bool:
+    """Whether a profile in JSON has isolated CPUs."""
+    return "isolated" in json.loads(text).get("cpu", {})
 
 
 @functools.lru_cache

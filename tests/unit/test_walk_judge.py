@@ -76,10 +76,10 @@ def judged(
 ) -> list[str]:
     """What a judge says of what is done in one step."""
     judge = Judge(t.cast("t.Any", machine))
-    judge.rolled_out = rolled_out or AUTO
     judge.watch()
     assert judge.wrong == []
-    judge.remember_members()
+    judge.before_step()
+    judge.rolled_out = rolled_out or AUTO
     act(machine, judge)
     judge.watch()
     return [line for line in judge.wrong if not line.startswith("at that moment")]
@@ -166,6 +166,44 @@ def ended_and_empty(machine: Machine, judge: Judge) -> None:
     ended(machine, judge)
 
 
+def lost(machine: Machine) -> Machine:
+    """``a`` lost its grant and shares what corral.slice has."""
+    machine.checkpoint["data"]["grants"] = []
+    for path in ("corral.slice", A):
+        machine.kernel.set_cpus(path, read_list("4-5"))
+    machine.add("corral.slice/y.service")
+    return machine
+
+
+def granted_the_pool(machine: Machine, judge: Judge) -> None:
+    """It is granted the CPUs that it shares."""
+    lost(machine)
+    judge.watch()
+    machine.checkpoint["data"]["grants"] = [{"workload": "a", "cpus": "4-5", "hold": "declared", "instance": ""}]
+
+
+def granted_the_pool_and_shared_again(machine: Machine, judge: Judge) -> None:
+    """The same, and the pool leaves them and comes back."""
+    granted_the_pool(machine, judge)
+    judge.watch()
+    for cpus in ("6-7", "4-5"):
+        machine.kernel.set_cpus("corral.slice", read_list(cpus))
+
+
+def granted_the_pool_as_partition(machine: Machine, judge: Judge) -> None:
+    granted_the_pool(machine, judge)
+    machine.kernel.set_partition(A, "root")
+
+
+def begins_beside_fallen(machine: Machine, judge: Judge) -> None:
+    """A slice is to be a partition, and its CPUs are written first; another one has no CPU online."""
+    del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
+    fallen_beside(machine, judge)
+    judge.watch()
+    machine.cgroups[A] = Group()
+    machine.kernel.set_cpus(A, read_list("2-3"))
+
+
 def fallen_beside(machine: Machine, dummy: Judge) -> None:
     """Another grant's CPUs go offline, and its process runs on all that no partition has."""
     machine.add("corral_b.slice/b.service")
@@ -224,6 +262,16 @@ def test_who_runs_on_a_grants_cpus_is_found(kind: str) -> None:
         pytest.param(
             fallen_and_the_partition_ended, AUTO, "root", [f"corral_b.slice/b.service has 2-3 of {A}"],
             id="not beside one that was a partition",
+        ),
+        pytest.param(begins_beside_fallen, AUTO, "member", [], id="who has no CPU online, beside what is to be a partition"),
+        pytest.param(granted_the_pool, AUTO, "member", [], id="who is granted what it shares, for now"),
+        pytest.param(
+            granted_the_pool_and_shared_again, AUTO, "member", [f"corral.slice/y.service has 4-5 of {A}"],
+            id="no longer once it was alone there",
+        ),
+        pytest.param(
+            granted_the_pool_as_partition, AUTO, "member", [f"corral.slice/y.service has 4-5 of {A}"],
+            id="nor once it is to be a partition",
         ),
         pytest.param(greedy_elsewhere, AUTO, "root", FOUND, id="not everybody once somebody asks for other CPUs"),
         pytest.param(rogue, AUTO, "root", [], id="a slice of that name which nobody granted anything"),

@@ -75,7 +75,6 @@ class Walk(Judge):
             self.data["tenants"] = []
         if seed.startswith(FULL):
             self.data = walk_profiles.full_profile(self.dice, self.data)
-        self.rolled_out = self.data
         services.add(self.fake, *UNITS, "batch@.service")
         for unit in INSTANCES:
             self.fake.put(f"/etc/systemd/system/multi-user.target.wants/{unit}", "")
@@ -96,7 +95,7 @@ class Walk(Judge):
         )
         act = dice.choices(ACTS, weights)[0]
         held, force = self.held(), self.in_force()
-        self.remember_members()
+        self.before_step()
         self.counts["steps"] += 1
         try:
             text = act(self)
@@ -175,7 +174,6 @@ class Walk(Judge):
             outcome = applying.declare(host, profile.parse(data))
             if outcome.error:
                 return f"not all: {outcome.error}"
-            self.rolled_out = data
             return f"{len(outcome.applied)} changes"
 
         self.counts["roll out"] += 1
@@ -201,7 +199,6 @@ class Walk(Judge):
         with self.fake.by_hand():
             text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
             runs.remove(self.fake.host())
-        self.rolled_out = {}
         return f"{text}; install: {runs.install(self.fake.host()).error}"
 
     def tick(self) -> str:

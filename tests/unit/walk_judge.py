@@ -18,13 +18,13 @@ import typing as t
 import services
 from _core.model.values import cpuset
 from fake_cpusets import MEMBER, within
-from guard import Row, granted, told
+from guard import ISOLATED, Row, granted, told
 from node import Node
 
 Data = dict[str, t.Any]
 Cpus = frozenset[int]
 
-CHECKPOINT = "/var/lib/corral/checkpoint.json"
+CHECKPOINT, PROFILE = "/var/lib/corral/checkpoint.json", "/etc/corral/profile.json"
 START_SECONDS = 120  # what is admitted by hand has so long to start
 UNMANAGED = ("rogue.service", "mine.slice/x.service", "lxc", "lxc/web.example", "corral_rogue.slice/x.service")
 GREEDY = ("greedy.slice", "hungry")
@@ -44,13 +44,17 @@ class Judge:
         self.given_up: set[str] = (
             set()
         )  # slices that lost their CPUs by a removal or a profile without any, under what runs there
-        self.members: frozenset[str] = frozenset()  # the control groups that were no partition before this step
+        self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
         """After each change of a control group."""
         self.counts["looks"] += 1
         systemd = self.fake.systemd
+        if not self.fake.has(CHECKPOINT):
+            for path, group in systemd.cgroups.items():
+                # It went with the last grant, and whatever runs there shares, until it has CPUs of its own again.
+                group.shares = group.shares or (path.startswith("corral_") and group.partition == MEMBER)
         now = systemd.overlaps()
         asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
         tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
@@ -72,7 +76,7 @@ class Judge:
         if cpu in self.fallen.get(place, ()):
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
-        if place in self.members and self.has_fallen(path):
+        if place not in self.partitions and self.has_fallen(path):
             return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
             return True
@@ -93,10 +97,11 @@ class Judge:
             return False
         return not self.fake.systemd.kernel.effective()[top] & (group.requested or Cpus())
 
-    def remember_members(self) -> None:
-        """Before a step: which control groups are no partition."""
+    def before_step(self) -> None:
+        """Which control groups are partitions, and which profile the node has."""
         groups = self.fake.systemd.cgroups
-        self.members = frozenset(path for path, group in groups.items() if group.partition == MEMBER)
+        self.partitions = frozenset(path for path, group in groups.items() if group.partition != MEMBER)
+        self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
 
     def shown(self) -> str:
         """The control groups at the top now, for a person: what they have, what they asked for, what they are."""
@@ -135,6 +140,7 @@ class Judge:
         if cpu["partitions"] == "auto" and not self.asking():
             self.wrong += [f"at rest: {line}" for line in self.fake.exposed()]
         held = self.held()
+        self.nobody_asks_for(cpu, held)
         effective = self.fake.systemd.kernel.effective()
         for name, cpus in held.items():
             for other in held:
@@ -157,6 +163,20 @@ class Judge:
             holds = any(holder in self.fake.holders for holder in services.required(self.fake, unit))
             if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
                 self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
+
+    def nobody_asks_for(self, cpu: Data, held: dict[str, Cpus]) -> None:
+        """Whether no slice of the profile requests CPUs of another one's; what kernels and strangers do is not asked here."""
+        groups = self.fake.systemd.cgroups
+        own = {slice_of(name): cpus for name, cpus in held.items()}
+        if cpu.get("isolated") and ISOLATED in groups:
+            own[ISOLATED] = groups[ISOLATED].requested or Cpus()
+        strangers = {one.partition("/")[0] for one in (*UNMANAGED, *GREEDY)}
+        for path, group in groups.items():
+            for place, cpus in () if "/" in path or path in strangers else own.items():
+                if path != place and (group.requested or Cpus()) & cpus:
+                    self.wrong.append(
+                        f"at rest: {path} requests {sorted(group.requested or ())}, and {place} is to have {sorted(cpus)}"
+                    )
 
     def asking(self) -> bool:
         """Whether a control group asks for CPUs of its own choice."""

@@ -201,7 +201,11 @@ def test_a_slice_that_runs_as_shared_and_an_empty_isolated_pool_are_exempt(fake:
         set_cpus(fake, unit, "2-3")
     fake.systemctl("start", "corral_isolated.slice")
     set_cpus(fake, "corral_isolated.slice", "4")
-    assert fake.overlaps == []
+    fake.systemd.occupy("corral_isolated.slice")
+    assert fake.overlaps == [], "no profile has isolated CPUs"
+    fake.put("/etc/corral/profile.json", '{"cpu": {"isolated": {"cores": 1}}}')
+    fake.systemd.occupy("corral_isolated.slice", 0)
+    assert fake.overlaps == [], "nobody is in there"
     fake.systemd.occupy("corral_isolated.slice")
     assert len(noted(fake)) == 3
 
