@@ -98,21 +98,19 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
-    ours = cpuset.EMPTY.union(
-        *(state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
-    )
     found = (
         one
         for one in seen.unmanaged
         if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all)
     )
     # A partition has what it requests, also what partitions in it took from its effective CPUs.
-    taken = (one._replace(cpus=one.requested & wanted.online - ours) if one.is_partition else one for one in found)
+    foreign = seen.foreign & wanted.online
+    taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     seen = seen._replace(unmanaged=tuple(taken))
-    foreign = cpuset.EMPTY.union(*(one.cpus for one in seen.unmanaged if one.is_partition))
     wanted = without_foreign(wanted, foreign)
     now = {unit: state.now() for unit, state in seen.units.items()}
-    now.update(regained(wanted, seen, ours | foreign))
+    own_now = (state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
+    now.update(regained(wanted, seen, foreign.union(*own_now)))
     started = started_on(wanted, seen)
     now.update(started)
     confinable = confinable_in(wanted, seen, context)
@@ -214,10 +212,7 @@ def placed_in(
     them. Systemd cannot take a request back: what it once wrote the kernel keeps until the unit stops, and it would
     keep the next slice from being a partition.
     """
-    own = cpuset.EMPTY.union(
-        *(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)),
-        *(one.cpus for one in seen.unmanaged if one.is_partition),
-    )
+    own = seen.foreign.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
     found = {}
     for one in seen.unmanaged:
         if one.name in confinable:

@@ -50,11 +50,14 @@ class UnitState(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset."""
+    """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset, ``foreign``
+    those of partitions that are not Corral's.
+    """
 
     units: dict[str, UnitState]
     unmanaged: tuple[Unmanaged, ...]
     rest: frozenset[int]
+    foreign: frozenset[int]
     target: t.Optional[str]
 
 
@@ -96,7 +99,8 @@ def observe(host: Host, wanted: Wanted) -> Observation:
     }
     rest = cgroup.rest(host)
     unmanaged = tuple(unmanaged_group(host, name) for name in top if name not in units)
-    return Observation(units, unmanaged, rest, host.read(dropin(TARGET, NAME)))
+    foreign = cgroup.foreign_partitions(host, units)
+    return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)))
 
 
 def unmanaged_group(host: Host, name: str) -> Unmanaged:
