@@ -72,7 +72,7 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
     if starts and runs_in == wanted and not holds_others(host, wanted, unit):
         elsewhere = starts
     is_early = [item.value.lower() for item in files.settings(unit, "DefaultDependencies")][-1:] in NO
-    guests = guests_in(host, wanted, unit) if need.cpus else ()
+    guests = guests_in(host, wanted, unit) if grants.is_exclusive(wanted) else ()
     return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early, guests)
 
 

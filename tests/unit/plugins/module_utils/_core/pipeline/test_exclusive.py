@@ -328,6 +328,18 @@ def test_who_runs_in_a_workloads_own_slice_beside_it_is_named(rolled: node.Node)
     assert "it runs on the CPUs of dataplane.service" in found[0].reason
 
 
+def test_beside_a_workload_that_was_refused_its_cpus_others_may_run(rolled: node.Node) -> None:
+    services.stop(rolled, DATAPLANE)
+    rolled.set_online(2, 3, 5, 6, 7)
+    for _turn in range(2):
+        runs.tick(rolled.host())
+    assert services.start(rolled, DATAPLANE)
+    place = rolled.runs[DATAPLANE].place.rpartition("/")[0]
+    assert place.startswith("corral.slice/"), "it shares"
+    rolled.intrude(f"{place}/stranger.service")
+    assert [one for one in runs.plan(rolled.host()) if one.subject == "stranger.service"] == []
+
+
 def test_a_group_with_a_dash_at_the_top_is_not_systemds_to_confine(rolled: node.Node) -> None:
     assert apply(rolled, with_cpu(unmanaged="confine")).error == ""
     rolled.intrude("a-b.slice")
