@@ -187,7 +187,8 @@ def check() -> str:
     expect("values of before that are lost or others", lost, set())
     expect("grants", sorted(set(grants()) - {"later"}), kept["grants"])
     admitted = read(LATER) if os.path.exists(LATER) else "released"
-    if admitted in ADMITTED:  # Else the power went while it was asked for, or taken back: either is right.
+    known = admitted in ADMITTED  # Else the power went while it was asked for, or taken back: either is right.
+    if known:
         expect("later is admitted", "later" in grants(), ADMITTED[admitted])
     profile = json.loads(read(DECLARED))
     expect("the isolated CPUs", run_list("corral_isolated.slice"), profile["cpu"]["isolated"]["cpus"])
@@ -201,7 +202,8 @@ def check() -> str:
     expect("overlaps", read(OVERLAPS) if os.path.exists(OVERLAPS) else "", "")
     watched = read(WATCHED) if os.path.exists(WATCHED) else "nothing yet"
     declared = profile["cpu"]["isolated"]["cpus"]
-    return f"{seen['files']} files whole, {mended} changes at the boot, isolated {declared}, in sync, watched {watched}"
+    later = f"later {admitted} {'as asked' if known else 'or not'}"
+    return f"{seen['files']} files whole, {mended} changes at the boot, isolated {declared}, {later}, in sync, watched {watched}"
 
 
 def run_list(group: str) -> str:
