@@ -197,7 +197,8 @@ KEYS: tuple[Key, ...] = (
         "cpu.unmanaged",
         types.choice("report", "confine"),
         "What to do with top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
-        "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal).",
+        "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal). "
+        "Back to `report`, they get all CPUs that no grant has, or those that they once asked for, as grants come and go.",
         example="confine",
         default="report",
     ),
