@@ -109,6 +109,7 @@ options:
     description:
       - What to do with top-level slices, scopes and services that are not named here. With V(report) they are reported as
         drift, with V(confine) they are confined to the shared CPUs. On cgroup v1 they are only reported.
+      - Back to V(report), they get all CPUs that no grant has, or those that they once asked for, until they stop.
     type: str
     choices: [report, confine]
     default: report

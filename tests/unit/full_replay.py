@@ -50,8 +50,8 @@ def problems(
         askers = {pair: cpus & machine.cgroups[pair[1]].cpus for pair, cpus in new.items() if pair[1]}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or new
         if askers:
-            found = [replay.problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers)]
-            return found[: replay.MOST]
+            pairs = sorted(askers)[: replay.MOST]
+            return [replay.problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in pairs]
     return []
 
 

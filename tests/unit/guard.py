@@ -12,9 +12,8 @@
   was a partition and that was taken back.
 
 Exempt is what is not exclusive: a slice that requests other CPUs than its grant runs as shared, or is being made, as does an
-empty one that was a partition before and was given up. What was given CPUs that were not its grant, or lost the grant, shares
-them also once they are granted to it, until it is a partition, gets CPUs again, or no other control group requests any of
-these. A slice
+empty one that was a partition before and was given up. A slice that requested CPUs without a grant shares them. It goes on to
+share them after a grant, until it becomes a partition, its CPUs are written again, or no sibling requests any of them. A slice
 that runs on CPUs which it did not request, since none of its own is online, has no claim to those.
 
 ``exposed`` is asked at rest: which exclusive slices would share with something that starts now, anywhere.
@@ -94,6 +93,7 @@ class Look:
 
     def top_level(self) -> list[Claim]:
         """The exclusive slices directly below the root."""
+        self.note_sharing()
         found = []
         for place, group in self.systemd.cgroups.items():
             if "/" in place or not (place.startswith("corral_") and place.endswith(".slice")):
@@ -102,26 +102,28 @@ class Look:
             own = self.effective[place] & (group.requested or Cpus())
             if group.partition != MEMBER:
                 found.append(Claim(place, own, open=False))
-            elif group.requested and self.in_force(place, group.requested):
+            elif group.requested and self.in_force(place):
                 found.append(Claim(place, own, open=True))
         return found
 
-    def in_force(self, place: str, requested: Cpus) -> bool:
-        """Whether a slice that is no partition has what is its own."""
-        groups = self.systemd.cgroups
-        group, given_up = groups[place], groups[place].given_up
+    def note_sharing(self) -> None:
+        """Keep which slices that are no partition request CPUs without a grant of just these: they share them."""
+        for place, group in self.systemd.cgroups.items():
+            if place.startswith("corral_") and "/" not in place and place != ISOLATED and group.partition == MEMBER:
+                if group.requested and self.grants is not None and self.granted_to(place) != group.requested:
+                    group.shares = True
+
+    def in_force(self, place: str) -> bool:
+        """Whether a slice that is no partition has the CPUs which it requests for itself."""
+        group = self.systemd.cgroups[place]
         if place == ISOLATED:
-            return self.has_isolated_pool and self.holds(place) and not given_up
-        granted = self.grants is None or self.granted_to(place) == requested
-        if not granted:
-            group.shares = True
+            return self.has_isolated_pool and self.holds(place) and not group.given_up
         if group.shares:
             return False
         if self.grants is None:
-            return self.holds(place) and not given_up
-        if given_up and not self.holds(place):
-            return False  # It is granted the CPUs again that it was left with, and gets them for itself in this run.
-        return granted
+            return self.holds(place) and not group.given_up
+        # An empty one that was given up is granted the CPUs again that it was left with, and gets them for itself in this run.
+        return self.holds(place) or not group.given_up
 
     def granted_to(self, place: str) -> Cpus | None:
         """The CPUs that the workload of a slice has by the checkpoint."""

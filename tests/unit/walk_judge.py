@@ -53,7 +53,7 @@ class Judge:
         systemd = self.fake.systemd
         if not self.fake.has(CHECKPOINT):
             for path, group in systemd.cgroups.items():
-                # It went with the last grant, and whatever runs there shares, until it has CPUs of its own again.
+                # The checkpoint went with the last grant, and whatever runs there shares, until it has CPUs of its own again.
                 group.shares = group.shares or (path.startswith("corral_") and group.partition == MEMBER)
         now = systemd.overlaps()
         asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
@@ -98,7 +98,7 @@ class Judge:
         return not self.fake.systemd.kernel.effective()[top] & (group.requested or Cpus())
 
     def before_step(self) -> None:
-        """Which control groups are partitions, and which profile the node has."""
+        """Record which control groups are partitions, and the profile of the node."""
         groups = self.fake.systemd.cgroups
         self.partitions = frozenset(path for path, group in groups.items() if group.partition != MEMBER)
         self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
@@ -140,7 +140,7 @@ class Judge:
         if cpu["partitions"] == "auto" and not self.asking():
             self.wrong += [f"at rest: {line}" for line in self.fake.exposed()]
         held = self.held()
-        self.nobody_asks_for(cpu, held)
+        self.check_requests(cpu, held)
         effective = self.fake.systemd.kernel.effective()
         for name, cpus in held.items():
             for other in held:
@@ -164,19 +164,21 @@ class Judge:
             if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
                 self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
 
-    def nobody_asks_for(self, cpu: Data, held: dict[str, Cpus]) -> None:
-        """Whether no slice of the profile requests CPUs of another one's; what kernels and strangers do is not asked here."""
+    def check_requests(self, cpu: Data, held: dict[str, Cpus]) -> None:
+        """Note each slice of the profile that requests CPUs of an exclusive slice; unmanaged control groups are left out."""
         groups = self.fake.systemd.cgroups
         own = {slice_of(name): cpus for name, cpus in held.items()}
         if cpu.get("isolated") and ISOLATED in groups:
             own[ISOLATED] = groups[ISOLATED].requested or Cpus()
         strangers = {one.partition("/")[0] for one in (*UNMANAGED, *GREEDY)}
         for path, group in groups.items():
-            for place, cpus in () if "/" in path or path in strangers else own.items():
-                if path != place and (group.requested or Cpus()) & cpus:
-                    self.wrong.append(
-                        f"at rest: {path} requests {sorted(group.requested or ())}, and {place} is to have {sorted(cpus)}"
-                    )
+            if "/" in path or path in strangers:
+                continue
+            asked = group.requested or Cpus()
+            for place in [place for place, cpus in own.items() if path != place and asked & cpus]:
+                self.wrong.append(
+                    f"at rest: {path} requests {sorted(asked)}, and {place} is to have {sorted(own[place])}"
+                )
 
     def asking(self) -> bool:
         """Whether a control group asks for CPUs of its own choice."""

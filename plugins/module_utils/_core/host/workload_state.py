@@ -95,7 +95,9 @@ def runs_unit(host: Host, unit: str) -> bool:
 
 
 def slice_that_holds(host: Host, unit: str) -> t.Optional[str]:
-    """The slice that a running service is in, wherever its files place it now: that of a workload which it was, for one."""
+    """The slice that a running service is in, of the whole tree: its files may place it elsewhere since its start (in another
+    workload's slice, for example).
+    """
     pending = cgroup.slices_in(host, "")
     for outer in pending:  # The list grows in the loop.
         if cgroup.populated_at(host, f"{cgroup.path_of(outer)}/{unit}"):

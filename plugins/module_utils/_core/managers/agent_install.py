@@ -180,7 +180,7 @@ def with_program(host: Host, seen: Observation, program: Program, tag: t.Optiona
     programs = [
         one
         for one in inside
-        if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore_original(one, ""))
+        if not any(validate.place_problems(NAME, step, WRITES) for step in undo.restore_recorded(one, ""))
     ]
     texts = {**seen.texts, **dict.fromkeys(odd)}
     return seen._replace(texts=texts, runs=runs, compiled=compiled, programs=tuple(programs))
@@ -268,7 +268,7 @@ def program_change(
         actual, reason = f"{actual}, {len(differing)} of {len(texts)} files differ", "changed by hand, or damaged"
     elif runs:
         actual, reason = f"{actual}, not compiled", "another Python"
-    steps = [step for one in outdated for step in undo.in_order(undo.restore_original(one, ""))]
+    steps = [step for one in outdated for step in undo.in_order(undo.restore_recorded(one, ""))]
     steps += [make_step.file(path, texts[path], FILES, mode=program.mode(path)) for path in differing]
     steps.append(make_step.program(program.folder, "\n".join(program.files), options.python, FILES))
     if not runs:

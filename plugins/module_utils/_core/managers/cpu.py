@@ -113,13 +113,13 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     now.update(regained(wanted, seen, foreign.union(*own_now)))
     started = started_on(wanted, seen)
     now.update(started)
-    confinable = confinable_in(wanted, seen, context)
-    confined = placed_in(wanted, seen, confinable, context.cpus_before)
+    confined = confinable_in(wanted, seen, context)
+    placed = placed_in(wanted, seen, confined, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update(started)
-    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in confined}
-    view = slices.handover_slices(wanted.now, now, confined.values(), requested)
+    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
+    view = slices.handover_slices(wanted.now, now, placed.values(), requested)
     moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
@@ -140,16 +140,17 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     changes += [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
-    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confinable)
-    refused = [one.name for one in shown if wanted.confine and one.name not in confinable]
-    changes += unmanaged_groups.changes_of(shown, own, shared, confinable, refused)
+    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confined)
+    refused = [one.name for one in shown if wanted.confine and one.name not in confined]
+    following = {name: one.wanted for name, one in placed.items() if name not in confined}
+    changes += unmanaged_groups.changes_of(shown, own, shared, confined, refused, following)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit, cpus in wanted.persistent.items()
         if kept_by_others(unit, cpus, seen)
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
-    return Part(moved, owned_by(wanted, seen, confined), manager=NAME, baseline=tuple(baseline))
+    return Part(moved, owned_by(wanted, seen, placed), manager=NAME, baseline=tuple(baseline))
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
@@ -203,22 +204,21 @@ def confinable_in(wanted: Wanted, seen: Observation, context: Context) -> frozen
 
 
 def placed_in(
-    wanted: Wanted, seen: Observation, confinable: t.Container[str], cpus_before: t.Mapping[str, str]
+    wanted: Wanted, seen: Observation, confined: t.Container[str], original_cpus: t.Mapping[str, str]
 ) -> dict[str, handover.Slice]:
     """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
 
-    Those ``confinable`` get the shared CPUs. Others that once got CPUs of Corral's, and request CPUs still, get what exclusive slices
-    leave, as if they requested none; those that requested some before (``cpus_before``) get these, as far as no exclusive slice has
-    them. Systemd cannot take a request back: what it once wrote the kernel keeps until the unit stops, and it would
-    keep the next slice from being a partition.
+    Units in ``confined`` get the shared CPUs. Units that Corral confined earlier (in ``original_cpus``) and that still request CPUs
+    get their original CPUs without exclusive ones, or all that exclusive slices leave. Clearing AllowedCPUs= leaves cpuset.cpus as
+    it is: the old request would keep the next slice from being a partition.
     """
     own = seen.foreign.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
     found = {}
     for one in seen.unmanaged:
-        if one.name in confinable:
+        if one.name in confined:
             cpus = wanted.now[CORRAL_SLICE]
-        elif one.name in cpus_before and one.requested and unmanaged_groups.can_be_confined(one):
-            cpus = (cpuset.parse(cpus_before[one.name]) & wanted.online) - own or wanted.online - own
+        elif one.name in original_cpus and one.requested and unmanaged_groups.can_be_confined(one):
+            cpus = (cpuset.parse(original_cpus[one.name]) & wanted.online) - own or wanted.online - own
         else:
             continue
         found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
@@ -356,8 +356,8 @@ def with_moves(
             started.add(unit)
             mine.append(make_step.unit(unit, "start", CPUS, index * MOVE + START))
         mine.append(assignment)
-    # The hand-over compares what is in force. Where that is right and another set is requested, there is no move: it is written
-    # after all moves.
+    # Some slices have the right CPUs in force and no move: they request more than they have, or another slice still has what they
+    # would request. Their request is written after all moves.
     order = (len(moves) + 1) * MOVE
     for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
         if unit not in steps and unit in seen.units:
@@ -380,7 +380,8 @@ def with_moves(
             change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
         result.append(change)
     if steps and result:
-        # Moves of slices that are right before and after, since others pass through their CPUs: a change has to carry them.
+        # Moves of slices that are right before and after, since others pass through their CPUs, or since they only request what they
+        # have: a change has to carry them.
         rest = [step for leftover in steps.values() for step in leftover]
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
@@ -423,8 +424,8 @@ def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> froz
         }
     own = filter(is_exclusive, wanted.now)
     owned |= {f"partition:{cgroup.partition_file(unit)}" for unit in (*own, *left)}
-    owned |= {f"property:{name}:AllowedCPUs" for name in placed}
-    owned |= {f"property:{one.name}:AllowedCPUs" for one in seen.unmanaged if wanted.confine}
+    unmanaged = [one.name for one in seen.unmanaged] if wanted.confine else placed
+    owned |= {f"property:{name}:AllowedCPUs" for name in unmanaged}
     return frozenset(owned)
 
 

@@ -208,6 +208,7 @@ def carry_out(
                 recording_originals.forget_records(host, kept, untouched)
             raise
     error, undone, leftovers, refused = execute(host, plan, steps, online, keep_going)
+    # After an undo no pool or partition was asked for; a unit that was not given its CPUs is asked again in ten minutes all the same.
     attempts.save(host, () if error else steps, refused)
     if error:
         if not leftovers and new:
@@ -230,17 +231,18 @@ def execute(
     host: Host, plan: Plan, steps: t.Sequence[Step], online: str, keep_going: bool
 ) -> tuple[str, tuple[str, ...], tuple[str, ...], tuple[Step, ...]]:
     """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused."""
+    from . import overlap_check  # Loaded by refuse().
+
     done: list[tuple[undo.Original, Step]] = []
     leftovers: list[str] = []
-    refused: list[Step] = []
-    said = ""
+    refused: dict[Step, str] = {}
     masks: Masks = {}
     for step in steps:
         # The plan was validated as a whole: what comes after a refused step was not.
-        kept = kept_by_refused(host, plan, step, refused) if refused else ""
+        kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
         if kept:
             undone, left = undo_steps(host, plan, done, online, masks)
-            return f"{said}; {kept}", undone, left, tuple(refused)
+            return "; ".join([*refused.values(), kept]), undone, left, tuple(refused)
         blocked = conflict_with(host, plan, step) if leftovers else ""
         if blocked:
             leftovers.append(blocked)
@@ -252,7 +254,7 @@ def execute(
         except (StepFailed, OSError) as error:
             said = sentence(step, error)
             if step.optional and not keep_going:
-                refused.append(step)
+                refused[step] = said
                 continue
             if keep_going:
                 leftovers.append(said)
@@ -270,30 +272,21 @@ def undo_steps(
     leftovers: list[str] = []
     late: list[Step] = []
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
-    back_to = slices_before(host, done)
+    from . import overlap_check
+
+    exclusive_before = overlap_check.exclusive_before(host, done)
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
         later = [back for back in inverse if is_late(host, back, reloaded=reloaded)]
         late += later
-        said = [attempt(host, plan, back, masks, back_to) for back in inverse if back not in later]
+        said = [attempt(host, plan, back, masks, exclusive_before) for back in inverse if back not in later]
         leftovers += filter(None, said)
         if inverse and not any(said):
             undone.append(f"{step.kind} {step.target}")
     if reloaded or any(step.reload for dummy, step in done):
         late.append(make_step.unit("", "daemon-reload", RELOAD))
-    leftovers += filter(None, (attempt(host, plan, back, masks, back_to) for back in undo.in_order(late)))
+    leftovers += filter(None, (attempt(host, plan, back, masks, exclusive_before) for back in undo.in_order(late)))
     return tuple(undone), tuple(leftovers)
-
-
-def slices_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> t.Optional[frozenset[str]]:
-    """The slices that had CPUs of their own before these steps; None where the steps move no CPUs (or on cgroup v1)."""
-    from ..model.plan import validate
-
-    if not cgroup.unified(host) or not any(validate.moves_cpus(step) for dummy, step in done):
-        return None
-    from . import overlap_check
-
-    return overlap_check.exclusive_before(host, done)
 
 
 def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
@@ -305,28 +298,21 @@ def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:
     return back.phase == START
 
 
-def kept_by_refused(host: Host, plan: Plan, step: Step, refused: t.Iterable[Step]) -> str:
-    """Which units that systemd gave no other CPUs are in the way of a step; "" when none is."""
-    from . import overlap_check
-
-    return overlap_check.kept_by(host, plan, step, [one.target for one in refused if one.name == "AllowedCPUs"])
-
-
-def conflict_with(host: Host, plan: Plan, step: Step, back_to: t.Optional[t.Container[str]] = None) -> str:
+def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Optional[t.Container[str]] = None) -> str:
     """Why a step must not follow one that was refused or undone, as the machine is now; "" when nothing is in its way.
 
-    ``back_to``: see overlap_check.overlaps().
+    ``exclusive_before``: see overlap_check.overlaps().
     """
     from . import overlap_check
 
-    found = overlap_check.overlaps(host, plan, [step], back_to)
+    found = overlap_check.overlaps(host, plan, [step], exclusive_before)
     said = found[0].message.partition(": ")[0] if found else ""
     return f"{step.target}: left as it is, since {said}" if said else ""
 
 
-def attempt(host: Host, plan: Plan, step: Step, masks: Masks, back_to: t.Optional[t.Container[str]]) -> str:
-    """Do a step of an undo; the error when it fails, "" when it does not. ``back_to``: see overlap_check.overlaps()."""
-    blocked = conflict_with(host, plan, step, back_to)
+def attempt(host: Host, plan: Plan, step: Step, masks: Masks, exclusive_before: t.Optional[t.Container[str]]) -> str:
+    """Do a step of an undo; the error when it fails, "" when it does not. ``exclusive_before``: see overlap_check.overlaps()."""
+    blocked = conflict_with(host, plan, step, exclusive_before)
     if blocked:
         return blocked
     try:

@@ -15,7 +15,7 @@ from ..host.files import Host
 from ..model.cpu.partitions import MEMBER
 from ..model.plan import validate
 from ..model.plan.plan import Plan, Step, steps_in_order
-from ..model.systemd.unit_group import group_of
+from ..model.systemd.unit_group import group_of, unit_of_partition
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
 from ..model.workload.grants import ISOLATED, is_exclusive
@@ -32,13 +32,13 @@ def refuse_overlaps(host: Host, plan: Plan) -> None:
 
 
 def overlaps(
-    host: Host, plan: Plan, steps: t.Sequence[Step], back_to: t.Optional[t.Container[str]] = None
+    host: Host, plan: Plan, steps: t.Sequence[Step], exclusive_before: t.Optional[t.Container[str]] = None
 ) -> list[Problem]:
-    """The first instant at which the steps would let other processes run on exclusive CPUs, by the kernel's rule.
+    """The problems of the first step that would let other processes run on exclusive CPUs, by the kernel's rule.
 
     Every plan is checked here: of a profile, of a removal, and each step of an undo (conflict_with). A slice that is to keep its
-    CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more. ``back_to`` are the slices that
-    had CPUs of their own before a plan that is undone: no other one is to keep any.
+    CPUs counts as exclusive throughout, any other exclusive one until it is no partition any more. In an undo, only
+    the slices ``exclusive_before`` keep CPUs.
     """
     if not any(map(validate.moves_cpus, steps)):
         return []
@@ -50,49 +50,54 @@ def overlaps(
     tree = host.unrecorded(lambda: cgroup_tree.observe(host))
     exclusive = {path for path in tree.machine.cgroups if "/" not in path and is_exclusive(path)}
     keeps = keep_cpus(plan, exclusive)
-    if back_to is not None:
-        keeps = {path for path in keeps if path in back_to}
+    if exclusive_before is not None:
+        keeps = {path for path in keeps if path in exclusive_before}
     cpu = plan.context.profile.cpu if plan.context else None
     kept_out = cpu is None or cpu.partitions != "off"
     return replay.problems(steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out)
 
 
-def kept_by(host: Host, plan: Plan, step: Step, units: t.Iterable[str]) -> str:
-    """Which of these units, that systemd did not give other CPUs, still request those that a step gives to an exclusive slice.
+def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable[Step]) -> str:
+    """Which units of the ``refused`` steps still request CPUs that a step gives to an exclusive slice, and what to do; "" when none does.
 
-    They had them before, so that overlaps() does not count them. "" where none does. CPUs of a slice that was asked to be a partition
-    are its own already.
+    They had these CPUs before, so that overlaps() does not count them. CPUs of a slice that was asked to be a partition are its
+    own already.
     """
-    unit = step.target.rpartition("/")[0].rpartition("/")[2] if step.kind == "partition" else step.target
+    unit = unit_of_partition(step.target) if step.kind == "partition" else step.target
     if not validate.moves_cpus(step) or step.value == MEMBER or unit not in keep_cpus(plan, {unit}):
         return ""
     requested = cgroup.cpus(host, unit).requested or frozenset()
     cpus = (cgroup.cpu_list(step.value) or frozenset()) if step.kind == "property" else requested
     if cgroup.partition(host, unit) not in (None, MEMBER):
         cpus -= requested
+    units = [one.target for one in refused if one.name == "AllowedCPUs"]
     found = {one: (cgroup.cpus(host, one).requested or frozenset()) & cpus for one in units}
-    return ", ".join(
-        f"{one} requests CPUs {cpuset.format(theirs)} of {unit}" for one, theirs in found.items() if theirs
+    return "; ".join(
+        f"{one} requests CPUs {cpuset.format(theirs)} of {unit}: stop {one}, or add it to cpu.shared.slices"
+        for one, theirs in found.items()
+        if theirs
     )
 
 
-def exclusive_before(host: Host, done: t.Iterable[tuple[Original, Step]]) -> frozenset[str]:
-    """The exclusive slices that had CPUs of their own before these steps: no other control group at the top requested any of
-    them. Of each step comes what was there before it.
+def exclusive_before(host: Host, done: t.Sequence[tuple[Original, Step]]) -> t.Optional[frozenset[str]]:
+    """The exclusive slices that alone requested their CPUs before the steps ``done``; one that requested none is not among them.
+
+    None where these steps move no CPUs, and on cgroup v1.
     """
+    if not cgroup.unified(host) or not any(validate.moves_cpus(step) for dummy, step in done):
+        return None
     from ..host import cgroup_tree
 
     tree = host.unrecorded(lambda: cgroup_tree.observe(host))
     requested = {path: one.cpus for path, one in tree.machine.cgroups.items() if "/" not in path}
-    first: dict[str, frozenset[int]] = {}
+    before_run: dict[str, frozenset[int]] = {}
     for before, step in done:
-        if step.name == "AllowedCPUs":
-            first.setdefault(group_of(step.target), cgroup.cpu_list(before.value) or frozenset())
-    requested.update((path, cpus) for path, cpus in first.items() if "/" not in path)
+        if step.name == "AllowedCPUs":  # The first record of a unit has the value before the run.
+            before_run.setdefault(group_of(step.target), cgroup.cpu_list(before.value) or frozenset())
+    requested.update((path, cpus) for path, cpus in before_run.items() if "/" not in path)
     users = collections.Counter(cpu for cpus in requested.values() for cpu in cpus)
-    return frozenset(
-        path for path, cpus in requested.items() if is_exclusive(path) and all(users[cpu] == 1 for cpu in cpus)
-    )
+    own = (path for path, cpus in requested.items() if cpus and all(users[cpu] == 1 for cpu in cpus))
+    return frozenset(filter(is_exclusive, own))
 
 
 def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem]:

@@ -60,9 +60,11 @@ def compile_profile(
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
-    requested = {one.target: one.value or "" for one in befores if one.kind == "property" and one.name == "AllowedCPUs"}
+    original_cpus = {
+        one.target: one.value or "" for one in befores if one.kind == "property" and one.name == "AllowedCPUs"
+    }
     tried = attempts.read(host)
-    context = Context(literal, topology, computed, host.now(), tried, fresh, before, requested, resolved=resolved)
+    context = Context(literal, topology, computed, host.now(), tried, fresh, before, original_cpus, resolved=resolved)
     claims = declared.workloads or declared.tenants
     if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context

@@ -67,7 +67,7 @@ def is_stray(record: Record, online: str) -> bool:
     if record.manager not in registry.names() or record.before.kind not in t.get_args(StepKind):
         return True
     places = registry.manager(record.manager).writes
-    steps = undo.restore_original(record.before, online)
+    steps = undo.restore_recorded(record.before, online)
     return any(validate.place_problems(record.manager, step, places) for step in steps)
 
 
@@ -132,5 +132,5 @@ def restoring(record: Record, online: str) -> Change:
         was if was else ("as it was" if before.value or before.link or before.active else "absent"),
         "no longer declared: back to what was there before",
         before.target,
-        tuple(undo.restore_original(before, online)),
+        tuple(undo.restore_recorded(before, online)),
     )

@@ -21,7 +21,8 @@ __all__ = ["NoSafeOrder", "Slice", "order"]
 def order(
     slices: t.Sequence[Slice], spare: frozenset[int], avoided: frozenset[int] = frozenset()
 ) -> list[tuple[str, frozenset[int]]]:
-    """The writes (unit, CPUs) that give every slice its wanted CPUs; none moves to ``avoided`` CPUs for a while if it need not.
+    """The writes (unit, CPUs) that give every slice its wanted CPUs. ``avoided`` are CPUs that unmanaged control groups request: an
+    exclusive slice that waits on free CPUs takes others, if any is free.
 
     Slices that have CPUs to release go first: a slice moves as soon as all of its wanted CPUs are available, in one
     write. When all of them wait for each other, one slice takes the part that is available, or moves to other CPUs for a while:

@@ -41,7 +41,7 @@ class Planner:
     """The writes so far, and which slices have each CPU after them.
 
     ``alone`` is whether an exclusive slice gets no CPU for itself that others have, also where it has shared that CPU
-    until now. ``avoided`` are CPUs that no slice is to have for a while: control groups that stay request them.
+    until now. ``avoided`` are CPUs that unmanaged control groups request: see handover.order().
     ``first_asker`` is whether a slice may request a CPU that it has without a request when others have that one
     as well, but none of them requests it. ``without_claim`` is whether an exclusive slice that requests none of the CPUs that it
     has, because its own are offline, keeps no other slice off them; it moves as soon as it can.
@@ -61,7 +61,8 @@ class Planner:
         self.requested = {one.unit: one.now - one.unasked for one in slices}
         self.slices = {one.unit: one if one.wanted else one._replace(wanted=one.now) for one in slices}
         self.spare, self.avoided = spare, avoided
-        self.unasked = {one.unit: one.unasked & one.wanted for one in slices}
+        # Wanted CPUs that a slice has without a request. One that wants none, and keeps what it has, requests none.
+        self.to_request = {one.unit: one.unasked & one.wanted for one in slices}
         self.moves: list[tuple[str, frozenset[int]]] = []
         cpus = spare.union(*(one.now | one.wanted for one in slices))
         self.holders = Holders(cpus)
@@ -247,7 +248,7 @@ class Planner:
         return False
 
     def move_to_free_cpus(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
-        """Move an exclusive slice to as many free CPUs as it has, if there are so many."""
+        """Move an exclusive slice to free CPUs, to at most as many as it has."""
         one = min((one for one, dummy in cycle if one.exclusive), key=self.count)
         free = sorted(self.open[True] - self.avoided or self.open[True], key=lambda cpu: (cpu in self.spare, cpu))
         free = free[: self.count(one)]
@@ -298,14 +299,14 @@ class Planner:
         return len(self.now[one.unit])
 
     def grow(self) -> None:
-        """Give the rest to the slices that have nothing to release; those that have the wanted CPUs without a request get one.
+        """Give the slices that have nothing to release their wanted CPUs.
 
-        Without it they would have others as soon as a partition ends beside them.
+        A slice that has them without a request requests them: else it gets more CPUs when a partition beside it ends.
         """
         for one in self.slices.values():
             if self.now[one.unit] != one.wanted:
                 if self.available(one, one.wanted) != one.wanted:
                     raise NoSafeOrder(one.unit)
                 self.put(one, one.wanted)
-            elif self.unasked[one.unit] - self.requested[one.unit] and self.available(one, one.wanted) == one.wanted:
+            elif self.to_request[one.unit] - self.requested[one.unit] and self.available(one, one.wanted) == one.wanted:
                 self.put(one, one.wanted)

@@ -61,21 +61,21 @@ def left_over(wanted: t.Container[str], there: t.Iterable[str]) -> list[str]:
 def handover_slices(
     wanted: t.Mapping[str, frozenset[int]],
     now: t.Mapping[str, t.Optional[frozenset[int]]],
-    others: t.Iterable[Slice] = (),
+    unmanaged: t.Iterable[Slice] = (),
     requested: t.Optional[t.Mapping[str, frozenset[int]]] = None,
 ) -> list[Slice]:
     """The hand-over's view of the tree; ``now`` is None for a unit that is not there.
 
     ``requested`` are the CPUs that each unit asks for; None where that is all that it has (cgroup v1).
 
-    A slice whose workload no longer has exclusive CPUs gets the shared ones until it stops. ``others`` are units that the profile
+    A slice whose workload no longer has exclusive CPUs gets the shared ones until it stops. ``unmanaged`` are units that the profile
     does not name.
     """
     nothing: frozenset[int] = frozenset()
     found = [Slice(unit, now[unit] or nothing, cpus, is_exclusive(unit)) for unit, cpus in wanted.items()]
     left = left_over(wanted, (unit for unit, cpus in now.items() if cpus))
     found += [Slice(unit, now[unit] or nothing, wanted[CORRAL_SLICE]) for unit in left]
-    found += others
+    found += unmanaged
     if requested is None:
         return found
     return [one._replace(unasked=one.now - requested.get(one.unit, nothing)) for one in found]

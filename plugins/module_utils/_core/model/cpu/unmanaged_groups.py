@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import re
+import types
 import typing as t
 
 from ..plan.plan import DRIFT, UNCHANGEABLE, Change
@@ -77,11 +78,13 @@ def changes_of(
     shared: frozenset[int],
     confined: t.Container[str],
     refused: t.Container[str] = (),
+    following: t.Mapping[str, frozenset[int]] = types.MappingProxyType({}),
     root: str = "/sys/fs/cgroup",
 ) -> list[Change]:
     """Items of control groups that the profile does not place: their CPUs, and which of them are other slices' ``own``.
 
-    Those that are ``confined`` get the shared CPUs in the hand-over, which has the steps; those ``refused`` cannot get them.
+    Those that are ``confined`` get the shared CPUs, and those ``following`` what exclusive slices leave; the hand-over has the steps
+    of both. Those ``refused`` cannot get the shared CPUs.
     """
     changes = []
     for one in unmanaged:
@@ -91,6 +94,9 @@ def changes_of(
         reason = f"on {', '.join(met)}; " if met else ""
         if one.is_partition:
             reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
+        cpus = following.get(one.name, one.cpus)
+        if cpus != one.cpus:
+            reason += f"gets CPUs {cpuset.format(cpus)}, since the kernel keeps a request until the unit stops; "
         confines = one.name in confined
         verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if confines else (UNCHANGEABLE, "a pool")
         reason += "cpu.unmanaged: confine" if confines else reason_of(one, refused=one.name in refused)

@@ -58,7 +58,7 @@ class Context(NamedTuple):
     asked for at once.
 
     ``before`` has the original kernel values that Corral has changed, by file: what a profile no longer declares
-    returns to them, and the rest of the plan must take that into account. ``cpus_before`` has the CPUs that each unit requested before
+    returns to them, and the rest of the plan must take that into account. ``original_cpus`` has the CPUs that each unit requested before
     Corral gave it others ("" for none). ``origins`` has the layer that each leaf of the
     profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``at_boot``
     units are yet to be started.
@@ -71,7 +71,7 @@ class Context(NamedTuple):
     attempts: t.Mapping[str, Attempt] = {}
     fresh: bool = False
     before: t.Mapping[str, str] = {}
-    cpus_before: t.Mapping[str, str] = {}
+    original_cpus: t.Mapping[str, str] = {}
     origins: t.Mapping[str, str] = {}
     by_timer: bool = False
     at_boot: bool = False

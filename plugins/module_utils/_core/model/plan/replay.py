@@ -12,7 +12,6 @@ step it checks what the step changed (moving_cpusets.py), with the same result a
 from __future__ import annotations
 
 import collections
-import itertools
 import typing as t
 
 from ..systemd.unit_group import group_of
@@ -22,7 +21,7 @@ from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
 from .moving_cpusets import MovingMachine
 from .plan import RELEASE, Step
 
-MOST = 8  # problems of one plan that are named
+MOST = 8  # problems of one step that are reported
 Pair = tuple[str, str]  # a control group with CPUs of its own, and another one
 
 
@@ -34,7 +33,7 @@ def problems(
     *,
     partitions: bool = True,
 ) -> list[Problem]:
-    """The first instant at which others would get CPUs of a control group of ``own`` (paths) by these steps.
+    """The problems of the first step after which others would get CPUs of a control group of ``own`` (paths), at most MOST.
 
     A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes
     (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
@@ -52,8 +51,7 @@ def problems(
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
         askers = {pair: cpus for pair, cpus in askers.items() if cpus} or shared
         if askers:  # What is wrong later may follow from this.
-            found = (problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers))
-            return list(itertools.islice(found, MOST))
+            return [problem(*pair, askers[pair], step, of_corral=pair[1] in own) for pair in sorted(askers)[:MOST]]
     return []
 
 

@@ -29,7 +29,7 @@ SYSTEMD_FOLDERS = ("/etc/systemd/", "/run/systemd/")
 
 
 class Original(NamedTuple):
-    """The state of one target before Corral's first write to it.
+    """The state of one target before a step; in the records, before Corral's first step on it.
 
     ``kind`` and ``target`` are the step's; ``name`` is a property's name, a mount's path, the unit whose processes a
     cpuset holds or the files of a program, one a line; ``value`` a text (file) or kernel value; ``link`` a link's text;
@@ -73,10 +73,10 @@ def from_data(data: t.Mapping[str, t.Any]) -> Original:
     return found
 
 
-def restore_original(before: Original, online: str) -> list[Step]:
-    """The steps that bring back what was there before Corral's first write.
+def restore_recorded(before: Original, online: str) -> list[Step]:
+    """The steps that bring a recorded original back, for a removal or a target that is no longer declared.
 
-    What a slice of Corral's requested then was Corral's as well, and others may have those CPUs by now.
+    A slice of Corral's does not get its earlier AllowedCPUs= back: other slices may have these CPUs now.
     """
     if before.kind == "property" and before.name == "AllowedCPUs" and is_own(before.target):
         before = before._replace(value=None, runtime=None)
@@ -191,7 +191,7 @@ def inverse(before: Original, step: Step, online: str) -> list[Step]:
     if step.kind == "unit" and not step.target:
         return []
     if step.kind == "partition" and before.value == step.value:
-        return []  # It was made anew. To do that once more would end it for a moment.
+        return []  # The step renewed a partition. To write that again would end it first: see apply_step.set_partition().
     if step.kind in ("unit", "mount") and before.active and step.value == "stop":
         return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, name=step.name)]
     if step.kind == "mount" and before.active and step.value == "restart":

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The path of a unit's control group in systemd's tree."""
+"""The paths of units' control groups in systemd's tree."""
 
 from __future__ import annotations
 
@@ -14,3 +14,8 @@ def group_of(unit: str) -> str:
         return unit
     parts = unit[: -len(".slice")].split("-")
     return "/".join("-".join(parts[: depth + 1]) + ".slice" for depth in range(len(parts)))
+
+
+def unit_of_partition(path: str) -> str:
+    """The unit at the top whose cpuset.cpus.partition has this path."""
+    return path.rpartition("/")[0].rpartition("/")[2]

@@ -164,7 +164,7 @@ def test_a_manager_may_bring_back_what_it_may_write(name: str, one: Step, was: s
     before = Original(one.kind, one.target, "/huge" if one.kind == "mount" else one.name, **ORIGINALS[was])
     if one.kind == "partition" and before.value:
         before = before._replace(value="root")
-    back = undo.restore_original(before, "0-7")
+    back = undo.restore_recorded(before, "0-7")
     assert [step for step in back if validate.place_problems(name, step, written)] == []
 
 

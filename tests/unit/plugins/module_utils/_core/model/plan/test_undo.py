@@ -73,7 +73,7 @@ def test_cleared_cpus_are_all_cpus_first() -> None:
 def test_a_slice_of_corrals_does_not_go_back_to_cpus_that_it_once_had(unit: str, wanted: list[str]) -> None:
     """They were given by an earlier profile, and may be others' by now."""
     before = Original("property", unit, "AllowedCPUs", value="5", runtime="[Slice]\nAllowedCPUs=5\n", active=True)
-    steps = undo.restore_original(before, "0-3")
+    steps = undo.restore_recorded(before, "0-3")
     assert [step.text for step in steps if step.kind == "property"] == wanted
 
 
