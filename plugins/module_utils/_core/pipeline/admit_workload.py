@@ -20,6 +20,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import CLAIM, CPUS, EMPTY_SLICES, LIVE, RELEASE, START, Change, Outcome, Plan, Step
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING, Workload
+from ..model.systemd.unit_file import unit_in
 from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
@@ -229,11 +230,25 @@ def profile_of(host: Host) -> Profile:
     return declared
 
 
+def unit_of(step: Step) -> str:
+    """The unit that a step is about, or whose drop-in it writes."""
+    return unit_in(step.target) if step.target.startswith("/") else step.target
+
+
 def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
-    """The part of a plan that grants need: moves of CPUs and limits, and no file that systemd would have to read."""
+    """The part of a plan that grants need: moves of CPUs and limits, and no file that systemd would have to read.
+
+    A slice of which such a file is left neither stops nor forgets its live CPUs: it would have those of the file, which others may
+    have by then, as soon as a unit starts in it or systemd reads the file again.
+    """
+    steps = [step for change in plan.changes for step in change.steps]
+    filed = {unit_of(step) for step in steps if phases is not None and (step.phase not in phases or step.reload)}
 
     def at_once(step: Step) -> bool:
-        return phases is None or (step.phase in phases and not step.reload)
+        if phases is None:
+            return True
+        stays = step.phase in (RELEASE, EMPTY_SLICES) and unit_of(step) in filed
+        return step.phase in phases and not step.reload and not stays
 
     def ours(changes: t.Iterable[Change]) -> tuple[Change, ...]:
         found = []
