@@ -113,8 +113,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     now.update(regained(wanted, seen, foreign.union(*own_now)))
     started = started_on(wanted, seen)
     now.update(started)
-    confined = confinable_in(wanted, seen, context)
-    placed = placed_in(wanted, seen, confined, context.original_cpus)
+    refused_lately = refused_in(seen, context)
+    confined = confinable_in(wanted, seen, refused_lately)
+    placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update(started)
@@ -193,18 +194,26 @@ def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
     return wanted._replace(now=now)
 
 
-def confinable_in(wanted: Wanted, seen: Observation, context: Context) -> frozenset[str]:
-    """The unmanaged units that can get the shared CPUs. One that systemd refused them a short time ago cannot: it may have stopped
-    and left processes, which systemd does not control.
-    """
+def refused_in(seen: Observation, context: Context) -> frozenset[str]:
+    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes."""
     attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
-    refused = {name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)}
+    return frozenset(
+        name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)
+    )
+
+
+def confinable_in(wanted: Wanted, seen: Observation, refused_lately: t.Container[str]) -> frozenset[str]:
+    """The unmanaged units that can get the shared CPUs."""
     names = (one.name for one in seen.unmanaged if wanted.confine and unmanaged_groups.can_be_confined(one))
-    return frozenset(name for name in names if name not in refused)
+    return frozenset(name for name in names if name not in refused_lately)
 
 
 def placed_in(
-    wanted: Wanted, seen: Observation, confined: t.Container[str], original_cpus: t.Mapping[str, str]
+    wanted: Wanted,
+    seen: Observation,
+    confined: t.Container[str],
+    refused_lately: t.Container[str],
+    original_cpus: t.Mapping[str, str],
 ) -> dict[str, handover.Slice]:
     """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
 
@@ -217,7 +226,13 @@ def placed_in(
     for one in seen.unmanaged:
         if one.name in confined:
             cpus = wanted.now[CORRAL_SLICE]
-        elif one.name in original_cpus and one.requested and unmanaged_groups.can_be_confined(one):
+        elif (
+            not wanted.confine
+            and one.name in original_cpus
+            and one.name not in refused_lately
+            and one.requested
+            and unmanaged_groups.can_be_confined(one)
+        ):
             cpus = (cpuset.parse(original_cpus[one.name]) & wanted.online) - own or wanted.online - own
         else:
             continue

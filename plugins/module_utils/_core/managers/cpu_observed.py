@@ -109,7 +109,9 @@ def unmanaged_group(host: Host, name: str) -> Unmanaged:
     cpus, populated = cgroup.cpus_at(host, path), cgroup.populated_at(host, path)
     requested = cpus.requested or frozenset()
     shown = cgroup.processes_shown(host, path) if populated else ()
-    persistent = unit_property.persistent(systemd.unit_settings(host, name, "AllowedCPUs")) if requested else []
+    settings = systemd.unit_settings(host, name, "AllowedCPUs") if requested else []
+    # Corral's own drop-in goes with this plan, where the unit was in the profile before.
+    persistent = [item for item in unit_property.persistent(settings) if item.file != dropin(name, NAME)]
     file = persistent[-1].file if persistent and persistent[-1].value else ""
     is_partition = bool(requested) and cgroup.partition(host, name) in (partitions.PARTITION, partitions.UNBALANCED)
     return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file, is_partition)
