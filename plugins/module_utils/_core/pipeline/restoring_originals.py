@@ -18,6 +18,7 @@ from ..model.cpu import partitions
 from ..model.plan import make_step, undo
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
 from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX
+from ..model.systemd.unit_property import control_file
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_workloads
 
@@ -47,7 +48,7 @@ def plan(
     dropped = [record for record in dropped if record not in stuck]
     busy = [record for record in dropped if has_profile and is_busy(host, record.before)]
     dropped = [record for record in dropped if record not in busy]
-    changes = [restoring(record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
+    changes = [restoring(host, record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
     changes += [stray_item(record) for record in stuck]
     known = {step.key for change in (*planned, *changes) for step in change.steps if step.kind == "unit"}
     again = [
@@ -55,7 +56,7 @@ def plan(
         for one in reversed(dropped)
         if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
     ]
-    changes += [restoring(record, online) for record in again]
+    changes += [restoring(host, record, online) for record in again]
     return Restoration(tuple(changes), frozenset(record.before.key for record in dropped))
 
 
@@ -118,11 +119,20 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
     return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
 
 
-def restoring(record: Record, online: str) -> Change:
+def requests_cpus(host: Host, unit: str) -> bool:
+    """Whether a unit requests CPUs, or will when it starts because of what was set live."""
+    return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))
+
+
+def restoring(host: Host, record: Record, online: str) -> Change:
     """The change that restores an original."""
     before = record.before
     kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
     kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")
+    steps = undo.restore_recorded(before, online)
+    if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
+        # Not since a boot, or since its start. A restore would have it request CPUs, which systemd cannot take back.
+        steps = [step for step in steps if step.kind == "folder"]
     was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
     return Change(
         record.manager,
@@ -132,5 +142,5 @@ def restoring(record: Record, online: str) -> Change:
         was if was else ("as it was" if before.value or before.link or before.active else "absent"),
         "no longer declared: back to what was there before",
         before.target,
-        tuple(undo.restore_recorded(before, online)),
+        tuple(steps),
     )
