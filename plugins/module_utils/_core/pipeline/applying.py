@@ -255,6 +255,7 @@ def execute(
             said = sentence(step, error)
             if step.optional and not keep_going:
                 refused[step] = said
+                done.pop()
                 continue
             if keep_going:
                 leftovers.append(said)
@@ -268,24 +269,33 @@ def undo_steps(
     host: Host, plan: Plan, done: t.Sequence[tuple[undo.Original, Step]], online: str, masks: Masks
 ) -> tuple[tuple[str, ...], tuple[str, ...]]:
     """Take back what was done, the last first. Returns what was taken back and what could not be."""
+    from . import overlap_check
+
     undone: list[str] = []
     leftovers: list[str] = []
     late: list[Step] = []
+    blocked: list[Step] = []  # A slice that is yet to stop may be in the way: they come once more after it.
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
-    from . import overlap_check
-
     exclusive_before = overlap_check.exclusive_before(host, done)
     for before, step in reversed(done):
         inverse = undo.inverse(before, step, online)
-        later = [back for back in inverse if is_late(host, back, reloaded=reloaded)]
-        late += later
-        said = [attempt(host, plan, back, masks, exclusive_before) for back in inverse if back not in later]
+        said = []
+        for back in inverse:
+            if back.kind == "unit" and back.value == "stop" and before.active and cgroup.populated(host, back.target):
+                continue  # It ran before, and what is in it runs on.
+            if is_late(host, back, reloaded=reloaded):
+                late.append(back)
+            elif conflict_with(host, plan, back, exclusive_before):
+                blocked.append(back)
+            else:
+                said.append(attempt(host, back, masks))
         leftovers += filter(None, said)
         if inverse and not any(said):
             undone.append(f"{step.kind} {step.target}")
     if reloaded or any(step.reload for dummy, step in done):
         late.append(make_step.unit("", "daemon-reload", RELOAD))
-    leftovers += filter(None, (attempt(host, plan, back, masks, exclusive_before) for back in undo.in_order(late)))
+    for back in (*undo.in_order(late), *blocked):
+        leftovers += filter(None, [conflict_with(host, plan, back, exclusive_before) or attempt(host, back, masks)])
     return tuple(undone), tuple(leftovers)
 
 
@@ -310,11 +320,8 @@ def conflict_with(host: Host, plan: Plan, step: Step, exclusive_before: t.Option
     return f"{step.target}: left as it is, since {said}" if said else ""
 
 
-def attempt(host: Host, plan: Plan, step: Step, masks: Masks, exclusive_before: t.Optional[t.Container[str]]) -> str:
-    """Do a step of an undo; the error when it fails, "" when it does not. ``exclusive_before``: see overlap_check.overlaps()."""
-    blocked = conflict_with(host, plan, step, exclusive_before)
-    if blocked:
-        return blocked
+def attempt(host: Host, step: Step, masks: Masks) -> str:
+    """Do a step of an undo; the error when it fails, "" when it does not."""
     try:
         apply_step.perform(host, step, masks)
     except (StepFailed, OSError) as error:

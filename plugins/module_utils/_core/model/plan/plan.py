@@ -46,7 +46,8 @@ class Step(NamedTuple):
     """One write. make_step.py has a constructor for each ``kind``, which says what ``target``, ``name`` and ``value`` are.
 
     ``phase`` and ``order`` give its place in the whole plan; ``reload`` asks for a daemon-reload after phase FILES. An
-    ``optional`` step needs what the kernel may not have (pages): its failure is drift, found by the next observation.
+    ``optional`` step needs what the kernel may not have (pages): its failure is drift, found by the next observation. Where a later
+    step gives CPUs away that a unit was to leave by it, the run is undone.
     """
 
     kind: StepKind
