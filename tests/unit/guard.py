@@ -12,8 +12,10 @@
   was a partition and that was taken back.
 
 Exempt is what is not exclusive: a slice that requests other CPUs than its grant runs as shared, or is being made, as does an
-empty one that was a partition before and was given up. A slice that requested CPUs without a grant shares them. It goes on to
-share them after a grant, until it becomes a partition, its CPUs are written again, or no sibling requests any of them. A slice
+empty one that was a partition before and was given up. A slice that requested CPUs without a grant, as siblings did, shares
+them. It goes on to share them after a grant, until it becomes a partition, is given others, or no sibling requests any of them.
+The isolated pool counts once the node's profile has it, or it is a partition: not while a profile without partitions
+brings it. A slice
 that runs on CPUs which it did not request, since none of its own is online, has no claim to those.
 
 ``exposed`` is asked at rest: which exclusive slices would share with something that starts now, anywhere.
@@ -107,11 +109,15 @@ class Look:
         return found
 
     def note_sharing(self) -> None:
-        """Keep which slices that are no partition request CPUs without a grant of just these: they share them."""
-        for place, group in self.systemd.cgroups.items():
-            if place.startswith("corral_") and "/" not in place and place != ISOLATED and group.partition == MEMBER:
-                if group.requested and self.grants is not None and self.granted_to(place) != group.requested:
-                    group.shares = True
+        """Keep which slices that are no partition request CPUs without a grant of just these, as siblings do: they share them."""
+        tops = {path: group.requested or Cpus() for path, group in self.systemd.cgroups.items() if "/" not in path}
+        for place, requested in tops.items():
+            group = self.systemd.cgroups[place]
+            if not place.startswith("corral_") or place == ISOLATED or group.partition != MEMBER or group.shares:
+                continue
+            if self.grants is None or self.granted_to(place) == requested:
+                continue
+            group.shares = any(requested & theirs for other, theirs in tops.items() if other != place)
 
     def in_force(self, place: str) -> bool:
         """Whether a slice that is no partition has the CPUs which it requests for itself."""
@@ -122,6 +128,8 @@ class Look:
             return False
         if self.grants is None:
             return self.holds(place) and not group.given_up
+        if self.granted_to(place) != group.requested:
+            return False
         # An empty one that was given up is granted the CPUs again that it was left with, and gets them for itself in this run.
         return self.holds(place) or not group.given_up
 

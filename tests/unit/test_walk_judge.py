@@ -217,6 +217,15 @@ def fallen_and_the_partition_ended(machine: Machine, judge: Judge) -> None:
     machine.kernel.set_partition(A, "member")
 
 
+def alone_without_a_grant(machine: Machine, judge: Judge) -> None:
+    """It has its CPUs alone while it holds no grant of them, then it does, and others come."""
+    rows, machine.checkpoint["data"]["grants"] = machine.checkpoint["data"]["grants"], []
+    judge.watch()
+    machine.checkpoint["data"]["grants"] = rows
+    judge.watch()
+    grow(machine, judge)
+
+
 def greedy_elsewhere(machine: Machine, judge: Judge) -> None:
     machine.add("greedy.slice", "5")
     judge.watch()
@@ -273,6 +282,7 @@ def test_who_runs_on_a_grants_cpus_is_found(kind: str) -> None:
             granted_the_pool_as_partition, AUTO, "member", [f"corral.slice/y.service has 4-5 of {A}"],
             id="nor once it is to be a partition",
         ),
+        pytest.param(alone_without_a_grant, OFF, "member", FOUND, id="not who was alone on the CPUs before they were granted"),
         pytest.param(greedy_elsewhere, AUTO, "root", FOUND, id="not everybody once somebody asks for other CPUs"),
         pytest.param(rogue, AUTO, "root", [], id="a slice of that name which nobody granted anything"),
     ],
@@ -281,6 +291,14 @@ def test_excuses(
     act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any], kind: str, found: list[str]
 ) -> None:
     assert judged(partition(Machine(), kind), act, rolled_out) == found
+
+
+def test_at_rest_no_slice_of_the_profile_requests_anothers_cpus() -> None:
+    machine = Machine()
+    judge = Judge(t.cast("t.Any", machine))
+    machine.kernel.set_cpus("corral.slice", read_list("3-7"))
+    judge.check_requests({}, judge.held())
+    assert judge.wrong == [f"at rest: corral.slice requests [3, 4, 5, 6, 7], and {A} is to have [2, 3]"]
 
 
 def test_what_was_shared_before_is_said_once() -> None:

@@ -52,9 +52,7 @@ class Judge:
         self.counts["looks"] += 1
         systemd = self.fake.systemd
         if not self.fake.has(CHECKPOINT):
-            for path, group in systemd.cgroups.items():
-                # The checkpoint went with the last grant, and whatever runs there shares, until it has CPUs of its own again.
-                group.shares = group.shares or (path.startswith("corral_") and group.partition == MEMBER)
+            self.note_sharing()
         now = systemd.overlaps()
         asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
         tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
@@ -88,6 +86,14 @@ class Judge:
         # Without partitions nothing keeps out what is not managed.
         by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
         return by_others and is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto"
+
+    def note_sharing(self) -> None:
+        """The checkpoint went with the last grant: slices that request CPUs as siblings do share them, also once they are granted."""
+        tops = {path: one for path, one in self.fake.systemd.cgroups.items() if path and "/" not in path}
+        for path, group in tops.items():
+            if path.startswith("corral_") and group.partition == MEMBER and group.requested:
+                others = (one.requested or Cpus() for other, one in tops.items() if other != path)
+                group.shares = group.shares or any(theirs & group.requested for theirs in others)
 
     def has_fallen(self, path: str) -> bool:
         """Whether a control group is in a slice of which no CPU is online: an exclusive one, or one on the reserved CPUs."""
@@ -142,6 +148,10 @@ class Judge:
         held = self.held()
         self.check_requests(cpu, held)
         effective = self.fake.systemd.kernel.effective()
+        if cpu["partitions"] == "auto" and not self.asking():
+            for place in [slice_of(name) for name, cpus in held.items() if cpus & self.fake.systemd.online]:
+                if place in self.fake.systemd.cgroups and not self.fake.systemd.cgroups[place].valid:
+                    self.wrong.append(f"at rest: {place} is no partition")
         for name, cpus in held.items():
             for other in held:
                 if other > name and cpus & held[other]:

@@ -674,6 +674,76 @@ def test_confining_can_be_taken_back_while_grants_are_in_force(rolled: node.Node
     assert partition(rolled) == "root"
 
 
+def test_after_a_boot_nothing_is_requested_for_a_unit_that_was_confined(make: Make) -> None:
+    """The boot ended the request. To give the unit all CPUs would make one that nobody can take back."""
+    fake = rolled_on(make, TRIXIE)
+    fake.systemctl("start", "rogue.slice")
+    with fake.by_hand():
+        fake.systemctl("set-property", "--runtime", "rogue.slice", "AllowedCPUs=3-5")
+    fake.systemd.occupy("rogue.slice")
+    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+    assert apply(fake, PROFILE).error == ""
+    services.reboot(fake)
+    fake.systemctl("start", "rogue.slice")
+    fake.systemd.occupy("rogue.slice")
+    for _turn in range(2):
+        runs.tick(fake.host())
+    assert not fake.systemd.cgroups["rogue.slice"].requested
+    assert services.start(fake, BATCH)
+    assert partition(fake, BATCH_SLICE) == "root"
+
+
+@pytest.mark.parametrize("kind", [TRIXIE, BOOKWORM])
+def test_a_slice_that_leaves_the_profile_is_in_no_grants_way(kind: t.Any, make: Make) -> None:
+    fake = rolled_on(make, kind)
+    fake.systemctl("start", "extra.slice")
+    fake.systemd.occupy("extra.slice")
+    reserved = PROFILE["cpu"]["reserved"]
+    data = with_cpu(reserved={**reserved, "slices": ["system.slice", "user.slice", "init.scope", "extra.slice"]})
+    assert apply(fake, data).error == ""
+    assert fake.cpus("extra.slice") == fake.cpus("system.slice")
+    assert apply(fake, PROFILE).error == ""
+    assert services.start(fake, BATCH)
+    assert partition(fake, BATCH_SLICE) == "root"
+    assert not fake.cpus("extra.slice") & fake.cpus(BATCH_SLICE)
+
+
+def test_an_undo_gives_a_running_grant_its_partition_back(make: Make) -> None:
+    """The new slice that is to have its CPUs stops late, after systemd has read all files."""
+    fake = rolled_on(make, TRIXIE)
+    assert services.start(fake, BATCH)
+    more = {"name": "more", "match": {"unit": "more.service"}, "limits": {"cpu": 2, "memory": "64Mi"}}
+    data = {**without("dataplane"), "workloads": [*without("dataplane")["workloads"], more]}
+    host = fake.clone(fake.root.with_name("trial")).host()
+    assert apply_at(host, data).error == ""
+    number = max(n for n, act in enumerate(host.acts, 1) if act == "run systemctl daemon-reload")
+    outcome = apply_at(fake.host("error", number), data)
+    assert (bool(outcome.error), outcome.leftovers) == (True, ())
+    assert (partition(fake), fake.exposed()) == ("root", [])
+
+
+def test_an_admission_leaves_a_slice_whose_files_are_still_to_go(rolled: node.Node) -> None:
+    """systemd would start it with the CPUs of its file, which others have by then."""
+    assert (
+        runs.command(rolled.host(), "admit", "guest", "--unit", "guest.service", "--limits", "cpu=2,memory=16Mi") == 0
+    )
+    slice_name = "corral_guest.slice"
+    had = rolled.cpus(slice_name)
+    host = rolled.clone(rolled.root.with_name("trial")).host()
+    assert runs.command(host, "release", "guest") == 0
+    number = next(n for n, act in enumerate(host.acts, 1) if act.startswith("run systemctl set-property"))
+    with pytest.raises(node.Killed):
+        runs.command(rolled.host("killed", number), "release", "guest")
+    assert services.start(rolled, BATCH)
+    assert rolled.cpus(BATCH_SLICE) == had, "else this shows nothing"
+    rolled.systemctl("daemon-reload")
+    rolled.systemctl("start", slice_name)
+    assert not rolled.cpus(slice_name) & had
+    assert partition(rolled, BATCH_SLICE) == "root"
+    runs.tick(rolled.host())
+    in_sync(rolled)
+
+
 def test_a_unit_that_was_confined_has_what_grants_leave_as_they_come_and_go(rolled: node.Node) -> None:
     """Clearing AllowedCPUs= leaves the kernel's request, which would keep the next grant from being a partition."""
     rolled.systemctl("start", "rogue.slice")
@@ -725,8 +795,15 @@ def test_no_grant_gets_cpus_that_a_unit_keeps_which_systemd_does_not_move(make: 
     (number,) = (n for n, act in enumerate(host.acts, 1) if "set-property" in act and "rogue.slice" in act)
     assert services.start(fake, BATCH, fake.host("error", number)) is None
     assert f"rogue.slice requests CPUs 1,5 of {BATCH_SLICE}" in "".join(fake.said)
-    assert BATCH not in "".join(held(fake))
+    assert "batch:batch@a" not in held(fake)
     assert (partition(fake), fake.overlaps) == ("root", [])
+    before = fake.cpus("rogue.slice")
+    for seconds in (10, 10, 700):
+        fake.wait(seconds)
+        runs.tick(fake.host())
+        assert fake.cpus("rogue.slice") == before == fake.cpus("corral.slice"), (
+            "it does not get the reserved CPUs meanwhile"
+        )
 
 
 def test_systemd_is_not_asked_at_each_tick_to_confine_what_it_does_not_know(rolled: node.Node) -> None:
