@@ -207,10 +207,11 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     records, warning = state.records(host)
     owned = frozenset(key for part in parts for key in part.owned)
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    taken = cpuset.EMPTY
     if context is not None and context.profile.cpu is not None:
         # A unit that goes back to no set of its own has what exclusive slices leave.
-        free = (cgroup.cpu_list(online) or frozenset()) - context.pools.isolated - context.pools.exclusive
-        online = cpuset.format(free) or online
+        taken = context.pools.isolated | context.pools.exclusive
+        online = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken) or online
     dropped = [record for record in records if record.manager in managers and record.before.key not in owned]
     is_whole = set(registry.FILES) <= set(managers)
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
@@ -220,7 +221,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     if dropped:
         from . import restoring_originals  # A tick that drops nothing does not load it.
 
-        restored = restoring_originals.plan(host, dropped, changes, online, has_profile=context is not None)
+        restored = restoring_originals.plan(host, dropped, changes, online, taken, has_profile=context is not None)
         changes += restored.changes
         obsolete |= restored.obsolete
     if parts and (not records or host.exists(state.LOST)):

@@ -37,18 +37,27 @@ class Restoration(NamedTuple):
 
 
 def plan(
-    host: Host, dropped: t.Sequence[Record], planned: t.Sequence[Change], online: str, *, has_profile: bool
+    host: Host,
+    dropped: t.Sequence[Record],
+    planned: t.Sequence[Change],
+    online: str,
+    taken: frozenset[int],
+    *,
+    has_profile: bool,
 ) -> Restoration:
     """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts.
 
-    ``online`` are the CPUs that a unit without a set of its own gets. A plan that has a profile stops no slice with processes.
+    ``online`` are the CPUs that a unit without a set of its own gets, ``taken`` those of exclusive slices. A plan that has a
+    profile stops no slice with processes.
     """
     strays = [record for record in dropped if is_stray(record, online)]
     stuck = [record for record in strays if not is_restored(host, record.before)]
     dropped = [record for record in dropped if record not in stuck]
     busy = [record for record in dropped if has_profile and is_busy(host, record.before)]
     dropped = [record for record in dropped if record not in busy]
-    changes = [restoring(host, record, online)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy]
+    changes = [
+        restoring(host, record, online, taken)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy
+    ]
     changes += [stray_item(record) for record in stuck]
     known = {step.key for change in (*planned, *changes) for step in change.steps if step.kind == "unit"}
     again = [
@@ -56,7 +65,7 @@ def plan(
         for one in reversed(dropped)
         if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
     ]
-    changes += [restoring(host, record, online) for record in again]
+    changes += [restoring(host, record, online, taken) for record in again]
     return Restoration(tuple(changes), frozenset(record.before.key for record in dropped))
 
 
@@ -124,12 +133,12 @@ def requests_cpus(host: Host, unit: str) -> bool:
     return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))
 
 
-def restoring(host: Host, record: Record, online: str) -> Change:
+def restoring(host: Host, record: Record, online: str, taken: frozenset[int]) -> Change:
     """The change that restores an original."""
     before = record.before
     kinds = {"file": "content", "link": "link", "pool": "nr_hugepages", "unit": "state", "mount": "mounted"}
     kinds.update(cpuset="cpuset.cpus", partition=partitions.PROPERTY, compile="program")
-    steps = undo.restore_recorded(before, online)
+    steps = undo.restore_recorded(before, online, taken)
     if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
         # Not since a boot, or since its start. A restore would have it request CPUs, which systemd cannot take back.
         steps = [step for step in steps if step.kind == "folder"]

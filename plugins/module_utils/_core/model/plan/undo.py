@@ -17,6 +17,7 @@ from ..cpu.partitions import MEMBER
 from ..profile.schema_types import is_own
 from ..systemd import unit_limits
 from ..systemd.unit_property import control_file
+from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
 from . import make_step
@@ -73,13 +74,15 @@ def from_data(data: t.Mapping[str, t.Any]) -> Original:
     return found
 
 
-def restore_recorded(before: Original, online: str) -> list[Step]:
+def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpuset.EMPTY) -> list[Step]:
     """The steps that bring a recorded original back, for a removal or a target that is no longer declared.
 
-    A slice of Corral's does not get its earlier AllowedCPUs= back: other slices may have these CPUs now.
+    A slice of Corral's does not get its earlier AllowedCPUs= back, nor does any unit that requested CPUs which exclusive slices have
+    now (``taken``).
     """
-    if before.kind == "property" and before.name == "AllowedCPUs" and is_own(before.target):
-        before = before._replace(value=None, runtime=None)
+    if before.kind == "property" and before.name == "AllowedCPUs":
+        if is_own(before.target) or (before.value and cpuset.parse(before.value) & taken):
+            before = before._replace(value=None, runtime=None)
     return restore(before, online)
 
 

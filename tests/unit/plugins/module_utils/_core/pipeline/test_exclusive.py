@@ -674,6 +674,24 @@ def test_confining_can_be_taken_back_while_grants_are_in_force(rolled: node.Node
     assert partition(rolled) == "root"
 
 
+def test_an_administrator_may_take_over_a_unit_that_was_confined(make: Make) -> None:
+    """By a persistent set-property: what the unit requested before Corral may be a grant's by now."""
+    fake = rolled_on(make, BOOKWORM)
+    fake.systemctl("start", "rogue.slice")
+    with fake.by_hand():
+        fake.systemctl("set-property", "--runtime", "rogue.slice", "AllowedCPUs=1,3,5")
+    fake.systemd.occupy("rogue.slice")
+    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+    assert services.start(fake, BATCH)
+    assert fake.cpus(BATCH_SLICE) == {1, 5}
+    assert apply(fake, PROFILE).error == ""
+    with fake.by_hand():
+        fake.systemctl("set-property", "rogue.slice", "AllowedCPUs=3,7")
+    for _turn in range(3):
+        assert runs.tick(fake.host()) == 2, status(fake)["error"]
+    assert (partition(fake, BATCH_SLICE), fake.overlaps) == ("root", [])
+
+
 def test_after_a_boot_nothing_is_requested_for_a_unit_that_was_confined(make: Make) -> None:
     """The boot ended the request. To give the unit all CPUs would make one that nobody can take back."""
     fake = rolled_on(make, TRIXIE)

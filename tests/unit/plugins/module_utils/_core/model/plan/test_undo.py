@@ -66,6 +66,15 @@ def test_cleared_cpus_are_all_cpus_first() -> None:
     assert [step.text for step in steps] == ["AllowedCPUs=0-7", "AllowedCPUs=", None]
 
 
+@pytest.mark.parametrize(("taken", "wanted"), [((), ["AllowedCPUs=5"]), ((5,), ["AllowedCPUs=0-4", "AllowedCPUs="])])
+def test_a_unit_does_not_go_back_to_cpus_that_exclusive_slices_have(taken: tuple[int, ...], wanted: list[str]) -> None:
+    before = Original(
+        "property", "greedy.slice", "AllowedCPUs", value="5", runtime="[Slice]\nAllowedCPUs=5\n", active=True
+    )
+    steps = undo.restore_recorded(before, "0-4", frozenset(taken))
+    assert [step.text for step in steps if step.kind == "property"] == wanted
+
+
 @pytest.mark.parametrize(
     ("unit", "wanted"),
     [("system.slice", ["AllowedCPUs=5"]), ("corral_isolated.slice", ["AllowedCPUs=0-3", "AllowedCPUs="])],
