@@ -1124,8 +1124,8 @@ def test_a_plan_that_takes_a_partitions_cpus_is_refused(of: str, rolled: node.No
 def test_a_removal_that_widens_others_first_is_refused(rolled: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
     restore = undo.restore_recorded
 
-    def late(before: undo.Original, online: str) -> list[Step]:
-        steps = restore(before, online)
+    def late(before: undo.Original, *cpus: t.Any) -> list[Step]:
+        steps = restore(before, *cpus)
         return [step._replace(order=95) for step in steps] if before.kind == "partition" else steps
 
     monkeypatch.setattr(undo, "restore_recorded", late)
