@@ -233,7 +233,8 @@ def placed_in(
             and one.requested
             and unmanaged_groups.can_be_confined(one)
         ):
-            cpus = (cpuset.parse(original_cpus[one.name]) & wanted.online) - own or wanted.online - own
+            before = cgroup.cpu_list(original_cpus[one.name]) or cpuset.EMPTY
+            cpus = (before & wanted.online) - own or wanted.online - own
         else:
             continue
         found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)

@@ -81,9 +81,17 @@ def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpus
     now (``taken``).
     """
     if before.kind == "property" and before.name == "AllowedCPUs":
-        if is_own(before.target) or (before.value and cpuset.parse(before.value) & taken):
+        if is_own(before.target) or (before.value and taken and clashes(before.value, taken)):
             before = before._replace(value=None, runtime=None)
     return restore(before, online)
+
+
+def clashes(cpus: str, taken: frozenset[int]) -> bool:
+    """Whether a recorded list has any of these CPUs, or is none."""
+    try:
+        return bool(cpuset.parse(cpus) & taken)
+    except ValueError:
+        return True
 
 
 def restore(before: Original, online: str) -> list[Step]:
