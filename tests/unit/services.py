@@ -38,10 +38,11 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
         return fake.runs[unit]
     fake.systemd.require(unit)
     fake.systemd.run_slice(slice_of(fake, unit))
-    holders = required(fake, unit)
-    if all(hold(fake, holder, host or fake.host()) for holder in holders):
+    for holder in wanted(fake, unit):
+        hold(fake, holder, host or fake.host())
+    if all(hold(fake, holder, host or fake.host()) for holder in required(fake, unit)):
         return begin(fake, unit)
-    release(fake, holders)
+    release(fake, held_for(fake, unit))
     fake.systemd.collect()
     return None
 
@@ -49,7 +50,7 @@ def start(fake: Node, unit: str, host: NodeHost | None = None) -> Run | None:
 def stop(fake: Node, unit: str, host: NodeHost | None = None) -> None:
     """``systemctl stop``. ``host`` is what ``corral release`` runs on."""
     after_reload(fake)
-    holders = required(fake, unit)
+    holders = held_for(fake, unit)
     end(fake, unit)
     release(fake, holders, host)
     fake.systemd.collect()
@@ -64,7 +65,7 @@ def restart(fake: Node, unit: str) -> Run | None:
 def crash(fake: Node, unit: str, *, always: bool = False) -> Run | None:
     """Its process dies; with Restart=always (``always``) there is another one."""
     after_reload(fake)
-    holders = required(fake, unit)
+    holders = held_for(fake, unit)
     end(fake, unit)
     if always:
         return begin(fake, unit)
@@ -83,8 +84,23 @@ def slice_of(fake: Node, unit: str) -> str:
 
 
 def required(fake: Node, unit: str) -> list[str]:
-    """The units that hold grants for it."""
-    words = [word for value in settings(fake, unit, "Requires") for word in value.split()]
+    """The units that hold grants for it, without which it does not start."""
+    return holders_in(fake, unit, "Requires")
+
+
+def wanted(fake: Node, unit: str) -> list[str]:
+    """The units that hold what it was granted under another name."""
+    return holders_in(fake, unit, "Wants")
+
+
+def held_for(fake: Node, unit: str) -> list[str]:
+    """All units that hold grants for it."""
+    return [*required(fake, unit), *wanted(fake, unit)]
+
+
+def holders_in(fake: Node, unit: str, key: str) -> list[str]:
+    """The units that hold grants, of those that a dependency names."""
+    words = [word for value in settings(fake, unit, key) for word in value.split()]
     return [word for word in words if word.startswith(HOLDER)]
 
 
@@ -114,9 +130,9 @@ def let_go(fake: Node, holder: str, host: NodeHost) -> None:
 def release(fake: Node, holders: list[str], host: NodeHost | None = None) -> None:
     """StopWhenUnneeded= of ``holders``: they hold grants for a unit that stopped or did not start, and for no other.
 
-    Without a reload systemd asks that of no unit but those that the stopped one required, as it was loaded.
+    Without a reload systemd asks that of no unit but those that the stopped one required or wanted, as it was loaded.
     """
-    needed = {holder for unit in fake.runs for holder in required(fake, unit)}
+    needed = {holder for unit in fake.runs for holder in held_for(fake, unit)}
     for holder in holders:
         if holder in fake.holders and holder not in needed:
             let_go(fake, holder, host or fake.host())

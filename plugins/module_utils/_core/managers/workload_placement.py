@@ -100,11 +100,17 @@ def place_file(need: ResourceRequirements) -> str:
 # Units
 
 
-def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
-    """The changes of a workload's unit: its drop-in, and its slice while it runs."""
+def unit_changes(
+    need: ResourceRequirements, slice_name: str, found: UnitState, score: t.Optional[int], orphaned: t.Sequence[str]
+) -> list[Change]:
+    """The changes of a workload's unit: its drop-in, and its slice while it runs.
+
+    ``orphaned`` are the workloads that have grants while they run and are no longer declared: the unit may be one of them.
+    """
     unit = need.workload.pattern
     changes = []
-    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus))
+    earlier = workload_units.holders(found.dropin, orphaned)
+    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus), earlier=earlier)
     change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
@@ -140,12 +146,16 @@ def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, 
     return changes
 
 
-def template_change(host: Host, need: ResourceRequirements, score: t.Optional[int]) -> t.Optional[Change]:
+def template_change(
+    host: Host, need: ResourceRequirements, score: t.Optional[int], orphaned: t.Sequence[str]
+) -> t.Optional[Change]:
     """The drop-in of a template: it places every instance, also one that never ran."""
     unit = need.workload.template
     path = dropin(unit, NAME)
-    text = workload_units.unit_dropin(need, slice_for(need, None), score, exclusive=bool(need.cpus))
-    return file_change(NAME, path, host.read(path), text, reason=f"places instances of {unit} in their slices")
+    before, place = host.read(path), slice_for(need, None)
+    earlier = workload_units.holders(before, orphaned)
+    text = workload_units.unit_dropin(need, place, score, exclusive=bool(need.cpus), earlier=earlier)
+    return file_change(NAME, path, before, text, reason=f"places instances of {unit} in their slices")
 
 
 def later_change(

@@ -19,7 +19,6 @@ from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import EMPTY_SLICES, UNKNOWN, Change, Part
-from ..model.profile import profile_workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
@@ -106,11 +105,14 @@ def plan(host: Host, context: Context) -> Part:
         changes += filter(None, [shared_weight.change(host, weight)])
         owned.add(shared_weight.KEY)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
+    names = {need.workload.name for need in found.needs}
+    orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
+    orphaned = [grant.workload for grant in orphans]
     placed: list[tuple[ResourceRequirements, str]] = []
     for need in found.needs:
         score = workload_placement.score_of(need, None if memory is None else memory << 10)
         if need.workload.is_template:
-            changes += filter(None, [workload_placement.template_change(host, need, score)])
+            changes += filter(None, [workload_placement.template_change(host, need, score, orphaned)])
             owned.add(f"file:{dropin(need.workload.template, NAME)}")
             continue
         grant = by_name.get(need.workload.name)
@@ -128,7 +130,8 @@ def plan(host: Host, context: Context) -> Part:
         changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes)
         owned |= owned_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
         if need.workload.match == "unit":
-            changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
+            if seen.unit:
+                changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, orphaned)
             problems += unit_problems(context, need, seen)
             if not need.workload.template:
                 owned.add(f"file:{dropin(need.workload.pattern, NAME)}")
@@ -141,8 +144,6 @@ def plan(host: Host, context: Context) -> Part:
         changes += workload_limits.score_changes(host, need, seen, score)
         if pid_sharing.wanted(need.workload, need.tenant, context.profile.tenants) is not None:
             placed.append((need, seen.slice))
-    names = {need.workload.name for need in found.needs}
-    orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
     owned |= owned_for_runs(host, orphans)
     if placed:
         from . import workload_namespaces  # A node where nothing is declared of them does not load it.
@@ -205,10 +206,8 @@ def owned_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
     paths = [f"{ETC}/{name}/10-corral-{NAME}.conf" for name in names if name.endswith(".service.d")]
     texts = {path: host.read(path) or "" for path in paths}
     for grant in orphans:
-        instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
         # Its slice may be another one by now: without the static policy new runs share.
-        line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
-        owned |= {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
+        owned |= {f"file:{path}" for path, text in texts.items() if workload_units.holders(text, [grant.workload])}
         owned |= owned_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
     return owned
 

@@ -21,6 +21,8 @@ from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
 from ..model.profile.schema_types import is_own
+from ..model.systemd import workload_units
+from ..model.systemd.unit_property import dropin
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -99,8 +101,9 @@ def allocate(
     status = status._replace(lost_memory=drift.broken)
     granted: list[Grant] = []
     gone: list[Grant] = []
+    past = renamed(host, listed, checkpoint.grants, request.start) if request.start else ()
     for one in checkpoint.grants:
-        ends = one.hold == RUNNING and request.stop.get(one.workload) == one.instance
+        ends = one.hold == RUNNING and (request.stop.get(one.workload) == one.instance or one.workload in past)
         (gone if ends else granted).append(one)
     allocated = admission.allocate(inputs, listed, granted, status)
     allocated = allocated._replace(
@@ -228,6 +231,20 @@ def runs(host: Host, grant: Grant) -> bool:
     if workload_state.populated(host, grant.workload, grant.tenant):
         return True
     return workload_state.run_of(host, grant.workload) is not None
+
+
+def renamed(
+    host: Host, listed: t.Sequence[ResourceRequirements], granted: t.Iterable[Grant], start: t.Iterable[str]
+) -> list[str]:
+    """Earlier names of the workloads about to start, with grants of runs that are over: the unit still wants what holds them."""
+    known = {need.workload.name: need for need in listed}
+    orphaned = [one.workload for one in granted if one.hold == RUNNING and one.workload not in known]
+    ended = [name for name in orphaned if not workload_state.populated(host, name)]
+    if not ended:
+        return []
+    units = [known[name].workload for name in start if name in known and known[name].workload.match == "unit"]
+    texts = [host.read(dropin(one.template or one.pattern, workload_units.NAME)) for one in units]
+    return [name for name in ended if any(workload_units.holders(text, [name]) for text in texts)]
 
 
 def waits_to_start(host: Host, grant: Grant) -> bool:
