@@ -48,7 +48,10 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
     data = unconfirmed.shown(found, host.now(), left(host, found))
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(data["until"]))
     name, before = named(found)
-    return {**data, "text": f"{name} is unconfirmed: at {until} the node goes back to {before} (corral confirm keeps it)"}  # fmt: skip
+    said = "is unconfirmed: at {} the node goes back to {} (corral confirm keeps it)"
+    if found.failed:
+        said = "failed, and not all of it could be undone: at {} the node goes back to {}"
+    return {**data, "text": f"{name} {said.format(until, before)}"}
 
 
 def named(found: Pending, nothing: str = "no profile") -> tuple[str, str]:

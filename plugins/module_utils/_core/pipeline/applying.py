@@ -107,6 +107,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
             state.SINCE,
             *state.PUBLISHED,
             *status_files,
+            *(() if going_back else [state.REJECTED]),
         ):
             if host.exists(path):
                 host.remove(path)

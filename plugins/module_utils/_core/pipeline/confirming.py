@@ -11,6 +11,7 @@ ends the wait. The caller of each function holds the lock.
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..host import state, unconfirmed_file
@@ -88,6 +89,8 @@ def declare(
         # What was undone needs no going back; what could not be undone does.
         if not outcome.leftovers:
             as_before(host, earlier)
+        elif waits:
+            mark_failed(host)
     elif outcome.applied:
         if not waits:
             keep(host)
@@ -115,6 +118,17 @@ def made(host: Host, declared: Profile, seconds: int, earlier: t.Optional[Pendin
         declared.name, history.hash_of(data), int(host.now()), seconds, host.boot_id(), host.uptime(), before,
         dict(origins),
     )  # fmt: skip
+
+
+def mark_failed(host: Host) -> None:
+    """The unconfirmed profile was never in force: when it goes back, nothing is known against it.
+
+    Where that cannot be written either, it goes back as one that was not confirmed.
+    """
+    found = unconfirmed_file.pending(host)
+    if found is not None:
+        with contextlib.suppress(OSError):
+            unconfirmed_file.write(host, found._replace(failed=True))
 
 
 def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
@@ -164,7 +178,9 @@ def go_back(host: Host, found: Pending) -> Outcome:
     The agent stays. A run that was killed, or that failed, is made again.
     """
     known = unconfirmed_file.rejected(host)
-    if not any(one.hash == found.hash for one in known):  # A way back that fails is tried every few seconds.
+    if not found.failed and not any(
+        one.hash == found.hash for one in known
+    ):  # A way back that fails is tried every few seconds.
         reason = f"not confirmed within {found.seconds} s"
         rejected = Rejected(found.hash, found.name, int(host.now()), reason)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))

@@ -27,7 +27,8 @@ KEPT = 10  # hashes of profiles that went back
 class Pending(NamedTuple):
     """An unconfirmed profile: its name and hash, the clocks when its change began, and what the node had before (None: no profile).
 
-    ``origins`` are those of the profile before. See pause.py for the clocks.
+    ``origins`` are those of the profile before. See pause.py for the clocks. ``failed``: it was refused in the middle, and not all
+    of it could be undone.
     """
 
     name: str
@@ -38,6 +39,7 @@ class Pending(NamedTuple):
     uptime: float
     before: t.Optional[dict[str, t.Any]]
     origins: dict[str, str]
+    failed: bool = False
 
 
 class Rejected(NamedTuple):
@@ -79,6 +81,7 @@ def pending_from_data(data: t.Any) -> t.Optional[Pending]:
         and 0 <= found.uptime < 2**40  # no NaN
         and isinstance(found.before, (dict, type(None)))
         and isinstance(found.origins, dict)
+        and isinstance(found.failed, bool)
     )
     return found if right else None
 

@@ -17,7 +17,7 @@ from _core.model.profile import profile
 from _core.model.status import history, json_shapes
 from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError, Problem
-from _core.pipeline import confirming, declared_profile, locked_run
+from _core.pipeline import applying, confirming, declared_profile, locked_run
 from _core.pipeline.confirming import Terms
 from example_counts import in_turn, places
 from shapes import misfits
@@ -437,6 +437,39 @@ def test_a_confirmation_or_a_way_back_that_is_killed_is_made_again(act: str, tri
         timer(fake)  # It stops itself where nothing waits any more.
         assert not waits(fake), host.acts[number - 1]
         assert node.different(wanted, seen(fake)) == [], host.acts[number - 1]
+
+
+def test_a_run_that_failed_and_could_not_be_undone_goes_back_and_may_be_applied_again(
+    trials: t.Callable[[], node.Node], capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sample = trials()
+    host = sample.host()
+    change(sample, host)
+    number = len(host.acts) - 12  # A step in the middle of it.
+    fake = trials()
+    before = seen(fake)
+    with monkeypatch.context() as patch:
+        patch.setattr(applying, "attempt", lambda host, step, masks: f"{step.target}: left")
+        outcome = change(fake, fake.host("error", number))
+    assert outcome.error and outcome.leftovers
+    assert waits(fake)
+    runs.command(fake.host(), "status")
+    said = capsys.readouterr().out
+    assert "failed, and not all of it could be undone: at " in said and "corral confirm" not in said
+    fake.wait(SECONDS + 1)
+    assert timer(fake) == 0
+    assert node.different(before, seen(fake)) == []
+    assert not waits(fake) and not fake.has(state.REJECTED)
+    assert not change(fake).error
+
+
+def test_a_removal_forgets_which_profiles_went_back(rolled: node.Node) -> None:
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    timer(rolled)
+    assert rolled.has(state.REJECTED)
+    runs.remove(rolled.host())
+    assert not rolled.has(state.REJECTED)
 
 
 def test_a_way_back_that_is_refused_is_tried_again(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
