@@ -274,7 +274,7 @@ def control_unit(host: Host, step: Step) -> None:
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         if not is_own(step.target):
             return  # Other processes use it by now.
-        raise StepFailed(f"{step.target}: still holds processes, which a stop would end: it stays")
+        raise StepFailed(f"{step.target}: still holds processes, which a stop would end: {who_ends(host, step.target)}")
     if verb == "stop" and is_workloads(step.target):
         unit = workload_state.unit_to_be_in(host, step.target)
         if unit:
@@ -291,6 +291,12 @@ def control_unit(host: Host, step: Step) -> None:
         # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
         for again in ("start", "stop"):
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
+
+
+def who_ends(host: Host, unit: str) -> str:
+    """What keeps a slice from being stopped, and the way out."""
+    named = cgroup.units_in(host, unit)
+    return f"stop what runs in it (systemctl stop {' '.join(named)}), then repeat this" if named else "it stays"
 
 
 def control_mount(host: Host, step: Step) -> None:

@@ -155,6 +155,13 @@ def slices_in(host: Host, outer: str) -> list[str]:
     return [name for name in host.names(path_of(outer) if outer else ROOT) if name.endswith(".slice")]
 
 
+def units_in(host: Host, outer: str) -> list[str]:
+    """The services and scopes with processes in a slice, those of its inner slices included."""
+    found = [unit for inner_slice in slices_in(host, outer) for unit in units_in(host, inner_slice)]
+    names = [name for name in host.folders(path_of(outer)) if name.endswith((".service", ".scope"))]
+    return sorted([*found, *(name for name in names if populated_at(host, f"{path_of(outer)}/{name}"))])
+
+
 def offers(host: Host, controller: str) -> bool:
     """Whether the kernel has a controller for v2."""
     return controller in (host.read(f"{ROOT}/cgroup.controllers") or "").split()

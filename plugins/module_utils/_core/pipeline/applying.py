@@ -97,6 +97,10 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     outcome = apply(host, first, plan, keep_going=True, before_steps=stop_timer if waits else None)
     if first.lost:
         return outcome
+    if outcome.leftovers:
+        from . import restoring_originals
+
+        outcome = outcome._replace(remaining=restoring_originals.left(host, outcome.remaining))
     if not outcome.error and PROFILE in managers:
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
         status_files = [path for one in registry.every() for path in one.status_files(host)]

@@ -128,6 +128,32 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
     return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
 
 
+def left(host: Host, changes: t.Iterable[Change]) -> tuple[Change, ...]:
+    """The changes of a removal that something is left of. Another one makes the rest again: systemd may not have read a file yet."""
+    return tuple(
+        change for change in changes if not change.steps or not all(is_done(host, step) for step in change.steps)
+    )
+
+
+def is_done(host: Host, step: Step) -> bool:
+    """Whether a step of a removal would find nothing to do."""
+    if step.kind == "folder":
+        return not host.is_dir(step.target) or bool(host.names(step.target))
+    if step.kind == "compile":
+        return not host.exists(step.target)
+    now = apply_step.observe(host, step)
+    if step.kind == "file":
+        return (now.value, now.link) == (step.value, None)
+    if step.kind == "link":
+        return now.link == step.value
+    if step.kind in ("unit", "controller", "mount"):
+        return not now.active and step.value != "start"
+    if step.kind == "property":
+        shown = apply_step.shows(host, step.target, step.name, step.value) if step.value else not now.value
+        return now.runtime is None and (not now.active or shown)
+    return not host.exists(step.target) or (host.read(step.target) or "").strip() == step.value
+
+
 def requests_cpus(host: Host, unit: str) -> bool:
     """Whether a unit requests CPUs, or will when it starts because of what was set live."""
     return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))

@@ -236,7 +236,15 @@ def test_removal_brings_the_node_back(fake: node.Node) -> None:
 def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled: node.Node) -> None:
     with rolled.by_hand():  # What runs loses what it has of its own.
         outcome = runs.remove(rolled.host())
-    assert any("corral.slice: still holds processes" in left for left in outcome.leftovers)
+    said = (
+        "{}: still holds processes, which a stop would end: stop what runs in it (systemctl stop {}), then repeat this"
+    )
+    for place, unit in (("corral.slice", FEED), (OWN, DATAPLANE)):
+        assert said.format(place, unit) in outcome.leftovers
+    # What is back already is not named as different.
+    assert {one.subject for one in outcome.remaining} == {
+        OWN, "corral-feed.slice", "corral.slice", f"{CGROUP}/cgroup.subtree_control",
+    }  # fmt: skip
     assert rolled.cpus(OWN) == rolled.systemd.online, "nobody is confined any more"
     for unit in (DATAPLANE, FEED):
         services.stop(rolled, unit)
