@@ -73,8 +73,14 @@ def obstacle(host: Host, step: Step) -> tuple[str, str]:
     """What keeps a file or link from being written or removed, and where it is; twice "" where nothing does."""
     if is_folder(host, step.target):
         return step.target, f"is a folder, and a {step.kind} of Corral's goes there: move it away"
-    if step.value is None and host.mode(step.target) is None:
+    is_there = host.mode(step.target) is not None
+    if step.value is None and not is_there:
         return "", ""
+    if is_there and host.link(step.target) is None and not host.writable(step.target):
+        return (
+            step.target,
+            "cannot be replaced, even by root: it is immutable (lsattr, chattr -i), or its file system is mounted read-only",
+        )
     folder = os.path.dirname(step.target)
     while host.mode(folder) is None and folder != "/":
         folder = os.path.dirname(folder)

@@ -181,6 +181,16 @@ def test_a_folder_that_nobody_can_write_to(fake: node.Node, monkeypatch: pytest.
     assert said.startswith(f"{os.path.dirname(DROPIN)}: cannot be written, even by root")
 
 
+def test_a_file_that_nobody_can_replace(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> None:
+    runs.converged(fake)
+    fake.put(DROPIN, "changed by hand\n")
+    monkeypatch.setattr(Host, "writable", lambda dummy, path: path != DROPIN)
+    said = task(fake, "profile", check=True, profile=node.edge())
+    assert said.startswith(f"{DROPIN}: cannot be replaced, even by root: it is immutable (lsattr, chattr -i)")
+    assert task(fake, "profile", check=False, profile=node.edge()) == said
+    assert fake.get(DROPIN) == "changed by hand\n"
+
+
 def test_a_tick_that_is_blocked_reports_all_other_drift(fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
     fake.drop(DROPIN)
