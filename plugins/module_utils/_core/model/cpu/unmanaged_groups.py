@@ -95,11 +95,15 @@ def changes_of(
         if one.is_partition:
             reason += f"a partition of its own, so no pool has CPUs {cpuset.format(one.cpus)}; "
         cpus = following.get(one.name, one.cpus)
-        if cpus != one.cpus:
-            reason += f"gets CPUs {cpuset.format(cpus)}, since the kernel keeps a request until the unit stops; "
-        confines = one.name in confined
-        verdict, wanted = (DRIFT, f"CPUs {cpuset.format(shared)}") if confines else (UNCHANGEABLE, "a pool")
-        reason += "cpu.unmanaged: confine" if confines else reason_of(one, refused=one.name in refused)
+        verdict, wanted = UNCHANGEABLE, "a pool"
+        if one.name in confined:
+            verdict, wanted = DRIFT, f"CPUs {cpuset.format(shared)}"
+            reason += "cpu.unmanaged: confine"
+        elif cpus != one.cpus:
+            verdict, wanted = DRIFT, f"CPUs {cpuset.format(cpus)}"
+            reason += "it was confined, and the kernel keeps a request for CPUs until the unit stops"
+        else:
+            reason += reason_of(one, refused=one.name in refused)
         changes.append(
             Change(MANAGER, one.name, "placement", actual, wanted, reason, f"{root}/{one.name}", (), verdict)
         )

@@ -198,7 +198,8 @@ KEYS: tuple[Key, ...] = (
         types.choice("report", "confine"),
         "What to do with top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
         "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal). "
-        "Back to `report`, they get all CPUs that no grant has, or those that they once asked for, as grants come and go.",
+        "Back to `report`, they get all CPUs that no grant has, or those that they once asked for, as grants come and go, and "
+        "not what is set by hand: the kernel keeps a request for CPUs until the unit stops.",
         example="confine",
         default="report",
     ),
