@@ -30,7 +30,7 @@ from _core.model.values.errors import CorralError
 from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from fake_systemd import CGROUP
-from walk_judge import GREEDY, UNMANAGED, Cpus, Data, Judge
+from walk_judge import CHECKPOINT, GREEDY, UNMANAGED, Cpus, Data, Judge, slice_of, unit_of
 
 RELEASES: tuple[Release, ...] = (BOOKWORM, TRIXIE, FORKY)
 MACHINES = {
@@ -48,8 +48,9 @@ FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
 # The seeds of walks on nodes with tenants begin so, those of walks in which all CPUs of grants go offline at once, and
-# those of walks on a small machine that is full: a grant that begins or moves gets CPUs of another one.
-TENANTS, DARK, FULL = "tenants-", "dark-", "full-"
+# those of walks on a small machine that is full: a grant that begins or moves gets CPUs of another one. In walks of the last
+# kind workloads get other names.
+TENANTS, DARK, FULL, RENAMED = "tenants-", "dark-", "full-", "renamed-"
 
 
 class Walk(Judge):
@@ -180,10 +181,34 @@ class Walk(Judge):
         return self.with_fault(f"roll out ({what})", work, faults)
 
     def roll_out(self) -> str:
+        if self.seed.startswith(RENAMED) and self.data["workloads"] and self.dice.random() < 0.4:
+            return self.rename()
         what, data = walk_profiles.changed_profile(self.dice, self.data)
         text = self.declare(what, data)
         if "refused:" not in text:
             self.data = data
+        return text
+
+    def rename(self) -> str:
+        """A workload gets another name, or its first one again: what runs with CPUs of its own until it stops keeps them."""
+        name, data = walk_profiles.renamed(self.dice, self.data)
+        rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
+        held, online = self.held(), self.fake.systemd.online  # A grant with CPUs that are offline moves.
+        lasting = [row["workload"] for row in rows if row["hold"] == "running"]
+        lasting = [one for one in lasting if one in held and held[one] <= online]
+        before = {
+            place: cpus
+            for place, cpus in self.in_force().items()
+            for one in lasting
+            if one.partition(":")[0] == name and place.startswith(f"{slice_of(one)}/{unit_of(one)}")
+        }
+        text = self.declare(f"{name} gets another name", data)
+        if "refused:" not in text:
+            self.data = data
+        if text.endswith(" changes"):
+            after = self.in_force()
+            self.counts["renamed in a run"] += len(before)
+            self.wrong += [f"{place} had {sorted(cpus)}" for place, cpus in before.items() if after.get(place) != cpus]
         return text
 
     def drop(self) -> str:

@@ -20,6 +20,7 @@ from _core.model.values import cpuset
 from fake_cpusets import MEMBER, within
 from guard import ISOLATED, Row, granted, told
 from node import Node
+from walk_profiles import NEW
 
 Data = dict[str, t.Any]
 Cpus = frozenset[int]
@@ -158,7 +159,7 @@ class Judge:
                     self.wrong.append(f"at rest: {name} and {other} both hold {cpuset.format(cpus & held[other])}")
             unit = unit_of(name)
             run = self.fake.runs.get(unit)
-            if run is None:
+            if run is None or self.earlier(name, unit, run.place, held):
                 continue
             if not run.place.startswith("corral_"):
                 self.wrong.append(f"at rest: {unit} runs in {run.place}, and holds {sorted(cpus)}")
@@ -173,6 +174,11 @@ class Judge:
             holds = any(holder in self.fake.holders for holder in services.required(self.fake, unit))
             if row["hold"] == "running" and unit not in self.fake.runs and not holds and not waits:
                 self.wrong.append(f"at rest: {row['workload']} still holds {row['cpus'] or 'memory'}")
+
+    def earlier(self, name: str, unit: str, place: str, held: dict[str, Cpus]) -> bool:
+        """Whether a unit still runs under another name that it had, with CPUs of that name."""
+        others = (other for other in held if other != name and unit_of(other) == unit)
+        return any(within(place, slice_of(other)) for other in others)
 
     def check_requests(self, cpu: Data, held: dict[str, Cpus]) -> None:
         """Note each slice of the profile that requests CPUs of an exclusive slice; unmanaged control groups are left out."""
@@ -202,5 +208,5 @@ def slice_of(workload: str) -> str:
 
 def unit_of(workload: str) -> str:
     """The unit that a workload of the walk is."""
-    name, dummy, instance = workload.removesuffix("-here").partition(":")
-    return f"{instance or name}.service"
+    name, dummy, instance = workload.partition(":")
+    return f"{instance or name.removesuffix('-here').removesuffix(NEW)}.service"

@@ -10,6 +10,7 @@ import random
 import typing as t
 
 Data = dict[str, t.Any]
+NEW = "-new"
 
 
 def first_profile(dice: random.Random) -> Data:
@@ -56,6 +57,15 @@ def tenant(dice: random.Random) -> Data:
     return {"name": "acme", "members": {"units": units}, "limits": limits, "quota": [{"name": "all", "hard": hard}]}
 
 
+def renamed(dice: random.Random, before: Data) -> tuple[str, Data]:
+    """The name of a workload, and the profile in which it has another one, or its first one again."""
+    data: Data = json.loads(json.dumps(before))
+    row = dice.choice(data["workloads"])
+    name: str = row["name"]
+    row["name"] = name.removesuffix(NEW) if name.endswith(NEW) else f"{name}{NEW}"
+    return name, data
+
+
 def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
     """What is changed, and the profile with that one thing in it changed."""
     data: Data = json.loads(json.dumps(before))
@@ -67,6 +77,7 @@ def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
     if what == "in":
         name = dice.choice(["alpha", "beta", "gamma", "batch"])
         rows[name] = workload(dice, name)
+        rows.pop(f"{name}{NEW}", None)
         what = f"{name} is declared with {rows[name]['limits']['cpu']} CPUs, hold {rows[name]['hold']}"
     elif what == "out" and rows:
         name = dice.choice(sorted(rows))

@@ -21,7 +21,7 @@ import trees
 from _core.model.cpu import handover, partitions
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED
-from walk import DARK, FULL, TENANTS, Walk
+from walk import DARK, FULL, RENAMED, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -166,6 +166,19 @@ def test_whatever_happens_when_all_cpus_of_grants_go_offline(quick: None) -> Non
                 walk = shortest(ground, f"{DARK}{number}", walk.counts["steps"])
                 pytest.fail("\n".join([f"walk {DARK}{number}:", *walk.steps, *walk.wrong]), pytrace=False)
     assert gone, "no grant ever had all its CPUs offline"
+
+
+def test_whatever_happens_when_workloads_get_other_names(quick: None) -> None:
+    renamed = 0
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        ground = Ground(Path(name))
+        for number in range(FIRST, FIRST + WALKS):
+            walk = ground.walk(f"{RENAMED}{number}", range(STEPS))
+            renamed += walk.counts["renamed in a run"]
+            if walk.wrong:
+                walk = shortest(ground, f"{RENAMED}{number}", walk.counts["steps"])
+                pytest.fail("\n".join([f"walk {RENAMED}{number}:", *walk.steps, *walk.wrong]), pytrace=False)
+    assert renamed, "none got another name while it ran"
 
 
 def test_whatever_happens_on_a_full_machine(quick: None) -> None:
