@@ -206,6 +206,7 @@ class Walk(Judge):
         if "refused:" not in text:
             self.data = data
         if text.endswith(" changes"):
+            services.after_reload(self.fake)
             after = self.in_force()
             self.counts["renamed in a run"] += len(before)
             self.wrong += [f"{place} had {sorted(cpus)}" for place, cpus in before.items() if after.get(place) != cpus]
