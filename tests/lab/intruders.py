@@ -35,6 +35,7 @@ UNITS = {
 }
 BATCH = "batch@a\\x2db"
 BATCH_SLICE = "corral_batch:batch\\x40a\\x2db.slice"
+NIGHT_SLICE = "corral_night:batch\\x40a\\x2db.slice"
 
 
 def prepare() -> None:
@@ -274,17 +275,28 @@ def early_container() -> None:
 
 
 def run_goes_on() -> None:
-    """batch leaves the profile while it runs: it keeps what it holds until it stops, and not longer."""
-    leave("batch")
-    for _turn in range(2 if os.environ.get("CORRAL_LONG") else 1):
-        tick()
-        expect("batch", (partition(BATCH_SLICE), masks(BATCH_SLICE)), ("root", frozenset({4, 5})))
+    """batch gets another name while it runs, then leaves the profile: it keeps what it holds until it stops, and not longer."""
+    with profile() as data:
+        next(one for one in data["workloads"] if one["name"] == "batch")["name"] = "night"
+    goes_on(BATCH_SLICE)
+    run("systemctl", "restart", BATCH)
+    expect("night", (partition(NIGHT_SLICE), masks(NIGHT_SLICE)), ("root", frozenset({4, 5})))
+    expect("its grants", [name.partition(":")[0] for name in grants() if "batch" in name], ["night"])
+    leave("night")
+    goes_on(NIGHT_SLICE)
     run("systemctl", "stop", BATCH)
-    wait("its grant is gone", lambda: not any(name.startswith("batch") for name in grants()))
+    wait("its grant is gone", lambda: not any("batch" in name for name in grants()))
     run("systemctl", "stop", "b")
     tick()
-    wait_for_end(BATCH_SLICE, "corral_b.slice")
+    wait_for_end(BATCH_SLICE, NIGHT_SLICE, "corral_b.slice")
     in_sync()
+
+
+def goes_on(unit: str) -> None:
+    """A slice keeps its CPUs."""
+    for _turn in range(2 if os.environ.get("CORRAL_LONG") else 1):
+        tick()
+        expect(unit, (partition(unit), masks(unit)), ("root", frozenset({4, 5})))
 
 
 def rival() -> None:
@@ -303,6 +315,30 @@ def rival() -> None:
     tick()
     in_sync()
     expect("a", (partition("corral_a.slice"), masks("corral_a.slice")), ("root", frozenset({2, 3})))
+
+
+def foreign_partition() -> None:
+    """A slice that somebody makes a partition of a shared CPU: where it wins no pool counts on the CPU, and it is named."""
+    run("systemctl", "start", "rival.slice")
+    run("systemctl", "set-property", "--runtime", "rival.slice", "AllowedCPUs=6")
+    write(f"{CGROUP}/rival.slice/cpuset.cpus.partition", "root")
+    wins = int(os.uname().release.split(".")[0]) >= 7
+    expect("the slice", partition("rival.slice").partition(" ")[2].startswith("invalid"), not wins)
+    tick()
+    tick()
+    said = found()["rival.slice"]
+    expect("it is named as a partition", "a partition of its own, so no pool has CPUs 6" in said, wins)
+    expect("a", (partition("corral_a.slice"), masks("corral_a.slice")), ("root", frozenset({2, 3})))
+    expect("the shared CPUs", 6 in cpus(read(f"{CGROUP}/corral.slice/cpuset.cpus.effective")), not wins)
+    run("corral", "admit", "guest", "--unit", "b.service", "--limits", "cpu=2,memory=64Mi")
+    run("systemctl", "restart", "b")
+    own = masks("corral_guest.slice")
+    expect("guest", (partition("corral_guest.slice"), len(own)), ("root", 2))
+    expect("guest is on the CPU of the other partition", wins and 6 in own, False)
+    run("systemctl", "stop", "b", "rival.slice")
+    run("corral", "release", "guest")
+    tick()
+    in_sync()
 
 
 def foreign_setting() -> None:
@@ -339,7 +375,7 @@ STEPS = (
     run_goes_on,
 )
 # The watcher does not run meanwhile: in each of them a partition ends.
-UNWATCHED = (rival, foreign_setting)
+UNWATCHED = (rival, foreign_partition, foreign_setting)
 
 
 def main(names: list[str]) -> int:
