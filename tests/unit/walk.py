@@ -194,6 +194,7 @@ class Walk(Judge):
         name, data = walk_profiles.renamed(self.dice, self.data)
         rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
         held, online = self.held(), self.fake.systemd.online  # A grant with CPUs that are offline moves.
+        in_force = json.loads(json.dumps(profile.to_data(profile.parse(self.data)))) == self.rolled_out
         lasting = [row["workload"] for row in rows if row["hold"] == "running"]
         lasting = [one for one in lasting if one in held and held[one] <= online]
         before = {
@@ -205,7 +206,7 @@ class Walk(Judge):
         text = self.declare(f"{name} gets another name", data)
         if "refused:" not in text:
             self.data = data
-        if text.endswith(" changes"):
+        if text.endswith(" changes") and in_force:  # A rollout that was killed before changes more than the name.
             services.after_reload(self.fake)
             after = self.in_force()
             self.counts["renamed in a run"] += len(before)
