@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import functools
 import shutil
 import typing as t
 
@@ -822,6 +823,34 @@ def test_no_grant_gets_cpus_that_a_unit_keeps_which_systemd_does_not_move(make: 
         assert fake.cpus("rogue.slice") == before == fake.cpus("corral.slice"), (
             "it does not get the reserved CPUs meanwhile"
         )
+
+
+def test_an_undo_of_which_one_step_is_refused_lets_nobody_onto_a_grants_cpus(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without partitions: what keeps its new CPUs is in the way of those that would get their old ones back."""
+    fake = rolled_on(make, BOOKWORM)
+    assert apply(fake, with_cpu(partitions="off")).remaining == ()
+    wanted = profile.parse(with_cpu(partitions="off", reserved={"cpus": "2,6"}))  # They are dataplane's, which moves.
+    host = fake.clone(fake.root.with_name("trial")).host()
+    assert not applying.declare(host, wanted).error
+    left: list[str] = []
+    for number in [number for number, act in enumerate(host.acts, 1) if "AllowedCPUs=" in act]:
+        for refused in (act.split()[-2] for act in host.acts[: number - 1] if "AllowedCPUs=" in act):
+            trial = fake.clone(fake.root.with_name(f"{number} {refused}"))
+            with monkeypatch.context() as patch:
+                patch.setattr(applying, "attempt", functools.partial(all_but, refused, applying.attempt))
+                outcome = applying.declare(trial.host("error", number), wanted)
+            assert outcome.error and "refused" in outcome.leftovers
+            left += outcome.leftovers
+            units = ("corral.slice", "machine.slice", "system.slice", "user.slice", "init.scope")
+            assert [unit for unit in units if trial.cpus(unit) & trial.cpus(OWN)] == []
+    assert [one for one in left if "left as it is, since" in one]
+
+
+def all_but(unit: str, attempt: t.Callable[..., str], host: node.NodeHost, step: Step, *more: t.Any) -> str:
+    """A step of an undo, which is refused for one unit."""
+    return "refused" if step.target == unit else attempt(host, step, *more)
 
 
 def test_systemd_is_not_asked_at_each_tick_to_confine_what_it_does_not_know(rolled: node.Node) -> None:
