@@ -100,17 +100,11 @@ def place_file(need: ResourceRequirements) -> str:
 # Units
 
 
-def unit_changes(
-    need: ResourceRequirements, slice_name: str, found: UnitState, score: t.Optional[int], orphaned: t.Sequence[str]
-) -> list[Change]:
-    """The changes of a workload's unit: its drop-in, and its slice while it runs.
-
-    ``orphaned`` are the workloads that have grants while they run and are no longer declared: the unit may be one of them.
-    """
+def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
+    """The changes of a workload's unit: its drop-in, and its slice while it runs."""
     unit = need.workload.pattern
     changes = []
-    earlier = workload_units.holders(found.dropin, orphaned)
-    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus), earlier=earlier)
+    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus))
     change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
@@ -146,16 +140,19 @@ def unit_changes(
     return changes
 
 
-def template_change(
-    host: Host, need: ResourceRequirements, score: t.Optional[int], orphaned: t.Sequence[str]
-) -> t.Optional[Change]:
+def template_change(host: Host, need: ResourceRequirements, score: t.Optional[int]) -> t.Optional[Change]:
     """The drop-in of a template: it places every instance, also one that never ran."""
     unit = need.workload.template
     path = dropin(unit, NAME)
-    before, place = host.read(path), slice_for(need, None)
-    earlier = workload_units.holders(before, orphaned)
-    text = workload_units.unit_dropin(need, place, score, exclusive=bool(need.cpus), earlier=earlier)
-    return file_change(NAME, path, before, text, reason=f"places instances of {unit} in their slices")
+    text = workload_units.unit_dropin(need, slice_for(need, None), score, exclusive=bool(need.cpus))
+    return file_change(NAME, path, host.read(path), text, reason=f"places instances of {unit} in their slices")
+
+
+def earlier_name_change(host: Host, grant: Grant) -> t.Optional[Change]:
+    """The drop-in of a running unit that has its grant from an earlier name of its workload."""
+    path, text = dropin(grant.unit, workload_units.EARLIER_NAME), workload_units.earlier_name_text(grant.workload)
+    reason = f"{grant.unit} keeps what it has as {grant.workload} until it stops"
+    return file_change(NAME, path, host.read(path), text, reason=reason)
 
 
 def later_change(

@@ -19,6 +19,7 @@ from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import EMPTY_SLICES, UNKNOWN, Change, Part
+from ..model.profile import profile_workloads
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
@@ -44,6 +45,7 @@ WRITES = (
     Place("file", rf"{re.escape(state.CHECKPOINT)}(\.previous|\.damaged)?", volatile=True),
     Place("file", rf"{re.escape(state.ADMITTED)}(\.previous)?", volatile=True),
     dropins(NAME),
+    dropins(workload_units.EARLIER_NAME),
     Place("file", re.escape(workload_units.GRANT_UNIT)),
     Place("unit", _SLICE, "stop", volatile=True),
     Place("unit", _SLICE, "start"),
@@ -105,14 +107,13 @@ def plan(host: Host, context: Context) -> Part:
         changes += filter(None, [shared_weight.change(host, weight)])
         owned.add(shared_weight.KEY)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
-    names = {need.workload.name for need in found.needs}
-    orphans = [grant for grant in found.allocated.grants if grant.hold == RUNNING and grant.workload not in names]
-    orphaned = [grant.workload for grant in orphans]
+    undeclared = grants.undeclared_runs(found.allocated.grants, found.needs)
+    renamed = grants.renamed(undeclared, found.needs)
     placed: list[tuple[ResourceRequirements, str]] = []
     for need in found.needs:
         score = workload_placement.score_of(need, None if memory is None else memory << 10)
         if need.workload.is_template:
-            changes += filter(None, [workload_placement.template_change(host, need, score, orphaned)])
+            changes += filter(None, [workload_placement.template_change(host, need, score)])
             owned.add(f"file:{dropin(need.workload.template, NAME)}")
             continue
         grant = by_name.get(need.workload.name)
@@ -130,8 +131,7 @@ def plan(host: Host, context: Context) -> Part:
         changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes)
         owned |= owned_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
         if need.workload.match == "unit":
-            if seen.unit:
-                changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, orphaned)
+            changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
             problems += unit_problems(context, need, seen)
             if not need.workload.template:
                 owned.add(f"file:{dropin(need.workload.pattern, NAME)}")
@@ -144,13 +144,16 @@ def plan(host: Host, context: Context) -> Part:
         changes += workload_limits.score_changes(host, need, seen, score)
         if pid_sharing.wanted(need.workload, need.tenant, context.profile.tenants) is not None:
             placed.append((need, seen.slice))
-    owned |= owned_for_runs(host, orphans)
+    for grant in renamed:
+        changes += filter(None, [workload_placement.earlier_name_change(host, grant)])
+        owned.add(f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}")
+    owned |= owned_for_runs(host, undeclared, renamed)
     if placed:
         from . import workload_namespaces  # A node where nothing is declared of them does not load it.
 
         changes += workload_namespaces.changes(host, placed, context.profile.tenants)
     changes += [checkpoint.refused_change(refusal) for refusal in found.allocated.refusals]
-    if orphans or any(need.workload.hold == RUNNING for need in found.needs):
+    if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
         path = workload_units.GRANT_UNIT
         text = workload_units.grant_unit_text()
         changes += filter(
@@ -196,18 +199,22 @@ def owned_of(unit: str, wanted: t.Mapping[str, str], *, files: bool) -> set[str]
     return owned | {f"property:{unit}:{name}" for name in wanted} | ({f"unit:{unit}"} if wanted else set())
 
 
-def owned_for_runs(host: Host, orphans: t.Sequence[Grant]) -> set[str]:
+def owned_for_runs(host: Host, undeclared: t.Sequence[Grant], renamed: t.Container[Grant]) -> set[str]:
     """The keys of what grants need until their run ends, though their workloads are no longer declared.
 
-    Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload.
+    Without the drop-in that requires the unit which holds the grant systemd would end that one under the running workload. Those
+    ``renamed`` have a drop-in for that.
     """
     owned: set[str] = set()
-    names = host.names(ETC) if orphans else []
+    names = host.names(ETC) if undeclared else []
     paths = [f"{ETC}/{name}/10-corral-{NAME}.conf" for name in names if name.endswith(".service.d")]
     texts = {path: host.read(path) or "" for path in paths}
-    for grant in orphans:
+    for grant in undeclared:
+        instance = profile_workloads.slice_name(grant.workload).partition("\\x40")[2]
         # Its slice may be another one by now: without the static policy new runs share.
-        owned |= {f"file:{path}" for path, text in texts.items() if workload_units.holders(text, [grant.workload])}
+        line = f"Requires={workload_units.grant_unit(grant.workload)}\n"
+        found = {f"file:{path}" for path, text in texts.items() if line in text.replace("%i", instance)}
+        owned |= set() if grant in renamed else found
         owned |= owned_of(grant.slice, dict.fromkeys(unit_limits.FILES, ""), files=True)
     return owned
 

@@ -21,8 +21,6 @@ from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import DECLARED, RUNNING, Workload
 from ..model.profile.schema_types import is_own
-from ..model.systemd import workload_units
-from ..model.systemd.unit_property import dropin
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -101,7 +99,7 @@ def allocate(
     status = status._replace(lost_memory=drift.broken)
     granted: list[Grant] = []
     gone: list[Grant] = []
-    past = renamed(host, listed, checkpoint.grants, request.start) if request.start else ()
+    past = over_at_start(host, listed, checkpoint.grants, request.start) if request.start else ()
     for one in checkpoint.grants:
         ends = one.hold == RUNNING and (request.stop.get(one.workload) == one.instance or one.workload in past)
         (gone if ends else granted).append(one)
@@ -205,18 +203,26 @@ def observe(
     the workload down left a grant that no start would find.
     """
     now = int(host.now())
+    listed, granted = list(listed), list(granted)
     declared = {need.workload.name: need for need in listed}
+    others = other_units(host, granted, declared)
+    renamed = grants.renamed(grants.undeclared_runs(granted, listed), listed)
     granted = [one for one in granted if run_matters(one, declared.get(one.workload))]
     known = [one for one in granted if undeclared_stay or one.workload in declared]
     waiting = {one.workload for one in known if waits_to_start(host, one)}
-    alive = frozenset(one.workload for one in granted if one.workload in waiting or runs(host, one))
+    moved = {one.workload for one in renamed if runs_elsewhere(host, one)}
+    alive = frozenset(
+        one.workload for one in granted if one.workload in waiting or (one.workload not in moved and runs(host, one))
+    )
     keeping = [
         (one.workload, declared[one.workload].tenant if one.workload in declared else one.tenant)
         for one in granted
         if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
     ]
     sharing = frozenset(name for name, tenant in keeping if name in alive and workload_state.shares(host, name, tenant))
-    return WorkloadStatus(alive, request.start, now, sharing=sharing, undeclared_stay=undeclared_stay)
+    return WorkloadStatus(
+        alive, request.start, now, sharing=sharing, undeclared_stay=undeclared_stay, other_units=others
+    )
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
@@ -233,18 +239,34 @@ def runs(host: Host, grant: Grant) -> bool:
     return workload_state.run_of(host, grant.workload) is not None
 
 
-def renamed(
+def over_at_start(
     host: Host, listed: t.Sequence[ResourceRequirements], granted: t.Iterable[Grant], start: t.Iterable[str]
-) -> list[str]:
-    """Earlier names of the workloads about to start, with grants of runs that are over: the unit still wants what holds them."""
-    known = {need.workload.name: need for need in listed}
-    orphaned = [one.workload for one in granted if one.hold == RUNNING and one.workload not in known]
-    ended = [name for name in orphaned if not workload_state.populated(host, name)]
-    if not ended:
-        return []
-    units = [known[name].workload for name in start if name in known and known[name].workload.match == "unit"]
-    texts = [host.read(dropin(one.template or one.pattern, workload_units.NAME)) for one in units]
-    return [name for name in ended if any(workload_units.holders(text, [name]) for text in texts)]
+) -> set[str]:
+    """The earlier names of workloads that are about to start: what their units were granted under these is over."""
+    starting = [need for need in listed if need.workload.name in start]
+    earlier = grants.renamed(grants.undeclared_runs(granted, listed), starting)
+    return {one.workload for one in earlier if not workload_state.populated(host, one.workload, one.tenant)}
+
+
+def other_units(
+    host: Host, granted: t.Iterable[Grant], declared: t.Mapping[str, ResourceRequirements]
+) -> dict[str, str]:
+    """The names of workloads under which another unit still runs than is declared, each with that unit: both would be in one slice."""
+    found = {}
+    for one in granted:
+        need = declared.get(one.workload)
+        if need is None or not one.unit or one.unit == admission.unit_of(need):
+            continue
+        if workload_state.slice_that_holds(host, one.unit) in workload_state.places(one.workload, one.tenant):
+            found[one.workload] = one.unit
+    return found
+
+
+def runs_elsewhere(host: Host, grant: Grant) -> bool:
+    """Whether a grant's unit started again in the slice of another workload: what it has there is another grant."""
+    if workload_state.populated(host, grant.workload, grant.tenant):
+        return False
+    return workload_state.slice_that_holds(host, grant.unit) is not None
 
 
 def waits_to_start(host: Host, grant: Grant) -> bool:
@@ -361,6 +383,7 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
             containers=before.containers if before and same else (),
             requests=need.requests if need else (),
             limits=need.limits if need else (),
+            unit=admission.unit_of(need) if need else before.unit if before else "",
             since=before.since if before else int(host.now()),
         )
     taken = grants.exclusive(found.values())

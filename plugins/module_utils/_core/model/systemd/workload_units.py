@@ -18,6 +18,8 @@ from .unit_file import HEADER, unit_text
 from .unit_property import ETC
 
 NAME = "workloads"
+# Another file than the workload's own drop-in: that of an instance would take the place of its template's.
+EARLIER_NAME = "earlier-name"
 GRANT_UNIT = f"{ETC}/corral-grant@.service"
 
 
@@ -36,25 +38,17 @@ def slice_text(need: ResourceRequirements, unit: str, limits: t.Mapping[str, str
     return unit_text(("Unit", [f"Description={described(unit)} ({need.qos})"]), ("Slice", lines))
 
 
-def holders(text: t.Optional[str], workloads: t.Iterable[str]) -> tuple[str, ...]:
-    """The units in a drop-in of Corral's that hold the grants of workloads, as it names them (a template's with ``%i``)."""
-    found = [line.partition("=")[2] for line in (text or "").splitlines() if line.startswith(("Requires=", "Wants="))]
-    wanted = [(grant_unit(name), slice_name(name).partition("\\x40")[2]) for name in workloads]
-    return tuple(unit for unit in found if any(unit.replace("%i", instance) == holder for holder, instance in wanted))
+def earlier_name_text(workload: str) -> str:
+    """The drop-in of a running unit whose workload has another name since its start, and its grant from the earlier one.
 
-
-def unit_dropin(
-    need: ResourceRequirements,
-    slice_unit: str,
-    score: t.Optional[int],
-    *,
-    exclusive: bool,
-    earlier: t.Sequence[str] = (),
-) -> str:
-    """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused.
-
-    ``earlier`` are the units that hold what the running unit was granted under another name: systemd would end them.
+    The unit that holds that grant has StopWhenUnneeded=: systemd stops it at the next daemon-reload where no unit needs it. The next
+    start of the workload must not depend on it.
     """
+    return unit_text(("Unit", [f"Wants={grant_unit(workload)}"]))
+
+
+def unit_dropin(need: ResourceRequirements, slice_unit: str, score: t.Optional[int], *, exclusive: bool) -> str:
+    """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused."""
     # A workload that keeps its CPUs over a boot has them again once the pools exist.
     sections = [("Unit", [f"After={BOOT}"])]
     holder = grant_unit(need.workload.name)
@@ -63,7 +57,6 @@ def unit_dropin(
         holder, slice_unit = (re.sub(r"(\.[a-z]+)$", r"%i\1", unit) for unit in (holder, slice_unit))
     if need.workload.hold == RUNNING:
         sections = [("Unit", [f"Requires={holder}", f"After={holder}"])]
-    sections[0][1].extend(f"Wants={unit}" for unit in earlier)
     lines = [f"Slice={slice_unit}"]
     if score is not None:
         lines.append(f"OOMScoreAdjust={score}")

@@ -28,7 +28,7 @@ from .resources import MEMORY
 class WorkloadStatus(NamedTuple):
     """Workloads as observed. ``alive`` are those whose run has not ended; ``starting`` has those that are about to start
     with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared whose
-    processes all run on the shared pool.
+    processes all run on the shared pool. ``other_units`` has the names under which another unit still runs than is declared.
     """
 
     alive: frozenset[str] = frozenset()
@@ -37,6 +37,7 @@ class WorkloadStatus(NamedTuple):
     lost_memory: t.Mapping[str, str] = {}
     undeclared_stay: bool = False
     sharing: frozenset[str] = frozenset()
+    other_units: t.Mapping[str, str] = {}
 
 
 class Refusal(NamedTuple):
@@ -133,6 +134,9 @@ def attempt(
     raised: dict[str, Grant] = {}
     events: list[AllocationEvent] = []
     for grant in granted:
+        if grant.workload in status.other_units and not why_misplaced(budget, grant):
+            budget.reserve(grant)
+            continue
         ended = why_ended(grant, by_name.get(grant.workload), status)
         if ended:
             events.append(AllocationEvent(grant.workload, grant, None, ended))
@@ -163,6 +167,11 @@ def attempt(
         needs, key=lambda need: (need.workload.name not in kept_first, need.workload.name not in broken)
     ):
         name = need.workload.name
+        if name in status.other_units:
+            unit = status.other_units[name]
+            message = f"{unit} still runs under this name, in its slice: stop {unit} first, or take another name"
+            refusals.append(Refusal(name, "match.unit", need.workload.pattern, message))
+            continue
         if name in raised:
             more, refusal = raise_grant(budget, need, raised[name], status)
             refusals += [refusal] if refusal else []
@@ -237,7 +246,12 @@ def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: Worklo
     if need is None:
         return grant
     grant = grant._replace(hold=need.workload.hold, requests=need.requests, limits=need.limits, member=need.member)
-    return grant._replace(instance=instance_of(need, grant, status))
+    return grant._replace(instance=instance_of(need, grant, status), unit=unit_of(need))
+
+
+def unit_of(need: ResourceRequirements) -> str:
+    """The service that a workload is, "" where it is none."""
+    return need.workload.pattern if need.workload.match == "unit" else ""
 
 
 def instance_of(need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus) -> str:
@@ -366,7 +380,20 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     hold = need.workload.hold
     instance = instance_of(need, before, status)
     since = before.since if before else status.now
-    grant = Grant(name, hold, instance, cpus, containers, mems, blocks, need.requests, need.limits, since, need.member)
+    grant = Grant(
+        name,
+        hold,
+        instance,
+        cpus,
+        containers,
+        mems,
+        blocks,
+        need.requests,
+        need.limits,
+        since,
+        need.member,
+        unit_of(need),
+    )
     budget.reserve(grant)
     return grant
 

@@ -23,6 +23,9 @@ from ..values.cpuset import CpuSet
 from ..values.records import NamedTuple
 from .resources import Amounts
 
+if t.TYPE_CHECKING:
+    from .resource_requirements import ResourceRequirements
+
 # At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
 ISOLATED = f"{EXCLUSIVE_PREFIX}isolated.slice"
 # Grants on NUMA nodes are compared with this after a reboot: bytes by node and resource.
@@ -37,7 +40,8 @@ class Grant(NamedTuple):
     ``cpus`` are its exclusive CPUs; empty: it runs on the shared pool. ``containers`` has the CPUs of each
     container of a pod, all of them within ``cpus``. ``mems`` are the NUMA nodes that its memory is bound to (None: not
     bound), ``blocks`` the memory that it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
-    seconds since the epoch. ``member`` is what its tenant knows of it.
+    seconds since the epoch. ``member`` is what its tenant knows of it. ``unit`` is the service that it is for, "" where the workload
+    is no unit.
     """
 
     workload: str
@@ -51,6 +55,7 @@ class Grant(NamedTuple):
     limits: Amounts = ()
     since: int = 0
     member: t.Optional[Member] = None
+    unit: str = ""
 
     @property
     def tenant(self) -> str:
@@ -114,6 +119,18 @@ def persistent(grants: t.Iterable[Grant]) -> tuple[Grant, ...]:
     return tuple(grant for grant in grants if grant.hold == DECLARED)
 
 
+def undeclared_runs(found: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
+    """The grants for as long as a workload runs that the profile no longer declares by that name."""
+    declared = {need.workload.name for need in needs}
+    return [grant for grant in found if grant.hold == RUNNING and grant.workload not in declared]
+
+
+def renamed(undeclared: t.Iterable[Grant], needs: t.Iterable[ResourceRequirements]) -> list[Grant]:
+    """Of these grants those whose units are declared under another name."""
+    units = {need.workload.pattern for need in needs if need.workload.match == "unit"}
+    return [grant for grant in undeclared if grant.unit in units]
+
+
 # The checkpoint's data
 
 
@@ -165,7 +182,14 @@ def _grant(row: t.Any) -> Grant:
         limits=tuple(sorted((str(name), _whole(amount)) for name, amount in row["limits"].items())),
         since=_whole(row["since"]),
         member=_member(row.get("member")),  # Earlier versions know no tenants.
+        unit=_text(row.get("unit", "")),
     )
+
+
+def _text(value: t.Any) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{value!r} is no text")
+    return value
 
 
 def _member(row: t.Any) -> t.Optional[Member]:

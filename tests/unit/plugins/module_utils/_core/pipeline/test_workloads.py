@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import copy
 import json
 import typing as t
@@ -972,51 +971,6 @@ def test_a_release_by_hand_stops_no_unit_that_runs_elsewhere(fake: node.Node) ->
         fake.wait(200)
         runs.tick(fake.host())
     assert pids(fake) == before
-
-
-@pytest.mark.parametrize("unit", ["batch@*.service", BATCH])
-def test_a_workload_that_gets_another_name_while_it_runs_keeps_its_cpus_until_it_stops(
-    unit: str, rolled: node.Node
-) -> None:
-    roll_out(rolled, changed("batch", match={"unit": unit}))
-    assert services.start(rolled, BATCH)
-    name = next(name for name in held(rolled) if name.startswith("batch"))
-    cpus = held(rolled)[name]
-    declared = changed("batch", match={"unit": unit}, name="night")
-    roll_out(rolled, declared)
-    for _turn in range(3):
-        rolled.wait(200)
-        runs.tick(rolled.host())
-        assert held(rolled)[name] == cpus == cpuset.format(rolled.runs[BATCH].cpus)
-    (item,) = (one for one in status(rolled)["items"] if one["verdict"] != "in sync")
-    assert (item["subject"], item["reason"]) == (BATCH, f"a unit moves when it starts: systemctl restart {BATCH}")
-    # There are no other CPUs left for it: those of its run under the earlier name are free once that is over.
-    assert services.restart(rolled, BATCH)
-    own = name.replace("batch", "night", 1)
-    assert (held(rolled).get(name), held(rolled)[own]) == (None, cpus)
-    ticks_until_quiet(rolled)
-    assert "Wants=" not in rolled.get(f"{SYSTEM}/batch@{'' if '*' in unit else 'a'}.service.d/10-corral-workloads.conf")
-    services.stop(rolled, BATCH)
-    assert not [one for one in held(rolled) if one.startswith(("batch", "night"))]
-    ticks_until_quiet(rolled)
-
-
-def test_a_workload_with_another_name_gives_its_cpus_back_when_it_stops(rolled: node.Node) -> None:
-    assert services.start(rolled, BATCH)
-    roll_out(rolled, changed("batch", name="night"))
-    services.stop(rolled, BATCH)
-    assert BOTH not in held(rolled)
-    ticks_until_quiet(rolled)
-
-
-def test_an_admission_by_hand_under_another_name_takes_nothing_from_the_run(rolled: node.Node) -> None:
-    assert services.start(rolled, BATCH)
-    roll_out(rolled, changed("batch", name="night"))
-    cpus = held(rolled)[BOTH]
-    with contextlib.suppress(CorralError):
-        runs.command(rolled.host(), "admit", "night:batch@a")
-    assert held(rolled)[BOTH] == cpus == cpuset.format(rolled.runs[BATCH].cpus)
-    assert rolled.overlaps == []
 
 
 def test_a_unit_that_runs_in_the_slice_of_a_workload_that_it_was_is_named(rolled: node.Node) -> None:
