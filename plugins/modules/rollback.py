@@ -206,6 +206,7 @@ unconfirmed:
     since: 1795427282
     until: 1795427402
     before: edge
+    failed: false
     text: >-
       profile edge (0a1b2c3d4e5f) is unconfirmed: at 2026-11-23 09:50:02 UTC the node goes back to profile edge (5d2f00c4a1b9)
       (corral confirm keeps it)

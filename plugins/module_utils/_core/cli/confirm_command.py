@@ -55,7 +55,8 @@ def go_back(host: Host) -> int:
     if outcome.error or outcome.leftovers:
         return failed(host, found, "; ".join(filter(None, (outcome.error, *outcome.leftovers))))
     name, before = unconfirmed_file.named(found, "what there was before Corral")
-    tick.notice(f"{name} was not confirmed within {found.seconds} s: went back to {before}", priority=4)
+    why = "failed and could not be undone at once" if found.failed else f"was not confirmed within {found.seconds} s"
+    tick.notice(f"{name} {why}: went back to {before}", priority=4)
     publish_and_log(host, outcome)
     return IN_SYNC
 

@@ -274,7 +274,9 @@ def control_unit(host: Host, step: Step) -> None:
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         if not is_own(step.target):
             return  # Other processes use it by now.
-        raise StepFailed(f"{step.target}: still holds processes, which a stop would end: {who_ends(host, step.target)}")
+        raise StepFailed(
+            f"{step.target}: still holds processes, which a stop would end: {stop_hint(host, step.target)}"
+        )
     if verb == "stop" and is_workloads(step.target):
         unit = workload_state.unit_to_be_in(host, step.target)
         if unit:
@@ -293,10 +295,14 @@ def control_unit(host: Host, step: Step) -> None:
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
 
 
-def who_ends(host: Host, unit: str) -> str:
-    """What keeps a slice from being stopped, and the way out."""
-    named = cgroup.units_in(host, unit)
-    return f"stop what runs in it (systemctl stop {' '.join(named)}), then repeat this" if named else "it stays"
+def stop_hint(host: Host, unit: str) -> str:
+    """What to do about a slice that still holds processes."""
+    import shlex  # Only a removal that cannot end comes here.
+
+    named = " ".join(map(shlex.quote, cgroup.units_in(host, unit)))
+    if named:
+        return f"stop what runs in it (systemctl stop {named}), then repeat this"
+    return f"it stays, and no unit is known: see cgroup.procs in and below {cgroup.path_of(unit)}"
 
 
 def control_mount(host: Host, step: Step) -> None:

@@ -237,7 +237,7 @@ class Host:
         return os.strerror(self.errors[path]) if path in self.errors else ""
 
     def writable(self, path: str) -> bool:
-        """Whether a file can be written, or names be made in a folder: not by root either where it is immutable or read-only."""
+        """Whether this process may write a file, or make names in a folder: not where it is immutable or mounted read-only."""
         return self.tell(os.access(self.at(path), os.W_OK), "writable", path)
 
     def read_only(self, path: str) -> bool:

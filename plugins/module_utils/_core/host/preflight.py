@@ -12,7 +12,7 @@ import typing as t
 
 from ..model.plan.plan import Step
 from ..model.values.errors import CorralError, Problem, refusal
-from . import lock, state, systemd
+from . import lock, mounts, state, systemd
 from .files import Host
 
 # A folder here would stop a run when it keeps or publishes something.
@@ -21,6 +21,10 @@ FILES = (
     state.APPLIED,
     state.EFFECTIVE_PROFILE,
     *state.PUBLISHED,
+)
+
+NOT_REPLACEABLE = (
+    "cannot be replaced, even by root: it is immutable (lsattr, chattr -i), or its file system is mounted read-only"
 )
 
 
@@ -46,6 +50,8 @@ def refuse_node(host: Host) -> None:
     for path in (lock.LOCK, *FILES):
         if is_folder(host, path):
             raise refusal("is a folder, and Corral keeps a file there: move it away", path=path)
+        if cannot_be_replaced(host, path):
+            raise refusal(NOT_REPLACEABLE, path=path)
 
 
 def refuse_steps(host: Host, steps: t.Sequence[Step], *, keep_going: bool = False) -> None:
@@ -76,11 +82,10 @@ def obstacle(host: Host, step: Step) -> tuple[str, str]:
     is_there = host.mode(step.target) is not None
     if step.value is None and not is_there:
         return "", ""
-    if is_there and host.link(step.target) is None and not host.writable(step.target):
-        return (
-            step.target,
-            "cannot be replaced, even by root: it is immutable (lsattr, chattr -i), or its file system is mounted read-only",
-        )
+    if is_there and cannot_be_replaced(host, step.target):
+        return step.target, NOT_REPLACEABLE
+    if is_there and mounts.at(host, step.target) is not None:
+        return step.target, "is a mount point, so that it cannot be replaced: unmount it"
     folder = os.path.dirname(step.target)
     while host.mode(folder) is None and folder != "/":
         folder = os.path.dirname(folder)
@@ -92,6 +97,11 @@ def obstacle(host: Host, step: Step) -> tuple[str, str]:
             "cannot be written, even by root: its file system is mounted read-only, or it is immutable (lsattr -d)",
         )
     return "", ""
+
+
+def cannot_be_replaced(host: Host, path: str) -> bool:
+    """Whether a file is there that root may neither write nor rename another one onto; a link is replaced itself."""
+    return host.mode(path) is not None and host.link(path) is None and not host.writable(path)
 
 
 def is_folder(host: Host, path: str) -> bool:

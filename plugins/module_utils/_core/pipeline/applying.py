@@ -100,7 +100,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     if outcome.leftovers:
         from . import restoring_originals
 
-        outcome = outcome._replace(remaining=restoring_originals.left(host, outcome.remaining))
+        outcome = outcome._replace(remaining=restoring_originals.not_yet_restored(host, outcome.remaining))
     if not outcome.error and PROFILE in managers:
         of_workloads = [one for path in state.WORKLOADS for one in (f"{path}.damaged", *state.rest_of(path))]
         status_files = [path for one in registry.every() for path in one.status_files(host)]

@@ -92,8 +92,8 @@ def declare(
         elif waits:
             mark_failed(host)
     elif outcome.applied:
-        if not waits:
-            keep(host)
+        if not waits and host.exists(state.UNCONFIRMED):
+            unconfirmed_file.forget(host)
         forget_rejection(host, declared)
     return outcome
 
@@ -121,9 +121,9 @@ def made(host: Host, declared: Profile, seconds: int, earlier: t.Optional[Pendin
 
 
 def mark_failed(host: Host) -> None:
-    """The unconfirmed profile was never in force: when it goes back, nothing is known against it.
+    """Note that the unconfirmed profile is not in force, so that it is not refused once the node went back.
 
-    Where that cannot be written either, it goes back as one that was not confirmed.
+    Where that cannot be written either, it is refused as one that was not confirmed.
     """
     found = unconfirmed_file.pending(host)
     if found is not None:
@@ -142,11 +142,17 @@ def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
 
 
 def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
-    """What a confirmation would keep; None where nothing is unconfirmed. Raises CorralError for another one than ``digits`` names."""
+    """What a confirmation would keep; None where nothing is unconfirmed.
+
+    Raises CorralError for another one than ``digits`` names, and for one that is not in force.
+    """
     found = unconfirmed_file.pending(host)
     if found is not None and not found.hash.startswith(digits):
         message = f"the unconfirmed profile is {found.name} ({found.hash}): confirm that one, or leave the hash out"
         raise refusal(message, path="hash", value=digits)
+    if found is not None and found.failed:
+        message = f"profile {found.name} failed and is not in force, so it cannot be kept: the node goes back, or apply it again"
+        raise refusal(message, path="hash", value=found.hash)
     return found
 
 

@@ -128,15 +128,18 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
     return (host.read(before.target) or "").strip() == before.value or not host.exists(before.target)
 
 
-def left(host: Host, changes: t.Iterable[Change]) -> tuple[Change, ...]:
-    """The changes of a removal that something is left of. Another one makes the rest again: systemd may not have read a file yet."""
+def not_yet_restored(host: Host, changes: t.Iterable[Change]) -> tuple[Change, ...]:
+    """The changes of a removal that still have something to do.
+
+    A removal that is repeated plans all steps again, since systemd may not have read a file yet.
+    """
     return tuple(
-        change for change in changes if not change.steps or not all(is_done(host, step) for step in change.steps)
+        one for one in changes if not one.steps or not all(has_nothing_to_do(host, step) for step in one.steps)
     )
 
 
-def is_done(host: Host, step: Step) -> bool:
-    """Whether a step of a removal would find nothing to do."""
+def has_nothing_to_do(host: Host, step: Step) -> bool:
+    """Whether a step of a removal would find its target as it is to be."""
     if step.kind == "folder":
         return not host.is_dir(step.target) or bool(host.names(step.target))
     if step.kind == "compile":
@@ -147,11 +150,15 @@ def is_done(host: Host, step: Step) -> bool:
     if step.kind == "link":
         return now.link == step.value
     if step.kind in ("unit", "controller", "mount"):
-        return not now.active and step.value != "start"
+        return not now.active
     if step.kind == "property":
-        shown = apply_step.shows(host, step.target, step.name, step.value) if step.value else not now.value
-        return now.runtime is None and (not now.active or shown)
-    return not host.exists(step.target) or (host.read(step.target) or "").strip() == step.value
+        if now.runtime is not None:  # What was set live is there, whatever the kernel has.
+            return False
+        if not now.active or apply_step.shows(host, step.target, step.name, step.value or ""):
+            return True
+        # A limit that is no longer set is the kernel's default, CPUs and nodes are the last ones that were set.
+        return not step.value and not (step.name.startswith("Allowed") and now.value)
+    return now.value == step.value or not host.exists(step.target)
 
 
 def requests_cpus(host: Host, unit: str) -> bool:

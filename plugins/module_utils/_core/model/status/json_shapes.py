@@ -69,13 +69,17 @@ class RenderedPause(Pause):
 
 
 class Unconfirmed(t.TypedDict):
-    """A profile that waits to be confirmed; without that the node goes back to the one before."""
+    """A profile that waits to be confirmed; without that the node goes back to the one before.
+
+    ``failed``: it could not be applied, nor all of it be undone at once; it cannot be confirmed.
+    """
 
     name: str
     hash: str
     since: int
     until: int
     before: t.Optional[str]
+    failed: bool
 
 
 class RenderedUnconfirmed(Unconfirmed):

@@ -27,8 +27,8 @@ KEPT = 10  # hashes of profiles that went back
 class Pending(NamedTuple):
     """An unconfirmed profile: its name and hash, the clocks when its change began, and what the node had before (None: no profile).
 
-    ``origins`` are those of the profile before. See pause.py for the clocks. ``failed``: it was refused in the middle, and not all
-    of it could be undone.
+    ``origins`` are those of the profile before. See pause.py for the clocks. ``failed``: a step failed, and not every step before it
+    could be undone.
     """
 
     name: str
@@ -69,7 +69,9 @@ def seconds_of(text: str) -> int:
 
 def pending_from_data(data: t.Any) -> t.Optional[Pending]:
     """The unconfirmed profile that a file holds; None for anything else."""
-    if not isinstance(data, dict) or set(data) != set(Pending._fields):
+    if not isinstance(data, dict) or {*data, "failed"} != {
+        *Pending._fields
+    }:  # Earlier versions do not write the last one.
         return None
     found = Pending(**data)
     right = (
@@ -110,4 +112,5 @@ def shown(pending: Pending, now: float, remaining: float) -> Unconfirmed:
         "since": pending.since,
         "until": pause.ends(pending, now, max(remaining, 0)),
         "before": None if pending.before is None else str(pending.before.get("name", "")),
+        "failed": pending.failed,
     }

@@ -11,7 +11,8 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.host import state
+from _core.host import state, unconfirmed_file
+from _core.managers import registry
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
 from _core.model.status import history, json_shapes
@@ -147,6 +148,8 @@ def test_a_first_profile_goes_back_to_none_and_the_agent_stays(fake: node.Node) 
     assert node.different(before, seen(fake)) == []
     assert not fake.has(state.DECLARED)
     assert not waits(fake)
+    with pytest.raises(CorralError, match="went back"):
+        change(fake, **node.edge())
 
 
 @pytest.mark.parametrize("jump", [-86400.0, 86400.0, 0.0])
@@ -456,6 +459,8 @@ def test_a_run_that_failed_and_could_not_be_undone_goes_back_and_may_be_applied_
     runs.command(fake.host(), "status")
     said = capsys.readouterr().out
     assert "failed, and not all of it could be undone: at " in said and "corral confirm" not in said
+    with pytest.raises(CorralError, match="failed and is not in force, so it cannot be kept"):
+        runs.command(fake.host(), "confirm")
     fake.wait(SECONDS + 1)
     assert timer(fake) == 0
     assert node.different(before, seen(fake)) == []
@@ -463,13 +468,25 @@ def test_a_run_that_failed_and_could_not_be_undone_goes_back_and_may_be_applied_
     assert not change(fake).error
 
 
+def test_a_file_of_an_earlier_version_says_what_to_go_back_to(rolled: node.Node) -> None:
+    before = seen(rolled)
+    change(rolled)
+    found = unconfirmed_file.pending(rolled.host())
+    assert found is not None
+    data = {name: value for name, value in found._asdict().items() if name != "failed"}
+    state.write_checked(rolled.host(), state.UNCONFIRMED, data, spare=False)
+    rolled.wait(SECONDS + 1)
+    assert timer(rolled) == 0
+    assert node.different(before, seen(rolled)) == []
+
+
 def test_a_removal_forgets_which_profiles_went_back(rolled: node.Node) -> None:
     change(rolled)
     rolled.wait(SECONDS + 1)
     timer(rolled)
     assert rolled.has(state.REJECTED)
-    runs.remove(rolled.host())
-    assert not rolled.has(state.REJECTED)
+    runs.remove(rolled.host(), registry.of_profile())  # The agent stays, and the folder of its state with it.
+    assert rolled.has(state.AGENT) and not rolled.has(state.REJECTED)
 
 
 def test_a_way_back_that_is_refused_is_tried_again(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:

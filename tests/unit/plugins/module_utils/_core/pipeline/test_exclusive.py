@@ -772,7 +772,12 @@ def test_a_unit_that_was_confined_has_what_grants_leave_as_they_come_and_go(roll
         rolled.systemctl("set-property", "--runtime", "greedy.slice", "AllowedCPUs=3-5")
     rolled.systemd.occupy("greedy.slice")
     assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    context = planning.compile_profile(rolled.host(), profile.parse(PROFILE))
+    (item,) = (one for one in planning.plan_profile(rolled.host(), context).changes if one.subject == "rogue.slice")
+    left_by_grants = cpuset.format(rolled.systemd.online - rolled.cpus(OWN))
+    assert (item.verdict, item.wanted) == ("drift", f"CPUs {left_by_grants}")
     assert apply(rolled, PROFILE).error == ""
+    assert items(rolled)["rogue.slice"].verdict == "unchangeable", "it has these CPUs now, and is in no pool"
     asked, online = frozenset({3, 4, 5}), rolled.systemd.online
 
     def left(*units: str) -> frozenset[int]:
