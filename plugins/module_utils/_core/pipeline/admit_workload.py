@@ -231,7 +231,9 @@ def profile_of(host: Host) -> Profile:
 
 
 def unit_of(step: Step) -> str:
-    """The unit that a step is about, or whose drop-in it writes."""
+    """The unit that a step is about, or whose drop-in it writes or whose folder of drop-ins it removes; "" for any other file."""
+    if step.kind == "folder":
+        return unit_in(f"{step.target}/.")
     return unit_in(step.target) if step.target.startswith("/") else step.target
 
 
@@ -242,7 +244,7 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
     have by then, as soon as a unit starts in it or systemd reads the file again.
     """
     steps = [step for change in plan.changes for step in change.steps]
-    filed = {unit_of(step) for step in steps if phases is not None and (step.phase not in phases or step.reload)}
+    filed = {unit_of(step) for step in steps if phases is not None and (step.phase not in phases or step.reload)} - {""}
 
     def at_once(step: Step) -> bool:
         if phases is None:
@@ -261,9 +263,9 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
         return tuple(found)
 
     kept = ours(plan.changes)
-    # An original that is restored later is kept now.
-    now = {step.key for change in kept for step in change.steps}
-    later = {step.key for change in plan.changes for step in change.steps} - now
+    # An original that is restored later is kept now, also where a step of a hand-over is about the same setting.
+    now = {step for change in kept for step in change.steps}
+    later = {step.key for step in steps if step not in now}
     return plan._replace(
         changes=kept,
         parts=tuple(part._replace(changes=ours(part.changes), baseline=()) for part in plan.parts),

@@ -973,6 +973,19 @@ def test_a_release_by_hand_stops_no_unit_that_runs_elsewhere(fake: node.Node) ->
     assert pids(fake) == before
 
 
+def test_a_release_forgets_the_live_cpus_of_its_slice_also_while_a_file_waits_for_the_next_tick(
+    rolled: node.Node,
+) -> None:
+    """Else the slice would start with CPUs that others have by then."""
+    assert services.start(rolled, BATCH)
+    rolled.drop("/etc/systemd/system/slices.target.d/10-corral-cpu.conf")
+    services.stop(rolled, BATCH)
+    control = f"/run/systemd/system.control/corral_{BOTH.replace('@', chr(92) + 'x40')}.slice.d"
+    assert not rolled.has(f"{control}/50-AllowedCPUs.conf")
+    ticks_until_quiet(rolled)
+    assert not rolled.has(control)
+
+
 def test_a_unit_that_runs_in_the_slice_of_a_workload_that_it_was_is_named(rolled: node.Node) -> None:
     """Another name is another slice, and a unit moves when it starts."""
     renamed = {**PROFILE["workloads"][1], "name": "feed2", "limits": {"cpu": 2, "memory": "64Mi"}}
