@@ -47,10 +47,11 @@ SLICES = ("machine.slice", "more.slice")
 FAULTS = ("",) * 7 + ("killed", "torn", "error")
 
 
-# The seeds of walks on nodes with tenants begin so, those of walks in which all CPUs of grants go offline at once, and
-# those of walks on a small machine that is full: a grant that begins or moves gets CPUs of another one. In walks of the last
-# kind workloads get other names.
-TENANTS, DARK, FULL, RENAMED = "tenants-", "dark-", "full-", "renamed-"
+# How the seeds of some walks begin.
+TENANTS = "tenants-"  # nodes with tenants
+DARK = "dark-"  # all CPUs of grants go offline at once
+FULL = "full-"  # a small machine that is full: a grant that begins or moves gets CPUs of another one
+RENAMED = "renamed-"  # workloads get other names
 
 
 class Walk(Judge):

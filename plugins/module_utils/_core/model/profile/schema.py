@@ -198,8 +198,9 @@ KEYS: tuple[Key, ...] = (
         types.choice("report", "confine"),
         "What to do with top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
         "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal). "
-        "Back to `report`, they get all CPUs that no grant has, or those that they once asked for, as grants come and go, and "
-        "not what is set by hand: the kernel keeps a request for CPUs until the unit stops.",
+        "After a change back to `report` a unit that was confined keeps a request for CPUs until it stops, which the kernel cannot "
+        "drop. Corral sets it to the CPUs that the unit requested before, else to all that no grant has, as grants come and go, and "
+        "overwrites what is set by hand.",
         example="confine",
         default="report",
     ),
