@@ -227,8 +227,7 @@ def placed_in(
         if one.name in confined:
             cpus = wanted.now[CORRAL_SLICE]
         elif (
-            not wanted.confine
-            and one.name in original_cpus
+            one.name in original_cpus
             and one.name not in refused_lately
             and one.requested
             and unmanaged_groups.can_be_confined(one)
@@ -353,7 +352,7 @@ def with_moves(
     """
     steps: dict[str, list[Step]] = {
         unit: [
-            make_step.unit(unit, "start", CPUS, START_MISSING),
+            *start_of(unit, cpus, seen, START_MISSING),
             make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, START_MISSING + 1),
         ]
         for unit, cpus in starting.items()
@@ -370,7 +369,7 @@ def with_moves(
             # A control group can exist without its slice: a property set on a slice that does not run makes one,
             # and nothing more. Starting a slice that runs does nothing.
             started.add(unit)
-            mine.append(make_step.unit(unit, "start", CPUS, index * MOVE + START))
+            mine += start_of(unit, cpus, seen, index * MOVE + START)
         mine.append(assignment)
     # Some slices have the right CPUs in force and no move: they request more than they have, or another slice still has what they
     # would request. Their request is written after all moves.
@@ -402,6 +401,15 @@ def with_moves(
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
     return tuple(result)
+
+
+def start_of(unit: str, cpus: frozenset[int], seen: Observation, order: int) -> list[Step]:
+    """The start of a slice. Where files would have it start with other CPUs, which somebody may have by now, they are set first."""
+    start = make_step.unit(unit, "start", CPUS, order)
+    state = seen.units.get(unit)
+    if state is None or state.exists or systemd.merged_cpus(state.settings) in (None, cpuset.EMPTY, cpus):
+        return [start]
+    return [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order), start]
 
 
 def placed_partition(change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted) -> tuple[Step, ...]:

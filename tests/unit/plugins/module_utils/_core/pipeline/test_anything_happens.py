@@ -131,6 +131,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("full-40188", 21),  # corral_isolated.slice in a profile without isolated CPUs.
         ("full-40061", 8),  # A grant of the CPUs that its slice shares with others.
         ("full-41102", 10),  # An undo gives back what was shared before, and the root keeps a CPU.
+        ("full-47079", 41),  # No slice starts with CPUs that were set live before its last stop.
         ("full-41126", 77),  # No slice of Corral's goes back to the CPUs of an earlier profile.
         ("46220", 28),  # A release that leaves a file to a rollout leaves no live CPUs of the slice either.
         ("46290", 32),

@@ -800,6 +800,47 @@ def test_a_unit_that_was_confined_has_what_grants_leave_as_they_come_and_go(roll
     assert rolled.cpus("greedy.slice") == asked
 
 
+def confined_once(make: Make) -> node.Node:
+    """A node with rogue.slice, which was confined and is only reported since."""
+    fake = rolled_on(make, TRIXIE)
+    fake.systemctl("start", "rogue.slice")
+    fake.systemd.occupy("rogue.slice")
+    assert apply(fake, with_cpu(unmanaged="confine")).remaining == ()
+    assert apply(fake, PROFILE).error == ""
+    return fake
+
+
+def about_rogue(fake: node.Node, seconds: float) -> list[str]:
+    """What a tick does to rogue.slice."""
+    fake.wait(seconds)
+    host = fake.host()
+    runs.tick(host)
+    return [act for act in host.acts if "rogue.slice" in act]
+
+
+def test_a_unit_that_was_confined_and_started_anew_requests_nothing(make: Make) -> None:
+    fake = confined_once(make)
+    fake.systemd.occupy("rogue.slice", 0)
+    fake.systemctl("stop", "rogue.slice")
+    shutil.rmtree(fake.root / "run/systemd/system.control/rogue.slice.d", ignore_errors=True)
+    fake.systemctl("daemon-reload")
+    fake.systemctl("start", "rogue.slice")
+    fake.systemd.occupy("rogue.slice")
+    assert about_rogue(fake, 10) == []
+    assert not fake.systemd.cgroups["rogue.slice"].requested
+
+
+def test_a_slice_starts_with_its_own_cpus_whatever_was_set_live_before_its_last_stop(make: Make) -> None:
+    fake = rolled_on(make, BOOKWORM)
+    services.stop(fake, DATAPLANE)
+    assert apply(fake, without("dataplane")).remaining == ()
+    assert services.start(fake, BATCH)
+    fake.intrude("lxc/web.example")
+    fake.put(f"/run/systemd/system.control/{OWN}.d/50-AllowedCPUs.conf", "[Slice]\nAllowedCPUs=0-7\n")
+    assert apply(fake, PROFILE).error == ""
+    assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
+
+
 def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(rolled: node.Node) -> None:
     rolled.intrude("payload.service")
     del rolled.systemd.units["payload.service"]  # It stopped, and left its processes (KillMode=process).
