@@ -77,8 +77,8 @@ def without(*names: str) -> dict[str, t.Any]:
     return profile_with(workloads=[one for one in PROFILE["workloads"] if one["name"] not in names])
 
 
-def changed(name: str, /, **keys: t.Any) -> dict[str, t.Any]:
-    rows = [{**one, **keys} if one["name"] == name else one for one in PROFILE["workloads"]]
+def changed(workload: str, **keys: t.Any) -> dict[str, t.Any]:
+    rows = [{**one, **keys} if one["name"] == workload else one for one in PROFILE["workloads"]]
     return profile_with(workloads=rows)
 
 
