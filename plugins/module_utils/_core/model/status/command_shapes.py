@@ -101,6 +101,7 @@ class Grant(t.TypedDict):
     limits: dict[str, int]
     since: int
     member: t.Optional[dict[str, t.Any]]
+    unit: str
 
 
 class Granted(t.TypedDict):
