@@ -404,7 +404,7 @@ def with_moves(
 
 
 def start_of(unit: str, cpus: frozenset[int], seen: Observation, order: int) -> list[Step]:
-    """The start of a slice. Where files would have it start with other CPUs, which somebody may have by now, they are set first."""
+    """The start of a slice. Where files would start it with other CPUs, which may be granted to others by now, its own are set first."""
     start = make_step.unit(unit, "start", CPUS, order)
     state = seen.units.get(unit)
     if state is None or state.exists or systemd.merged_cpus(state.settings) in (None, cpuset.EMPTY, cpus):
