@@ -184,9 +184,9 @@ def go_back(host: Host, found: Pending) -> Outcome:
     The agent stays. A run that was killed, or that failed, is made again.
     """
     known = unconfirmed_file.rejected(host)
-    if not found.failed and not any(
-        one.hash == found.hash for one in known
-    ):  # A way back that fails is tried every few seconds.
+    # A way back that fails is tried every few seconds.
+    is_known = any(one.hash == found.hash for one in known)
+    if not found.failed and not is_known:
         reason = f"not confirmed within {found.seconds} s"
         rejected = Rejected(found.hash, found.name, int(host.now()), reason)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
