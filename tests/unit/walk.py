@@ -30,6 +30,7 @@ from _core.model.values.errors import CorralError
 from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from fake_systemd import CGROUP
+from guard import ISOLATED
 from walk_judge import CHECKPOINT, GREEDY, UNMANAGED, Cpus, Data, Judge, slice_of, unit_of
 
 RELEASES: tuple[Release, ...] = (BOOKWORM, TRIXIE, FORKY)
@@ -209,9 +210,11 @@ class Walk(Judge):
             self.data = data
         if text.endswith(" changes") and in_force:  # A rollout that was killed before changes more than the name.
             services.after_reload(self.fake)
-            after, reserved = self.in_force(), self.fake.cpus("system.slice")  # CPUs that are reserved by now are lost.
+            after, groups = self.in_force(), self.fake.systemd.cgroups
+            pools = [groups[unit].requested or Cpus() for unit in ("system.slice", ISOLATED) if unit in groups]
+            taken = Cpus().union(*pools)  # CPUs that are reserved or isolated by now are lost.
             self.counts["renamed in a run"] += len(before)
-            lost = (place for place, cpus in before.items() if after.get(place) != cpus and not cpus & reserved)
+            lost = (place for place, cpus in before.items() if after.get(place) != cpus and not cpus & taken)
             self.wrong += [f"{place} had {sorted(before[place])}" for place in lost]
         return text
 

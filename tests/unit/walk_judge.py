@@ -46,6 +46,7 @@ class Judge:
             set()
         )  # slices that lost their CPUs by a removal or a profile without any, under what runs there
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
+        self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
@@ -75,6 +76,8 @@ class Judge:
         if cpu in self.fallen.get(place, ()):
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
+        if row in self.shared and self.fake.systemd.cgroups[place].partition == MEMBER:
+            return True  # An undo gives back what was shared, before the slice was a partition.
         if place not in self.partitions and self.has_fallen(path):
             return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
@@ -105,8 +108,14 @@ class Judge:
         return not self.fake.systemd.kernel.effective()[top] & (group.requested or Cpus())
 
     def before_step(self) -> None:
-        """Record which control groups are partitions, and the profile of the node."""
+        """Record which control groups are partitions, which share their CPUs with which, and the profile of the node."""
         groups = self.fake.systemd.cgroups
+        effective = self.fake.systemd.kernel.effective()
+        sharing = [place for place, group in groups.items() if group.shares]
+        rows = (
+            (path, place, cpu) for place in sharing for path in groups for cpu in effective[path] & effective[place]
+        )
+        self.shared = frozenset(row for row in rows if not within(row[0], row[1]))
         self.partitions = frozenset(path for path, group in groups.items() if group.partition != MEMBER)
         self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
 

@@ -11,7 +11,7 @@ import sys
 import typing as t
 
 from ..model.profile.schema_types import CORRAL_SLICE
-from ..model.systemd.unit_property import ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
+from ..model.systemd.unit_property import DROPINS, ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
 from ..model.workload.grants import ISOLATED
 from .cgroup import cpu_list, top_level
 from .files import Host
@@ -232,6 +232,12 @@ def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
             return None
         total = total | part if item.value else frozenset()
     return total
+
+
+def slices_with_dropins(host: Host, prefix: str) -> list[str]:
+    """The slices whose names begin so and for which set-property or Corral wrote drop-ins, whether they run or not."""
+    found = (name for base in DROPINS for name in host.names_like(base, ((prefix, ".slice.d"),)))
+    return list(dict.fromkeys(name[: -len(".d")] for name in found))
 
 
 def top_level_units(host: Host) -> list[str]:

@@ -108,7 +108,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     seen = seen._replace(unmanaged=tuple(taken))
     wanted = without_foreign(wanted, foreign)
+    stale = stale_at_start(wanted, seen)
     now = {unit: state.now() for unit, state in seen.units.items()}
+    now.update(stale)
     own_now = (state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
     now.update(regained(wanted, seen, foreign.union(*own_now)))
     started = started_on(wanted, seen)
@@ -118,7 +120,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
-    requested.update(started)
+    requested.update({**stale, **started})
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, placed.values(), requested)
     moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
@@ -137,7 +139,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         for found in seen.units[unit].by_systemd[-1:]
         if found.value not in ("", kind)
     ]
-    left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists)
+    left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in stale)
     changes += [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
@@ -256,6 +258,16 @@ def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     return {unit: cpus for unit, cpus in found.items() if cpus}
 
 
+def stale_at_start(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The exclusive slices that do not run, and that would start with CPUs other than those wanted, by what was set for them earlier.
+
+    They take part in the hand-over as if they had these CPUs, since systemd starts such a slice before anybody is asked:
+    others get the CPUs once the slice would start without them.
+    """
+    found = {unit: state.at_start() & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
+    return {unit: cpus for unit, cpus in found.items() if cpus and cpus != wanted.now.get(unit)}
+
+
 def is_waiting(state: UnitState) -> bool:
     """Whether an empty slice is there for a unit that runs elsewhere until its next start, which would end if the slice stopped."""
     return state.awaited and not state.populated
@@ -267,6 +279,9 @@ def left_change(unit: str, seen: Observation) -> Change:
     if not state.populated:
         stop = make_step.unit(unit, "stop", EMPTY_SLICES, 80, optional=True)
         reason = "no workload has CPUs of its own in this slice any more"
+        if not state.exists:
+            actual = f"would start with CPUs {cpuset.format(state.at_start())}"
+            return Change(NAME, unit, "state", actual, "inactive", reason, state.settings[-1].file, (stop,))
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
         NAME, unit, "placement", unmanaged_groups.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
@@ -351,11 +366,7 @@ def with_moves(
     slices that keep CPUs of their own.
     """
     steps: dict[str, list[Step]] = {
-        unit: [
-            *start_of(unit, cpus, seen, START_MISSING),
-            make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, START_MISSING + 1),
-        ]
-        for unit, cpus in starting.items()
+        unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()
     }
     last: dict[str, int] = {}
     started = set(starting)
@@ -369,8 +380,9 @@ def with_moves(
             # A control group can exist without its slice: a property set on a slice that does not run makes one,
             # and nothing more. Starting a slice that runs does nothing.
             started.add(unit)
-            mine += start_of(unit, cpus, seen, index * MOVE + START)
-        mine.append(assignment)
+            mine += started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
+        else:
+            mine.append(assignment)
     # Some slices have the right CPUs in force and no move: they request more than they have, or another slice still has what they
     # would request. Their request is written after all moves.
     order = (len(moves) + 1) * MOVE
@@ -403,13 +415,15 @@ def with_moves(
     return tuple(result)
 
 
-def start_of(unit: str, cpus: frozenset[int], seen: Observation, order: int) -> list[Step]:
-    """The start of a slice. Where files would start it with other CPUs, which may be granted to others by now, its own are set first."""
-    start = make_step.unit(unit, "start", CPUS, order)
+def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
+    """The start of a slice and its CPUs. Where it would start with CPUs of others by its files, its own are set before it starts."""
     state = seen.units.get(unit)
-    if state is None or state.exists or systemd.merged_cpus(state.settings) in (None, cpuset.EMPTY, cpus):
-        return [start]
-    return [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order), start]
+    is_stale = state is not None and state.at_start() - cpus
+    start, assignment = (second, first) if is_stale else (first, second)
+    return [
+        make_step.unit(unit, "start", CPUS, start),
+        make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, assignment),
+    ]
 
 
 def placed_partition(change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted) -> tuple[Step, ...]:

@@ -14,6 +14,7 @@ from ..host.files import Host
 from ..model.cpu import partitions, slices
 from ..model.cpu.partitions import MEMBER
 from ..model.cpu.unmanaged_groups import Unmanaged
+from ..model.profile.schema_types import EXCLUSIVE_PREFIX
 from ..model.systemd import unit_property
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.values import cpuset
@@ -48,6 +49,10 @@ class UnitState(NamedTuple):
             return self.cpus.effective or frozenset()
         return None
 
+    def at_start(self) -> frozenset[int]:
+        """The CPUs that its files give it at its start; empty if it runs, or if they give it none."""
+        return (not self.exists and systemd.merged_cpus(self.settings)) or cpuset.EMPTY
+
 
 class Observation(NamedTuple):
     """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset, ``foreign``
@@ -80,7 +85,7 @@ class Wanted(NamedTuple):
 def observe(host: Host, wanted: Wanted) -> Observation:
     """Read the slice tree: kernel files and systemd's files, no command."""
     top = cgroup.top_level(host)
-    left = slices.left_over(wanted.now, top)
+    left = slices.left_over(wanted.now, dict.fromkeys((*top, *systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX))))
     observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
     files = systemd.UnitFiles(host, observed)
     units = {

@@ -49,7 +49,7 @@ def overlaps(
 
     tree = host.unrecorded(lambda: cgroup_tree.observe(host))
     exclusive = {path for path in tree.machine.cgroups if "/" not in path and is_exclusive(path)}
-    keeps = keep_cpus(plan, exclusive)
+    keeps = keep_cpus(host, plan, exclusive)
     if exclusive_before is not None:
         keeps = {path for path in keeps if path in exclusive_before}
     cpu = plan.context.profile.cpu if plan.context else None
@@ -64,7 +64,7 @@ def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable
     own already.
     """
     unit = unit_of_partition(step.target) if step.kind == "partition" else step.target
-    if not validate.moves_cpus(step) or step.value == MEMBER or unit not in keep_cpus(plan, {unit}):
+    if not validate.moves_cpus(step) or step.value == MEMBER or unit not in keep_cpus(host, plan, {unit}):
         return ""
     requested = cgroup.cpus(host, unit).requested or frozenset()
     cpus = (cgroup.cpu_list(step.value) or frozenset()) if step.kind == "property" else requested
@@ -114,19 +114,23 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
     held = {key.rpartition("/")[2] for part in plan.parts for key in part.owned if key.startswith("cpuset:")}
     exclusive = {name for name in host.folders(cgroup.CPUSETS) if is_exclusive(name)}
     has_pools = plan.context is not None and plan.context.profile.cpu is not None
-    own = keep_cpus(plan, exclusive) if has_pools else exclusive
+    own = keep_cpus(host, plan, exclusive) if has_pools else exclusive
     now = {unit: cgroup_v1_cpuset.reach(host, unit) for unit in sorted(written | held | exclusive)}
     units = [Slice(unit, cpus, cpus, unit in own) for unit, cpus in now.items()]
     above = cgroup_v1_cpuset.cpus(host, cgroup.CPUSETS).effective or frozenset()
     return replay_v1.problems(steps, units, () if has_pools else exclusive, above)
 
 
-def keep_cpus(plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
-    """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that exist."""
+def keep_cpus(host: Host, plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
+    """The slices that have exclusive CPUs once the plan is executed; ``exclusive`` are those that exist.
+
+    A removal ends all grants with the checkpoint, or goes on after one that did.
+    """
     context = plan.context
     if context is not None:
         isolated = {ISOLATED} if context.pools.isolated else set()
         return isolated | {grant.slice for grant in context.grants if grant.cpus}
     ends = any(step.target == state.CHECKPOINT for change in plan.changes for step in change.steps)
+    ends = ends or not state.written_before(host, state.CHECKPOINT)
     removed = {change.subject for change in plan.changes if change.property == "state"}
     return set() if ends else set(exclusive) - removed

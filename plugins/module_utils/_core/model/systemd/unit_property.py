@@ -17,6 +17,7 @@ ETC = "/etc/systemd/system"
 RUNTIME_CONTROL = "/run/systemd/system.control"
 PERSISTENT_CONTROL = "/etc/systemd/system.control"
 TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and what is set of them
+DROPINS = (PERSISTENT_CONTROL, RUNTIME_CONTROL, ETC)  # where set-property and Corral write them
 
 
 class Setting(NamedTuple):

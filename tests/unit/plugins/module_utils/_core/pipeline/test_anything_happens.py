@@ -135,6 +135,12 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("full-41126", 77),  # No slice of Corral's goes back to the CPUs of an earlier profile.
         ("46220", 28),  # A release that leaves a file to a rollout leaves no live CPUs of the slice either.
         ("46290", 32),
+        # A slice that does not run, and would start with CPUs that were set for it, takes part in each hand-over.
+        ("48072", 100),
+        ("48005", 43),
+        ("full-48074", 20),
+        ("48011", 39),  # A removal that goes on after one that died.
+        ("full-47130", 17),  # An undo gives back what a slice shared that was alone there for a moment.
         ("tenants-20117", 41),  # Without partitions, on a node whose reserved CPUs are offline.
     ],
 )

@@ -13,7 +13,8 @@ import node
 import pytest
 import runs
 import services
-from _core.host import apply_step
+from _core.host import apply_step, state
+from _core.managers import cpu
 from _core.model.plan import make_step, undo
 from _core.model.plan.plan import CPUS, Change, Outcome, Plan, Step, steps_in_order
 from _core.model.profile import profile
@@ -839,6 +840,50 @@ def test_a_slice_starts_with_its_own_cpus_whatever_was_set_live_before_its_last_
     fake.put(f"/run/systemd/system.control/{OWN}.d/50-AllowedCPUs.conf", "[Slice]\nAllowedCPUs=0-7\n")
     assert apply(fake, PROFILE).error == ""
     assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
+
+
+LEFT = f"/run/systemd/system.control/{BATCH_SLICE}.d/50-AllowedCPUs.conf"
+
+
+def left_with_cpus(make: Make) -> tuple[node.Node, frozenset[int]]:
+    """A node on which batch@a's slice does not run, and would start with the CPUs that it had: a release ended in the middle."""
+    fake = rolled_on(make, BOOKWORM)
+    run = services.start(fake, BATCH)
+    assert run is not None
+    services.stop(fake, BATCH)
+    fake.put(LEFT, f"[Slice]\nAllowedCPUs={cpuset.format(run.cpus)}\n")
+    fake.systemctl("daemon-reload")
+    assert BATCH_SLICE not in fake.systemd.cgroups
+    return fake, run.cpus
+
+
+def test_no_grant_has_cpus_with_which_a_slice_that_does_not_run_would_start(make: Make) -> None:
+    fake, cpus = left_with_cpus(make)
+    fake.intrude("lxc/web.example")
+    run = services.start(fake, "batch@b.service")
+    assert run is not None and run.cpus == cpus
+    fake.systemctl("start", BATCH_SLICE)
+    assert (partition(fake, "corral_batch:batch\\x40b.slice"), fake.overlaps) == ("root", [])
+    fake.systemctl("stop", BATCH_SLICE)
+    assert [runs.tick(fake.host()) for dummy in range(2)] == [2, 2]  # What is not managed stays reported.
+    assert not fake.has(LEFT)
+
+
+def test_a_plan_that_forgets_with_which_cpus_a_slice_would_start_is_refused(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    fake, dummy = left_with_cpus(make)
+    monkeypatch.setattr(cpu, "stale_at_start", lambda wanted, seen: {})
+    assert services.start(fake, "batch@b.service") is None
+    assert any("report this as a fault of Corral" in line for line in fake.said)
+
+
+def test_no_slice_keeps_its_cpus_in_a_removal_that_goes_on_after_the_grants_ended(rolled: node.Node) -> None:
+    nothing = Plan(None, (), (), frozenset())
+    assert overlap_check.keep_cpus(rolled.host(), nothing, {OWN}) == {OWN}
+    for path in state.rest_of(CHECKPOINT):
+        rolled.host().remove(path)
+    assert overlap_check.keep_cpus(rolled.host(), nothing, {OWN}) == set()
 
 
 def test_what_systemd_does_not_know_cannot_be_confined_and_stops_nothing_else(rolled: node.Node) -> None:

@@ -118,3 +118,10 @@ def test_a_live_property_is_undone_with_the_innermost_folder_first() -> None:
     before = Original("property", "x.slice", "TasksMax", value="max", active=True, made=made)
     steps = undo.inverse(before, make_step.unit_property("x.slice", "TasksMax", "9", LIVE), "0-7")
     assert [step.target for step in steps if step.kind == "folder"] == [*reversed(made)]
+
+
+@pytest.mark.parametrize(("unit", "kept"), [("greedy.slice", "AllowedCPUs=5\n"), ("corral_a.slice", None)])
+def test_only_in_others_units_what_was_set_live_comes_back(unit: str, kept: str | None) -> None:
+    before = Original("property", unit, "AllowedCPUs", runtime="AllowedCPUs=5\n")
+    steps = undo.restore(before, "0-7")
+    assert [step.text for step in steps if step.kind == "file"] == [kept]
