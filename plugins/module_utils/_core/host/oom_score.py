@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     import typing as t
 
 DEPTH = 4  # control groups of containers within a unit
+POPULATED = b"populated 1"  # in cgroup.events
+NO_FOLDERS = 2  # links of a folder without folders in it; with each one more there is another link
 # Podman's monitor protects itself: -1000.
 MONITORS = ("conmon",)
 
@@ -63,7 +65,7 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
     except OSError:
         return None
     inner = host.folders(path)
-    if links != len(inner) + 2 or (inner and not depth) or not all(map(concerns, inner)):
+    if links != len(inner) + NO_FOLDERS or (inner and not depth) or not all(map(concerns, inner)):
         return None
     found = [(path, links)]
     for name in inner:
@@ -74,18 +76,23 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
     return found
 
 
-def usual(host: Host, known: t.Iterable[tuple[str, int]], score: bytes) -> bool:
-    """Whether these control groups (see groups) are all that there are, and each process in them has this score.
+def usual(host: Host, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
+    """Whether these control groups (see groups) are all that there are, each process in them has this score, and there are
+    processes where their cgroup.events, if known, had said so.
 
     What scores() would find costs twice as much to look for: the dozens of files of each control group are not listed.
     """
     root = host.root
+    shown = score + b"\n"
     try:
-        for path, links in known:
+        for path, links, events in known:
             if os.stat(root + path).st_nlink != links:
                 return False
-            for pid in content(f"{root}{path}/cgroup.procs").split():
-                if content(f"{root}/proc/{pid.decode()}/oom_score_adj").strip() != score:
+            processes = content(f"{root}{path}/cgroup.procs")
+            if len(processes) == ONE_READ or (events and (POPULATED in events) != bool(processes)):
+                return False
+            for pid in processes.split():
+                if content(f"{root}/proc/{pid.decode()}/oom_score_adj") != shown:
                     return False
     except (OSError, ValueError):
         return False  # A process has ended meanwhile, or a control group.
@@ -93,13 +100,10 @@ def usual(host: Host, known: t.Iterable[tuple[str, int]], score: bytes) -> bool:
 
 
 def content(path: str) -> bytes:
-    """The bytes of a short file. Raises ValueError for one that takes more than one read."""
+    """The bytes of a short file, as far as one read gives them."""
     file = os.open(path, READ_FLAGS)
     try:
-        found = os.read(file, ONE_READ)
-        if len(found) == ONE_READ:
-            raise ValueError(path)
-        return found
+        return os.read(file, ONE_READ)
     finally:
         os.close(file)
 
@@ -110,6 +114,6 @@ def has_folders(host: Host, path: str) -> bool:
     Most have none, and asking costs a fraction of listing dozens of files. A file system that does not count says 1.
     """
     try:
-        return os.stat(host.at(path)).st_nlink != 2
+        return os.stat(host.at(path)).st_nlink != NO_FOLDERS
     except OSError:
         return False

@@ -12,10 +12,14 @@ new time. A different answer, another program or Python, and the first tick of e
 Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. For other files and folders it is
 enough that the kernel shows the same inode with the same times: no write or rename leaves them as they were, unless it
 follows another one within a step of the kernel's clock. So what was younger than STEADY_SECONDS is read again as well.
+
+Of thousands of files their paths are kept in one text, and what they showed as one number (see hash_of): to load each
+answer and compare it would take as long as to read it.
 """
 
 from __future__ import annotations
 
+import gc
 import marshal
 import os
 import stat
@@ -33,11 +37,12 @@ if TYPE_CHECKING:
     from .files import Host
 
     Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
+    Shown = tuple[str, int]  # paths, and the number of what is there: see hash_of
     Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
-    # Stamps; files and their bytes; control groups and the usual score in them; questions; those that stamps spare, packed.
-    Facts = tuple[
-        list[tuple[str, Stamp]], list[tuple[str, bytes]], list[tuple[str, str, list[tuple[str, int]]]], Rows, bytes
-    ]
+    # A control group, the usual score in it, and what is in it: oom_score.groups(), and cgroup.events where it was asked for.
+    Scores = list[tuple[str, str, list[tuple[str, int, bytes]]]]
+    # Stamps; bytes; scores; questions; each stamp and the questions that stamps spare, packed.
+    Facts = tuple[Shown, Shown, Scores, Rows, bytes]
 
 # Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
 # reads it.
@@ -50,6 +55,7 @@ FOLDERS = ("names", "names_like", "among", "folders")  # questions about the nam
 # The kernel makes these files as they are read: they change without their time changing (kernfs, procfs).
 MADE_BY_KERNEL = ("/proc/", "/sys/")
 MARSHAL_VERSION = 2  # The same data give the same bytes.
+BETWEEN = "\0"  # paths: none has this character
 COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
 
 
@@ -89,6 +95,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
     ``agree`` is asked before that, with the time of the last status and the new one.
     """
     last = 0
+    gc.disable()  # Thousands of objects, and none of them in a cycle: to look for one takes as long as to read 300 files.
     try:
         kept = host.read(KEPT, follow=False) or ""
         data = bytes.fromhex(kept[8:])
@@ -112,22 +119,26 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
             host.write_file(path, str(now).join(parts))
     except (OSError, ValueError, zlib.error):
         return False
+    finally:
+        gc.enable()
     return True
 
 
 def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Facts]:
     """Questions and answers as hold() compares them; None where a file has changed since it was read."""
     stamps: dict[str, Stamp] = {}
-    reads: list[tuple[str, bytes]] = []
-    scores: list[tuple[str, str, list[tuple[str, int]]]] = []
+    reads: dict[str, bytes] = {}
+    scores: Scores = []
     questions: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
     spare: dict[tuple[t.Any, ...], list[tuple[str, t.Any]]] = {}
     youngest = (time.time() - STEADY_SECONDS) * 1e9  # The kernel's clock, whatever the host's is.
     for (method, path, *words), answer in asked.items():
         key = (method, *words)
-        is_file = key == ("read_bytes", True)
+        follow = method != "read_bytes" or words[0]
+        is_file = method == "read_bytes"
         if is_file or method in FOLDERS:
-            stamp = stamp_of(host, path)
+            # A link takes the place of a file that it leads to with another time, so stamps_now() need not tell them apart.
+            stamp = stamp_of(host, path) if follow or host.link(path) is None else None
             if stamp is not None and max(stamp[3:], default=0) < youngest:
                 # The stamp comes first: a later change shows in the answer now, or in the stamp later.
                 if getattr(host, method)(path, *words) != answer:
@@ -135,67 +146,87 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
                 stamps[path] = stamp
                 spare.setdefault(key, []).append((path, ... if is_file else answer))
                 continue
-        if is_file and answer is not None and len(answer) < ONE_READ:
-            reads.append((path, answer))
+        if is_file and follow and answer is not None and len(answer) < ONE_READ:
+            reads[path] = answer
             continue
         if method == "oom_scores" and not answer:
             from . import oom_score
 
             groups = oom_score.groups(host, path)
             if groups is not None:
-                scores.append((path, words[0], groups))
+                scores.append((path, words[0], [(group, links, b"") for group, links in groups]))
                 continue
         questions.setdefault(key, []).append((path, answer))
+    for dummy, dummy, known in scores:
+        # The processes that are looked at show whether there are any, in a control group without others in it.
+        for index, row in enumerate(known):
+            if row[1] == oom_score.NO_FOLDERS:
+                known[index] = (*row[:2], reads.pop(f"{row[0]}/cgroup.events", b""))
     # What is in a folder that is read shows that the folder is there.
-    seen = {path.rpartition("/")[0] for path, dummy in reads}
+    seen = {path.rpartition("/")[0] for path in reads}
     for key in (("is_dir",), ("exists",)):
         questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
-    unasked = marshal.dumps(list(spare.items()), MARSHAL_VERSION)
-    return list(stamps.items()), reads, scores, list(questions.items()), zlib.compress(unasked, COMPRESSION)
+    unasked = zlib.compress(marshal.dumps((list(stamps.items()), list(spare.items())), MARSHAL_VERSION), COMPRESSION)
+    stamped = BETWEEN.join(stamps), hash(tuple(stamps.values()))
+    read = BETWEEN.join(reads), hash_of(list(reads.values()))
+    return stamped, read, scores, list(questions.items()), unasked
 
 
 def hold(host: Host, facts: Facts) -> bool:
     """Whether all questions have the same answers still."""
-    stamps, reads, scores, questions, spare = facts
-    others = moved(host, stamps)
-    if others:
+    stamped, reads, scores, questions, spare = facts
+    if hash(tuple(stamps_now(host, stamped[0]))) != stamped[1]:
         # The bytes of a file are not kept: any that it has now are another answer.
-        unasked = marshal.loads(zlib.decompress(spare))  # noqa: S302 - as in same()
+        stamps, unasked = marshal.loads(zlib.decompress(spare))  # noqa: S302 - as in same()
+        now = stamps_now(host, stamped[0])
+        others = {path for (path, before), after in zip(stamps, now) if after != before}
         questions = questions + [(key, [row for row in rows if row[0] in others]) for key, rows in unasked]
     for (method, *words), rows in questions:
         ask = question(host, method)
         if any(ask(path, *words) != answer for path, answer in rows):
             return False
-    if not same_bytes(host, reads):
+    if not same_bytes(host, *reads):
         return False
     if not scores:
         return True
     from . import oom_score
 
     return all(
-        oom_score.usual(host, groups, usual.encode()) or not oom_score.scores(host, path, usual)
-        for path, usual, groups in scores
+        oom_score.usual(host, known, usual.encode())
+        or (
+            not oom_score.scores(host, path, usual)
+            and all(host.read_bytes(f"{group}/cgroup.events") == events for group, dummy, events in known if events)
+        )
+        for path, usual, known in scores
     )
 
 
-def same_bytes(host: Host, files: t.Iterable[tuple[str, bytes]]) -> bool:
-    """Whether each file (links followed) has these bytes. As Host.read_bytes(), but with one read: they are short."""
+def same_bytes(host: Host, paths: str, wanted: int) -> bool:
+    """Whether the files (links followed) have the bytes of this number. As Host.read_bytes(), but with one read: they are short."""
     root, opened, read, close, flags = host.root, os.open, os.read, os.close, READ_FLAGS
+    found = []
     try:
-        for path, wanted in files:
+        for path in paths.split(BETWEEN) if paths else ():
             file = opened(root + path, flags)
             try:
-                if read(file, len(wanted) + 1) != wanted:
-                    return False
+                found.append(read(file, ONE_READ))
             finally:
                 close(file)
     except (OSError, ValueError):
         return False
-    return True
+    return hash_of(found) == wanted
+
+
+def hash_of(texts: list[bytes]) -> int:
+    """One number for these bytes, in this order: others have the same one by a chance of 1 in 2**61.
+
+    Python's hash of a number is the same in each process, other than that of bytes (sys.hash_info).
+    """
+    return hash((int.from_bytes(b"".join(texts), "little"), *map(len, texts)))
 
 
 def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
-    """What changes when the names in a directory or the bytes of a file do, links followed: compare with moved().
+    """What changes when the names in a directory or the bytes of a file do, links followed: compare with stamps_now().
 
     Empty where nothing is there. None for a file that the kernel makes, and for what is neither file nor directory.
     A time that is younger than a step of the kernel's clock may be that of two changes.
@@ -213,18 +244,17 @@ def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:
     return found.st_dev, found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns
 
 
-def moved(host: Host, stamps: t.Iterable[tuple[str, Stamp]]) -> set[str]:
-    """The paths that have another stamp."""
-    found, root, status = set(), host.root, os.stat
-    for path, stamp in stamps:
+def stamps_now(host: Host, paths: str) -> list[Stamp]:
+    """The stamp of each path now, as stamp_of() has it; empty where nothing can be looked at."""
+    found: list[Stamp] = []
+    root, status = host.root, os.stat
+    for path in paths.split(BETWEEN) if paths else ():
         try:
             now = status(root + path)
         except (OSError, ValueError):
-            if stamp:
-                found.add(path)
-            continue
-        if (now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns) != stamp:
-            found.add(path)
+            found.append(())
+        else:
+            found.append((now.st_dev, now.st_ino, now.st_size, now.st_mtime_ns, now.st_ctime_ns))
     return found
 
 

@@ -175,6 +175,40 @@ def test_another_oom_score_is_seen_wherever_it_is(name: str, beside: bool, tmp_p
     assert not same(tmp_path)
 
 
+EMPTY = {"a.service/cgroup.procs": "", "a.service/cgroup.events": "populated 0\nfrozen 0\n"}
+OCCUPIED = {"a.service/cgroup.procs": "7\n", "a.service/cgroup.events": "populated 1\nfrozen 0\n"}
+
+
+@pytest.mark.parametrize("score", ["-997", "0"])  # Without another score cgroup.events is not read.
+@pytest.mark.parametrize(("before", "after"), [(EMPTY, OCCUPIED), (OCCUPIED, EMPTY)])
+def test_whether_a_service_has_processes_is_seen(
+    before: dict[str, str], after: dict[str, str], score: str, tmp_path: Path
+) -> None:
+    for pid, text, name in ((7, "-997\n", "sleep\n"), (8, f"{score}\n", "conmon\n")):
+        (tmp_path / f"proc/{pid}").mkdir(parents=True)
+        (tmp_path / f"proc/{pid}/oom_score_adj").write_text(text)
+        (tmp_path / f"proc/{pid}/comm").write_text(name)
+    group(tmp_path / SLICE)
+    group(tmp_path / SLICE / "a.service")
+    group(tmp_path / SLICE / "monitor.service", "8\n")
+
+    def put(files: dict[str, str]) -> None:
+        for name, text in files.items():
+            (tmp_path / SLICE / name).write_text(text)
+
+    def ask(host: Host) -> None:
+        oom_score.scores(host, f"/{SLICE}", "-997")
+        host.read(f"/{SLICE}/a.service/cgroup.events")
+
+    put(before)
+    settled(tmp_path, ask)
+    assert same(tmp_path)
+    put(after)
+    assert not same(tmp_path)
+    put(before)
+    assert same(tmp_path)
+
+
 def test_a_control_group_that_was_not_looked_at_may_become_one_that_is(tmp_path: Path) -> None:
     test_another_oom_score_is_seen_wherever_it_is("another score", True, tmp_path)
     (tmp_path / "proc/7/oom_score_adj").write_text("-997\n")
@@ -258,7 +292,7 @@ def test_what_else_is_of_this_second_does_not_move_with_the_time(tmp_path: Path)
     assert host.read("/run/corral/status") == f"time {NOW}\nsince {NOW}\n"
 
 
-def test_each_published_file_goes_on_in_its_way(tmp_path: Path) -> None:
+def test_each_published_file_goes_on_in_its_way(tmp_path: Path, age: str) -> None:
     host = Host(str(tmp_path), record=True)
     files = {"/run/corral/metrics": f"tick {NOW}\nlast {NOW - 60}\n", "/run/corral/pools": "0-3\n"}
     for path, text in files.items():
@@ -273,7 +307,9 @@ def test_each_published_file_goes_on_in_its_way(tmp_path: Path) -> None:
         host.write_file(path, f"{before}more")
         assert not recorded_inputs.same(host)
         host.write_file(path, before)
-    assert recorded_inputs.same(host)
+    assert recorded_inputs.same(host) == (age == "young"), (
+        "one without the time goes by its own times, as other files do"
+    )
 
 
 @given(data=st.data())

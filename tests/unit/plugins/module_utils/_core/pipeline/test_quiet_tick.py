@@ -25,7 +25,7 @@ Make = t.Callable[..., node.Node]
 # The tick's whole program: each module more costs every node some CPU every ten seconds.
 MODULES = {"_core", "_core.main", "_core.host", "_core.host.files", "_core.host.recorded_inputs", "_core.host.lock"}
 MINUTE = 1_700_000_040
-BUILT_IN = "import __future__, errno, fcntl, marshal, os, sys, time, zlib\n"
+BUILT_IN = "import __future__, errno, fcntl, gc, marshal, os, sys, time, zlib\n"
 TICK = BUILT_IN + "before = set(sys.modules)\nsys.path.insert(0, sys.argv[1])\n"
 TICK += "from _core import main\nfrom _core.host.files import Host\ncode = main.tick(Host(sys.argv[2], clock=lambda: float(sys.argv[3])))\n"
 TICK += "print(code, *sorted(set(sys.modules) - before))\n"
