@@ -20,7 +20,7 @@ from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
 from ..model.systemd.unit_property import control_file
 from ..model.workload.grants import is_workloads
-from . import cgroup, mounts, systemd, workload_state
+from . import cgroup, mounts, state, systemd, workload_state
 from .files import Host
 
 if t.TYPE_CHECKING:
@@ -289,6 +289,8 @@ def control_unit(host: Host, step: Step) -> None:
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
         raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
+    if verb == "daemon-reload" and host.exists(state.RELOAD_DUE):
+        host.remove(state.RELOAD_DUE)
     if is_bare and cgroup.exists(host, step.target):
         # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
         for again in ("start", "stop"):

@@ -45,6 +45,7 @@ PUBLISHED = (STATUS, f"{RUN}/pools.json", f"{RUN}/pools.env")
 ATTEMPTS = f"{RUN}/attempts.json"
 WAY_BACK = f"{RUN}/way-back.json"
 GC_STATUS = f"{RUN}/gc.json"
+RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
 SINCE = f"{STATE}/drift-since.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 PRIVATE = 0o600

@@ -139,7 +139,7 @@ def apply(
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
     order. ``keep_going`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
     """
-    steps = steps_in_order(plan.changes)
+    steps = steps_in_order(plan.changes, reload=host.exists(state.RELOAD_DUE))
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
     refuse(host, plan, steps, keep_going=keep_going)
@@ -200,6 +200,8 @@ def carry_out(
         online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
     from . import recording_originals  # A tick that changes nothing does not get here.
 
+    if any(step.reload for step in steps) and not host.exists(state.RELOAD_DUE):
+        recording_originals.note_reload(host)
     kept, dummy = state.records(host)
     new = recording_originals.new_records(host, plan, kept)
     untouched = not host.names(state.STATE)

@@ -38,6 +38,16 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
         raise refusal(message, path=state.BEFORE) from None
 
 
+def note_reload(host: Host) -> None:
+    """Note that systemd has to read its files again, also where this run dies before. Raises CorralError where that fails."""
+    try:
+        host.write_file(state.RELOAD_DUE, "", state.PRIVATE)
+    except OSError as error:
+        raise refusal(
+            f"{error.strerror}, so nothing was changed: make room, then try again", path=state.RELOAD_DUE
+        ) from None
+
+
 def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:
     """After an undo: keep what was kept before; on a node that had nothing of Corral's before the run, nothing at all.
 

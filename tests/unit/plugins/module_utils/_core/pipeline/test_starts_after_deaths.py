@@ -124,3 +124,18 @@ def test_what_starts_after_a_death_shares_no_exclusive_cpus(name: str, make: Mak
         fake.seen.clear()
     assert wrong == []
     assert own > 0, "nothing started on CPUs of its own"
+
+
+RELOAD = "run systemctl daemon-reload"
+
+
+def test_systemd_reads_the_files_of_a_run_that_died_before_it_did(make: Make) -> None:
+    fake = prepared(CASES["the first rollout"], make)
+    roll_out, whole = CASES["the first rollout"].act, fake.clone(fake.root.with_name("whole")).host()
+    roll_out(whole)
+    with contextlib.suppress(node.Killed):
+        roll_out(fake.host("killed", whole.acts.index(RELOAD)))  # All files are written.
+    for expected in (1, 0):
+        host = fake.host()
+        roll_out(host)
+        assert host.acts.count(RELOAD) == expected
