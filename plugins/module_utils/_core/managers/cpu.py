@@ -124,6 +124,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, placed.values(), requested)
     moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
+    # One that would start with just the shared CPUs is set as well: so there is a record of it, and what was set goes with that.
+    others = stale.keys() - wanted.now.keys() - {unit for unit, dummy in moves}
+    moves += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen)])

@@ -75,19 +75,22 @@ def plan(host: Host, context: Context) -> Part:
         return Part((), frozenset())
     unfit = unfit_problem(host, context)
     if unfit is not None:
-        change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
         running = [grant for grant in found.allocated.grants if grant.cpus]
+        owned: set[str] = set()
         if running and context.profile.cpu is None:
             kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
             unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
+            # So nothing of the pools goes back to what it was before, either.
+            owned = {record.before.key for record in state.records(host)[0] if record.manager in ("cpu", NAME)}
         if found.needs or running:
-            return Part((change,), frozenset(), problems=(unfit,), manager=NAME)
+            change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
+            return Part((change,), frozenset(owned), problems=(unfit,), manager=NAME)
         ended = [checkpoint.given_up(host)] if context.profile.cpu is None else []
         return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
     sizes = sorted({row.size_kib for row in context.profile.memory.hugepages})
     by_name = {grant.workload: grant for grant in found.allocated.grants}
     changes = [*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)]
-    owned: set[str] = {f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else set()
+    owned = {f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else set()
     problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
     problems += twice_matched(found.needs)
     notes = list(found.notes)

@@ -17,7 +17,7 @@ from ..managers.registry import PROFILE
 from ..model.cpu import partitions
 from ..model.plan import make_step, undo
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
-from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX
+from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX, is_own
 from ..model.systemd.unit_property import control_file
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_workloads
@@ -120,8 +120,11 @@ def is_as_before(host: Host, before: undo.Original) -> bool:
         return before.active and mounts.at(host, before.name) is not None
     if before.kind == "property":
         step = make_step.unit_property(before.target, before.name, "", RELEASE)
+        now = apply_step.observe(host, step)
+        if before.name == "AllowedCPUs" and is_own(before.target):
+            before = before._replace(value=now.value and "", runtime=None)  # What it had earlier does not come back.
         # The folders that would have to be made are missing now as they were then, too.
-        return apply_step.observe(host, step) == before
+        return now == before
     if before.kind not in ("value", "pool", "partition"):
         return False
     # A pool can be gone with its NUMA node.
