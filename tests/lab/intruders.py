@@ -263,6 +263,27 @@ def instances() -> None:
         expect("b", masks("corral_b.slice"), frozenset({6, 7}))
 
 
+def stopped_slice() -> None:
+    """A slice that does not run, and would start with CPUs that it had: another run that gets them shares them with nobody."""
+    run("systemctl", "start", "batch@one")
+    one, other = (f"corral_batch:batch\\x40{name}.slice" for name in ("one", "two"))
+    own = masks(one)
+    run("systemctl", "stop", "batch@one")
+    file = f"/run/systemd/system.control/{one}.d/50-AllowedCPUs.conf"
+    write(file, f"[Slice]\nAllowedCPUs=\nAllowedCPUs={','.join(map(str, sorted(own)))}\n")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "batch@two")
+    expect("it has the CPUs that the first one had", masks(other), own)
+    run("systemctl", "start", one)
+    expect("alone", (partition(other), masks(other)), ("root", own))
+    expect("what the slice has of these", sets(f"{CGROUP}/{one}") & own, frozenset())
+    run("systemctl", "stop", one, "batch@two")
+    tick()
+    tick()
+    expect("what was set live", os.path.exists(file), False)
+    wait_for_end(one, other)
+
+
 def early_container() -> None:
     """A container that is started in a slice before anybody admitted it runs with the others."""
     image()
@@ -370,6 +391,7 @@ STEPS = (
     strangers,
     confined,
     on_demand,
+    stopped_slice,
     leaves,
     instances,
     in_audit,

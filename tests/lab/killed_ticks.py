@@ -86,14 +86,19 @@ def differs(since: int) -> str:
 
 
 def kernel() -> dict[str, str]:
-    """What the kernel has of pools, limits, hugepages and mounts; of the pools that may lie elsewhere, how many CPUs."""
+    """What the kernel has of pools, limits, hugepages and mounts; of the pools that may lie elsewhere, how many CPUs.
+
+    And the slices of which systemd has not read all files.
+    """
     found = {path: read(path) for path in ("/proc/sys/kernel/pid_max", "/proc/sys/kernel/threads-max")}
     found.update({path: read(path) for path in glob.glob("/sys/devices/system/node/node*/hugepages/*/nr_hugepages")})
     with open("/proc/mounts", encoding="ascii") as file:
         found["mounts"] = "".join(sorted(line for line in file if " hugetlbfs " in line))
-    for unit in ("system.slice", "user.slice", "init.scope", *os.listdir(CGROUP)):
-        if not unit.endswith((".slice", ".scope")):
-            continue
+    units = [unit for unit in sorted(os.listdir(CGROUP)) if unit.endswith((".slice", ".scope"))]
+    words = ["systemctl", "show", "--property=Id,NeedDaemonReload", "--", *units]
+    shown = subprocess.run(words, capture_output=True, text=True, check=True, timeout=60 * PATIENCE).stdout
+    found["not read"] = " ".join(one for one in shown.split("\n\n") if "NeedDaemonReload=yes" in one)
+    for unit in units:
         names = ("cpuset.cpus.partition", "pids.max", "memory.max", "hugetlb.2MB.max")
         for path in (f"{CGROUP}/{unit}/{name}" for name in names):
             found[path] = read(path) if os.path.exists(path) else ""
