@@ -31,12 +31,12 @@ MANAGER_OF = {
     "cpu_observed": "cpu",
     "memory_described": "memory",
     "memory_mounts": "memory",
-    "checkpoint": "workload_slices",
-    "shared_weight": "workload_slices",
-    "tenant_slices": "workload_slices",
-    "workload_namespaces": "workload_slices",
-    "workload_limits": "workload_slices",
-    "workload_placement": "workload_slices",
+    "checkpoint": "workloads",
+    "shared_weight": "workloads",
+    "tenant_slices": "workloads",
+    "workload_namespaces": "workloads",
+    "workload_limits": "workloads",
+    "workload_placement": "workloads",
 }
 # From the distribution, where it is installed: for reports and a person's YAML; the tick does without.
 OPTIONAL = {"psutil", "yaml"}

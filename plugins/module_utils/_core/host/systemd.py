@@ -12,7 +12,7 @@ import typing as t
 
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd.unit_property import DROPINS, ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
-from ..model.workload.grants import ISOLATED
+from ..model.workload.grants import ISOLATED_SLICE
 from .cgroup import cpu_list, top_level
 from .files import Host
 
@@ -248,7 +248,7 @@ def top_level_units(host: Host) -> list[str]:
             unit = name[: -len(".d")] if name.endswith(".d") else name
             if unit == "init.scope" or (unit.endswith(".slice") and "-" not in unit and unit != ".slice"):
                 found[unit] = None
-    found.update(dict.fromkeys((CORRAL_SLICE, ISOLATED)))
+    found.update(dict.fromkeys((CORRAL_SLICE, ISOLATED_SLICE)))
     return list(found)
 
 

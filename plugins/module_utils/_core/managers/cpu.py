@@ -30,7 +30,7 @@ from ..model.systemd.unit_file import unit_in
 from ..model.systemd.unit_property import control_file, dropin
 from ..model.values import cpuset
 from ..model.workload import grants
-from ..model.workload.grants import ISOLATED, is_exclusive
+from ..model.workload.grants import ISOLATED_SLICE, is_exclusive
 from .cpu_dropins import dropin_change, kept_by_others, override_change, target_change
 from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
@@ -170,7 +170,7 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
 
 def keeps_out(unit: str, state: UnitState) -> bool:
     """Whether an exclusive slice is a valid partition."""
-    return is_exclusive(unit) and state.partition in (partitions.PARTITION, partitions.UNBALANCED)
+    return is_exclusive(unit) and state.partition in (partitions.ROOT, partitions.UNBALANCED)
 
 
 def regained(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
@@ -478,7 +478,7 @@ def key_of(change: Change, declared: Profile) -> str:
     unit = unit_in(change.subject)
     if declared.cpu is not None and unit in (*declared.cpu.reserved.slices, AGENT_SLICE):
         return "cpu.reserved"
-    return "cpu.isolated" if unit == ISOLATED else "cpu"
+    return "cpu.isolated" if unit == ISOLATED_SLICE else "cpu"
 
 
 def describe(host: Host, topology: Topology) -> t.Sequence[ProfileFragment]:

@@ -118,5 +118,5 @@ def unmanaged_group(host: Host, name: str) -> Unmanaged:
     # Corral's own drop-in goes with this plan, where the unit was in the profile before.
     persistent = [item for item in unit_property.persistent(settings) if item.file != dropin(name, NAME)]
     file = persistent[-1].file if persistent and persistent[-1].value else ""
-    is_partition = bool(requested) and cgroup.partition(host, name) in (partitions.PARTITION, partitions.UNBALANCED)
+    is_partition = bool(requested) and cgroup.partition(host, name) in (partitions.ROOT, partitions.UNBALANCED)
     return Unmanaged(name, cpus.effective or frozenset(), requested, populated, shown, file, is_partition)

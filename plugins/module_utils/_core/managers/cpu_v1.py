@@ -27,7 +27,7 @@ from ..model.systemd.unit_property import ETC
 from ..model.values import cpuset
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
-from ..model.workload.grants import ISOLATED
+from ..model.workload.grants import ISOLATED_SLICE
 
 NAME = slices.MANAGER
 BOOT_LINK = f"{ETC}/{WANTED_BY[BOOT]}.wants/{BOOT}"
@@ -68,7 +68,7 @@ def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Pa
 def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
     """Read the directories and which processes are in them: kernel files, no command."""
     units = {}
-    for unit in (*wanted, *slices.left_over(wanted, [ISOLATED])):
+    for unit in (*wanted, *slices.left_over(wanted, [ISOLATED_SLICE])):
         outside: dict[frozenset[int], int] = {}
         for where, processes in cgroup_v1_cpuset.outside(host, unit).items():
             on = cgroup_v1_cpuset.cpus(host, where).effective

@@ -23,7 +23,7 @@ if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement
         gc_timer,
         memory,
         pids,
-        workload_slices,
+        workloads,
     )
 
 PROFILE, CPU, WORKLOADS, AGENT = "profile", "cpu", "workloads", "agent"
@@ -34,7 +34,7 @@ FILES = {
     "pids": "pids",
     "gc": "gc_timer",
     "conflicts": "agent_conflicts",
-    WORKLOADS: "workload_slices",
+    WORKLOADS: "workloads",
 }
 # Those that plan apart from a profile: its declaration, and the agent's installation.
 APART = {PROFILE: "declaration", AGENT: "agent_install"}

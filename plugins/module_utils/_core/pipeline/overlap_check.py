@@ -18,7 +18,7 @@ from ..model.plan.plan import Plan, Step, steps_in_order
 from ..model.systemd.unit_group import group_of, unit_of_partition
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
-from ..model.workload.grants import ISOLATED, is_exclusive
+from ..model.workload.grants import ISOLATED_SLICE, is_exclusive
 
 if t.TYPE_CHECKING:
     from ..model.plan.undo import Original
@@ -128,7 +128,7 @@ def keep_cpus(host: Host, plan: Plan, exclusive: t.Iterable[str]) -> set[str]:
     """
     context = plan.context
     if context is not None:
-        isolated = {ISOLATED} if context.pools.isolated else set()
+        isolated = {ISOLATED_SLICE} if context.pools.isolated else set()
         return isolated | {grant.slice for grant in context.grants if grant.cpus}
     ends = any(step.target == state.CHECKPOINT for change in plan.changes for step in change.steps)
     ends = ends or not state.written_before(host, state.CHECKPOINT)

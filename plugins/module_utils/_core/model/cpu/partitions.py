@@ -19,13 +19,13 @@ from ..plan.plan import CPUS, DRIFT, UNCHANGEABLE, Change, Step
 from ..profile.profile import Cpu
 from ..values import cpuset
 from ..values.records import NamedTuple
-from ..workload.grants import ISOLATED, is_exclusive
+from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 PROPERTY = "cpuset.cpus.partition"
 # systemd 262 and later. Corral leaves it empty: then systemd does not touch the kernel's file, through reloads and
 # changes of other properties, and what is written there is the same on all versions (tried on 252, 257 and 262).
 SYSTEMD_PROPERTY = "CPUSetPartition"
-MEMBER, PARTITION, UNBALANCED = "member", "root", "isolated"
+MEMBER, ROOT, UNBALANCED = "member", "root", "isolated"
 MANAGER = "cpu"
 # Part of the reason that the kernel gives when CPUs of isolcpus= prevent a partition (perr_strings).
 HOUSEKEEPING = "housekeeping"
@@ -60,10 +60,10 @@ def wanted(cpu: Cpu, units: t.Mapping[str, frozenset[int]], at_boot: frozenset[i
     """
     if cpu.partitions == "off":
         return {}
-    kinds = {unit: UNBALANCED if cpus <= at_boot else PARTITION for unit, cpus in units.items() if is_exclusive(unit)}
-    if ISOLATED in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
+    kinds = {unit: UNBALANCED if cpus <= at_boot else ROOT for unit, cpus in units.items() if is_exclusive(unit)}
+    if ISOLATED_SLICE in kinds and cpu.isolated is not None and not cpu.isolated.load_balance:
         # Without load balancing, threads that set no affinity pile up on one CPU, so only a profile that asks for it gets it.
-        kinds[ISOLATED] = UNBALANCED
+        kinds[ISOLATED_SLICE] = UNBALANCED
     return kinds
 
 

@@ -16,7 +16,7 @@ import typing as t
 from ..plan.plan import UNKNOWN, Change, Part
 from ..profile.profile import Cpu
 from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
-from ..workload.grants import ISOLATED, Grant, is_exclusive, workload_of
+from ..workload.grants import ISOLATED_SLICE, Grant, is_exclusive, workload_of
 from .handover import Slice
 from .pools import Pools, workload_cpus
 
@@ -25,7 +25,7 @@ SCOPE = "init.scope"
 # The slices that Corral makes, beside those of workloads.
 DESCRIPTIONS = {
     CORRAL_SLICE: "Corral: workloads on the shared pool",
-    ISOLATED: "Corral: workloads on the isolated pool",
+    ISOLATED_SLICE: "Corral: workloads on the isolated pool",
 }
 
 
@@ -35,7 +35,7 @@ def wanted_cpus(cpu: Cpu, pools: Pools, grants: t.Iterable[Grant] = ()) -> dict[
     wanted = dict.fromkeys(cpu.reserved.slices, pools.reserved)
     wanted.update(dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), shared))
     if pools.isolated:
-        wanted[ISOLATED] = pools.isolated
+        wanted[ISOLATED_SLICE] = pools.isolated
     wanted.update((grant.slice, grant.cpus) for grant in grants if grant.cpus)
     return wanted
 

@@ -13,7 +13,7 @@ from ..profile import schema
 from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
 from ..values import cpuset
 from ..values.records import NamedTuple
-from ..workload.grants import ISOLATED, is_exclusive
+from ..workload.grants import ISOLATED_SLICE, is_exclusive
 
 
 class Slice(NamedTuple):
@@ -34,7 +34,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     On a node that Corral manages, the pools follow from Corral's own slices; elsewhere the CPUs that no slice may use
     count as isolated.
     """
-    ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED)}
+    ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED_SLICE)}
     others = [row for row in rows if row.unit not in (*ours, AGENT_SLICE) and not is_exclusive(row.unit)]
     confined = {row.unit: row.cpus for row in others if row.cpus is not None and row.cpus < online}
     reserved = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
@@ -45,7 +45,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     housekeeping += [unit for unit, cpus in confined.items() if cpus == reserved and unit not in housekeeping]
     nothing: frozenset[int] = frozenset()
     if managed:
-        workloads, isolated = ours[CORRAL_SLICE] or nothing, ours.get(ISOLATED) or nothing
+        workloads, isolated = ours[CORRAL_SLICE] or nothing, ours.get(ISOLATED_SLICE) or nothing
         # Where workloads may use the reserved CPUs as well, the reserved ones can be all CPUs of the node.
         shared = [row.unit for row in others if row.cpus == workloads and row.unit not in housekeeping]
     else:

@@ -27,7 +27,7 @@ DECLARED, RUNNING = "declared", "running"
 ANY = "any"
 APP, INIT, SIDECAR = "app", "init", "sidecar"
 MILLI = NANO // 1000
-ISOLATED = "isolated"  # the isolated pool's slice is called so
+ISOLATED_POOL = "isolated"  # the isolated pool's slice is called so
 _PLAIN = re.compile(r"[^A-Za-z0-9:_.]")
 _INSTANCE = re.compile(r"[^A-Za-z0-9:_.@\\]")
 
@@ -243,7 +243,7 @@ def slice_name(workload: str) -> str:
     What follows the @ of an instance is systemd's own escaped form, as %i has it, and stays; a dash there means a slash.
     "isolated" alone is the pool's.
     """
-    if workload == ISOLATED:
+    if workload == ISOLATED_POOL:
         return f"{_hex(workload[0])}{workload[1:]}"
     stem, at, instance = workload.partition("@")
     escaped = _PLAIN.sub(lambda match: _hex(match.group()), stem)

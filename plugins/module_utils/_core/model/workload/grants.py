@@ -27,7 +27,7 @@ if t.TYPE_CHECKING:
     from .resource_requirements import ResourceRequirements
 
 # At the top of the tree, so that the kernel can keep all others out (cpuset.cpus.partition).
-ISOLATED = f"{EXCLUSIVE_PREFIX}isolated.slice"
+ISOLATED_SLICE = f"{EXCLUSIVE_PREFIX}isolated.slice"
 # Grants on NUMA nodes are compared with this after a reboot: bytes by node and resource.
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
@@ -91,7 +91,7 @@ def slice_of_tenant(tenant: str) -> str:
 def workload_of(unit: str) -> t.Optional[str]:
     """The workload whose slice this is, or the tenant: their slices look alike. None for any other unit."""
     for prefix in (EXCLUSIVE_PREFIX, SHARED_PREFIX):
-        if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED:
+        if unit.startswith(prefix) and unit.endswith(".slice") and unit != ISOLATED_SLICE:
             within, dash, name = unit[len(prefix) : -len(".slice")].rpartition("-")
             if dash and (prefix == EXCLUSIVE_PREFIX or workload_name(within) is None):
                 return None
@@ -106,7 +106,7 @@ def is_workloads(unit: str) -> bool:
 
 def is_exclusive(unit: str) -> bool:
     """Whether a slice has exclusive CPUs."""
-    return unit == ISOLATED or (unit.startswith(EXCLUSIVE_PREFIX) and is_workloads(unit))
+    return unit == ISOLATED_SLICE or (unit.startswith(EXCLUSIVE_PREFIX) and is_workloads(unit))
 
 
 def exclusive(grants: t.Iterable[Grant]) -> CpuSet:

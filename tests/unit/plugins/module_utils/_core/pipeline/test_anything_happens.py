@@ -20,7 +20,7 @@ import pytest
 import trees
 from _core.model.cpu import handover, partitions
 from _core.model.plan import replay
-from _core.model.workload.grants import ISOLATED
+from _core.model.workload.grants import ISOLATED_SLICE
 from walk import DARK, FULL, RENAMED, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
@@ -229,7 +229,7 @@ def test_an_isolated_pool_that_is_no_partition_is_found(quick: None, monkeypatch
     wanted = partitions.wanted
 
     def without(*args: t.Any) -> dict[str, str]:
-        return {unit: kind for unit, kind in wanted(*args).items() if unit != ISOLATED}
+        return {unit: kind for unit, kind in wanted(*args).items() if unit != ISOLATED_SLICE}
 
     monkeypatch.setattr(partitions, "wanted", without)
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:

@@ -134,7 +134,7 @@ def test_a_slice_tells_its_workload(exclusive: bool, name: str, instance: str) -
         assert grants.workload_of(unit) == workload
         assert unit.count("-") == (0 if exclusive else 1), "a dash would nest slices"
         assert grants.is_exclusive(unit) == exclusive
-        assert unit != grants.ISOLATED
+        assert unit != grants.ISOLATED_SLICE
 
 
 @given(tenant=NAMES | st.just("isolated"), name=NAMES, instance=INSTANCES)
