@@ -6,8 +6,8 @@
 
 Each step does what a user does to a node, and looks at the masks of threads, at once and again after a tick, at the
 kernel's files, and at what ``corral drift`` names. With names of steps as arguments it takes those alone; the first that
-fails ends it. Some depend on those before them: leaves, instances, in_audit and run_goes_on go in this order. "prepare" makes
-the units.
+fails ends it. Some depend on those before them: leaves, stopped_slice, instances, in_audit and run_goes_on go in this order.
+"prepare" makes the units.
 """
 
 from __future__ import annotations
@@ -391,8 +391,8 @@ STEPS = (
     strangers,
     confined,
     on_demand,
-    stopped_slice,
     leaves,
+    stopped_slice,
     instances,
     in_audit,
     early_container,
