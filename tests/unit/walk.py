@@ -203,7 +203,9 @@ class Walk(Judge):
             place: cpus
             for place, cpus in self.in_force().items()
             for one in lasting
-            if one.partition(":")[0] == name and place.startswith(f"{slice_of(one)}/{unit_of(one)}")
+            if one.partition(":")[0] == name
+            and place.startswith(f"{slice_of(one)}/{unit_of(one)}")
+            and cpus == held[one]
         }
         text = self.declare(f"{name} gets another name", data)
         if "refused:" not in text:

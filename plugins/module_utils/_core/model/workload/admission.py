@@ -285,7 +285,7 @@ def completed(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequire
 def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:
     """Why a grant cannot go on as it is; "" when it can."""
     if need is None:
-        return why_misplaced(budget, grant)
+        return why_lost(budget, grant)
     if grant.cpus and not need.cpus and grant.workload in status.alive and keeps_run(budget):
         return why_misplaced(budget, grant)
     if len(grant.cpus) != need.cpus:
@@ -309,8 +309,8 @@ def keeps_run(budget: NodeBudget) -> bool:
     return cpu is None or cpu.policy != STATIC
 
 
-def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
-    """Why its CPUs or nodes can no longer belong to it."""
+def why_lost(budget: NodeBudget, grant: Grant) -> str:
+    """Why its CPUs cannot belong to it, whatever the profile's options are: a run that is declared no longer keeps them till then."""
     lost = grant.cpus - budget.inputs.assignable
     if lost:
         online = budget.inputs.pools.online
@@ -319,6 +319,14 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
     taken = grant.cpus - budget.free
     if taken:
         return f"CPUs {cpuset.format(taken)} belong to another grant"
+    return "" if budget.shared_without(grant.cpus) else "the shared pool would have no CPU"
+
+
+def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
+    """Why its CPUs or nodes can no longer belong to it."""
+    lost = why_lost(budget, grant)
+    if lost:
+        return lost
     cpu = budget.inputs.profile.cpu
     split = grant.cpus and budget.inputs.topology.siblings_of(grant.cpus) - grant.cpus
     if split and cpu is not None and cpu.options.full_pcpus_only:

@@ -141,6 +141,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("full-48074", 20),
         ("50319", 51),
         ("renamed-50015", 70),  # What runs on CPUs of its own keeps them, also under a profile that has none.
+        ("renamed-52161", 18),  # A run under an earlier name keeps its CPUs, whichever the profile would give out.
         ("renamed-50189", 13),  # systemd reads its files before a slice stops in which it knows a running unit.
         ("48011", 39),  # A removal that goes on after one that died.
         ("full-47130", 17),  # An undo gives back what a slice shared that was alone there for a moment.
