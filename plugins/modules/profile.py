@@ -268,7 +268,7 @@ by_key:
       returned: always
       sample: edited
     key:
-      description: The key's path. Empty for drift.
+      description: The key's path, with an item's name in place of its number (C(workloads[lane].hold)). Empty for drift.
       type: str
       returned: always
       sample: cpu.isolated.cores

@@ -10,6 +10,7 @@ What the profile before would change as well is drift: the node differs from the
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..managers import declaration, registry
@@ -23,6 +24,7 @@ if t.TYPE_CHECKING:
     from ..model.status.json_shapes import EditedKey
 
 HARMLESS: Disruption = "none"
+ITEM = re.compile(r"([a-z]+)\[([0-9]+)\]")  # an item of a list of the profile, which may have a name
 Kind = t.Literal["edited", "first", "drift"]
 
 
@@ -40,14 +42,27 @@ def of_plan(
     declared = profile.to_data(context.declared)
     after = compose.leaves_of(declared)
     shown = [change for change in changes if declaration.is_drift(change) and change.manager != declaration.NAME]
-    keys = [key_of(change, context) for change in shown]
+    paths = [key_of(change, context) for change in shown]
+    keys = [by_name(path, declared) for path in paths]
     if applied is None:
-        first = [entry("first", key, None, None, context) for key in dict.fromkeys(keys)]
+        first = [entry("first", key, None, None, path, context) for key, path in dict(zip(keys, paths)).items()]
         return filled(first, shown, keys, drifted)
-    before = compose.leaves_of(applied)
-    paths = sorted(path for path in {*before, *after} if before.get(path) != after.get(path))
-    edited = [entry("edited", path, before.get(path), after.get(path), context) for path in paths]
+    before = {by_name(path, applied): value for path, value in compose.leaves_of(applied).items()}
+    path_of = {by_name(path, declared): path for path in after}
+    values = {key: after[path] for key, path in path_of.items()}
+    names = sorted(key for key in {*before, *values} if before.get(key) != values.get(key))
+    edited = [entry("edited", key, before.get(key), values.get(key), path_of.get(key, key), context) for key in names]
     return filled(edited, shown, keys, drifted)
+
+
+def by_name(path: str, data: t.Mapping[str, t.Any]) -> str:
+    """A path with an item's name in place of its number (``workloads[lane].hold``): items are the same in any order."""
+    found = ITEM.match(path)
+    if found is None:
+        return path
+    item = data[found[1]][int(found[2])]
+    name = item.get("name") if isinstance(item, dict) else None
+    return f"{found[1]}[{name}]{path[found.end() :]}" if name else path
 
 
 def key_of(change: Change, context: Context) -> str:
@@ -55,9 +70,9 @@ def key_of(change: Change, context: Context) -> str:
     return registry.manager(change.manager).key_of(change, context.declared) or ""
 
 
-def entry(kind: Kind, key: str, before: t.Any, after: t.Any, context: Context) -> EditedKey:
-    """An edited key, still without its changes."""
-    origin = compose.origin_of(key, context.origins) if context.origins else ""
+def entry(kind: Kind, key: str, before: t.Any, after: t.Any, path: str, context: Context) -> EditedKey:
+    """An edited key, still without its changes; ``path`` is the key as the profile has it, by which its origin is known."""
+    origin = compose.origin_of(path, context.origins) if context.origins else ""
     return {
         "kind": kind,
         "key": key,

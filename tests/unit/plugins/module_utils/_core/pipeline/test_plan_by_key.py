@@ -48,6 +48,22 @@ def test_an_edited_key_has_what_follows_from_it(fake: node.Node) -> None:
     assert any("corral_isolated.slice AllowedCPUs" in line for one in found for line in one["changes"])
 
 
+def workload(name: str, cpu: int) -> dict[str, t.Any]:
+    return {"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": cpu, "memory": "16Mi"}}
+
+
+def test_a_workload_is_the_same_in_another_place_of_the_list(fake: node.Node) -> None:
+    lane, extra = workload("lane", 1), workload("extra", 1)
+    cpu = {"reserved": {"cores_per_numa": 1}, "policy": "static"}
+    assert not runs.declare(fake.host(), cpu=cpu, workloads=[lane]).error
+    found = plan(fake, cpu=cpu, workloads=[extra, lane])
+    assert {one["key"].partition(".")[0] for one in found} == {"workloads[extra]"}
+    found = plan(fake, cpu=cpu, workloads=[workload("lane", 2)])
+    assert {one["key"] for one in found} == {"workloads[lane].limits.cpu", "workloads[lane].requests.cpu"}
+    assert any("corral_lane.slice" in line for one in found for line in one["changes"])
+    assert {one["key"].partition(".")[0] for one in plan(fake, cpu=cpu)} == {"workloads[lane]"}
+
+
 def test_what_no_edited_key_explains_is_drift(fake: node.Node) -> None:
     runs.converged(fake)
     fake.put("/proc/sys/kernel/pid_max", "70000\n")
