@@ -150,6 +150,8 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         # As a run says it; what differs is reported all the same.
         problem = Problem("", None, outcome.error)._asdict()
         result.update(failed=True, changed=False, msg=outcome.error, problems=[problem])
+    elif outcome.leftovers and module.check_mode:
+        result.update(failed=True, msg=f"not all could be brought back: {'; '.join(outcome.leftovers)}")
     elif outcome.error:
         result.update(failed=True, msg=change_text.refused(outcome), undone=list(outcome.undone))
     elif not module.check_mode:

@@ -274,9 +274,7 @@ def control_unit(host: Host, step: Step) -> None:
     if verb == "stop" and step.target.endswith(".slice") and cgroup.populated(host, step.target):
         if not is_own(step.target):
             return  # Other processes use it by now.
-        raise StepFailed(
-            f"{step.target}: still holds processes, which a stop would end: {stop_hint(host, step.target)}"
-        )
+        raise StepFailed(in_use(host, step))
     if verb == "stop" and is_workloads(step.target):
         unit = workload_state.unit_to_be_in(host, step.target)
         if unit:
@@ -295,6 +293,14 @@ def control_unit(host: Host, step: Step) -> None:
         # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
         for again in ("start", "stop"):
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
+
+
+def in_use(host: Host, step: Step) -> str:
+    """Why a slice of Corral's cannot stop now; "" for any other step, for one that can."""
+    stops = step.kind == "unit" and step.value == "stop" and step.target.endswith(".slice") and is_own(step.target)
+    if not stops or not cgroup.populated(host, step.target):
+        return ""
+    return f"{step.target}: still holds processes, which a stop would end: {stop_hint(host, step.target)}"
 
 
 def stop_hint(host: Host, unit: str) -> str:

@@ -19,6 +19,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Outcome, Plan, Step, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
+from ..model.profile.schema_types import AGENT_SLICE
 from ..model.values import cpuset
 from ..model.values.errors import CorralError
 from . import declared_profile, planning
@@ -180,7 +181,11 @@ def planned(host: Host, plan: Plan, *, locks: bool = False, keep_going: bool = F
                 refuse(host, plan, steps, keep_going=keep_going)
         except CorralError as refused:
             error = str(refused)
-    return Outcome(plan, (), tuple(filter(declaration.is_drift, plan.changes)), error)
+    # A tick leaves the agent's own slice: a run has the lock, and there is none then.
+    stopped = [step for step in steps if step.target != AGENT_SLICE] if keep_going and not error else []
+    left = [apply_step.in_use(host, step) for step in stopped]
+    drift = tuple(filter(declaration.is_drift, plan.changes))
+    return Outcome(plan, (), drift, error, leftovers=tuple(filter(None, left)))
 
 
 def carry_out(

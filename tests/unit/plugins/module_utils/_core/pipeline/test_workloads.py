@@ -233,6 +233,8 @@ def test_removal_brings_the_node_back(fake: node.Node) -> None:
 
 
 def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled: node.Node) -> None:
+    plan = planning.plan_removal(rolled.host(), registry.names())
+    foretold = applying.planned(rolled.host(), plan, keep_going=True).leftovers
     with rolled.by_hand():  # What runs loses what it has of its own.
         outcome = runs.remove(rolled.host())
     said = (
@@ -240,6 +242,7 @@ def test_removal_under_running_workloads_names_what_stays_and_ends_later(rolled:
     )
     for place, unit in (("corral.slice", FEED), (OWN, DATAPLANE)):
         assert said.format(place, unit) in outcome.leftovers
+        assert said.format(place, unit) in foretold
     # What is back already is not named as different.
     assert {one.subject for one in outcome.remaining} == {
         OWN, "corral-feed.slice", "corral.slice", f"{CGROUP}/cgroup.subtree_control",
