@@ -100,10 +100,12 @@ def counted(python: str, tick: str) -> Seen:
 
 def with_another_answer(kept: bytes) -> bytes:
     """What a tick kept, as if a file that it reads had other bytes by now (see host/recorded_inputs.py)."""
-    known, files, (stamps, (paths, shown), *others), texts = marshal.loads(
+    known, files, (stamps, (paths, read, lengths), *others), texts = marshal.loads(
         zlib.decompress(bytes.fromhex(kept[8:].decode()))
     )
-    data = zlib.compress(marshal.dumps((known, files, (stamps, (paths, shown + 1), *others), texts), 2), 1)
+    data = zlib.compress(
+        marshal.dumps((known, files, (stamps, (paths, read + b"more", lengths), *others), texts), 2), 1
+    )
     return f"{zlib.crc32(data):08x}{data.hex()}".encode()
 
 

@@ -12,6 +12,7 @@ import typing as t
 from ..model.plan import kernel_cpusets as oracle
 from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
 from ..model.profile.schema_types import EXCLUSIVE_PREFIX
+from ..model.systemd.unit_property import dropin
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_exclusive
 from . import cgroup, systemd
@@ -28,7 +29,7 @@ class Tree(NamedTuple):
 def observe(host: Host) -> Tree:
     """Every control group that has a cpuset, and those at the top without one.
 
-    An exclusive slice that does not run is among them with the CPUs that its drop-ins give it: systemd may start it at any moment.
+    An exclusive slice that does not run is among them with the CPUs that were set for it: systemd may start it at any moment.
     Where a control group gives its children no cpuset, none of them can have CPUs that it lacks.
     """
     rest = cgroup.rest(host)
@@ -47,7 +48,8 @@ def observe(host: Host) -> Tree:
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     for unit in filter(is_exclusive, systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX)):
-        cpus = systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) if unit not in found else NONE
+        settings = systemd.unit_settings(host, unit, "AllowedCPUs") if unit not in found else []
+        cpus = systemd.set_cpus(settings, dropin(unit, "cpu"))
         if cpus:
             found[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest

@@ -13,8 +13,8 @@ Files of the kernel (cgroups, /proc, /sys) are read again, each with one read. F
 enough that the kernel shows the same inode with the same times: no write or rename leaves them as they were, unless it
 follows another one within a step of the kernel's clock. So what was younger than STEADY_SECONDS is read again as well.
 
-Of thousands of files their paths are kept in one text, and what they showed as one number (see hash_of): to load each
-answer and compare it would take as long as to read it.
+Of thousands of files the paths are kept as one text, the bytes as one, and the times as one number: to load each of them and
+compare it would take as long as to read it.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from .files import Host
 
     Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
-    Shown = tuple[str, int]  # paths, and the number of what is there: see hash_of
+    Read = tuple[str, bytes, list[int]]  # paths, the bytes of all, and how many each has
     Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
     # A control group, the usual score in it, and what is in it: oom_score.groups(), and cgroup.events where it was asked for.
     Scores = list[tuple[str, str, list[tuple[str, int, bytes]]]]
     # Stamps; bytes; scores; questions; each stamp and the questions that stamps spare, packed.
-    Facts = tuple[Shown, Shown, Scores, Rows, bytes]
+    Facts = tuple[tuple[str, int], Read, Scores, Rows, bytes]
 
 # Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
 # reads it.
@@ -95,6 +95,7 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
     ``agree`` is asked before that, with the time of the last status and the new one.
     """
     last = 0
+    collects = gc.isenabled()
     gc.disable()  # Thousands of objects, and none of them in a cycle: to look for one takes as long as to read 300 files.
     try:
         kept = host.read(KEPT, follow=False) or ""
@@ -120,7 +121,8 @@ def same(host: Host, agree: t.Callable[[int, int], bool] = lambda last, now: Tru
     except (OSError, ValueError, zlib.error):
         return False
     finally:
-        gc.enable()
+        if collects:
+            gc.enable()
     return True
 
 
@@ -168,7 +170,7 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
         questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
     unasked = zlib.compress(marshal.dumps((list(stamps.items()), list(spare.items())), MARSHAL_VERSION), COMPRESSION)
     stamped = BETWEEN.join(stamps), hash(tuple(stamps.values()))
-    read = BETWEEN.join(reads), hash_of(list(reads.values()))
+    read = BETWEEN.join(reads), b"".join(reads.values()), list(map(len, reads.values()))
     return stamped, read, scores, list(questions.items()), unasked
 
 
@@ -201,8 +203,8 @@ def hold(host: Host, facts: Facts) -> bool:
     )
 
 
-def same_bytes(host: Host, paths: str, wanted: int) -> bool:
-    """Whether the files (links followed) have the bytes of this number. As Host.read_bytes(), but with one read: they are short."""
+def same_bytes(host: Host, paths: str, wanted: bytes, lengths: list[int]) -> bool:
+    """Whether the files (links followed) have these bytes. As Host.read_bytes(), but with one read: they are short."""
     root, opened, read, close, flags = host.root, os.open, os.read, os.close, READ_FLAGS
     found = []
     try:
@@ -214,15 +216,7 @@ def same_bytes(host: Host, paths: str, wanted: int) -> bool:
                 close(file)
     except (OSError, ValueError):
         return False
-    return hash_of(found) == wanted
-
-
-def hash_of(texts: list[bytes]) -> int:
-    """One number for these bytes, in this order: others have the same one by a chance of 1 in 2**61.
-
-    Python's hash of a number is the same in each process, other than that of bytes (sys.hash_info).
-    """
-    return hash((int.from_bytes(b"".join(texts), "little"), *map(len, texts)))
+    return b"".join(found) == wanted and list(map(len, found)) == lengths
 
 
 def stamp_of(host: Host, path: str) -> t.Optional[Stamp]:

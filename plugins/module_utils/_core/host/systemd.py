@@ -237,7 +237,16 @@ def merged_cpus(settings: t.Iterable[Setting]) -> t.Optional[frozenset[int]]:
 def slices_with_dropins(host: Host, prefix: str) -> list[str]:
     """The slices whose names begin so and for which set-property or Corral wrote drop-ins, whether they run or not."""
     found = (name for base in DROPINS for name in host.names_like(base, ((prefix, ".slice.d"),)))
-    return list(dict.fromkeys(name[: -len(".d")] for name in found))
+    names = dict.fromkeys(name[: -len(".d")] for name in found)
+    return [name for name in names if name != f"{prefix}.slice" and not name.endswith("@.slice")]
+
+
+def set_cpus(settings: t.Sequence[Setting], ours: str) -> frozenset[int]:
+    """The CPUs that a unit would start with by what was set for it, live or not, and by Corral's drop-in ``ours``; none where any other
+    file has a say, which nothing but its author can take back.
+    """
+    known = all(item.file == ours or item.file.endswith("/50-AllowedCPUs.conf") for item in settings)
+    return (known and merged_cpus(settings)) or frozenset()
 
 
 def top_level_units(host: Host) -> list[str]:

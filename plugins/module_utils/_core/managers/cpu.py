@@ -22,7 +22,7 @@ from ..model.cpu.slices import described
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import CPUS, EMPTY_SLICES, RELEASE, UNCHANGEABLE, Change, Part, Step
+from ..model.plan.plan import CPUS, EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
@@ -124,7 +124,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, placed.values(), requested)
     moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
-    # One that would start with just the shared CPUs is set as well: so there is a record of it, and what was set goes with that.
+    # One that would start with just the shared CPUs starts as well: systemd keeps what was set until it is told otherwise.
     others = stale.keys() - wanted.now.keys() - {unit for unit, dummy in moves}
     moves += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
     changes: list[Change] = []
@@ -143,7 +143,12 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         if found.value not in ("", kind)
     ]
     left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in stale)
-    changes += [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
+    ended = [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
+    gone = frozenset(step.key for change in ended for step in change.steps if step.kind in ("file", "property"))
+    changes += ended
+    changes += [
+        foreign_file(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if has_foreign_file(unit, seen)
+    ]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
     shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confined)
@@ -156,7 +161,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         if kept_by_others(unit, cpus, seen)
     ]
     moved = with_moves(changes, moves, started, seen, wanted)
-    return Part(moved, owned_by(wanted, seen, placed), manager=NAME, baseline=tuple(baseline))
+    return Part(moved, owned_by(wanted, seen, placed), manager=NAME, baseline=tuple(baseline), gone=gone)
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
@@ -267,7 +272,7 @@ def stale_at_start(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int
     They take part in the hand-over as if they had these CPUs, since systemd starts such a slice before anybody is asked:
     others get the CPUs once the slice would start without them.
     """
-    found = {unit: state.at_start() & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
+    found = {unit: state.at_start(unit) & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
     return {unit: cpus for unit, cpus in found.items() if cpus and cpus != wanted.now.get(unit)}
 
 
@@ -283,14 +288,43 @@ def left_change(unit: str, seen: Observation) -> Change:
         stop = make_step.unit(unit, "stop", EMPTY_SLICES, 80, optional=True)
         reason = "no workload has CPUs of its own in this slice any more"
         if not state.exists:
-            actual = f"would start with CPUs {cpuset.format(state.at_start())}"
-            return Change(NAME, unit, "state", actual, "inactive", reason, state.settings[-1].file, (stop,))
+            actual = f"would start with CPUs {cpuset.format(state.at_start(unit))}"
+            steps = (*taken_back(unit, state), stop)
+            return Change(NAME, unit, "state", actual, "inactive", reason, state.settings[-1].file, steps)
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
         NAME, unit, "placement", unmanaged_groups.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
         "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it",
         cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
     )  # fmt: skip
+
+
+def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
+    """The steps that take back all that was set of a slice's CPUs, recorded or not."""
+    control, ours = control_file(unit, "AllowedCPUs", runtime=True), dropin(unit, NAME)
+    files = [ours] if state.dropin is not None else []
+    return (
+        *unit_property.removal(unit, "AllowedCPUs", state.settings),
+        *(make_step.file(path, None, FILES, reload=True) for path in files),
+        *(make_step.folder(path.rpartition("/")[0], FILES, 1) for path in files),
+        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE),
+        make_step.file(control, None, RELEASE, 10),
+        make_step.folder(control.rpartition("/")[0], RELEASE, 20),
+    )
+
+
+def has_foreign_file(unit: str, seen: Observation) -> bool:
+    """Whether a file of somebody else gives CPUs to an exclusive slice that no workload has."""
+    state = seen.units[unit]
+    return bool(systemd.merged_cpus(state.settings)) and not systemd.set_cpus(state.settings, dropin(unit, NAME))
+
+
+def foreign_file(unit: str, seen: Observation) -> Change:
+    """The item of such a file."""
+    settings = seen.units[unit].settings
+    cpus = cpuset.format(systemd.merged_cpus(settings) or ())
+    reason = "a slice of this name gets its CPUs from Corral alone: remove this file, then systemctl daemon-reload"
+    return Change(NAME, unit, "AllowedCPUs at its start", cpus, None, reason, settings[-1].file, (), UNCHANGEABLE)
 
 
 def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
@@ -421,7 +455,7 @@ def with_moves(
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
     """The start of a slice and its CPUs. Where it would start with CPUs of others by its files, its own are set before it starts."""
     state = seen.units.get(unit)
-    is_stale = state is not None and state.at_start() - cpus
+    is_stale = state is not None and state.at_start(unit) - cpus
     start, assignment = (second, first) if is_stale else (first, second)
     return [
         make_step.unit(unit, "start", CPUS, start),

@@ -49,9 +49,9 @@ class UnitState(NamedTuple):
             return self.cpus.effective or frozenset()
         return None
 
-    def at_start(self) -> frozenset[int]:
-        """The CPUs that its files give it at its start; empty if it runs, or if they give it none."""
-        return (not self.exists and systemd.merged_cpus(self.settings)) or cpuset.EMPTY
+    def at_start(self, unit: str) -> frozenset[int]:
+        """The CPUs that were set for it and that it gets at its start; empty if it runs, or if there are none."""
+        return cpuset.EMPTY if self.exists else systemd.set_cpus(self.settings, dropin(unit, NAME))
 
 
 class Observation(NamedTuple):

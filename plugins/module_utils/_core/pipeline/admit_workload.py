@@ -154,7 +154,12 @@ def to_be_applied(host: Host, request: Request, name: str, *, with_files: bool) 
     problems = [problem for part in plan.parts for problem in part.problems if problem.path.startswith(f"{name}.")]
     if problems:
         raise CorralError(*problems)
-    return narrowed(plan, None if with_files else PHASES)
+    return narrowed(plan, None if with_files else phases(host))
+
+
+def phases(host: Host) -> tuple[int, ...]:
+    """The phases of an admission. No slice stops while systemd has files to read: it may still know a running unit of it."""
+    return tuple(phase for phase in PHASES if phase != EMPTY_SLICES) if host.exists(state.RELOAD_DUE) else PHASES
 
 
 def execute(host: Host, request: Request, name: str, *, with_files: bool = False, refresh: bool = True) -> Admission:
@@ -170,9 +175,9 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
         if not refresh:
             return plan._replace(changes=())
         left = planning.plan_profile(host, applying.refresh(host, context))
-        return narrowed(left, None if with_files else PHASES)
+        return narrowed(left, None if with_files else phases(host))
 
-    outcome = applying.apply(host, plan, again)
+    outcome = applying.apply(host, plan, again, reload=with_files)
     if outcome.error:
         from ..reports import change_text  # Imported here: a start that is granted loads none of it.
 

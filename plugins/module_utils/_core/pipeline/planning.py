@@ -212,12 +212,13 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         # A unit that goes back to no set of its own has what exclusive slices leave.
         taken = context.pools.isolated | context.pools.exclusive
         online = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken) or online
-    dropped = [record for record in records if record.manager in managers and record.before.key not in owned]
+    obsolete = frozenset(key for part in parts for key in part.gone)
+    settled = owned | obsolete
+    dropped = [record for record in records if record.manager in managers and record.before.key not in settled]
     is_whole = set(registry.FILES) <= set(managers)
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
         dropped += [record for record in records if record.manager not in registry.names()]
     changes = [change for part in parts for change in part.changes]
-    obsolete = frozenset(key for part in parts for key in part.gone)
     if dropped:
         from . import restoring_originals  # A tick that drops nothing does not load it.
 

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..host import apply_step, state
@@ -39,13 +40,9 @@ def keep_records(host: Host, records: t.Sequence[Record]) -> None:
 
 
 def note_reload(host: Host) -> None:
-    """Note that systemd has to read its files again, also where this run dies before. Raises CorralError where that fails."""
-    try:
+    """Note that systemd has to read its files again, also where this run dies before. It does not fail for want of room."""
+    with contextlib.suppress(OSError):
         host.write_file(state.RELOAD_DUE, "", state.PRIVATE)
-    except OSError as error:
-        raise refusal(
-            f"{error.strerror}, so nothing was changed: make room, then try again", path=state.RELOAD_DUE
-        ) from None
 
 
 def forget_records(host: Host, kept: t.Sequence[Record], untouched: bool) -> tuple[str, ...]:

@@ -153,9 +153,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
     """Back to the live value, and to systemd's own file or none."""
     unit, name = before.target, before.name
     control = control_file(unit, name, runtime=True)
-    if before.runtime is not None and not is_workloads(
-        unit
-    ):  # In a slice of a workload nobody else sets what Corral does.
+    if before.runtime is not None:
         values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
         # The file as well: a slice that has stopped since then has no live value to set.
         return [
