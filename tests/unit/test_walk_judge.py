@@ -308,3 +308,20 @@ def test_what_was_shared_before_is_said_once() -> None:
     judge.watch()
     judge.watch()
     assert judge.wrong.count(FOUND[0]) == 1
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_only_an_undo_gives_back_what_was_shared(undone: bool) -> None:
+    machine = Machine()
+    judge = Judge(t.cast("t.Any", machine))
+    judge.rolled_out = AUTO
+    granted_the_pool(machine, judge)
+    judge.watch()
+    judge.before_step()
+    for cpus in ("6-7", "4-5"):
+        machine.kernel.set_cpus("corral.slice", read_list(cpus))
+    judge.watch()
+    judge.after_step(undone)
+    assert bool(judge.wrong) == (not undone)
+    judge.watch()
+    assert bool(judge.wrong) == (not undone), "it shares as it did"

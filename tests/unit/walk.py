@@ -106,6 +106,7 @@ class Walk(Judge):
             text = traceback.format_exc()
             self.wrong.append(text.splitlines()[-1])
         services.after_reload(self.fake)
+        self.after_step("error at" in text or "undone" in text or "not all: " in text)
         self.steps.append(f"{number:4} {text}")
         effective, groups = self.fake.systemd.kernel.effective(), self.fake.systemd.cgroups
         self.fallen = {

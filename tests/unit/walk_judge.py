@@ -47,6 +47,7 @@ class Judge:
         )  # slices that lost their CPUs by a removal or a profile without any, under what runs there
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
         self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
+        self.given_back: set[Row] = set()  # those of them who lost such CPUs in this step and got them again
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
@@ -77,7 +78,8 @@ class Judge:
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
         if row in self.shared and self.fake.systemd.cgroups[place].partition == MEMBER:
-            return True  # An undo gives back what was shared, before the slice was a partition.
+            self.given_back.add(row)  # By an undo: see after_step.
+            return True
         if place not in self.partitions and self.has_fallen(path):
             return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
@@ -116,8 +118,18 @@ class Judge:
             (path, place, cpu) for place in sharing for path in groups for cpu in effective[path] & effective[place]
         )
         self.shared = frozenset(row for row in rows if not within(row[0], row[1]))
+        self.given_back = set()
         self.partitions = frozenset(path for path, group in groups.items() if group.partition != MEMBER)
         self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
+
+    def after_step(self, undone: bool) -> None:
+        """Only an undo gives back what was shared, before the slice was a partition; then the slice shares as it did."""
+        if not undone:
+            self.wrong += told(self.given_back)
+        for dummy, place, dummy_cpu in self.given_back:
+            if place in self.fake.systemd.cgroups:
+                self.fake.systemd.cgroups[place].shares = undone
+        self.standing -= self.given_back
 
     def shown(self) -> str:
         """The control groups at the top now, for a person: what they have, what they asked for, what they are."""

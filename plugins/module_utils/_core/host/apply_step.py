@@ -296,7 +296,7 @@ def control_unit(host: Host, step: Step) -> None:
 
 
 def in_use(host: Host, step: Step) -> str:
-    """Why a slice of Corral's cannot stop now; "" for any other step, for one that can."""
+    """Why a slice of Corral's cannot stop now; "" for any other step, and for a slice that can."""
     stops = step.kind == "unit" and step.value == "stop" and step.target.endswith(".slice") and is_own(step.target)
     if not stops or not cgroup.populated(host, step.target):
         return ""

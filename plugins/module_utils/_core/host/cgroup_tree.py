@@ -12,7 +12,6 @@ import typing as t
 from ..model.plan import kernel_cpusets as oracle
 from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
 from ..model.profile.schema_types import EXCLUSIVE_PREFIX
-from ..model.systemd.unit_property import dropin
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_exclusive
 from . import cgroup, systemd
@@ -49,7 +48,7 @@ def observe(host: Host) -> Tree:
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     for unit in filter(is_exclusive, systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX)):
         settings = systemd.unit_settings(host, unit, "AllowedCPUs") if unit not in found else []
-        cpus = systemd.set_cpus(settings, dropin(unit, "cpu"))
+        cpus = systemd.set_cpus(unit, settings)
         if cpus:
             found[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest

@@ -11,7 +11,7 @@ import sys
 import typing as t
 
 from ..model.profile.schema_types import CORRAL_SLICE
-from ..model.systemd.unit_property import DROPINS, ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting
+from ..model.systemd.unit_property import DROPINS, ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting, dropin
 from ..model.workload.grants import ISOLATED_SLICE
 from .cgroup import cpu_list, top_level
 from .files import Host
@@ -241,10 +241,11 @@ def slices_with_dropins(host: Host, prefix: str) -> list[str]:
     return [name for name in names if name != f"{prefix}.slice" and not name.endswith("@.slice")]
 
 
-def set_cpus(settings: t.Sequence[Setting], ours: str) -> frozenset[int]:
-    """The CPUs that a unit would start with by what was set for it, live or not, and by Corral's drop-in ``ours``; none where any other
-    file has a say, which nothing but its author can take back.
+def set_cpus(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
+    """The CPUs that a unit would start with by set-property and by Corral's own drop-in; none where any other file assigns some, which
+    only its author can take back.
     """
+    ours = dropin(unit, "cpu")
     known = all(item.file == ours or item.file.endswith("/50-AllowedCPUs.conf") for item in settings)
     return (known and merged_cpus(settings)) or frozenset()
 

@@ -144,7 +144,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ]
     left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in stale)
     ended = [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
-    gone = frozenset(step.key for change in ended for step in change.steps if step.kind in ("file", "property"))
+    gone = frozenset(
+        step.key for change in ended if change.subject in stale for step in change.steps if step.kind != "folder"
+    )
     changes += ended
     changes += [
         foreign_file(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if has_foreign_file(unit, seen)
@@ -314,9 +316,9 @@ def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
 
 
 def has_foreign_file(unit: str, seen: Observation) -> bool:
-    """Whether a file of somebody else gives CPUs to an exclusive slice that no workload has."""
+    """Whether a file that neither Corral nor set-property wrote assigns CPUs to an exclusive slice that no workload has."""
     state = seen.units[unit]
-    return bool(systemd.merged_cpus(state.settings)) and not systemd.set_cpus(state.settings, dropin(unit, NAME))
+    return bool(systemd.merged_cpus(state.settings)) and not systemd.set_cpus(unit, state.settings)
 
 
 def foreign_file(unit: str, seen: Observation) -> Change:

@@ -869,6 +869,44 @@ def test_no_grant_has_cpus_with_which_a_slice_that_does_not_run_would_start(make
     assert not fake.has(LEFT)
 
 
+FOREIGN = "/etc/systemd/system/corral_foo.slice.d/50-admin.conf"
+
+
+def test_a_file_of_another_author_for_an_exclusive_slice_is_named_and_left(make: Make) -> None:
+    fake = rolled_on(make, BOOKWORM)
+    fake.put(FOREIGN, "[Slice]\nAllowedCPUs=1,5\n")
+    found = items(fake)["corral_foo.slice"]
+    assert (found.actual, found.location, found.steps, found.verdict) == ("1,5", FOREIGN, (), "unchangeable")
+    host = fake.host()
+    assert runs.tick(host) == 2
+    assert [act for act in host.acts if "corral_foo" in act] == []
+    assert services.start(fake, BATCH)
+
+
+def test_what_set_property_left_for_a_slice_that_does_not_run_goes(make: Make) -> None:
+    fake, dummy = left_with_cpus(make)
+    by_hand = f"/etc/systemd/system.control/{BATCH_SLICE}.d/50-AllowedCPUs.conf"
+    fake.put(by_hand, "[Slice]\nAllowedCPUs=1,5\n")
+    fake.systemctl("daemon-reload")
+    ticks_until_quiet(fake)
+    assert not fake.has(by_hand)
+    assert not fake.has(LEFT)
+
+
+@pytest.mark.parametrize("fail", ["error", "full"])
+def test_an_undo_leaves_what_was_set_for_a_slice_that_does_not_run(fail: str, make: Make) -> None:
+    fake, dummy = left_with_cpus(make)
+    whole = fake.clone(fake.root.with_name("whole")).host()
+    services.start(whole.node, "batch@b.service", whole)
+    number = 1 + next(i for i, act in enumerate(whole.acts) if "set-property" in act and BATCH_SLICE in act)
+    assert services.start(fake, "batch@b.service", fake.host(fail, number)) is None
+    fake.intrude("mine.slice/x.service")
+    runs.tick(fake.host())
+    assert services.start(fake, "batch@b.service")
+    fake.systemctl("start", BATCH_SLICE)
+    assert (partition(fake, "corral_batch:batch\\x40b.slice"), fake.overlaps) == ("root", [])
+
+
 def test_a_plan_that_forgets_with_which_cpus_a_slice_would_start_is_refused(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:

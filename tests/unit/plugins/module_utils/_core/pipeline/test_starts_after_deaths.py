@@ -13,6 +13,7 @@ import pytest
 import runs
 import services
 import test_workloads
+from _core.host import state
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying
@@ -139,3 +140,14 @@ def test_systemd_reads_the_files_of_a_run_that_died_before_it_did(make: Make) ->
         host = fake.host()
         roll_out(host)
         assert host.acts.count(RELOAD) == expected
+
+
+def test_a_start_does_not_have_systemd_read_what_a_dead_run_left(make: Make) -> None:
+    fake = prepared(CASES["an admission"], make)
+    fake.put(state.RELOAD_DUE, "")
+    host = fake.host()
+    assert services.start(fake, BATCH, host)
+    assert (RELOAD in host.acts, fake.has(state.RELOAD_DUE)) == (False, True)
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert not fake.has(state.RELOAD_DUE)
