@@ -310,8 +310,8 @@ def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
         *(make_step.file(path, None, FILES, reload=True) for path in files),
         *(make_step.folder(path.rpartition("/")[0], FILES, 1) for path in files),
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE),
-        make_step.file(control, None, RELEASE, 10),
-        make_step.folder(control.rpartition("/")[0], RELEASE, 20),
+        make_step.file(control, None, FILES, 10),
+        make_step.folder(control.rpartition("/")[0], FILES, 20),
     )
 
 

@@ -17,7 +17,7 @@ from ..host import state, workload_state
 from ..host.files import Host
 from ..model.plan import validate
 from ..model.plan.context import Context
-from ..model.plan.plan import CLAIM, CPUS, EMPTY_SLICES, LIVE, RELEASE, START, Change, Outcome, Plan, Step
+from ..model.plan.plan import CLAIM, CPUS, EMPTY_SLICES, FILES, LIVE, RELEASE, START, Change, Outcome, Plan, Step
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING, Workload
 from ..model.systemd.unit_file import unit_in
@@ -27,8 +27,9 @@ from ..model.workload.grants import Grant
 from . import allocate_workloads, applying, declared_profile, overlap_check, planning
 from .allocate_workloads import BY_HAND, Request
 
-# The phases that grants need at once. The rollout writes the files that systemd reads: a reload at each start would take seconds.
-PHASES = (CLAIM, CPUS, LIVE, RELEASE, EMPTY_SLICES, START)
+# The phases that grants need at once. Files that systemd has to read are written by the rollout and the tick: a reload at each start
+# would take seconds.
+PHASES = (CLAIM, CPUS, LIVE, RELEASE, FILES, EMPTY_SLICES, START)
 
 
 class Undeclared(CorralError):
@@ -254,7 +255,7 @@ def narrowed(plan: Plan, phases: t.Optional[t.Sequence[int]]) -> Plan:
     def at_once(step: Step) -> bool:
         if phases is None:
             return True
-        stays = step.phase in (RELEASE, EMPTY_SLICES) and unit_of(step) in filed
+        stays = step.phase in (RELEASE, FILES, EMPTY_SLICES) and unit_of(step) in filed
         return step.phase in phases and not step.reload and not stays
 
     def ours(changes: t.Iterable[Change]) -> tuple[Change, ...]:

@@ -170,11 +170,12 @@ def restore_property(before: Original, online: str) -> list[Step]:
     if ours:
         assignments = [""]
     steps = [make_step.unit_property(unit, name, value, RELEASE, order) for order, value in enumerate(assignments)]
-    # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property.
+    # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property. It goes
+    # after Corral's drop-in: until then a reload by anybody would give the unit what the drop-in says.
     return [
         *steps,
-        make_step.file(control, None, RELEASE, 10, reload=not ours),
-        *folders(before, RELEASE),
+        make_step.file(control, None, FILES, 10, reload=not ours),
+        *folders(before),
     ]
 
 
