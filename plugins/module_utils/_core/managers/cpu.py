@@ -43,7 +43,8 @@ if t.TYPE_CHECKING:
 # slice's start, its CPUs and the partition that is made of it.
 ENDED, START_MISSING, MOVE = 1, 2, 10
 START, SET, MADE = 3, 4, 6
-LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective")
+NEXT_START = "AllowedCPUs at its next start"
+LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 WRITES = (
     dropins(NAME),
     Place("property", r"[^/]+\.(slice|scope|service)", "AllowedCPUs=.*"),
@@ -108,9 +109,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     seen = seen._replace(unmanaged=tuple(taken))
     wanted = without_foreign(wanted, foreign)
-    stale = stale_at_start(wanted, seen)
+    asleep = set_for_start(wanted, seen)
     now = {unit: state.now() for unit, state in seen.units.items()}
-    now.update(stale)
+    now.update(asleep)
     own_now = (state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
     now.update(regained(wanted, seen, foreign.union(*own_now)))
     started = started_on(wanted, seen)
@@ -120,16 +121,16 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
-    requested.update({**stale, **started})
+    requested.update({**asleep, **started})
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, placed.values(), requested)
     moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
     # One that would start with just the shared CPUs starts as well: systemd keeps what was set until it is told otherwise.
-    others = stale.keys() - wanted.now.keys() - {unit for unit, dummy in moves}
+    others = asleep.keys() - wanted.now.keys() - {unit for unit, dummy in moves}
     moves += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
-        changes += filter(None, [live_change(unit, cpus, seen)])
+        changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, cpus, wanted, seen)])
     for unit, cpus in wanted.persistent.items():
         changes += filter(
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
@@ -142,10 +143,10 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         for found in seen.units[unit].by_systemd[-1:]
         if found.value not in ("", kind)
     ]
-    left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in stale)
+    left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in asleep)
     ended = [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     gone = frozenset(
-        step.key for change in ended if change.subject in stale for step in change.steps if step.kind != "folder"
+        step.key for change in ended if change.subject in asleep for step in change.steps if step.kind != "folder"
     )
     changes += ended
     changes += [
@@ -268,14 +269,14 @@ def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
     return {unit: cpus for unit, cpus in found.items() if cpus}
 
 
-def stale_at_start(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The exclusive slices that do not run, and that would start with CPUs other than those wanted, by what was set for them earlier.
+def set_for_start(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The exclusive slices that do not run, with the CPUs that were set for them earlier and that they would start with.
 
     They take part in the hand-over as if they had these CPUs, since systemd starts such a slice before anybody is asked:
-    others get the CPUs once the slice would start without them.
+    others get the CPUs, for a moment or for good, once the slice would start without them.
     """
     found = {unit: state.at_start(unit) & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
-    return {unit: cpus for unit, cpus in found.items() if cpus and cpus != wanted.now.get(unit)}
+    return {unit: cpus for unit, cpus in found.items() if cpus}
 
 
 def is_waiting(state: UnitState) -> bool:
@@ -347,6 +348,23 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
         )  # fmt: skip
     shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
     return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)
+
+
+def next_start_change(unit: str, cpus: frozenset[int], wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """The change of a unit that has its CPUs, and would have others once it starts anew or systemd reads its files.
+
+    Those are the CPUs that it has while nobody runs who holds some for a run: they are in the files, since they last over
+    a reboot. What was set live is gone after a boot, and is not set as long as the unit has the right CPUs.
+    """
+    lasting = wanted.persistent.get(unit)
+    if lasting is None or lasting == cpus:
+        return None
+    control = control_file(unit, "AllowedCPUs", runtime=True)
+    live = systemd.merged_cpus(item for item in seen.units[unit].settings if item.file == control)
+    if live == cpus:
+        return None
+    reason = "a workload holds some of these while it runs"
+    return Change(NAME, unit, NEXT_START, cpuset.format(live or lasting), cpuset.format(cpus), reason, control)
 
 
 def partition_changes(
@@ -422,14 +440,17 @@ def with_moves(
             mine += started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
         else:
             mine.append(assignment)
-    # Some slices have the right CPUs in force and no move: they request more than they have, or another slice still has what they
-    # would request. Their request is written after all moves.
+    # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
+    # would request, or they do not run and would start with their own. Their request is written after all moves.
     order = (len(moves) + 1) * MOVE
     for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
         if unit not in steps and unit in seen.units:
             order += MOVE
             last[unit] = order
-            steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(wanted.now[unit]), CPUS, order)]
+            cpus = wanted.now[unit]
+            steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
+            if described(unit) and not seen.units[unit].exists:
+                steps[unit] = started_with(unit, cpus, seen, order, order + 1)
     result = []
     for change in changes:
         if change.property in LIVE_PROPERTIES:

@@ -911,7 +911,7 @@ def test_a_plan_that_forgets_with_which_cpus_a_slice_would_start_is_refused(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake, dummy = left_with_cpus(make)
-    monkeypatch.setattr(cpu, "stale_at_start", lambda wanted, seen: {})
+    monkeypatch.setattr(cpu, "set_for_start", lambda wanted, seen: {})
     assert services.start(fake, "batch@b.service") is None
     assert any("report this as a fault of Corral" in line for line in fake.said)
 
