@@ -53,6 +53,19 @@ TENANTS = "tenants-"  # nodes with tenants
 DARK = "dark-"  # all CPUs of grants go offline at once
 FULL = "full-"  # a small machine that is full: a grant that begins or moves gets CPUs of another one
 RENAMED = "renamed-"  # workloads get other names
+EDITED = "edited-"  # somebody removes files of Corral's
+RELOADED = "reloaded-"  # somebody has systemd read its files in the middle of what Corral does, or after it was killed
+
+
+# Where files of Corral's are that systemd reads.
+EDITABLE = ("etc/systemd/system", "run/systemd/system.control")
+
+
+def is_own_file(path: Path) -> bool:
+    """Whether a file is one that Corral wrote for systemd, or had it write for a slice of Corral's."""
+    if path.is_symlink() or not path.is_file():
+        return False
+    return path.name.startswith(("10-corral", "corral-grant@")) or path.parent.name.startswith("corral_")
 
 
 class Walk(Judge):
@@ -96,6 +109,7 @@ class Walk(Judge):
         weights = (
             DARK_WEIGHTS if self.seed.startswith(DARK) else FULL_WEIGHTS if self.seed.startswith(FULL) else WEIGHTS
         )
+        weights = EDITED_WEIGHTS if self.seed.startswith(EDITED) else weights
         act = dice.choices(ACTS, weights)[0]
         held, force = self.held(), self.in_force()
         self.before_step()
@@ -153,6 +167,10 @@ class Walk(Judge):
         """Do what writes, with a fault at one of its writes or none; after a death services may start at once."""
         fault, at = self.dice.choice(faults), self.dice.randint(1, 24)
         host = self.fake.host(fault, at if fault else 0)
+        reloads = self.seed.startswith(RELOADED)
+        moment = self.dice.randint(1, 24) if reloads else 0
+        if reloads:
+            host.then = lambda number: self.reload() and None if number == moment else None
         try:
             result = do(host)
         except CorralError as error:
@@ -165,6 +183,11 @@ class Walk(Judge):
         if happened:
             self.counts[fault] += 1
             result = f"{fault} at {host.acts[at - 1]}: {result}"
+        if reloads and len(host.acts) >= moment:
+            self.counts["reloaded meanwhile"] += 1
+            result = f"somebody's daemon-reload after {host.acts[moment - 1]}; {result}"
+        if reloads and happened and fault != "error" and self.dice.random() < 0.5:
+            result = f"{result}; then {self.reload()}"
         if happened and fault != "error":
             for unit in self.dice.sample((*UNITS, *INSTANCES), self.dice.choice([0, 1, 2])):
                 self.counts["started after a death"] += 1
@@ -197,7 +220,7 @@ class Walk(Judge):
         name, data = walk_profiles.renamed(self.dice, self.data)
         rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
         held, online = self.held(), self.fake.systemd.online  # A grant with CPUs that are offline moves.
-        in_force = json.loads(json.dumps(profile.to_data(profile.parse(self.data)))) == self.rolled_out
+        in_force = self.is_rolled_out()
         lasting = [row["workload"] for row in rows if row["hold"] == "running"]
         lasting = [one for one in lasting if one in held and held[one] <= online]
         before = {
@@ -213,13 +236,21 @@ class Walk(Judge):
             self.data = data
         if text.endswith(" changes") and in_force:  # A rollout that was killed before changes more than the name.
             services.after_reload(self.fake)
-            after, groups = self.in_force(), self.fake.systemd.cgroups
-            pools = [groups[unit].requested or Cpus() for unit in ("system.slice", ISOLATED) if unit in groups]
-            taken = Cpus().union(*pools)  # CPUs that are reserved or isolated by now are lost.
             self.counts["renamed in a run"] += len(before)
-            lost = (place for place, cpus in before.items() if after.get(place) != cpus and not cpus & taken)
-            self.wrong += [f"{place} had {sorted(before[place])}" for place in lost]
+            self.kept(before)
         return text
+
+    def is_rolled_out(self) -> bool:
+        """Whether the node's profile is the last one that was rolled out: not one before it, after a death."""
+        return json.loads(json.dumps(profile.to_data(profile.parse(self.data)))) == self.rolled_out
+
+    def kept(self, before: dict[str, Cpus]) -> None:
+        """What ran on these CPUs is to have them now; those that are reserved or isolated by now are lost."""
+        after, groups = self.in_force(), self.fake.systemd.cgroups
+        pools = [groups[unit].requested or Cpus() for unit in ("system.slice", ISOLATED) if unit in groups]
+        taken = Cpus().union(*pools)
+        lost = (place for place, cpus in before.items() if after.get(place) != cpus and not cpus & taken)
+        self.wrong += [f"{place} had {sorted(before[place])}, has {sorted(after.get(place, ()))}" for place in lost]
 
     def drop(self) -> str:
         """A profile without CPUs: what has CPUs of its own is to lose them."""
@@ -281,6 +312,28 @@ class Walk(Judge):
     def release(self) -> str:
         name = self.dice.choice(["alpha-here", "beta-here", "gamma-here"])
         return self.with_fault(f"release {name}", lambda host: runs.command(host, "release", name))
+
+    def edit(self) -> str:
+        """Somebody removes a file of Corral's that systemd reads; what runs on CPUs of its own keeps them."""
+        files = sorted(one for base in EDITABLE for one in (self.fake.root / base).rglob("*") if is_own_file(one))
+        if not files:
+            return "no file of Corral's"
+        file = self.dice.choice(files)
+        online = self.fake.systemd.online  # A grant with CPUs that are offline moves.
+        own = {slice_of(name): cpus for name, cpus in self.held().items() if cpus <= online}
+        in_force = self.in_force() if self.is_rolled_out() else {}
+        before = {place: cpus for place, cpus in in_force.items() if cpus and own.get(place.partition("/")[0]) == cpus}
+        file.unlink()
+        text = f"{file.relative_to(self.fake.root)} is removed"
+        if self.dice.random() < 0.7:
+            text = f"{text}; {self.reload()}"
+            services.after_reload(self.fake)
+        for faults in self.dice.choice([("",), ("killed", "")]):
+            text = f"{text}; {self.with_fault('tick', self.ticked, (faults,))}"
+            services.after_reload(self.fake)
+        self.counts["edited in a run"] += len(before)
+        self.kept(before)
+        return text
 
     # systemd's
 
@@ -387,8 +440,9 @@ class Walk(Judge):
 WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.roll_out: 14, Walk.drop: 1, Walk.remove: 1, Walk.tick: 14, Walk.settle: 5, Walk.admit: 4, Walk.release: 2,
     Walk.start: 22, Walk.stop: 9, Walk.restart: 3, Walk.crash: 3, Walk.reload: 2, Walk.reboot: 1, Walk.slice_anew: 2,
-    Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5,
+    Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0,
 }  # fmt: skip
 ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
+EDITED_WEIGHTS = tuple({**WEIGHTED, Walk.edit: 20}.values())
 DARK_WEIGHTS = tuple({**WEIGHTED, Walk.online: 20, Walk.admit: 10}.values())
 FULL_WEIGHTS = tuple({**WEIGHTED, Walk.roll_out: 40, Walk.online: 12, Walk.drop: 0, Walk.remove: 0}.values())

@@ -77,9 +77,6 @@ class Judge:
         if cpu in self.fallen.get(place, ()):
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
-        if row in self.shared and self.fake.systemd.cgroups[place].partition == MEMBER:
-            self.given_back.add(row)  # By an undo: see after_step.
-            return True
         if place not in self.partitions and self.has_fallen(path):
             return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
@@ -91,7 +88,12 @@ class Judge:
             return True  # It went with the last grant, and whatever still runs there shares.
         # Without partitions nothing keeps out what is not managed.
         by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
-        return by_others and is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto"
+        if by_others and is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto":
+            return True
+        if row in self.shared and is_member:
+            self.given_back.add(row)  # By an undo: see after_step.
+            return True
+        return False
 
     def note_sharing(self) -> None:
         """The checkpoint went with the last grant: slices that request CPUs as siblings do share them, also once they are granted."""

@@ -50,6 +50,9 @@ def stop(host: Host, instance: str, run_id: str) -> int:
         return IN_SYNC
 
     name = workload_name(instance) or instance
+    if admit_workload.goes_on(host, name, run_id):
+        sys.stdout.write(f"{name}: still runs, and keeps what it has: the tick releases it\n")
+        return IN_SYNC
     locked_run.locked(host, lambda: admit_workload.stop(host, name, run_id), publish=published)
     sys.stdout.write(f"{shown(instance, None)}\n")
     return IN_SYNC

@@ -57,11 +57,27 @@ def run_by_hand(host: Host, name: str) -> str:
 
 
 def stop(host: Host, name: str, run: str) -> Admission:
-    """Take back what a run held; a later run's grant is not touched."""
+    """Take back what a run held, of the workload's only run where none is given; a later run's grant is not touched."""
     if not run:
-        granted = next((one for one in current_grants(host) if one.workload == name), None)
+        granted = grant_named(host, name)
         run = granted.instance if granted else ""
     return execute(host, Request(stop={name: run}), "", refresh=False)
+
+
+def goes_on(host: Host, name: str, run: str) -> bool:
+    """Whether the unit of a run still runs on what it was granted, although systemd stops the unit that holds the grant.
+
+    systemd does so at a daemon-reload when the drop-in that requires it is gone, as after a file was removed by hand.
+    """
+    granted = grant_named(host, name)
+    if granted is None or granted.instance != run or not workload_state.runs_unit(host, granted.unit):
+        return False
+    return workload_state.populated(host, name, granted.tenant)
+
+
+def grant_named(host: Host, name: str) -> t.Optional[Grant]:
+    """The grant of a workload in the checkpoint."""
+    return next((one for one in current_grants(host) if one.workload == name), None)
 
 
 def admit(host: Host, workload: Workload) -> Admission:

@@ -21,7 +21,7 @@ import trees
 from _core.model.cpu import handover, partitions
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED_SLICE
-from walk import DARK, FULL, RENAMED, TENANTS, Walk
+from walk import DARK, EDITED, FULL, RELOADED, RENAMED, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -145,6 +145,12 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("renamed-50189", 13),  # systemd reads its files before a slice stops in which it knows a running unit.
         ("48011", 39),  # A removal that goes on after one that died.
         ("full-47130", 17),  # An undo gives back what a slice shared that was alone there for a moment.
+        # Corral's drop-in of a slice goes before the live file that overrides it.
+        ("53319", 51),
+        # What a slice would start with is its own already: nobody passes through it.
+        ("reloaded-60092", 81),
+        # A run keeps what it has when the file that requires its grant is removed by hand.
+        ("edited-60003", 7),
         ("tenants-20117", 41),  # Without partitions, on a node whose reserved CPUs are offline.
     ],
 )
@@ -187,6 +193,14 @@ def test_whatever_happens_when_all_cpus_of_grants_go_offline(quick: None) -> Non
 
 def test_whatever_happens_when_workloads_get_other_names(quick: None) -> None:
     assert counted(walks(RENAMED))["renamed in a run"], "none got another name while it ran"
+
+
+def test_whatever_happens_when_somebody_removes_files(quick: None) -> None:
+    assert counted(walks(EDITED, (WALKS + 1) // 2))["edited in a run"], "nothing ran when files were removed"
+
+
+def test_whatever_happens_when_systemd_reads_its_files_meanwhile(quick: None) -> None:
+    assert counted(walks(RELOADED, (WALKS + 1) // 2))["reloaded meanwhile"], "no daemon-reload came in between"
 
 
 def test_whatever_happens_on_a_full_machine(quick: None) -> None:

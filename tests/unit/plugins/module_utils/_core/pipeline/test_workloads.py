@@ -217,6 +217,24 @@ def test_what_is_declared_and_what_runs_is_there_after_a_reboot_only_as_long_as_
     assert shared(rolled) == "1,3,5,7"
 
 
+@pytest.mark.parametrize("applied", [True, False], ids=["252", "257"])
+def test_what_a_shared_slice_starts_with_is_what_it_has_also_after_a_boot(applied: bool, make: Make) -> None:
+    """After a boot it has its CPUs by its file alone, which then says what it has while nobody holds any for a run."""
+    fake = make(reload_applies=applied)
+    install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    services.reboot(fake)
+    run = services.start(fake, DATAPLANE)
+    assert run
+    roll_out(fake, changed("dataplane", hold="running"))
+    fake.systemctl("daemon-reload")
+    fake.systemd.stop_slice("machine.slice")
+    fake.systemd.run_slice("machine.slice")
+    assert (fake.systemd.effective(run.place), fake.systemd.effective("machine.slice")) == ({2, 6}, {1, 3, 5, 7})
+    in_sync(fake)
+
+
 def test_removal_brings_the_node_back(fake: node.Node) -> None:
     install(fake)
     before = fake.fingerprint()
@@ -348,6 +366,28 @@ def test_a_tick_in_the_middle_of_a_start_leaves_its_grant_alone(rolled: node.Nod
         runs.tick(rolled.host())
     assert services.begin(rolled, BATCH).cpus == {1, 5}
     in_sync(rolled)
+
+
+def test_a_run_keeps_its_grant_when_the_file_that_requires_it_is_removed_by_hand(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """systemd stops the unit that holds the grant at the next daemon-reload, since nothing needs it any more."""
+    run = services.start(rolled, BATCH)
+    assert run
+    rolled.drop("/etc/systemd/system/batch@.service.d/10-corral-workloads.conf")
+    rolled.systemctl("daemon-reload")
+    services.after_reload(rolled)
+    assert not rolled.holders
+    assert f"{BOTH}: still runs, and keeps what it has: the tick releases it" in capsys.readouterr().out
+    assert runs.tick(rolled.host()) == 2
+    assert (held(rolled)[BOTH], rolled.systemd.effective(run.place)) == ("1,5", {1, 5})
+    in_sync(rolled)
+    services.stop(rolled, BATCH)
+    assert runs.tick(rolled.host()) == 2
+    assert (BOTH in held(rolled), shared(rolled)) == (False, "1,3,5,7")
+    again = services.start(rolled, BATCH)
+    assert again
+    assert again.cpus == {1, 5}
 
 
 def test_a_run_that_nobody_released_is_released_by_the_next_tick(rolled: node.Node) -> None:
