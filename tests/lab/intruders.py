@@ -6,8 +6,8 @@
 
 Each step does what a user does to a node, and looks at the masks of threads, at once and again after a tick, at the
 kernel's files, and at what ``corral drift`` names. With names of steps as arguments it takes those alone; the first that
-fails ends it. Some depend on those before them: leaves, stopped_slice, instances, in_audit and run_goes_on go in this order.
-"prepare" makes the units.
+fails ends it. Some depend on those before them: leaves, stopped_slice, instances, file_removed, in_audit and run_goes_on go in this
+order. "prepare" makes the units.
 """
 
 from __future__ import annotations
@@ -263,6 +263,19 @@ def instances() -> None:
         expect("b", masks("corral_b.slice"), frozenset({6, 7}))
 
 
+def file_removed() -> None:
+    """The drop-in that requires batch's grant is removed by hand while batch runs: it keeps what it has, and the file comes back."""
+    file = f"{ETC}/batch@.service.d/10-corral-workloads.conf"
+    text = read(file)
+    os.remove(file)
+    run("systemctl", "daemon-reload")
+    holders = ("systemctl", "list-units", "--plain", "--no-legend", "corral-grant@*")
+    wait("systemd stops what nothing requires any more", lambda: " active " not in run(*holders))
+    expect_own_cpus(BATCH_SLICE, frozenset({4, 5}))
+    expect("the file", read(file), text)
+    expect("who holds CPUs", sum("batch" in name for name in grants()), 1)
+
+
 def stopped_slice() -> None:
     """A slice that does not run, and would start with CPUs that it had: another run that gets them shares them with nobody."""
     run("systemctl", "start", "batch@one")
@@ -305,6 +318,12 @@ def run_goes_on() -> None:
     expect("its grants", [name.partition(":")[0] for name in grants() if "batch" in name], ["night"])
     leave("night")
     expect_own_cpus(NIGHT_SLICE, frozenset({4, 5}))
+    text = read(PROFILE)
+    with profile() as data:
+        del data["cpu"], data["workloads"]
+    expect_own_cpus(NIGHT_SLICE, frozenset({4, 5}))
+    expect("why it does not get them back", "keeps its CPUs until it stops" in run("corral", "drift", code=1), True)
+    write(PROFILE, f"{text}\n")
     run("systemctl", "stop", BATCH)
     wait("its grant is gone", lambda: not any("batch" in name for name in grants()))
     run("systemctl", "stop", "b")
@@ -394,6 +413,7 @@ STEPS = (
     leaves,
     stopped_slice,
     instances,
+    file_removed,
     in_audit,
     early_container,
     run_goes_on,
