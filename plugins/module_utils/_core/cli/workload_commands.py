@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import argparse
+import fnmatch
 import sys
 import typing as t
 
@@ -38,13 +39,13 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
     known = [row["name"] for row in workload_table.rows(found)]
     # A pattern that matches several units is one workload for each of them.
     names = [name for name in known if name == args.name or name.startswith(f"{args.name}:")]
-    if not names:
-        raise refusal("no such workload is declared with resources: corral status lists them", path=args.name)
+    names = names or by_unit(host, args.name, known)
     said, rows = [], []
     for name in names:
         shown = context
-        if admit_workload.grant_of(context, name) is None and name in {need.workload.name for need in found.needs}:
-            shown = admit_workload.what_if(host, allocate_workloads.Request(start={name: "what-if"}))
+        declared = name not in known or name in {need.workload.name for need in found.needs}
+        if declared and admit_workload.grant_of(context, name) is None:
+            shown = admit_workload.what_if(host, admit_workload.next_start(found, name))
             if admit_workload.grant_of(shown, name) is not None:
                 said.append(f"{name} is granted nothing now; this is what a start would give it:")
         grant = admit_workload.grant_of(context, name)
@@ -53,6 +54,26 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
         rows += [row for row in workload_table.rows(t.cast("Workloads", shown.workloads)) if row["name"] == name]
     command_output.show(args, {"workloads": rows, "explanation": said}, said)
     return DIFFERS if any(row["state"] == "refused" for row in rows) else IN_SYNC
+
+
+def by_unit(host: Host, text: str, known: t.Container[str]) -> list[str]:
+    """The workload that ``text`` means by its unit (UNIT or WORKLOAD:UNIT, with or without .service), also an instance that has not
+    started yet. Raises CorralError.
+    """
+    from ..pipeline import admit_workload, allocate_workloads
+    from .grant_service import started_name
+
+    first, colon, rest = text.partition(":")
+    unit = (rest if colon else text).removesuffix(".service")
+    for one in (*admit_workload.profile_of(host).workloads, *allocate_workloads.admitted(host)):
+        is_meant = one.has_resources and one.match == "unit" and (not colon or one.name == first)
+        if is_meant and fnmatch.fnmatchcase(f"{unit}.service", one.pattern):
+            name = f"{one.name}:{unit}" if one.is_glob else one.name
+            instance = unit.partition("@")[2]
+            if name not in known and instance:
+                started_name(instance)  # It refuses what a start is refused for.
+            return [name]
+    raise refusal("no such workload is declared with resources: corral status lists them", path=text)
 
 
 def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:

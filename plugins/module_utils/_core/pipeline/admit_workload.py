@@ -23,9 +23,13 @@ from ..model.profile.profile_workloads import RUNNING, Workload
 from ..model.systemd.unit_file import unit_in
 from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
+from ..model.workload import grants
 from ..model.workload.grants import Grant
 from . import allocate_workloads, applying, declared_profile, overlap_check, planning
 from .allocate_workloads import BY_HAND, Request
+
+if t.TYPE_CHECKING:
+    from ..model.plan.context import Workloads
 
 # The phases that grants need at once. Files that systemd has to read are written by the rollout and the tick: a reload at each start
 # would take seconds.
@@ -149,6 +153,13 @@ def withdrawal(host: Host, name: str) -> Request:
     return Request(admitted=tuple(one for one in allocate_workloads.admitted(host) if one.name != name))
 
 
+def next_start(found: Workloads, name: str) -> Request:
+    """What the next start of a workload asks for: what its unit was granted under another name is over by then."""
+    needs = [need for need in found.needs if need.workload.name == name]
+    earlier = grants.renamed(grants.undeclared_runs(found.checkpoint.grants, found.needs), needs)
+    return Request(start={name: "what-if"}, stop={one.workload: one.instance for one in earlier})
+
+
 def what_if(host: Host, request: Request) -> Context:
     """The result that a run would have; nothing is changed."""
     return planning.compile_profile(host, profile_of(host), request=request)
@@ -236,8 +247,6 @@ def ending(host: Host, name: str) -> bool:
 
 def current_grants(host: Host) -> tuple[Grant, ...]:
     """The grants of the checkpoint."""
-    from ..model.workload import grants
-
     try:
         return grants.from_data(state.checked(host, state.CHECKPOINT)).grants
     except ValueError:

@@ -177,3 +177,17 @@ def test_a_workload_of_a_tenant_keeps_its_grant_as_well(rolled: node.Node) -> No
     renamed(rolled, {**batch(**row, name="night"), "tenants": tenants})
     runs.command(rolled.host(), "admit", "night:batch@a")
     assert {"batch:batch@a", "night:batch@a"} <= set(held(rolled))
+
+
+def test_explain_says_what_a_restart_gives_also_where_the_machine_is_full(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The CPUs that it has under its earlier name are free at its restart."""
+    assert len(started(rolled, batch(match={"unit": GLOB}), BATCH, OTHER)) == 2
+    renamed(rolled, batch(match={"unit": GLOB}, name="night"))
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "explain", "night:batch@a") == 0
+    said = capsys.readouterr().out
+    assert "this is what a start would give it:\nnight:batch@a: granted" in said
+    services.restart(rolled, BATCH)
+    assert f"has: {held(rolled)['night:batch@a']}" in said

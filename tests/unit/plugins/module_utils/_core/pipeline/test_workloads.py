@@ -866,6 +866,34 @@ def test_explain_says_why_a_start_would_be_refused(rolled: node.Node, capsys: py
     assert "500m missing: this node can give 6 in all" in said
 
 
+@pytest.mark.parametrize("text", ["batch@new", "batch@new.service", "batch:batch@new"])
+def test_explain_knows_an_instance_that_has_not_started_yet(
+    text: str, rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert runs.command(rolled.host(), "explain", text) == 0
+    said = capsys.readouterr().out
+    assert said.startswith(
+        "batch:batch@new is granted nothing now; this is what a start would give it:\nbatch:batch@new: granted"
+    )
+    services.start(rolled, BATCH)
+    assert runs.command(rolled.host(), "explain", text) == 2
+    assert "500m missing: this node can give 6 in all" in capsys.readouterr().out
+
+
+def test_explain_finds_a_workload_by_its_unit(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert runs.command(rolled.host(), "explain", DATAPLANE) == 0
+    assert capsys.readouterr().out.startswith("dataplane: granted")
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("batch@var-lib", "has a dash"), ("feed:batch@new", "no such workload"), ("x", "no such workload")],
+)
+def test_explain_refuses_what_no_start_is_granted_for(text: str, said: str, rolled: node.Node) -> None:
+    with pytest.raises(CorralError, match=said):
+        runs.command(rolled.host(), "explain", text)
+
+
 def test_since_when_a_workload_has_what_it_has_does_not_move_with_the_clock(rolled: node.Node) -> None:
     services.start(rolled, BATCH)  # In the very second of the tick.
     for seconds in (0, 10, 10, 10):
