@@ -142,6 +142,22 @@ def test_systemd_reads_the_files_of_a_run_that_died_before_it_did(make: Make) ->
         assert host.acts.count(RELOAD) == expected
 
 
+def test_systemd_reads_the_only_file_of_a_tick_that_died_at_any_write(make: Make) -> None:
+    """The tick after it finds the file as it is to be."""
+    before = prepared(CASES["an admission"], make)
+    before.drop("/etc/systemd/system/slices.target.d/10-corral-cpu.conf")
+    whole = before.clone(before.root.with_name("whole")).host()
+    runs.tick(whole)
+    assert RELOAD in whole.acts
+    for number in range(1, len(whole.acts) + 1):
+        fake = before.clone(before.root.with_name(f"death-{number}"))
+        reloads = fake.systemd.reloads
+        with contextlib.suppress(node.Killed):
+            runs.tick(fake.host("killed", number))
+        test_workloads.ticks_until_quiet(fake)
+        assert fake.systemd.reloads > reloads, whole.acts[number - 1]
+
+
 def test_a_start_does_not_have_systemd_read_what_a_dead_run_left(make: Make) -> None:
     fake = prepared(CASES["an admission"], make)
     fake.put(state.RELOAD_DUE, "")
