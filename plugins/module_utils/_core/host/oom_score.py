@@ -82,30 +82,30 @@ def usual(host: Host, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -
 
     What scores() would find costs twice as much to look for: the dozens of files of each control group are not listed.
     """
-    root = host.root
+    root, stat, opened, read, close, flags = host.root, os.stat, os.open, os.read, os.close, READ_FLAGS
     shown = score + b"\n"
     try:
         for path, links, events in known:
-            if os.stat(root + path).st_nlink != links:
+            path = root + path
+            if stat(path).st_nlink != links:
                 return False
-            processes = content(f"{root}{path}/cgroup.procs")
+            file = opened(path + "/cgroup.procs", flags)
+            try:
+                processes = read(file, ONE_READ)
+            finally:
+                close(file)
             if len(processes) == ONE_READ or (events and (POPULATED in events) != bool(processes)):
                 return False
             for pid in processes.split():
-                if content(f"{root}/proc/{pid.decode()}/oom_score_adj") != shown:
-                    return False
+                file = opened(f"{root}/proc/{pid.decode()}/oom_score_adj", flags)
+                try:
+                    if read(file, ONE_READ) != shown:
+                        return False
+                finally:
+                    close(file)
     except (OSError, ValueError):
         return False  # A process has ended meanwhile, or a control group.
     return True
-
-
-def content(path: str) -> bytes:
-    """The bytes of a short file, as far as one read gives them."""
-    file = os.open(path, READ_FLAGS)
-    try:
-        return os.read(file, ONE_READ)
-    finally:
-        os.close(file)
 
 
 def has_folders(host: Host, path: str) -> bool:

@@ -50,6 +50,10 @@ ASKED: dict[str, tuple[t.Callable[[Host], t.Any], t.Callable[[Path], t.Any]]] = 
     ),
     "read, gone, made by the kernel": (lambda host: host.read("/sys/file"), lambda root: (root / "sys/file").unlink()),
     "read, long": (lambda host: host.read("/sys/long"), lambda root: rewritten(root / "sys/long", "a" * 5999 + "b")),
+    "read, what one file lost and the next one got": (
+        lambda host: (host.read("/sys/file"), host.read("/sys/next")),
+        lambda root: (rewritten(root / "sys/file", "tex"), rewritten(root / "sys/next", "tnext")),
+    ),
     "names, made by the kernel": (lambda host: host.names("/sys"), lambda root: (root / "sys/more").touch()),
     "names, one gone": (lambda host: host.names("/folder"), lambda root: (root / "folder/name").unlink()),
     "a folder of what is read": (
@@ -86,6 +90,7 @@ def settled(root: Path, ask: t.Callable[[Host], t.Any]) -> None:
         (root / name).mkdir(exist_ok=True)
     (root / "folder/name").touch()
     (root / "sys/file").write_text("text")
+    (root / "sys/next").write_text("next")
     (root / "sys/long").write_text("a" * 6000)
     (root / "link").symlink_to("file")
     (root / "link2").symlink_to("lines")
