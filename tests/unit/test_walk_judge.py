@@ -14,7 +14,7 @@ from fake_cpusets import BOOKWORM, Cpuset, Kernel, read_list
 from walk_judge import CHECKPOINT, Judge
 
 A = "corral_a.slice"
-AUTO, OFF = {"cpu": {"partitions": "auto"}}, {"cpu": {"partitions": "off"}}
+AUTO, OFF = ({"cpu": {"partitions": one, "reserved": {"slices": ["system.slice"]}}} for one in ("auto", "off"))
 SYSTEM = "system.slice/x.service"
 
 

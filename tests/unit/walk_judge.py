@@ -87,13 +87,20 @@ class Judge:
         if is_member and not self.fake.has(CHECKPOINT):
             return True  # It went with the last grant, and whatever still runs there shares.
         # Without partitions nothing keeps out what is not managed.
-        by_others = path.partition("/")[0] in {one.partition("/")[0] for one in UNMANAGED}
-        if by_others and is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto":
+        if is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto" and self.is_unmanaged(path):
             return True
         if row in self.shared and is_member:
             self.given_back.add(row)  # By an undo: see after_step.
             return True
         return False
+
+    def is_unmanaged(self, path: str) -> bool:
+        """Whether a control group lies in none of the profile's slices and in none of Corral's."""
+        top = path.partition("/")[0]
+        cpu = self.rolled_out.get("cpu", {})
+        managed = [one for pool in ("reserved", "shared") for one in cpu.get(pool, {}).get("slices", ())]
+        is_slice = top.endswith(".slice") and not top.startswith("corral")
+        return (is_slice and top not in managed) or top in {one.partition("/")[0] for one in UNMANAGED}
 
     def note_sharing(self) -> None:
         """The checkpoint went with the last grant: slices that request CPUs as siblings do share them, also once they are granted."""
