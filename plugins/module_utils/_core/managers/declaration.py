@@ -16,12 +16,16 @@ from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place
-from ..model.plan.plan import DECLARE, Change, Part
+from ..model.plan.plan import DECLARE, RELOAD, Change, Part
 from ..model.profile import profile
 from .manager import Manager
 
 NAME = "profile"
-WRITES = (Place("file", re.escape(state.DECLARED)), Place("file", re.escape(state.ORIGINS)))
+WRITES = (
+    Place("file", re.escape(state.DECLARED)),
+    Place("file", re.escape(state.ORIGINS)),
+    Place("file", re.escape(state.RELOAD_DUE), None, volatile=True),
+)
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -47,6 +51,13 @@ def plan(host: Host, context: Context) -> Part:
             shown = None if actual is None else other
             changes.append(Change(NAME, path, "content", shown, wanted, reason, path, (step,)))
     return Part(tuple(changes), frozenset(f"file:{path}" for path, *dummy in files))
+
+
+def reload_due() -> tuple[Change, ...]:
+    """The item of files that systemd has not read, since the run that wrote them died before it had systemd read them."""
+    steps = (make_step.file(state.RELOAD_DUE, None, RELOAD, 1, reload=True),)
+    reason = "a run that died wrote files which systemd has not read since"
+    return (Change(NAME, "systemd", "configuration", "not read", "read", reason, state.RELOAD_DUE, steps),)
 
 
 def is_drift(change: Change) -> bool:

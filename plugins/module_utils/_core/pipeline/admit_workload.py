@@ -205,7 +205,7 @@ def execute(host: Host, request: Request, name: str, *, with_files: bool = False
         left = planning.plan_profile(host, applying.refresh(host, context))
         return narrowed(left, None if with_files else phases(host))
 
-    outcome = applying.apply(host, plan, again, reload=with_files)
+    outcome = applying.apply(host, plan, again)
     if outcome.error:
         from ..reports import change_text  # Imported here: a start that is granted loads none of it.
 

@@ -134,15 +134,13 @@ def apply(
     *,
     keep_going: bool = False,
     before_steps: t.Optional[t.Callable[[], None]] = None,
-    reload: bool = True,
 ) -> Outcome:
-    """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out(). ``reload``: have systemd read what a
-    run that died has left unread.
+    """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out().
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
     order. ``keep_going`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
     """
-    steps = steps_in_order(plan.changes, reload=reload and host.exists(state.RELOAD_DUE))
+    steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
         return Outcome(plan, (), plan.changes)
     refuse(host, plan, steps, keep_going=keep_going)

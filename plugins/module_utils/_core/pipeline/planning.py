@@ -194,7 +194,7 @@ def joined(first: Plan, second: Plan) -> Plan:
     """Two plans as one."""
     return Plan(
         first.context or second.context,
-        first.changes + second.changes,
+        first.changes + tuple(change for change in second.changes if change not in first.changes),
         first.parts + second.parts,
         first.obsolete | second.obsolete,
         first.notes + second.notes,
@@ -219,6 +219,10 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
         dropped += [record for record in records if record.manager not in registry.names()]
     changes = [change for part in parts for change in part.changes]
+    if not set(managers) <= set(GRANTS) and host.exists(state.RELOAD_DUE):  # A start leaves it to the tick.
+        from ..managers import declaration
+
+        changes += declaration.reload_due()
     if dropped:
         from . import restoring_originals  # A tick that drops nothing does not load it.
 

@@ -117,10 +117,10 @@ class Part(NamedTuple):
     gone: frozenset[str] = frozenset()
 
 
-def steps_in_order(changes: t.Iterable[Change], *, reload: bool = False) -> list[Step]:
-    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it, or ``reload``."""
+def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
+    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it."""
     steps = [step for change in changes for step in change.steps]
-    if reload or any(step.reload for step in steps):
+    if any(step.reload for step in steps):
         steps.append(Step("unit", "", "daemon-reload", RELOAD))
     return sorted(steps, key=lambda step: (step.phase, step.order))
 

@@ -16,7 +16,7 @@ import test_workloads
 from _core.host import state
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying
+from _core.pipeline import applying, planning
 from _core.pipeline.applying import Outcome
 from example_counts import places
 from test_workloads import BATCH, DATAPLANE, FEED, OTHER, PROFILE, without
@@ -136,6 +136,11 @@ def test_systemd_reads_the_files_of_a_run_that_died_before_it_did(make: Make) ->
     roll_out(whole)
     with contextlib.suppress(node.Killed):
         roll_out(fake.host("killed", whole.acts.index(RELOAD)))  # All files are written.
+    host = fake.host()
+    context = planning.compile_profile(host, profile.parse(PROFILE))
+    foretold = applying.planned(host, planning.plan_profile(host, context, declare=True)).remaining
+    assert ("profile", "systemd", "configuration") in [change.item() for change in foretold]
+    assert host.acts == []
     for expected in (1, 0):
         host = fake.host()
         roll_out(host)
@@ -165,5 +170,5 @@ def test_a_start_does_not_have_systemd_read_what_a_dead_run_left(make: Make) -> 
     assert services.start(fake, BATCH, host)
     assert (RELOAD in host.acts, fake.has(state.RELOAD_DUE)) == (False, True)
     fake.wait(10)
-    runs.tick(fake.host())
+    assert runs.tick(fake.host()) == 2
     assert not fake.has(state.RELOAD_DUE)
