@@ -50,8 +50,11 @@ def stop(host: Host, instance: str, run_id: str) -> int:
         return IN_SYNC
 
     name = workload_name(instance) or instance
-    if admit_workload.goes_on(host, name, run_id):
-        sys.stdout.write(f"{name}: still runs, and keeps what it has: the tick releases it\n")
+    if admit_workload.still_runs(host, name, run_id):
+        said = (
+            "still runs, so its grant stays: after its stop the next tick (not in audit mode) or admission releases it"
+        )
+        sys.stdout.write(f"{name}: {said}\n")
         return IN_SYNC
     locked_run.locked(host, lambda: admit_workload.stop(host, name, run_id), publish=published)
     sys.stdout.write(f"{shown(instance, None)}\n")

@@ -13,6 +13,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, IN_SYNC
+from ..host import workload_state
 from ..host.files import Host
 from ..model.plan.plan import Change, Plan
 from ..model.profile import profile
@@ -46,12 +47,14 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
         declared = name not in known or name in {need.workload.name for need in found.needs}
         if declared and admit_workload.grant_of(context, name) is None:
             shown = admit_workload.what_if(host, admit_workload.next_start(found, name))
-            if admit_workload.grant_of(shown, name) is not None:
-                said.append(f"{name} is granted nothing now; this is what a start would give it:")
         grant = admit_workload.grant_of(context, name)
         enforced = enforcement_of(host, context, grant.slice) if grant is not None and grant.cpus else None
-        said += workload_table.explained(shown, name, enforced)
-        rows += [row for row in workload_table.rows(t.cast("Workloads", shown.workloads)) if row["name"] == name]
+        said += workload_table.explained(shown, name, enforced, if_started=shown is not context)
+        rows += [
+            {**(workload_table.unstarted(row) if shown is not context else row), "if_started": shown is not context}
+            for row in workload_table.rows(t.cast("Workloads", shown.workloads))
+            if row["name"] == name
+        ]
     command_output.show(args, {"workloads": rows, "explanation": said}, said)
     return DIFFERS if any(row["state"] == "refused" for row in rows) else IN_SYNC
 
@@ -67,6 +70,10 @@ def by_unit(host: Host, text: str, known: t.Container[str]) -> list[str]:
     unit = (rest if colon else text).removesuffix(".service")
     for one in (*admit_workload.profile_of(host).workloads, *allocate_workloads.admitted(host)):
         is_meant = one.has_resources and one.match == "unit" and (not colon or one.name == first)
+        is_pattern = unit.endswith("@") or workload_state.WILD.search(unit) or text == one.name
+        if is_meant and is_pattern and (text == one.name or fnmatch.fnmatchcase(f"{unit}.service", one.pattern)):
+            message = f"is every unit that matches {one.pattern}, and none is known yet: name one of them"
+            raise refusal(message, path="name", value=text)
         if is_meant and fnmatch.fnmatchcase(f"{unit}.service", one.pattern):
             name = f"{one.name}:{unit}" if one.is_glob else one.name
             instance = unit.partition("@")[2]
@@ -97,7 +104,8 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
             message = "is for a workload beside the profile's, with --unit or --container; what the profile declares is changed there"
             raise refusal(message, path=f"--{given[0]}")
         if args.dry_run:
-            plan = admit_workload.planned(host, allocate_workloads.Request(start={args.name: "what-if"}), args.name)
+            request = allocate_workloads.Request(start={args.name: "what-if"})
+            plan = admit_workload.to_be_applied(host, request, args.name, with_files=False)
             refuse_as_run(host, plan)
             return show_grant(args, admit_workload.granted(plan, args.name), ())
         found = started(host, args.name, "")
@@ -107,7 +115,8 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
     row.update({key: amounts(getattr(args, key)) for key in ("requests", "limits") if getattr(args, key)})
     workload = profile.parse_workloads([row])[0]
     if args.dry_run:
-        plan = admit_workload.planned(host, admit_workload.admission(host, workload)[0], args.name, with_files=True)
+        request = admit_workload.admission(host, workload)[0]
+        plan = admit_workload.to_be_applied(host, request, args.name, with_files=True)
         refuse_as_run(host, plan)
         return show_grant(args, admit_workload.granted(plan, args.name), ())
 

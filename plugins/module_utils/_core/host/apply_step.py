@@ -264,7 +264,7 @@ def asks(host: Host, step: Step) -> bool:
 def seen(host: Host, unit: str, name: str) -> str:
     """The value in force, for an error."""
     if name == "AllowedCPUs":
-        return host.read(f"{cgroup.path_of(unit)}/cpuset.cpus.effective") or "nothing"
+        return (host.read(f"{cgroup.path_of(unit)}/cpuset.cpus.effective") or "").strip() or "nothing"
     return live_value(host, unit, name) or "nothing"
 
 

@@ -11,7 +11,9 @@ import typing as t
 
 from ..model.plan import kernel_cpusets as oracle
 from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Machine, parent
+from ..model.plan.plan import Step
 from ..model.profile.schema_types import EXCLUSIVE_PREFIX
+from ..model.systemd.unit_group import group_of
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_exclusive
 from . import cgroup, systemd
@@ -48,7 +50,7 @@ def observe(host: Host) -> Tree:
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     for unit in filter(is_exclusive, systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX)):
         settings = systemd.unit_settings(host, unit, "AllowedCPUs") if unit not in found else []
-        cpus = systemd.set_cpus(unit, settings)
+        cpus = systemd.cpus_at_start(unit, settings)
         if cpus:
             found[unit] = Cgroup(cpus)
     online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or rest
@@ -59,6 +61,14 @@ def observe(host: Host) -> Tree:
         found[path] = found[path]._replace(valid=None)
     way = oracle.way_of(host.read("/proc/sys/kernel/osrelease") or "")
     return Tree(Machine(found, online, way, lost), frozenset(populated))
+
+
+def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
+    """By path, the CPUs that slices which the steps start, and which do not run, would start with by their files, whoever wrote those."""
+    started = (step.target for step in steps if step.kind == "unit" and step.value == "start")
+    stopped = [unit for unit in started if unit.endswith(".slice") and not cgroup.exists(host, unit)]
+    found = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
+    return {path: cpus for path, cpus in found.items() if cpus}
 
 
 def doubtful(

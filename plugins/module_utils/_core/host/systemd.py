@@ -241,7 +241,7 @@ def slices_with_dropins(host: Host, prefix: str) -> list[str]:
     return [name for name in names if name != f"{prefix}.slice" and not name.endswith("@.slice")]
 
 
-def set_cpus(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
+def cpus_at_start(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
     """The CPUs that a unit would start with by set-property and by Corral's own drop-in; none where any other file assigns some, which
     only its author can take back.
     """

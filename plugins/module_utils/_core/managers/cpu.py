@@ -303,23 +303,23 @@ def left_change(unit: str, seen: Observation) -> Change:
 
 
 def taken_back(unit: str, state: UnitState) -> tuple[Step, ...]:
-    """The steps that take back all that was set of a slice's CPUs, recorded or not."""
-    control, ours = control_file(unit, "AllowedCPUs", runtime=True), dropin(unit, NAME)
-    files = [ours] if state.dropin is not None else []
+    """The steps that take back all that was set of a slice's CPUs, recorded or not, as they run."""
+    live = unit_property.live_file_removal(unit, "AllowedCPUs")
+    files = [dropin(unit, NAME)] if state.dropin is not None else []
     return (
+        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE),
         *unit_property.removal(unit, "AllowedCPUs", state.settings),
         *(make_step.file(path, None, FILES, reload=True) for path in files),
         *(make_step.folder(path.rpartition("/")[0], FILES, 1) for path in files),
-        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE),
-        make_step.file(control, None, FILES, 10),
-        make_step.folder(control.rpartition("/")[0], FILES, 20),
+        live,
+        make_step.folder(live.target.rpartition("/")[0], FILES, live.order + 1),
     )
 
 
 def has_foreign_file(unit: str, seen: Observation) -> bool:
     """Whether a file that neither Corral nor set-property wrote assigns CPUs to an exclusive slice that no workload has."""
     state = seen.units[unit]
-    return bool(systemd.merged_cpus(state.settings)) and not systemd.set_cpus(unit, state.settings)
+    return bool(systemd.merged_cpus(state.settings)) and not systemd.cpus_at_start(unit, state.settings)
 
 
 def foreign_file(unit: str, seen: Observation) -> Change:
@@ -476,10 +476,10 @@ def with_moves(
 
 
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
-    """The start of a slice and its CPUs. Where it would start with CPUs of others by its files, its own are set before it starts."""
+    """The start of a slice and its CPUs. Where it would start with other CPUs by its files, whoever wrote them, its own are set first."""
     state = seen.units.get(unit)
-    is_stale = state is not None and state.at_start(unit) - cpus
-    start, assignment = (second, first) if is_stale else (first, second)
+    by_files = systemd.merged_cpus(state.settings) if state is not None and not state.exists else None
+    start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
     return [
         make_step.unit(unit, "start", CPUS, start),
         make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, assignment),

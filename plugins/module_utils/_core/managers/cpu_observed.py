@@ -51,7 +51,7 @@ class UnitState(NamedTuple):
 
     def at_start(self, unit: str) -> frozenset[int]:
         """The CPUs that were set for it and that it gets at its start; empty if it runs, or if there are none."""
-        return cpuset.EMPTY if self.exists else systemd.set_cpus(unit, self.settings)
+        return cpuset.EMPTY if self.exists else systemd.cpus_at_start(unit, self.settings)
 
 
 class Observation(NamedTuple):

@@ -68,7 +68,7 @@ def stop(host: Host, name: str, run: str) -> Admission:
     return execute(host, Request(stop={name: run}), "", refresh=False)
 
 
-def goes_on(host: Host, name: str, run: str) -> bool:
+def still_runs(host: Host, name: str, run: str) -> bool:
     """Whether the unit of a run still runs on what it was granted, although systemd stops the unit that holds the grant.
 
     systemd does so at a daemon-reload when the drop-in that requires it is gone, as after a file was removed by hand.
@@ -138,7 +138,7 @@ def withdraw(host: Host, name: str) -> Admission:
     """Release a workload that was admitted at run time, with all that it holds. Raises CorralError."""
     if name in {one.name for one in allocate_workloads.admitted(host)}:
         return execute(host, withdrawal(host, name), "", with_files=True)
-    declared = next((one for one in profile_of(host).workloads if one.name == name), None)
+    declared = next((one for one in profile_of(host).workloads if one.name == name.partition(":")[0]), None)
     if declared is None:
         raise refusal("no such workload was admitted here: corral status lists them", path="name", value=name)
     if declared.hold != RUNNING:

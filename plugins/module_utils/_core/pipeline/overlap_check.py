@@ -54,7 +54,10 @@ def overlaps(
         keeps = {path for path in keeps if path in exclusive_before}
     cpu = plan.context.profile.cpu if plan.context else None
     kept_out = cpu is None or cpu.partitions != "off"
-    return replay.problems(steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out)
+    at_start = host.unrecorded(lambda: cgroup_tree.at_start(host, steps))
+    return replay.problems(
+        steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out, at_start=at_start
+    )
 
 
 def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable[Step]) -> str:

@@ -141,14 +141,24 @@ def budget_lines(context: Context) -> list[str]:
     return found
 
 
-def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> list[str]:
-    """Why a workload has its grant, or none, and what would help; ``enforced``: see report.enforcement."""
+def unstarted(one: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """The row of a workload that has no grant, with what a start would give it: nothing runs, and nothing was granted yet."""
+    granted = one["state"] == "granted"
+    return {**one, "state": "waiting" if granted else one["state"], "run": None, "since": None}
+
+
+def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, if_started: bool = False) -> list[str]:
+    """Why a workload has its grant, or none, and what would help; ``enforced``: see status_file.enforcement().
+
+    ``if_started``: it has no grant, and the context is the one that its start would lead to.
+    """
     found = context.workloads
     one = next((row for row in rows(found) if row["name"] == name), None) if found else None
     if found is None or one is None:
         return []
     need = next((need for need in found.needs if need.workload.name == name), None)
-    said = [f"{name}: {one['state']}"]
+    would_be = if_started and one["state"] == "granted"
+    said = [f"{name}: would be granted, if it started now" if would_be else f"{name}: {one['state']}"]
     if need is not None:
         said.append(f"class: {need.qos}, {why_class(need)}")
         said += tenant_lines(need)
@@ -159,7 +169,9 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None) -> 
             node: cpuset.format(cpus & cpuset.parse(one["cpus"])) for node, cpus in context.topology.node_cpus().items()
         }
         places = ", ".join(f"{cpus} on NUMA node {node}" for node, cpus in by_node.items() if cpus)
-        said.append(f"has: {places or 'the shared pool ' + cpuset.format(context.pools.shared)}, in {one['slice']}")
+        said.append(
+            f"{'would have' if would_be else 'has'}: {places or 'the shared pool ' + cpuset.format(context.pools.shared)}, in {one['slice']}"
+        )
         said += [f"exclusive CPUs: {enforced}"] if enforced else []
         if one["memory_nodes"] is not None:
             said.append(f"memory: bound to NUMA node {one['memory_nodes']}")

@@ -12,6 +12,7 @@ step it checks what the step changed (moving_cpusets.py), with the same result a
 from __future__ import annotations
 
 import collections
+import types
 import typing as t
 
 from ..systemd.unit_group import group_of
@@ -21,6 +22,7 @@ from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
 from .moving_cpusets import MovingMachine
 from .plan import RELEASE, Step
 
+NOTHING: t.Mapping[str, CpuSet] = types.MappingProxyType({})
 MOST = 8  # problems of one step that are reported
 Pair = tuple[str, str]  # a control group with CPUs of its own, and another one
 
@@ -32,20 +34,29 @@ def problems(
     own: t.Collection[str],
     *,
     partitions: bool = True,
+    at_start: t.Mapping[str, CpuSet] = NOTHING,
 ) -> list[Problem]:
     """The problems of the first step after which others would get CPUs of a control group of ``own`` (paths), at most MOST.
 
     A control group has its CPUs for itself from the moment that it is a partition, or at once where it holds processes
     (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
     moment, in any control group and in one that is yet to be made: that gets what the root has left. Without ``partitions``
-    only those that ask for CPUs are kept off others'.
+    only those that request CPUs are kept off others'. ``at_start`` has the CPUs that slices which do not run would start with by their
+    files; to start one with them counts as a request.
 
-    Others that may have such CPUs before may go on to, but not ask for them by a step, unless they are sure to have them.
+    A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it is sure
+    to have had them.
     """
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions)
+    asleep = dict(at_start)
     for step in steps:
+        path = group_of(step.target)
+        if step.kind == "property" and step.name == "AllowedCPUs":
+            asleep.pop(path, None)
         do(moving, step)
+        if step.kind == "unit" and step.value == "start" and path in asleep:
+            watch.begin(path, asleep.pop(path))
         shared = watch.observe()
         # A control group that requests the same CPUs is the reason why others get them.
         askers = {pair: cpus & asked_by(moving, pair[1]) for pair, cpus in shared.items()}
@@ -95,6 +106,14 @@ class Watch:
         for path in machine.bounds:
             self.note(path)
         self.owned_first = dict(self.owned)
+
+    def begin(self, path: str, cpus: CpuSet) -> None:
+        """A slice starts with these CPUs by its files: what it has from now on it did not have before."""
+        for written in (NONE, cpus):  # It may be there as one that would request these at any moment.
+            self.machine.set_cpus(path, written)
+        self.machine.moved[path] = self.machine.moved.get(path, NONE) | cpus
+        self.first.pop(path, None)
+        self.asked.pop(path, None)
 
     def note(self, path: str) -> None:
         """Keep what a control group has now."""

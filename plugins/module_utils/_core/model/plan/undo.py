@@ -16,7 +16,7 @@ import typing as t
 from ..cpu.partitions import MEMBER
 from ..profile.schema_types import is_own
 from ..systemd import unit_limits
-from ..systemd.unit_property import control_file
+from ..systemd.unit_property import control_file, live_file_removal
 from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
@@ -170,13 +170,7 @@ def restore_property(before: Original, online: str) -> list[Step]:
     if ours:
         assignments = [""]
     steps = [make_step.unit_property(unit, name, value, RELEASE, order) for order, value in enumerate(assignments)]
-    # systemd keeps the file of a runtime property for as long as it runs; without it a reload forgets the property. It goes
-    # after Corral's drop-in: until then a reload by anybody would give the unit what the drop-in says.
-    return [
-        *steps,
-        make_step.file(control, None, FILES, 10, reload=not ours),
-        *folders(before),
-    ]
+    return [*steps, live_file_removal(unit, name, reload=not ours), *folders(before)]
 
 
 def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[Original]:

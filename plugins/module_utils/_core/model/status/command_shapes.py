@@ -77,6 +77,7 @@ class ExplainedWorkload(Workload):
     memory: list[list[t.Any]]
     requests: dict[str, str]
     limits: dict[str, str]
+    if_started: bool
 
 
 class ExplainedWorkloads(t.TypedDict):

@@ -84,6 +84,15 @@ def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Option
     return next((item for item in reversed(list(settings)) if item.file == file), None)
 
 
+def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
+    """The step that removes the file which systemd keeps of a live property for as long as it runs; the property was reset before.
+
+    The live file goes after Corral's drop-in. In the other order a daemon-reload between the two, by anybody, applies what the
+    drop-in says.
+    """
+    return make_step.file(control_file(unit, name, runtime=True), None, FILES, 10, reload=reload)
+
+
 def removal(
     unit: str, name: str, settings: t.Iterable[Setting], phase: int = FILES, order: int = 0
 ) -> tuple[Step, ...]:

@@ -29,6 +29,7 @@ from test_workloads import (
     OTHER,
     OWN,
     PROFILE,
+    SYSTEM,
     held,
     in_sync,
     install,
@@ -832,14 +833,72 @@ def test_a_unit_that_was_confined_and_started_anew_requests_nothing(make: Make) 
 
 
 def test_a_slice_starts_with_its_own_cpus_whatever_was_set_live_before_its_last_stop(make: Make) -> None:
+    fake = exclusive_slice_stopped(make)
+    assert apply(fake, PROFILE).error == ""
+    assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
+
+
+FOREIGN_SHARED = f"{SYSTEM}/machine.slice.d/90-admin.conf"
+
+
+def shared_slice_stopped(make: Make) -> node.Node:
+    """A node on which machine.slice does not run, and would start with all CPUs by a file of another author."""
+    fake = rolled_on(make, BOOKWORM)
+    with fake.by_hand():
+        fake.systemctl("stop", "machine.slice")
+    fake.put(FOREIGN_SHARED, "[Slice]\nAllowedCPUs=0-7\n")
+    fake.intrude("lxc/web.example")
+    return fake
+
+
+def test_a_shared_slice_starts_with_its_own_cpus_whatever_others_wrote(make: Make) -> None:
+    fake = shared_slice_stopped(make)
+    assert services.start(fake, BATCH)
+    assert "machine.slice" in fake.systemd.cgroups
+    assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
+
+
+def exclusive_slice_stopped(make: Make) -> node.Node:
+    """A node on which dataplane's slice does not run, is not declared, and would start with all CPUs, those of batch@a among them."""
     fake = rolled_on(make, BOOKWORM)
     services.stop(fake, DATAPLANE)
     assert apply(fake, without("dataplane")).remaining == ()
     assert services.start(fake, BATCH)
     fake.intrude("lxc/web.example")
     fake.put(f"/run/systemd/system.control/{OWN}.d/50-AllowedCPUs.conf", "[Slice]\nAllowedCPUs=0-7\n")
-    assert apply(fake, PROFILE).error == ""
-    assert (partition(fake), partition(fake, BATCH_SLICE), fake.overlaps) == ("root", "root", [])
+    return fake
+
+
+@pytest.mark.parametrize("prepared", [shared_slice_stopped, exclusive_slice_stopped])
+def test_a_plan_that_starts_a_slice_before_it_sets_its_cpus_is_refused(
+    prepared: t.Callable[[Make], node.Node], make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def start_first(unit: str, cpus: frozenset[int], seen: t.Any, first: int, second: int) -> list[Step]:
+        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, second)
+        return [make_step.unit(unit, "start", CPUS, first), assignment]
+
+    fake = prepared(make)
+    monkeypatch.setattr(cpu, "started_with", start_first)
+    with pytest.raises(CorralError, match="report this as a fault of Corral"):
+        apply(fake, with_cpu(shared={"min_cpus": 1}))
+
+
+@pytest.mark.parametrize("recorded", [True, False])
+def test_the_live_file_goes_after_the_drop_in(recorded: bool, make: Make) -> None:
+    """In the other order a daemon-reload between the two gives the slice the CPUs of the drop-in."""
+    fake = rolled_on(make, BOOKWORM)
+    services.stop(fake, DATAPLANE)
+    dropin, live = f"{SYSTEM}/{OWN}.d/10-corral-cpu.conf", f"/run/systemd/system.control/{OWN}.d/50-AllowedCPUs.conf"
+    if not recorded:
+        text = fake.get(dropin)
+        assert apply(fake, without("dataplane")).remaining == ()
+        fake.put(dropin, text)
+        fake.put(live, "[Slice]\nAllowedCPUs=2,6\n")
+        fake.systemctl("daemon-reload")
+    host = fake.host()
+    applying.declare(host, profile.parse(without("dataplane")))
+    order = [host.acts.index(act) for act in (f"remove {dropin}", f"remove {live}")]
+    assert order == sorted(order)
 
 
 LEFT = f"/run/systemd/system.control/{BATCH_SLICE}.d/50-AllowedCPUs.conf"

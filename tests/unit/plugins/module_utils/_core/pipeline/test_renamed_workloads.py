@@ -188,6 +188,6 @@ def test_explain_says_what_a_restart_gives_also_where_the_machine_is_full(
     capsys.readouterr()
     assert runs.command(rolled.host(), "explain", "night:batch@a") == 0
     said = capsys.readouterr().out
-    assert "this is what a start would give it:\nnight:batch@a: granted" in said
+    assert "night:batch@a: would be granted, if it started now\n" in said
     services.restart(rolled, BATCH)
-    assert f"has: {held(rolled)['night:batch@a']}" in said
+    assert f"would have: {held(rolled)['night:batch@a']}" in said

@@ -378,7 +378,7 @@ def test_a_run_keeps_its_grant_when_the_file_that_requires_it_is_removed_by_hand
     rolled.systemctl("daemon-reload")
     services.after_reload(rolled)
     assert not rolled.holders
-    assert f"{BOTH}: still runs, and keeps what it has: the tick releases it" in capsys.readouterr().out
+    assert f"{BOTH}: still runs, so its grant stays" in capsys.readouterr().out
     assert runs.tick(rolled.host()) == 2
     assert (held(rolled)[BOTH], rolled.systemd.effective(run.place)) == ("1,5", {1, 5})
     in_sync(rolled)
@@ -872,8 +872,15 @@ def test_explain_knows_an_instance_that_has_not_started_yet(
 ) -> None:
     assert runs.command(rolled.host(), "explain", text) == 0
     said = capsys.readouterr().out
-    assert said.startswith(
-        "batch:batch@new is granted nothing now; this is what a start would give it:\nbatch:batch@new: granted"
+    assert said.startswith("batch:batch@new: would be granted, if it started now\n")
+    assert runs.command(rolled.host(), "explain", text, "--json") == 0
+    (row,) = json.loads(capsys.readouterr().out)["workloads"]
+    assert (row["state"], row["if_started"], row["run"], row["since"], bool(row["cpus"])) == (
+        "waiting",
+        True,
+        None,
+        None,
+        True,
     )
     services.start(rolled, BATCH)
     assert runs.command(rolled.host(), "explain", text) == 2
@@ -887,7 +894,14 @@ def test_explain_finds_a_workload_by_its_unit(rolled: node.Node, capsys: pytest.
 
 @pytest.mark.parametrize(
     ("text", "said"),
-    [("batch@var-lib", "has a dash"), ("feed:batch@new", "no such workload"), ("x", "no such workload")],
+    [
+        ("batch@var-lib", "has a dash"),
+        ("batch@", "name one of them"),
+        ("batch@*.service", "name one of them"),
+        ("batch:batch@", "name one of them"),
+        ("feed:batch@new", "no such workload"),
+        ("x", "no such workload"),
+    ],
 )
 def test_explain_refuses_what_no_start_is_granted_for(text: str, said: str, rolled: node.Node) -> None:
     with pytest.raises(CorralError, match=said):
