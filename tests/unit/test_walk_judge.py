@@ -109,6 +109,33 @@ def greedy_then_grow(machine: Machine, judge: Judge) -> None:
     grow(machine, judge)
 
 
+def begins_and_is_observed(machine: Machine, judge: Judge) -> None:
+    """A slice starts, which requests nothing yet; then its CPUs are written, which others have."""
+    del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
+    grow(machine, judge)
+    machine.add(f"{A}/a.service")
+    judge.watch()
+    machine.kernel.set_cpus(A, read_list("2-3"))
+
+
+def greedy_gone(machine: Machine, judge: Judge) -> None:
+    greedy(machine, judge)
+    judge.watch()
+    del machine.cgroups["greedy.slice"]
+    judge.watch()
+    grow(machine, judge)
+
+
+def removed_and_rolled_out_again(machine: Machine, judge: Judge) -> None:
+    removed(machine, judge)
+    machine.kernel.set_partition(A, "member")
+    judge.watch()
+    machine.kernel.set_cpus("system.slice", read_list("0-1"))
+    machine.kernel.set_partition(A, "root")
+    judge.watch()
+    grow(machine, judge)
+
+
 def greedy_gone_and_mended(machine: Machine, judge: Judge) -> None:
     greedy(machine, judge)
     judge.watch()
@@ -254,6 +281,9 @@ def test_who_runs_on_a_grants_cpus_is_found(kind: str) -> None:
         pytest.param(greedy, AUTO, "root", [], id="who asks for the CPUs"),
         pytest.param(greedy_then_grow, AUTO, "root", [], id="a partition that another's request made invalid"),
         pytest.param(greedy_gone_and_mended, AUTO, "root", FOUND, id="no longer once it is mended"),
+        pytest.param(greedy_gone, OFF, "member", FOUND, id="no longer once nobody requests them, without partitions"),
+        pytest.param(begins_and_is_observed, AUTO, "member", FOUND, id="not a slice that begins"),
+        pytest.param(removed_and_rolled_out_again, AUTO, "root", FOUND, id="not once it is a partition again"),
         pytest.param(unmanaged, OFF, "member", [], id="who is not managed, without partitions"),
         pytest.param(
             unmanaged, AUTO, "member", [f"mine.slice/x.service has 2-3 of {A}"], id="not where there are to be some"

@@ -255,16 +255,14 @@ class Walk(Judge):
     def drop(self) -> str:
         """A profile without CPUs: what has CPUs of its own is to lose them."""
         self.give_up()
-        with self.fake.by_hand():
-            return self.declare("no CPUs", {"name": "walk", "pids": {"pid_max": 4194304}})
+        return self.declare("no CPUs", {"name": "walk", "pids": {"pid_max": 4194304}})
 
     def remove(self) -> str:
         """Corral goes, and its agent comes back. What runs on CPUs of its own loses them, which is what was asked for."""
         self.counts["removals"] += 1
         self.give_up()
-        with self.fake.by_hand():
-            text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
-            runs.remove(self.fake.host())
+        text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
+        runs.remove(self.fake.host())
         return f"{text}; install: {runs.install(self.fake.host()).error}"
 
     def tick(self) -> str:

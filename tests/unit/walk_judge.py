@@ -45,6 +45,7 @@ class Judge:
         self.given_up: set[str] = (
             set()
         )  # slices that lost their CPUs by a removal or a profile without any, under what runs there
+        self.deprived: set[str] = set()  # those of them that are no partitions any more
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
         self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
         self.given_back: set[Row] = set()  # those of them who lost such CPUs in this step and got them again
@@ -59,16 +60,19 @@ class Judge:
         now = systemd.overlaps()
         asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
         tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
-        if asking:
-            asked = Cpus().union(*(systemd.cgroups[path].requested or () for path in asking))
-            self.spoilt.update(path for path, group in tops.items() if (group.requested or Cpus()) & asked)
+        self.spoilt |= self.asked_for()
         self.spoilt = {path for path in self.spoilt if path in tops and not tops[path].valid}
+        if not self.has_partitions():
+            self.spoilt &= self.asked_for()
+        self.deprived |= {path for path in self.given_up if path in tops and not tops[path].valid}
+        again = {path for path in self.deprived if path in tops and tops[path].valid}
+        self.given_up, self.deprived = self.given_up - again, self.deprived - again
         if not self.fake.hands:
             found = told(row for row in now - self.standing if not self.excused(row, asking))
             self.wrong += [*found, self.shown()] if found else []
         self.standing = now
         effective = systemd.kernel.effective()
-        for path in [path for path, one in tops.items() if not effective[path] & (one.requested or Cpus())]:
+        for path in [path for path, one in tops.items() if one.requested and not effective[path] & one.requested]:
             self.fallen[path] = self.fallen.get(path, Cpus()) | effective[path]
 
     def excused(self, row: Row, asking: t.Sequence[str]) -> bool:
@@ -87,7 +91,7 @@ class Judge:
         if is_member and not self.fake.has(CHECKPOINT):
             return True  # It went with the last grant, and whatever still runs there shares.
         # Without partitions nothing keeps out what is not managed.
-        if is_member and self.rolled_out.get("cpu", {}).get("partitions") != "auto" and self.is_unmanaged(path):
+        if is_member and not self.has_partitions() and self.is_unmanaged(path):
             return True
         if row in self.shared and is_member:
             self.given_back.add(row)  # By an undo: see after_step.
@@ -101,6 +105,19 @@ class Judge:
         managed = [one for pool in ("reserved", "shared") for one in cpu.get(pool, {}).get("slices", ())]
         is_slice = top.endswith(".slice") and not top.startswith("corral")
         return (is_slice and top not in managed) or top in {one.partition("/")[0] for one in UNMANAGED}
+
+    def has_partitions(self) -> bool:
+        """Whether the node's profile is to have partitions."""
+        return t.cast("bool", self.rolled_out.get("cpu", {}).get("partitions") == "auto")
+
+    def asked_for(self) -> set[str]:
+        """The slices of Corral's of which a control group at the top requests CPUs by its own choice."""
+        groups = self.fake.systemd.cgroups
+        asking = (group for path, group in groups.items() if path.partition("/")[0] in GREEDY)
+        asked = Cpus().union(*(group.requested or () for group in asking))
+        return {
+            path for path, group in groups.items() if path.startswith("corral_") and (group.requested or Cpus()) & asked
+        }
 
     def note_sharing(self) -> None:
         """The checkpoint went with the last grant: slices that request CPUs as siblings do share them, also once they are granted."""
@@ -154,6 +171,7 @@ class Judge:
     def give_up(self) -> None:
         """What runs on CPUs of its own is to lose them."""
         self.given_up = {path for path in self.fake.systemd.cgroups if path.startswith("corral_") and "/" not in path}
+        self.deprived = set()
 
     def held(self) -> dict[str, Cpus]:
         """The exclusive grants of the checkpoint."""
@@ -171,11 +189,14 @@ class Judge:
     def at_rest(self) -> None:
         """After a tick that finds nothing to do."""
         self.counts["in sync"] += 1
+        self.spoilt &= self.asked_for()
         cpu = self.rolled_out.get("cpu")
         if cpu is None:
             return
         if cpu["partitions"] == "auto" and not self.asking():
             self.wrong += [f"at rest: {line}" for line in self.fake.exposed()]
+        if cpu.get("isolated"):
+            self.given_up.discard(ISOLATED)
         held = self.held()
         self.check_requests(cpu, held)
         effective = self.fake.systemd.kernel.effective()

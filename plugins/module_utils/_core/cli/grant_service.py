@@ -50,7 +50,7 @@ def stop(host: Host, instance: str, run_id: str) -> int:
         return IN_SYNC
 
     name = workload_name(instance) or instance
-    if admit_workload.still_runs(host, name, run_id):
+    if admit_workload.still_runs(host, name):
         said = (
             "still runs, so its grant stays: after its stop the next tick (not in audit mode) or admission releases it"
         )

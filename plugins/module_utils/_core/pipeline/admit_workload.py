@@ -68,13 +68,13 @@ def stop(host: Host, name: str, run: str) -> Admission:
     return execute(host, Request(stop={name: run}), "", refresh=False)
 
 
-def still_runs(host: Host, name: str, run: str) -> bool:
-    """Whether the unit of a run still runs on what it was granted, although systemd stops the unit that holds the grant.
+def still_runs(host: Host, name: str) -> bool:
+    """Whether a workload's unit still runs on what it was granted, although systemd stops the unit that holds the grant.
 
     systemd does so at a daemon-reload when the drop-in that requires it is gone, as after a file was removed by hand.
     """
     granted = grant_named(host, name)
-    if granted is None or granted.instance != run or not workload_state.runs_unit(host, granted.unit):
+    if granted is None or not workload_state.runs_unit(host, granted.unit):
         return False
     return workload_state.populated(host, name, granted.tenant)
 

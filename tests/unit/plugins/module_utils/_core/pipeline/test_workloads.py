@@ -390,6 +390,26 @@ def test_a_run_keeps_its_grant_when_the_file_that_requires_it_is_removed_by_hand
     assert again.cpus == {1, 5}
 
 
+def test_a_unit_that_left_processes_in_its_slice_gives_its_grant_back(rolled: node.Node) -> None:
+    run = services.start(rolled, BATCH)
+    assert run
+    rolled.intrude(f"{run.place.partition('/')[0]}/left.service")
+    services.stop(rolled, BATCH)
+    assert BOTH not in held(rolled)
+
+
+def test_a_unit_that_runs_elsewhere_gives_a_grant_back_that_it_never_used(fake: node.Node) -> None:
+    install(fake)
+    assert not runs.install(fake.host()).error
+    assert services.start(fake, BATCH)
+    roll_out(fake)
+    (holder,) = services.required(fake, BATCH)
+    assert services.hold(fake, holder, fake.host())
+    assert held(fake)[BOTH]
+    services.let_go(fake, holder, fake.host())
+    assert BOTH not in held(fake)
+
+
 def test_a_run_that_nobody_released_is_released_by_the_next_tick(rolled: node.Node) -> None:
     services.start(rolled, BATCH)
     services.end(rolled, BATCH)
