@@ -267,9 +267,10 @@ def file_removed() -> None:
     """The drop-in that requires batch's grant is removed by hand while batch runs: it keeps what it has, and the file comes back."""
     file = f"{ETC}/batch@.service.d/10-corral-workloads.conf"
     text = read(file)
+    holders = ("systemctl", "list-units", "--plain", "--no-legend", "corral-grant@*")
+    expect("the unit that holds it is active", " active " in run(*holders), True)
     os.remove(file)
     run("systemctl", "daemon-reload")
-    holders = ("systemctl", "list-units", "--plain", "--no-legend", "corral-grant@*")
     wait("systemd stops what nothing requires any more", lambda: " active " not in run(*holders))
     expect_own_cpus(BATCH_SLICE, frozenset({4, 5}))
     expect("the file", read(file), text)

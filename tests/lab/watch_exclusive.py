@@ -128,7 +128,7 @@ def look(slices: Slices, with_masks: bool) -> tuple[list[str], int]:
         mine += [
             f"{name} and {other[0]}: {sorted(held & own)}"
             for other, own in steady.items()
-            if other > one and held & own
+            if other != one and held & own
         ]
         for pid, group, mask in threads:
             inside = f"{group}/".startswith(f"/{name}/")

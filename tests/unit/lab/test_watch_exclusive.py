@@ -115,7 +115,20 @@ def test_another_slice_of_the_same_name_is_another(group: Put, tmp_path: Path) -
 def test_two_workloads_on_one_cpu_are_an_overlap(group: Put) -> None:
     group("corral_a.slice", "2-3", partition="root")
     group("corral_b.slice", "3", partition="member")
-    assert overlaps(watch_exclusive.Slices()) == ["corral_a.slice and corral_b.slice: [3]"]
+    assert overlaps(watch_exclusive.Slices()) == [
+        "corral_a.slice and corral_b.slice: [3]",
+        "corral_b.slice and corral_a.slice: [3]",
+    ]
+
+
+@pytest.mark.parametrize("gainer", ["corral_0.slice", "corral_c.slice"])
+def test_who_gets_the_cpus_of_one_that_leaves_too_early_shares_them(gainer: str, group: Put) -> None:
+    slices = watch_exclusive.Slices()
+    group("corral_a.slice", "2-3", partition="root")
+    assert overlaps(slices) == []
+    group("corral_a.slice", "2-3", partition="member")
+    group(gainer, "2-3", partition="root invalid (Cpu list in cpuset.cpus not exclusive)")
+    assert f"{gainer} and corral_a.slice: [2, 3]" in overlaps(slices)
 
 
 def test_an_empty_slice_shares_nothing(group: Put) -> None:
