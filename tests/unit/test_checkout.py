@@ -28,6 +28,7 @@ MANAGER_OF = {
     "cpu_v1": "cpu",
     "cpu_described": "cpu",
     "cpu_dropins": "cpu",
+    "cpu_moves": "cpu",
     "cpu_observed": "cpu",
     "memory_described": "memory",
     "memory_mounts": "memory",

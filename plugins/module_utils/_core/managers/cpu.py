@@ -16,13 +16,12 @@ import typing as t
 
 from ..host import cgroup, systemd
 from ..host.files import Host
-from ..model.cpu import handover, partitions, slices, unmanaged_groups
+from ..model.cpu import partitions, slices, unmanaged_groups
 from ..model.cpu.partitions import MEMBER
-from ..model.cpu.slices import described
 from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
-from ..model.plan.plan import CPUS, EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
+from ..model.plan.plan import EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
@@ -31,7 +30,9 @@ from ..model.systemd.unit_property import control_file, dropin
 from ..model.values import cpuset
 from ..model.workload import grants
 from ..model.workload.grants import ISOLATED_SLICE, is_exclusive
+from . import cpu_moves
 from .cpu_dropins import dropin_change, kept_by_others, override_change, target_change
+from .cpu_moves import NEXT_START, Moves
 from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
 
@@ -39,12 +40,6 @@ if t.TYPE_CHECKING:
     from ..model.profile.node_as_profile import ProfileFragment
     from ..model.topology.topology import Topology
 
-# The order of the steps of a hand-over: partitions end, missing slices start, then each move has MOVE numbers of its own, for the
-# slice's start, its CPUs and the partition that is made of it.
-ENDED, START_MISSING, MOVE = 1, 2, 10
-START, SET, MADE = 3, 4, 6
-NEXT_START = "AllowedCPUs at its next start"
-LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 WRITES = (
     dropins(NAME),
     Place("property", r"[^/]+\.(slice|scope|service)", "AllowedCPUs=.*"),
@@ -109,25 +104,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     seen = seen._replace(unmanaged=tuple(taken))
     wanted = without_foreign(wanted, foreign)
-    asleep = set_for_start(wanted, seen)
-    now = {unit: state.now() for unit, state in seen.units.items()}
-    now.update(asleep)
-    own_now = (state.cpus.effective or () for unit, state in seen.units.items() if keeps_out(unit, state))
-    now.update(regained(wanted, seen, foreign.union(*own_now)))
-    started = started_on(wanted, seen)
-    now.update(started)
-    refused_lately = refused_in(seen, context)
-    confined = confinable_in(wanted, seen, refused_lately)
-    placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
-    requested = {one.name: one.requested for one in seen.unmanaged}
-    requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
-    requested.update({**asleep, **started})
-    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
-    view = slices.handover_slices(wanted.now, now, placed.values(), requested)
-    moves = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
-    # One that would start with just the shared CPUs starts as well: systemd keeps what was set until it is told otherwise.
-    others = asleep.keys() - wanted.now.keys() - {unit for unit, dummy in moves}
-    moves += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
+    moves = cpu_moves.plan_moves(wanted, seen, context)
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, cpus, wanted, seen)])
@@ -135,7 +112,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         changes += filter(
             None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
         )
-    changes += partition_changes(wanted, seen, context, frozenset(unit for unit, dummy in moves), rivals)
+    changes += partition_changes(wanted, seen, context, moves)
     kinds = {unit: wanted.partitions.get(unit, MEMBER) for unit in wanted.now}
     changes += [
         partitions.foreign_change(unit, kind, found.value, found.file)
@@ -143,10 +120,16 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         for found in seen.units[unit].by_systemd[-1:]
         if found.value not in ("", kind)
     ]
-    left = (unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in asleep)
+    left = (
+        unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in moves.stopped
+    )
     ended = [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
     gone = frozenset(
-        step.key for change in ended if change.subject in asleep for step in change.steps if step.kind != "folder"
+        step.key
+        for change in ended
+        if change.subject in moves.stopped
+        for step in change.steps
+        if step.kind != "folder"
     )
     changes += ended
     changes += [
@@ -154,17 +137,17 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     ]
     changes += filter(None, [target_change(wanted.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
-    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, confined)
-    refused = [one.name for one in shown if wanted.confine and one.name not in confined]
-    following = {name: one.wanted for name, one in placed.items() if name not in confined}
-    changes += unmanaged_groups.changes_of(shown, own, shared, confined, refused, following)
+    shown = unmanaged_groups.reported(seen.unmanaged, own, shared, moves.confined)
+    refused = [one.name for one in shown if wanted.confine and one.name not in moves.confined]
+    following = {name: one.wanted for name, one in moves.placed.items() if name not in moves.confined}
+    changes += unmanaged_groups.changes_of(shown, own, shared, moves.confined, refused, following)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
         for unit, cpus in wanted.persistent.items()
         if kept_by_others(unit, cpus, seen)
     ]
-    moved = with_moves(changes, moves, started, seen, wanted)
-    return Part(moved, owned_by(wanted, seen, placed), manager=NAME, baseline=tuple(baseline), gone=gone)
+    moved = cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted)
+    return Part(moved, owned_by(wanted, seen, moves.placed), manager=NAME, baseline=tuple(baseline), gone=gone)
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
@@ -174,24 +157,6 @@ def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
         return False
     found = partitions.State(state.exists, state.partition, state.cpus.requested, seen.rest)
     return not partitions.housekeeping_conflict(kind, found, wanted.at_boot)
-
-
-def keeps_out(unit: str, state: UnitState) -> bool:
-    """Whether an exclusive slice is a valid partition."""
-    return is_exclusive(unit) and state.partition in (partitions.ROOT, partitions.UNBALANCED)
-
-
-def regained(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
-    """What shared and reserved slices have once those of them that were made partitions by hand are members again: the first
-    step of the plan. ``taken`` are the CPUs of all other partitions.
-    """
-    found = {unit: state for unit, state in seen.units.items() if not is_exclusive(unit) and state.exists}
-    if all(state.partition in (None, MEMBER) for state in found.values()):
-        return {}
-    return {
-        unit: (state.cpus.effective or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & wanted.online - taken
-        for unit, state in found.items()
-    }
 
 
 def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
@@ -205,78 +170,6 @@ def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
     rest = cpuset.EMPTY.union(*(cpus for unit, cpus in wanted.now.items() if not is_exclusive(unit))) - foreign
     now = {unit: cpus if is_exclusive(unit) else (cpus - foreign) or rest or cpus for unit, cpus in wanted.now.items()}
     return wanted._replace(now=now)
-
-
-def refused_in(seen: Observation, context: Context) -> frozenset[str]:
-    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes."""
-    attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
-    return frozenset(
-        name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)
-    )
-
-
-def confinable_in(wanted: Wanted, seen: Observation, refused_lately: t.Container[str]) -> frozenset[str]:
-    """The unmanaged units that can get the shared CPUs."""
-    names = (one.name for one in seen.unmanaged if wanted.confine and unmanaged_groups.can_be_confined(one))
-    return frozenset(name for name in names if name not in refused_lately)
-
-
-def placed_in(
-    wanted: Wanted,
-    seen: Observation,
-    confined: t.Container[str],
-    refused_lately: t.Container[str],
-    original_cpus: t.Mapping[str, str],
-) -> dict[str, handover.Slice]:
-    """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
-
-    Units in ``confined`` get the shared CPUs. Units that Corral confined earlier (in ``original_cpus``) and that still request CPUs
-    get their original CPUs without exclusive ones, or all that exclusive slices leave. Clearing AllowedCPUs= leaves cpuset.cpus as
-    it is: the old request would keep the next slice from being a partition.
-    """
-    own = seen.foreign.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
-    found = {}
-    for one in seen.unmanaged:
-        if one.name in confined:
-            cpus = wanted.now[CORRAL_SLICE]
-        elif (
-            one.name in original_cpus
-            and one.name not in refused_lately
-            and one.requested
-            and unmanaged_groups.can_be_confined(one)
-        ):
-            before = cgroup.cpu_list(original_cpus[one.name]) or cpuset.EMPTY
-            cpus = (before & wanted.online) - own or wanted.online - own
-        else:
-            continue
-        found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
-    return found
-
-
-def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
-
-    They are started first: systemd may have read their files long ago, and would start them on CPUs that others have got since.
-    """
-    own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
-    taken = frozenset().union(*(cpus or () for cpus in own))
-    missing = (unit for unit, state in seen.units.items() if unit.endswith(".slice") and not state.exists)
-    found = {
-        unit: (wanted.now[unit] - taken) or (wanted.reserved - taken)
-        for unit in missing
-        if unit in wanted.now and not is_exclusive(unit)
-    }
-    return {unit: cpus for unit, cpus in found.items() if cpus}
-
-
-def set_for_start(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
-    """The exclusive slices that do not run, with the CPUs that were set for them earlier and that they would start with.
-
-    They take part in the hand-over as if they had these CPUs, since systemd starts such a slice before anybody is asked:
-    others get the CPUs, for a moment or for good, once the slice would start without them.
-    """
-    found = {unit: state.at_start(unit) & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
-    return {unit: cpus for unit, cpus in found.items() if cpus}
 
 
 def is_waiting(state: UnitState) -> bool:
@@ -371,14 +264,10 @@ def partition_changes(
     wanted: Wanted,
     seen: Observation,
     context: Context,
-    moving: t.Container[str],
-    rivals: t.Mapping[str, frozenset[int]],
+    moves: Moves,
 ) -> list[Change]:
-    """The changes of the partitions: of slices that are to become one, and of those that are to end.
-
-    ``rivals`` are the CPUs that unmanaged siblings request and go on to request.
-    """
-    changes = []
+    """The changes of the partitions: of slices that are to become one, and of those that are to end."""
+    changes, moving = [], moves.units
     for unit, state in seen.units.items():
         kind = wanted.partitions.get(unit, MEMBER)
         if kind == MEMBER and state.partition in (None, MEMBER):
@@ -392,7 +281,7 @@ def partition_changes(
             kind, found, wanted.at_boot
         ):
             continue
-        change = partitions.change(unit, target, kind, found, rivals)
+        change = partitions.change(unit, target, kind, found, moves.rivals)
         if change is None:
             continue
         if attempt is not None and unit not in moving and partitions.too_soon(attempt, context):
@@ -407,102 +296,6 @@ def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
     if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
     return "the pool's CPUs are not what runs"
-
-
-def with_moves(
-    changes: t.Sequence[Change],
-    moves: t.Sequence[tuple[str, frozenset[int]]],
-    starting: t.Mapping[str, frozenset[int]],
-    seen: Observation,
-    wanted: Wanted,
-) -> tuple[Change, ...]:
-    """The changes with the hand-over's steps, those of partitions in their places among them.
-
-    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. So partitions end first, then
-    missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
-    slices that keep CPUs of their own.
-    """
-    steps: dict[str, list[Step]] = {
-        unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()
-    }
-    last: dict[str, int] = {}
-    started = set(starting)
-    for index, (unit, cpus) in enumerate(moves, 1):
-        last[unit] = index * MOVE
-        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, index * MOVE + SET)
-        if unit not in seen.units:
-            assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
-        mine = steps.setdefault(unit, [])
-        if unit not in started and described(unit):
-            # A control group can exist without its slice: a property set on a slice that does not run makes one,
-            # and nothing more. Starting a slice that runs does nothing.
-            started.add(unit)
-            mine += started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
-        else:
-            mine.append(assignment)
-    # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
-    # would request, or they do not run and would start with their own. Their request is written after all moves.
-    order = (len(moves) + 1) * MOVE
-    for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
-        if unit not in steps and unit in seen.units:
-            order += MOVE
-            last[unit] = order
-            cpus = wanted.now[unit]
-            steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
-            if described(unit) and not seen.units[unit].exists:
-                steps[unit] = started_with(unit, cpus, seen, order, order + 1)
-    result = []
-    for change in changes:
-        if change.property in LIVE_PROPERTIES:
-            own = steps.pop(change.subject, [])
-            settings = seen.units[change.subject].settings
-            cpus = wanted.persistent.get(change.subject, wanted.now[change.subject])
-            wrong = not kept_by_others(change.subject, cpus, seen)
-            by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
-            change = change._replace(steps=(*change.steps, *own, *by_hand))
-        elif change.property == partitions.PROPERTY:
-            made = placed_partition(change, last, order, wanted)
-            change = change._replace(steps=made)
-        elif change.subject in steps and change.subject not in wanted.now:
-            change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
-        result.append(change)
-    if steps and result:
-        # Moves of slices that are right before and after, since others pass through their CPUs, or since they only request what they
-        # have: a change has to carry them.
-        rest = [step for leftover in steps.values() for step in leftover]
-        index = next((index for index, change in enumerate(result) if change.steps), 0)
-        result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
-    return tuple(result)
-
-
-def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
-    """The start of a slice and its CPUs. Where it would start with other CPUs by its files, whoever wrote them, its own are set first."""
-    state = seen.units.get(unit)
-    by_files = systemd.merged_cpus(state.settings) if state is not None and not state.exists else None
-    start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
-    return [
-        make_step.unit(unit, "start", CPUS, start),
-        make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, assignment),
-    ]
-
-
-def placed_partition(change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted) -> tuple[Step, ...]:
-    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all.
-
-    A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
-    without partitions, ends after all moves: until then it keeps processes off that have no CPU online, since the
-    kernel lets such processes run on all CPUs that no partition has.
-    """
-    unit, is_invalid = change.subject, "invalid" in (change.actual or "")
-    if unit in wanted.partitions:
-        position = last.get(unit, order) + MADE
-    else:
-        position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ENDED
-    made = tuple(step._replace(order=position) for step in change.steps)
-    if made and unit in wanted.partitions and unit in last and is_invalid:
-        # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
-        made = (made[0]._replace(value=MEMBER, order=ENDED), *made)
-    return made
 
 
 def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> frozenset[str]:

@@ -14,7 +14,7 @@ import pytest
 import runs
 import services
 from _core.host import apply_step, state
-from _core.managers import cpu
+from _core.managers import cpu_moves
 from _core.model.plan import make_step, undo
 from _core.model.plan.plan import CPUS, Change, Outcome, Plan, Step, steps_in_order
 from _core.model.profile import profile
@@ -878,7 +878,7 @@ def test_a_plan_that_starts_a_slice_before_it_sets_its_cpus_is_refused(
         return [make_step.unit(unit, "start", CPUS, first), assignment]
 
     fake = prepared(make)
-    monkeypatch.setattr(cpu, "started_with", start_first)
+    monkeypatch.setattr(cpu_moves, "started_with", start_first)
     with pytest.raises(CorralError, match="report this as a fault of Corral"):
         apply(fake, with_cpu(shared={"min_cpus": 1}))
 
@@ -970,7 +970,7 @@ def test_a_plan_that_forgets_with_which_cpus_a_slice_would_start_is_refused(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     fake, dummy = left_with_cpus(make)
-    monkeypatch.setattr(cpu, "set_for_start", lambda wanted, seen: {})
+    monkeypatch.setattr(cpu_moves, "stopped_with_cpus", lambda wanted, seen: {})
     assert services.start(fake, "batch@b.service") is None
     assert any("report this as a fault of Corral" in line for line in fake.said)
 

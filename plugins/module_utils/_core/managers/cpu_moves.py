@@ -1,0 +1,262 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The hand-over of the cpu manager's slices: who moves, in which order, and the steps of each move."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, systemd
+from ..model.cpu import handover, partitions, slices, unmanaged_groups
+from ..model.cpu.partitions import MEMBER
+from ..model.cpu.slices import described
+from ..model.plan import make_step
+from ..model.plan.context import Context
+from ..model.plan.plan import CPUS, Change, Step
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.systemd import unit_property
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import is_exclusive
+from .cpu_dropins import kept_by_others
+from .cpu_observed import Observation, UnitState, Wanted
+
+# The order of the steps of a hand-over: partitions end, missing slices start, then each move has MOVE numbers of its own, for the
+# slice's start, its CPUs and the partition that is made of it.
+ENDED, START_MISSING, MOVE = 1, 2, 10
+START, SET, MADE = 3, 4, 6
+NEXT_START = "AllowedCPUs at its next start"
+LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
+
+
+class Moves(NamedTuple):
+    """A hand-over. ``writes`` are the CPUs that units get, in this order; ``starting`` has the shared slices that start first, with
+    their CPUs; ``stopped`` the exclusive slices that do not run, with the CPUs that they would start with.
+
+    ``placed`` are the unmanaged units that Corral gives CPUs, those in ``confined`` the shared ones; ``rivals`` has the CPUs that
+    the other unmanaged control groups request.
+    """
+
+    writes: list[tuple[str, frozenset[int]]]
+    starting: dict[str, frozenset[int]]
+    stopped: dict[str, frozenset[int]]
+    placed: dict[str, handover.Slice]
+    confined: frozenset[str]
+    rivals: dict[str, frozenset[int]]
+
+    @property
+    def units(self) -> frozenset[str]:
+        """The units that get CPUs."""
+        return frozenset(unit for unit, dummy in self.writes)
+
+
+def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
+    """The hand-over that leads to the wanted CPUs. Raises NoSafeOrder where no order of writes is without an overlap."""
+    stopped = stopped_with_cpus(wanted, seen)
+    starting = started_on(wanted, seen)
+    now = {unit: state.now() for unit, state in seen.units.items()}
+    now.update(stopped)
+    kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
+    now.update(after_partitions_end(wanted, seen, (seen.foreign & wanted.online).union(*kept)))
+    now.update(starting)
+    refused_lately = refused_in(seen, context)
+    confined = confinable_in(wanted, seen, refused_lately)
+    placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
+    requested = {one.name: one.requested for one in seen.unmanaged}
+    requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
+    requested.update({**stopped, **starting})
+    rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
+    view = slices.handover_slices(wanted.now, now, placed.values(), requested)
+    writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
+    # A stopped slice that would get just the shared CPUs is started as well: only then can its live setting be removed.
+    others = stopped.keys() - wanted.now.keys() - {unit for unit, dummy in writes}
+    writes += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
+    return Moves(writes, starting, stopped, placed, confined, rivals)
+
+
+def is_valid_partition(unit: str, state: UnitState) -> bool:
+    """Whether an exclusive slice is a valid partition."""
+    return is_exclusive(unit) and state.partition in (partitions.ROOT, partitions.UNBALANCED)
+
+
+def after_partitions_end(wanted: Wanted, seen: Observation, taken: frozenset[int]) -> dict[str, frozenset[int]]:
+    """What shared and reserved slices have once those of them that were made partitions by hand are members again: the first
+    step of the plan. ``taken`` are the CPUs of all other partitions.
+    """
+    found = {unit: state for unit, state in seen.units.items() if not is_exclusive(unit) and state.exists}
+    if all(state.partition in (None, MEMBER) for state in found.values()):
+        return {}
+    return {
+        unit: (state.cpus.effective or cpuset.EMPTY) | (state.cpus.requested or cpuset.EMPTY) & wanted.online - taken
+        for unit, state in found.items()
+    }
+
+
+def refused_in(seen: Observation, context: Context) -> frozenset[str]:
+    """The unmanaged units that systemd gave no other CPUs a short time ago: it may have stopped such a unit, and left processes."""
+    attempts = {one.name: context.attempts.get(cgroup.path_of(one.name)) for one in seen.unmanaged}
+    return frozenset(
+        name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)
+    )
+
+
+def confinable_in(wanted: Wanted, seen: Observation, refused_lately: t.Container[str]) -> frozenset[str]:
+    """The unmanaged units that can get the shared CPUs."""
+    names = (one.name for one in seen.unmanaged if wanted.confine and unmanaged_groups.can_be_confined(one))
+    return frozenset(name for name in names if name not in refused_lately)
+
+
+def placed_in(
+    wanted: Wanted,
+    seen: Observation,
+    confined: t.Container[str],
+    refused_lately: t.Container[str],
+    original_cpus: t.Mapping[str, str],
+) -> dict[str, handover.Slice]:
+    """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
+
+    Units in ``confined`` get the shared CPUs. Units that Corral confined earlier (in ``original_cpus``) and that still request CPUs
+    get their original CPUs without exclusive ones, or all that exclusive slices leave. Clearing AllowedCPUs= leaves cpuset.cpus as
+    it is: the old request would keep the next slice from being a partition.
+    """
+    own = seen.foreign.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
+    found = {}
+    for one in seen.unmanaged:
+        if one.name in confined:
+            cpus = wanted.now[CORRAL_SLICE]
+        elif (
+            one.name in original_cpus
+            and one.name not in refused_lately
+            and one.requested
+            and unmanaged_groups.can_be_confined(one)
+        ):
+            before = cgroup.cpu_list(original_cpus[one.name]) or cpuset.EMPTY
+            cpus = (before & wanted.online) - own or wanted.online - own
+        else:
+            continue
+        found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
+    return found
+
+
+def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The shared and reserved slices that do not run, with CPUs that no exclusive slice has now.
+
+    They are started first: systemd may have read their files long ago, and would start them on CPUs that others have got since.
+    """
+    own = (state.now() for unit, state in seen.units.items() if is_exclusive(unit))
+    taken = frozenset().union(*(cpus or () for cpus in own))
+    missing = (unit for unit, state in seen.units.items() if unit.endswith(".slice") and not state.exists)
+    found = {
+        unit: (wanted.now[unit] - taken) or (wanted.reserved - taken)
+        for unit in missing
+        if unit in wanted.now and not is_exclusive(unit)
+    }
+    return {unit: cpus for unit, cpus in found.items() if cpus}
+
+
+def stopped_with_cpus(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:
+    """The exclusive slices that do not run, with the CPUs that were set for them earlier and that they would start with.
+
+    systemd can start such a slice at any moment. So these CPUs count as in use until other CPUs are set for it.
+    """
+    found = {unit: state.at_start(unit) & wanted.online for unit, state in seen.units.items() if is_exclusive(unit)}
+    return {unit: cpus for unit, cpus in found.items() if cpus}
+
+
+def with_moves(
+    changes: t.Sequence[Change],
+    moves: t.Sequence[tuple[str, frozenset[int]]],
+    starting: t.Mapping[str, frozenset[int]],
+    seen: Observation,
+    wanted: Wanted,
+) -> tuple[Change, ...]:
+    """The changes with the hand-over's steps, those of partitions in their places among them.
+
+    A slice becomes a partition after it got its CPUs, and ends being one before it shares them. So partitions end first, then
+    missing slices start; then comes each move, and the partition after its slice's last one. Last of all end the partitions of
+    slices that keep CPUs of their own.
+    """
+    steps: dict[str, list[Step]] = {
+        unit: started_with(unit, cpus, seen, START_MISSING, START_MISSING + 1) for unit, cpus in starting.items()
+    }
+    last: dict[str, int] = {}
+    started = set(starting)
+    for index, (unit, cpus) in enumerate(moves, 1):
+        last[unit] = index * MOVE
+        assignment = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, index * MOVE + SET)
+        if unit not in seen.units:
+            assignment = assignment._replace(optional=True)  # Units that are not declared come and go.
+        mine = steps.setdefault(unit, [])
+        if unit not in started and described(unit):
+            # A control group can exist without its slice: a property set on a slice that does not run makes one,
+            # and nothing more. Starting a slice that runs does nothing.
+            started.add(unit)
+            mine += started_with(unit, cpus, seen, index * MOVE + START, index * MOVE + SET)
+        else:
+            mine.append(assignment)
+    # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
+    # would request, or they do not run and would start with their own. Their request is written after all moves.
+    order = (len(moves) + 1) * MOVE
+    for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
+        if unit not in steps and unit in seen.units:
+            order += MOVE
+            last[unit] = order
+            cpus = wanted.now[unit]
+            steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
+            if described(unit) and not seen.units[unit].exists:
+                steps[unit] = started_with(unit, cpus, seen, order, order + 1)
+    result = []
+    for change in changes:
+        if change.property in LIVE_PROPERTIES:
+            own = steps.pop(change.subject, [])
+            settings = seen.units[change.subject].settings
+            cpus = wanted.persistent.get(change.subject, wanted.now[change.subject])
+            wrong = not kept_by_others(change.subject, cpus, seen)
+            by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
+            change = change._replace(steps=(*change.steps, *own, *by_hand))
+        elif change.property == partitions.PROPERTY:
+            made = placed_partition(change, last, order, wanted)
+            change = change._replace(steps=made)
+        elif change.subject in steps and change.subject not in wanted.now:
+            change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
+        result.append(change)
+    if steps and result:
+        # Moves of slices that are right before and after, since others pass through their CPUs, or since they only request what they
+        # have: a change has to carry them.
+        rest = [step for leftover in steps.values() for step in leftover]
+        index = next((index for index, change in enumerate(result) if change.steps), 0)
+        result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
+    return tuple(result)
+
+
+def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
+    """The start of a slice and its CPUs. Where it would start with other CPUs by its files, whoever wrote them, its own are set first."""
+    state = seen.units.get(unit)
+    by_files = systemd.merged_cpus(state.settings) if state is not None and not state.exists else None
+    start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
+    return [
+        make_step.unit(unit, "start", CPUS, start),
+        make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, assignment),
+    ]
+
+
+def placed_partition(change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted) -> tuple[Step, ...]:
+    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all.
+
+    A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
+    without partitions, ends after all moves: until then it keeps processes off that have no CPU online, since the
+    kernel lets such processes run on all CPUs that no partition has.
+    """
+    unit, is_invalid = change.subject, "invalid" in (change.actual or "")
+    if unit in wanted.partitions:
+        position = last.get(unit, order) + MADE
+    else:
+        position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ENDED
+    made = tuple(step._replace(order=position) for step in change.steps)
+    if made and unit in wanted.partitions and unit in last and is_invalid:
+        # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
+        made = (made[0]._replace(value=MEMBER, order=ENDED), *made)
+    return made
