@@ -17,6 +17,7 @@ from ..host import workload_state
 from ..host.files import Host
 from ..model.plan.plan import Change, Plan
 from ..model.profile import profile
+from ..model.profile.profile_workloads import RUNNING
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import locked_run, planning
 from ..reports import change_text, status_file
@@ -66,9 +67,11 @@ def by_unit(host: Host, text: str, known: t.Container[str]) -> list[str]:
     from ..pipeline import admit_workload, allocate_workloads
     from .grant_service import started_name
 
+    declared = (*admit_workload.profile_of(host).workloads, *allocate_workloads.admitted(host))
     first, colon, rest = text.partition(":")
+    colon = colon if first in {one.name for one in declared} else ""  # An instance may have one in its name.
     unit = (rest if colon else text).removesuffix(".service")
-    for one in (*admit_workload.profile_of(host).workloads, *allocate_workloads.admitted(host)):
+    for one in sorted(declared, key=lambda one: one.is_glob):  # A unit's own drop-in wins over that of its template.
         is_meant = one.has_resources and one.match == "unit" and (not colon or one.name == first)
         is_pattern = unit.endswith("@") or workload_state.WILD.search(unit) or text == one.name
         if is_meant and is_pattern and (text == one.name or fnmatch.fnmatchcase(f"{unit}.service", one.pattern)):
@@ -77,6 +80,9 @@ def by_unit(host: Host, text: str, known: t.Container[str]) -> list[str]:
         if is_meant and fnmatch.fnmatchcase(f"{unit}.service", one.pattern):
             name = f"{one.name}:{unit}" if one.is_glob else one.name
             instance = unit.partition("@")[2]
+            if name not in known and one.hold != RUNNING:
+                message = "is not known yet: it gets its grant by the first tick after it was enabled (systemctl enable) or started"
+                raise refusal(message, path="name", value=text)
             if name not in known and instance:
                 started_name(instance)  # It refuses what a start is refused for.
             return [name]

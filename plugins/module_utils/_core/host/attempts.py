@@ -28,6 +28,11 @@ def read(host: Host) -> dict[str, Attempt]:
     return found
 
 
+def frees_cpus(step: Step) -> bool:
+    """Whether a control group may request fewer CPUs after a step."""
+    return step.name == "AllowedCPUs" or (step.kind == "unit" and step.value == "stop")
+
+
 def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> None:
     """Record how many pages the kernel gave for the pools that were just requested, which partitions it refused, and which
     control groups systemd gave no CPUs (``failed``).
@@ -40,7 +45,11 @@ def save(host: Host, steps: t.Sequence[Step], failed: t.Sequence[Step] = ()) -> 
     ]
     if not refused:  # Else they are why a partition is invalid, and the next observation sees that they are gone.
         refused = [
-            step.target for step in steps if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+            step.target
+            for number, step in enumerate(steps)
+            if step.kind == "partition" and "invalid" in (host.read(step.target) or "")
+            # Where other CPUs became free after it, the next observation may find that the reason is gone.
+            if not any(map(frees_cpus, steps[number + 1 :]))
         ]
     if requested or refused:
         attempts = read(host)

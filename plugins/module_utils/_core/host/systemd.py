@@ -11,7 +11,15 @@ import sys
 import typing as t
 
 from ..model.profile.schema_types import CORRAL_SLICE
-from ..model.systemd.unit_property import DROPINS, ETC, PERSISTENT_CONTROL, RUNTIME_CONTROL, Setting, dropin
+from ..model.systemd.unit_property import (
+    DROPINS,
+    ETC,
+    PERSISTENT_CONTROL,
+    RUNTIME_CONTROL,
+    Setting,
+    control_file,
+    dropin,
+)
 from ..model.workload.grants import ISOLATED_SLICE
 from .cgroup import cpu_list, top_level
 from .files import Host
@@ -245,8 +253,8 @@ def cpus_at_start(unit: str, settings: t.Sequence[Setting]) -> frozenset[int]:
     """The CPUs that a unit would start with by set-property and by Corral's own drop-in; none where any other file assigns some, which
     only its author can take back.
     """
-    ours = dropin(unit, "cpu")
-    known = all(item.file == ours or item.file.endswith("/50-AllowedCPUs.conf") for item in settings)
+    ours = {dropin(unit, "cpu"), *(control_file(unit, "AllowedCPUs", runtime=runtime) for runtime in (True, False))}
+    known = all(item.file in ours for item in settings)
     return (known and merged_cpus(settings)) or frozenset()
 
 

@@ -23,6 +23,7 @@ from ..model.plan.context import Context
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import EMPTY_SLICES, FILES, RELEASE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
+from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE, EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..model.systemd import unit_property
 from ..model.systemd.unit_file import unit_in
@@ -31,8 +32,8 @@ from ..model.values import cpuset
 from ..model.workload import grants
 from ..model.workload.grants import ISOLATED_SLICE, is_exclusive
 from . import cpu_moves
-from .cpu_dropins import dropin_change, kept_by_others, override_change, target_change
-from .cpu_moves import NEXT_START, Moves
+from .cpu_dropins import dropin_change, kept_by_others, next_start_change, override_change, target_change
+from .cpu_moves import Moves
 from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
 
@@ -69,7 +70,10 @@ def plan(host: Host, context: Context) -> Part:
         at_boot = context.topology.isolated or cpuset.EMPTY
         kinds = partitions.wanted(cpu, now, at_boot)
         confine = cpu.unmanaged == "confine"
-        wanted = Wanted(now, persistent, context.pools.reserved, kinds, context.pools.online, confine, at_boot)
+        needs = context.workloads.needs if context.workloads is not None else ()
+        differs = any(now.get(unit, cpus) != cpus for unit, cpus in persistent.items())
+        by_run = differs or any(need.cpus and need.workload.hold == RUNNING for need in needs)
+        wanted = Wanted(now, persistent, context.pools.reserved, kinds, context.pools.online, confine, at_boot, by_run)
         return decide(wanted, observe(host, wanted), context)
     from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
 
@@ -107,11 +111,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     moves = cpu_moves.plan_moves(wanted, seen, context)
     changes: list[Change] = []
     for unit, cpus in wanted.now.items():
-        changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, cpus, wanted, seen)])
-    for unit, cpus in wanted.persistent.items():
-        changes += filter(
-            None, [dropin_change(unit, cpus, seen), override_change(unit, cpus, wanted.now.get(unit), seen)]
-        )
+        changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen)])
+    for unit in wanted.persistent:
+        changes += filter(None, [dropin_change(unit, wanted, seen), override_change(unit, wanted, seen)])
     changes += partition_changes(wanted, seen, context, moves)
     kinds = {unit: wanted.partitions.get(unit, MEMBER) for unit in wanted.now}
     changes += [
@@ -143,8 +145,8 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     changes += unmanaged_groups.changes_of(shown, own, shared, moves.confined, refused, following)
     baseline = [
         make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
-        for unit, cpus in wanted.persistent.items()
-        if kept_by_others(unit, cpus, seen)
+        for unit in wanted.persistent
+        if kept_by_others(unit, wanted, seen)
     ]
     moved = cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted)
     return Part(moved, owned_by(wanted, seen, moves.placed), manager=NAME, baseline=tuple(baseline), gone=gone)
@@ -241,23 +243,6 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
         )  # fmt: skip
     shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
     return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)
-
-
-def next_start_change(unit: str, cpus: frozenset[int], wanted: Wanted, seen: Observation) -> t.Optional[Change]:
-    """The change of a unit that has its CPUs, and would have others once it starts anew or systemd reads its files.
-
-    Those are the CPUs that it has while nobody runs who holds some for a run: they are in the files, since they last over
-    a reboot. What was set live is gone after a boot, and is not set as long as the unit has the right CPUs.
-    """
-    lasting = wanted.persistent.get(unit)
-    if lasting is None or lasting == cpus:
-        return None
-    control = control_file(unit, "AllowedCPUs", runtime=True)
-    live = systemd.merged_cpus(item for item in seen.units[unit].settings if item.file == control)
-    if live == cpus:
-        return None
-    reason = "a workload holds some of these while it runs"
-    return Change(NAME, unit, NEXT_START, cpuset.format(live or lasting), cpuset.format(cpus), reason, control)
 
 
 def partition_changes(

@@ -11,13 +11,15 @@ import typing as t
 
 from ..host import systemd
 from ..model.cpu.slices import described
-from ..model.plan.plan import Change
+from ..model.plan.plan import UNCHANGEABLE, Change
 from ..model.profile.schema_types import AGENT_SLICE
 from ..model.systemd import unit_property
 from ..model.systemd.unit_file import file_change, section_of, unit_text
-from ..model.systemd.unit_property import dropin
+from ..model.systemd.unit_property import Setting, control_file, dropin
 from ..model.values import cpuset
-from .cpu_observed import NAME, TARGET, Observation
+from .cpu_observed import NAME, TARGET, Observation, Wanted
+
+NEXT_START = "AllowedCPUs at its next start"
 
 
 def assigned(cpus: frozenset[int]) -> tuple[str, str]:
@@ -31,35 +33,36 @@ def dropin_text(unit: str, cpus: frozenset[int]) -> str:
     return unit_text(*description, (section_of(unit), [f"AllowedCPUs={value}" for value in assigned(cpus)]))
 
 
-def kept_by_others(unit: str, cpus: frozenset[int], seen: Observation) -> bool:
-    """Whether other files give a unit these CPUs at the next boot: Corral's drop-in is not needed then."""
-    state = seen.units[unit]
-    if described(unit):
+def kept_by_others(unit: str, wanted: Wanted, seen: Observation) -> bool:
+    """Whether other files give a unit its CPUs at the next boot: Corral's drop-in is not needed then.
+
+    A persistent set-property hides what is set live, which has to differ from it while a workload holds CPUs for a run.
+    """
+    state, cpus = seen.units[unit], wanted.persistent.get(unit, wanted.now.get(unit))
+    if described(unit) or (wanted.by_run and unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)):
         return False
     return unit_property.kept_by_others(
         state.dropin, state.settings, lambda others: systemd.merged_cpus(others) == cpus
     )
 
 
-def dropin_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optional[Change]:
+def dropin_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
     """The change of the drop-in that keeps the CPUs over a reboot."""
-    path = dropin(unit, NAME)
-    if kept_by_others(unit, cpus, seen):
+    path, cpus = dropin(unit, NAME), wanted.persistent[unit]
+    if kept_by_others(unit, wanted, seen):
         return None
     return file_change(
         NAME, path, seen.units[unit].dropin, dropin_text(unit, cpus), reason=f"keeps {unit}'s CPUs over a reboot"
     )
 
 
-def override_change(
-    unit: str, cpus: frozenset[int], now: t.Optional[frozenset[int]], seen: Observation
-) -> t.Optional[Change]:
+def override_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
     """Another file that wins at the next reload over Corral's drop-in, or over the one that Corral would write.
 
     While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
     """
-    state = seen.units[unit]
-    if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, cpus, seen):
+    state, cpus, now = seen.units[unit], wanted.persistent[unit], wanted.now.get(unit)
+    if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, wanted, seen):
         return None
     return unit_property.later_change(
         NAME,
@@ -71,6 +74,46 @@ def override_change(
         meaning=lambda coming: cpuset.format(systemd.merged_cpus(coming) or ()),
         differs_now=state.exists and state.cpus.requested != now,
     )
+
+
+def after_reload(
+    unit: str, live: frozenset[int], settings: t.Sequence[Setting]
+) -> tuple[t.Optional[frozenset[int]], str]:
+    """The CPUs that a unit has once systemd reads its files, if these are set ``live``, and the last file that assigns some.
+
+    What a persistent set-property left is taken as removed: it has the live file's name, and hides it.
+    """
+    control = control_file(unit, "AllowedCPUs", runtime=True)
+    hidden = (control, control_file(unit, "AllowedCPUs", runtime=False))
+    others = [item for item in settings if item.file not in hidden]
+    name = control.rpartition("/")[2]
+    later = [item for item in others if ".d/" in item.file and item.file.rpartition("/")[2] > name]
+    earlier = [item for item in others if item not in later]
+    found = [*earlier, Setting(control, ""), Setting(control, cpuset.format(live)), *later]
+    return systemd.merged_cpus(found), found[-1].file
+
+
+def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """The change of a unit that has its CPUs, and would have others once it starts anew or systemd reads its files.
+
+    The files have the CPUs for the time when no grant for a run exists. What was set live is gone after a boot, and is not set as
+    long as the unit has the right CPUs.
+    """
+    lasting, cpus = wanted.persistent.get(unit), wanted.now[unit]
+    if lasting is None or lasting == cpus:
+        return None
+    settings = seen.units[unit].settings
+    control = control_file(unit, "AllowedCPUs", runtime=True)
+    live = systemd.merged_cpus(item for item in settings if item.file == control)
+    coming, last = after_reload(unit, cpus, settings)
+    if coming != cpus:
+        reason = f"a workload holds some of these while it runs, and {last} wins over what is set live: remove it"
+        actual = cpuset.format(coming or ())
+        return Change(NAME, unit, NEXT_START, actual, cpuset.format(cpus), reason, last, (), UNCHANGEABLE)
+    if live == cpus:
+        return None
+    reason = "a workload holds some of these while it runs"
+    return Change(NAME, unit, NEXT_START, cpuset.format(live or lasting), cpuset.format(cpus), reason, control)
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:

@@ -15,20 +15,19 @@ from ..model.cpu.partitions import MEMBER
 from ..model.cpu.slices import described
 from ..model.plan import make_step
 from ..model.plan.context import Context
-from ..model.plan.plan import CPUS, Change, Step
+from ..model.plan.plan import CPUS, DRIFT, Change, Step
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_property
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_exclusive
-from .cpu_dropins import kept_by_others
+from .cpu_dropins import NEXT_START, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
 # The order of the steps of a hand-over: partitions end, missing slices start, then each move has MOVE numbers of its own, for the
 # slice's start, its CPUs and the partition that is made of it.
 ENDED, START_MISSING, MOVE = 1, 2, 10
 START, SET, MADE = 3, 4, 6
-NEXT_START = "AllowedCPUs at its next start"
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 
 
@@ -200,7 +199,7 @@ def with_moves(
     # Some slices have the right CPUs in force and no move: they request more than they have, another slice still has what they
     # would request, or they do not run and would start with their own. Their request is written after all moves.
     order = (len(moves) + 1) * MOVE
-    for unit in (change.subject for change in changes if change.property in LIVE_PROPERTIES):
+    for unit in (one.subject for one in changes if one.property in LIVE_PROPERTIES and one.verdict == DRIFT):
         if unit not in steps and unit in seen.units:
             order += MOVE
             last[unit] = order
@@ -210,11 +209,10 @@ def with_moves(
                 steps[unit] = started_with(unit, cpus, seen, order, order + 1)
     result = []
     for change in changes:
-        if change.property in LIVE_PROPERTIES:
+        if change.property in LIVE_PROPERTIES and change.verdict == DRIFT:
             own = steps.pop(change.subject, [])
             settings = seen.units[change.subject].settings
-            cpus = wanted.persistent.get(change.subject, wanted.now[change.subject])
-            wrong = not kept_by_others(change.subject, cpus, seen)
+            wrong = not kept_by_others(change.subject, wanted, seen)
             by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
             change = change._replace(steps=(*change.steps, *own, *by_hand))
         elif change.property == partitions.PROPERTY:

@@ -70,7 +70,7 @@ class Wanted(NamedTuple):
     """The CPUs of each unit: ``now`` in force, and ``persistent`` in files. They differ by the grants that end with a run.
 
     ``partitions`` has the kind of each slice that is to be a partition; ``confine`` is whether unmanaged units get the shared CPUs;
-    ``at_boot`` are the CPUs of isolcpus=.
+    ``at_boot`` are the CPUs of isolcpus=; ``by_run`` is whether some grants may last as long as a run, so that the two differ at times.
     """
 
     now: dict[str, frozenset[int]]
@@ -80,6 +80,7 @@ class Wanted(NamedTuple):
     online: frozenset[int]
     confine: bool = False
     at_boot: frozenset[int] = cpuset.EMPTY
+    by_run: bool = False
 
 
 def observe(host: Host, wanted: Wanted) -> Observation:

@@ -10,6 +10,7 @@ A start is no enforcement: a workload is admitted in audit mode and on a paused 
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import typing as t
 
@@ -74,9 +75,17 @@ def still_runs(host: Host, name: str) -> bool:
     systemd does so at a daemon-reload when the drop-in that requires it is gone, as after a file was removed by hand.
     """
     granted = grant_named(host, name)
-    if granted is None or not workload_state.runs_unit(host, granted.unit):
+    if granted is None or not workload_state.runs_unit(host, granted.unit or unit_by_name(host, name)):
         return False
     return workload_state.populated(host, name, granted.tenant)
+
+
+def unit_by_name(host: Host, name: str) -> str:
+    """The unit of a workload whose grant only its slice shows; "" where the profile has none of that name."""
+    declared, dummy = declared_profile.declared_or_last_good(host)
+    first, colon, unit = name.partition(":")
+    found = (one for one in (declared.workloads if declared is not None else ()) if one.name == first)
+    return next((f"{unit}.service" if colon else one.pattern for one in found if one.match == "unit"), "")
 
 
 def grant_named(host: Host, name: str) -> t.Optional[Grant]:
@@ -247,10 +256,10 @@ def ending(host: Host, name: str) -> bool:
 
 def current_grants(host: Host) -> tuple[Grant, ...]:
     """The grants of the checkpoint."""
-    try:
-        return grants.from_data(state.checked(host, state.CHECKPOINT)).grants
-    except ValueError:
-        return tuple(workload_state.seen_grants(host))
+    for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
+        with contextlib.suppress(ValueError):
+            return grants.from_data(state.checked(host, path)).grants
+    return tuple(workload_state.seen_grants(host))
 
 
 def profile_of(host: Host) -> Profile:

@@ -942,6 +942,28 @@ def test_a_file_of_another_author_for_an_exclusive_slice_is_named_and_left(make:
     assert services.start(fake, BATCH)
 
 
+def test_a_file_of_another_author_is_named_whatever_its_name(make: Make) -> None:
+    fake = rolled_on(make, BOOKWORM)
+    foreign = FOREIGN.replace("50-admin", "50-AllowedCPUs")
+    fake.put(foreign, "[Slice]\nAllowedCPUs=1,5\n")
+    assert items(fake)["corral_foo.slice"].location == foreign
+    host = fake.host()
+    assert runs.tick(host) == 2
+    assert [act for act in host.acts if "corral_foo" in act] == []
+
+
+def test_a_partition_is_tried_again_at_once_where_its_rival_went_with_the_same_plan(make: Make) -> None:
+    fake = rolled_on(make, BOOKWORM)
+    with fake.by_hand():
+        fake.systemctl("set-property", "--runtime", "--", "corral_x.slice", "AllowedCPUs=2,6")
+        fake.systemd.stop_slice(OWN)
+    services.start(fake, BATCH)
+    for _turn in range(3):
+        fake.wait(10)
+        runs.tick(fake.host())
+    assert (partition(fake), fake.exposed()) == ("root", [])
+
+
 def test_what_set_property_left_for_a_slice_that_does_not_run_goes(make: Make) -> None:
     fake, dummy = left_with_cpus(make)
     by_hand = f"/etc/systemd/system.control/{BATCH_SLICE}.d/50-AllowedCPUs.conf"

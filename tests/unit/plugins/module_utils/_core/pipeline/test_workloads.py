@@ -235,6 +235,60 @@ def test_what_a_shared_slice_starts_with_is_what_it_has_also_after_a_boot(applie
     in_sync(fake)
 
 
+@pytest.mark.parametrize("applied", [True, False], ids=["252", "257"])
+def test_a_persistent_set_property_does_not_hide_what_is_set_live(applied: bool, make: Make) -> None:
+    """It has the name of systemd's live file, and goes where grants come and go with runs, whatever it says."""
+    fake = make(reload_applies=applied)
+    install(fake)
+    fake.systemctl("set-property", "machine.slice", "AllowedCPUs=1,3,5,7")
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    fake.systemd.run_slice("machine.slice")
+    fake.systemd.occupy("machine.slice")
+    assert services.start(fake, DATAPLANE)
+    assert services.start(fake, BATCH)
+    ticks_until_quiet(fake)
+    fake.systemctl("daemon-reload")
+    in_sync(fake)
+    assert fake.systemd.effective("machine.slice") == {3, 7}
+
+
+def test_a_file_that_wins_over_what_is_set_live_is_named_and_left(rolled: node.Node) -> None:
+    """As long as a run holds CPUs that this file gives the pool."""
+    foreign = f"{SYSTEM}/machine.slice.d/90-admin.conf"
+    rolled.drop(f"{SYSTEM}/machine.slice.d/10-corral-cpu.conf")
+    rolled.put(foreign, "[Slice]\nAllowedCPUs=\nAllowedCPUs=1,3,5,7\n")
+    assert services.start(rolled, BATCH)
+    runs.tick(rolled.host())
+    host = rolled.host()
+    assert runs.tick(host) == 2
+    assert [act for act in host.acts if not act.startswith("write_file /run/corral/")] == []
+    (item,) = (one for one in status(rolled)["items"] if one["subject"] == "machine.slice")
+    assert (item["property"], item["location"], item["verdict"]) == (
+        "AllowedCPUs at its next start",
+        foreign,
+        "unchangeable",
+    )
+    services.stop(rolled, BATCH)
+    in_sync(rolled)
+
+
+@pytest.mark.parametrize("damage", ["the checkpoint", "both copies"])
+def test_a_run_keeps_its_grant_when_the_checkpoint_goes_as_well(damage: str, rolled: node.Node) -> None:
+    run = services.start(rolled, BATCH)
+    assert run
+    rolled.drop(CHECKPOINT)
+    if damage == "both copies":
+        rolled.drop(f"{CHECKPOINT}.previous")
+    rolled.drop("/etc/systemd/system/batch@.service.d/10-corral-workloads.conf")
+    rolled.systemctl("daemon-reload")
+    services.after_reload(rolled)
+    assert not rolled.holders
+    runs.tick(rolled.host())
+    assert (held(rolled)[BOTH], rolled.systemd.effective(run.place)) == ("1,5", {1, 5})
+    in_sync(rolled)
+
+
 def test_removal_brings_the_node_back(fake: node.Node) -> None:
     install(fake)
     before = fake.fingerprint()
@@ -905,6 +959,34 @@ def test_explain_knows_an_instance_that_has_not_started_yet(
     services.start(rolled, BATCH)
     assert runs.command(rolled.host(), "explain", text) == 2
     assert "500m missing: this node can give 6 in all" in capsys.readouterr().out
+
+
+def test_explain_answers_by_the_workload_whose_file_a_start_reads(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    special = {
+        "name": "special",
+        "match": {"unit": "batch@x.service"},
+        "hold": "running",
+        "limits": {"cpu": 4, "memory": "16Mi"},
+    }
+    roll_out(rolled, profile_with(workloads=[*PROFILE["workloads"], special]))
+    for text in ("batch@x", "batch:batch@a:b", "batch@a:b"):
+        capsys.readouterr()
+        runs.command(rolled.host(), "explain", text)
+        name = "special" if text == "batch@x" else "batch:batch@a:b"
+        assert capsys.readouterr().out.startswith(f"{name}: ")
+
+
+def test_explain_promises_no_grant_to_an_instance_that_is_not_known_yet(rolled: node.Node) -> None:
+    roll_out(
+        rolled,
+        changed(
+            "batch", hold="declared", limits={"cpu": 1, "memory": "16Mi"}, requests={"cpu": "100m", "memory": "16Mi"}
+        ),
+    )
+    with pytest.raises(CorralError, match="is not known yet"):
+        runs.command(rolled.host(), "explain", "batch@new")
 
 
 def test_explain_finds_a_workload_by_its_unit(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
