@@ -79,6 +79,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 is_volatile(step, owner)
                 or step.key in known
                 or step.value in NEVER_RECORDED
+                or unit_property.is_live_file(step.kind, step.target)
                 or is_tampering(step, recorded)
             ):
                 continue

@@ -18,6 +18,7 @@ from ..model.cpu import partitions
 from ..model.plan import make_step, undo
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
 from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX, is_own
+from ..model.systemd import unit_property
 from ..model.systemd.unit_property import control_file
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_workloads
@@ -113,7 +114,9 @@ def is_tenants(host: Host, unit: str) -> bool:
 
 
 def is_as_before(host: Host, before: undo.Original) -> bool:
-    """Whether a kernel value, a mount or a property of a unit need not be restored."""
+    """Whether a kernel value, a mount or a property of a unit need not be restored, nor systemd's own file of a property."""
+    if unit_property.is_live_file(before.kind, before.target):
+        return True
     if before.kind == "cpuset":
         return apply_step.observe(host, make_step.cpuset(before.target, "", None, RELEASE)).value == before.value
     if before.kind == "mount":

@@ -84,6 +84,11 @@ def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Option
     return next((item for item in reversed(list(settings)) if item.file == file), None)
 
 
+def is_live_file(kind: str, target: str) -> bool:
+    """Whether a step is about systemd's own file of a live property, which is no original: that of the property has its text."""
+    return kind == "file" and target.startswith(f"{RUNTIME_CONTROL}/")
+
+
 def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
     """The step that removes the file which systemd keeps of a live property for as long as it runs; the property was reset before.
 

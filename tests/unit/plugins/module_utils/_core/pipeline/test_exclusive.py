@@ -928,6 +928,16 @@ def test_no_grant_has_cpus_with_which_a_slice_that_does_not_run_would_start(make
     assert not fake.has(LEFT)
 
 
+def test_the_live_file_of_a_slice_that_does_not_run_is_no_original(make: Make) -> None:
+    """A tick that fails at its removal leaves no record by which a later run would write it again."""
+    fake, dummy = left_with_cpus(make)
+    whole = fake.clone(fake.root.with_name("whole")).host()
+    runs.tick(whole)
+    runs.tick(fake.host("error", 1 + whole.acts.index(f"remove {LEFT}")))
+    targets = [record.before.target for record in state.records(fake.host())[0] if record.before.kind == "file"]
+    assert [path for path in targets if path.startswith("/run/")] == []
+
+
 FOREIGN = "/etc/systemd/system/corral_foo.slice.d/50-admin.conf"
 
 
