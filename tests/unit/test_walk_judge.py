@@ -355,3 +355,24 @@ def test_only_an_undo_gives_back_what_was_shared(undone: bool) -> None:
     assert bool(judge.wrong) == (not undone)
     judge.watch()
     assert bool(judge.wrong) == (not undone), "it shares as it did"
+
+
+@pytest.mark.parametrize("undone", [True, False])
+def test_only_an_undo_gives_back_cpus_of_a_grant_that_began(undone: bool) -> None:
+    """Nothing runs in its slice yet."""
+    machine = Machine()
+    del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
+    rows, machine.checkpoint["data"]["grants"] = machine.checkpoint["data"]["grants"], []
+    judge = Judge(t.cast("t.Any", machine))
+    judge.rolled_out = OFF
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = OFF
+    machine.checkpoint["data"]["grants"] = rows
+    machine.cgroups[A] = Group()
+    machine.kernel.set_cpus(A, read_list("2-3"))
+    judge.watch()
+    grow(machine, judge)
+    judge.watch()
+    judge.after_step(undone)
+    assert bool(judge.wrong) == (not undone)

@@ -48,7 +48,10 @@ class Judge:
         self.deprived: set[str] = set()  # those of them that are no partitions any more
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
         self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
-        self.given_back: set[Row] = set()  # those of them who lost such CPUs in this step and got them again
+        # Those of them who lost such CPUs in this step and got them again, and those who got CPUs back of a grant that began in this
+        # step, and in whose slice nothing runs.
+        self.given_back: set[Row] = set()
+        self.granted: frozenset[str] = frozenset()  # the slices of the grants before this step
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
@@ -93,10 +96,15 @@ class Judge:
         # Without partitions nothing keeps out what is not managed.
         if is_member and not self.has_partitions() and self.is_unmanaged(path):
             return True
-        if row in self.shared and is_member:
+        begins = place not in self.granted and not self.is_populated(place)
+        if is_member and (row in self.shared or begins):
             self.given_back.add(row)  # By an undo: see after_step.
             return True
         return False
+
+    def is_populated(self, place: str) -> bool:
+        """Whether anything runs in a control group."""
+        return any((one.procs or one.tasks) and within(path, place) for path, one in self.fake.systemd.cgroups.items())
 
     def is_unmanaged(self, path: str) -> bool:
         """Whether a control group lies in none of the profile's slices and in none of Corral's."""
@@ -145,6 +153,7 @@ class Judge:
         )
         self.shared = frozenset(row for row in rows if not within(row[0], row[1]))
         self.given_back = set()
+        self.granted = frozenset(map(slice_of, self.held()))
         self.partitions = frozenset(path for path, group in groups.items() if group.partition != MEMBER)
         self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
 
