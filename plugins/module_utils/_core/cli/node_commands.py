@@ -53,9 +53,14 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
 
 def planned(host: Host, args: argparse.Namespace) -> Plan:
     """The plan of a profile on this host, of the agent's units as well where it is installed."""
-    declared = command_output.the_profile(host, args.profile)
+    declared, broken = command_output.the_profile(host, args.profile), None
+    if args.profile is None and (host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED)):
+        in_force, broken = confirming.in_force(host, declared, None)
+        declared = in_force or declared
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     plan = tick.plan_node(host, context, with_agent=True)
+    if broken is not None:
+        plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))
     return plan._replace(notes=(*plan.notes, *status_command.gc_lines(host), *preflight_notes.notes(host, context)))
 
 

@@ -89,6 +89,10 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
         rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change)}")
     try:
         declared = declared_profile.read_declared(host)
+        if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
+            from ..pipeline import confirming
+
+            declared, dummy = confirming.in_force(host, declared, None)
         if declared is not None:
             context = planning.compile_profile(host, declared)
             if context.workloads is not None:

@@ -123,8 +123,18 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 def now_declared(host: Host) -> t.Optional[Profile]:
     """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile."""
-    declared = declared_profile.read_declared(host)
+    declared = in_force(host)
     return declared if declared is not None and declared.gc is not None else None
+
+
+def in_force(host: Host) -> t.Optional[Profile]:
+    """The node's profile; the one before it where that went back. Raises CorralError for an invalid one."""
+    declared = declared_profile.read_declared(host)
+    if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
+        from ..pipeline import confirming
+
+        declared, dummy = confirming.in_force(host, declared, None)
+    return declared
 
 
 def unchanged(host: Host, declared: Profile) -> bool:
@@ -297,7 +307,7 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
     if not own_lock.take():
         return idle  # Another process collects; the next pass checks again.
     try:
-        declared = declared_profile.read_declared(host)
+        declared = in_force(host)
         if declared is None or declared.gc is None:
             return idle
         before = read_status(host)

@@ -30,7 +30,7 @@ from ..model.systemd.unit_file import unit_in
 from ..model.systemd.unit_property import control_file, dropin
 from ..model.values import cpuset
 from ..model.workload import grants
-from ..model.workload.grants import ISOLATED_SLICE, is_exclusive
+from ..model.workload.grants import ISOLATED_SLICE, is_exclusive, workload_of
 from . import cpu_moves
 from .cpu_dropins import dropin_change, kept_by_others, next_start_change, override_change, target_change
 from .cpu_moves import Moves
@@ -125,7 +125,10 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     left = (
         unit for unit in slices.left_over(wanted.now, seen.units) if seen.units[unit].exists or unit in moves.stopped
     )
-    ended = [left_change(unit, seen) for unit in left if not is_waiting(seen.units[unit])]
+    settled = {grant.workload for grant in context.grants}
+    if context.workloads is not None:
+        settled |= {grant.workload for grant in context.workloads.checkpoint.grants} | context.workloads.released
+    ended = [left_change(unit, seen) for unit in left if not is_waiting(unit, seen.units[unit], settled)]
     gone = frozenset(
         step.key
         for change in ended
@@ -174,9 +177,12 @@ def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
     return wanted._replace(now=now)
 
 
-def is_waiting(state: UnitState) -> bool:
-    """Whether an empty slice is there for a unit that runs elsewhere until its next start, which would end if the slice stopped."""
-    return state.awaited and not state.populated
+def is_waiting(unit: str, state: UnitState, settled: t.Container[t.Optional[str]]) -> bool:
+    """Whether an empty slice is there for a unit that runs elsewhere until its next start, which would end if the slice stopped, or for
+    one that is about to start: its workload has been granted nothing yet.
+    """
+    starts = state.has_holder and workload_of(unit) not in settled
+    return (state.awaited or starts) and not state.populated
 
 
 def left_change(unit: str, seen: Observation) -> Change:

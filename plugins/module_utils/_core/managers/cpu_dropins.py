@@ -17,6 +17,7 @@ from ..model.systemd import unit_property
 from ..model.systemd.unit_file import file_change, section_of, unit_text
 from ..model.systemd.unit_property import Setting, control_file, dropin
 from ..model.values import cpuset
+from ..model.workload.grants import is_exclusive
 from .cpu_observed import NAME, TARGET, Observation, Wanted
 
 NEXT_START = "AllowedCPUs at its next start"
@@ -100,7 +101,7 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
     long as the unit has the right CPUs.
     """
     lasting, cpus = wanted.persistent.get(unit), wanted.now[unit]
-    if lasting is None or lasting == cpus:
+    if lasting == cpus or (lasting is None and not is_exclusive(unit)):
         return None
     settings = seen.units[unit].settings
     control = control_file(unit, "AllowedCPUs", runtime=True)
@@ -113,7 +114,7 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
     if live == cpus:
         return None
     reason = "a workload holds some of these while it runs"
-    return Change(NAME, unit, NEXT_START, cpuset.format(live or lasting), cpuset.format(cpus), reason, control)
+    return Change(NAME, unit, NEXT_START, cpuset.format(live or lasting or ()), cpuset.format(cpus), reason, control)
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:

@@ -19,7 +19,7 @@ from ..model.systemd import unit_property
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
-from ..model.workload.grants import is_exclusive
+from ..model.workload.grants import is_exclusive, workload_of
 
 NAME = slices.MANAGER
 TARGET = "slices.target"
@@ -28,7 +28,8 @@ TARGET = "slices.target"
 class UnitState(NamedTuple):
     """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
     only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=. ``processes`` are some of
-    those in an exclusive slice that is no longer wanted, ``awaited`` is whether a unit that runs elsewhere belongs in it.
+    those in an exclusive slice that is no longer wanted, ``awaited`` is whether a unit that runs elsewhere belongs in it, ``has_holder``
+    whether the unit that holds its workload's grant is active, or is about to be.
     """
 
     exists: bool
@@ -40,6 +41,7 @@ class UnitState(NamedTuple):
     by_systemd: tuple[Setting, ...] = ()
     processes: tuple[str, ...] = ()
     awaited: bool = False
+    has_holder: bool = False
 
     def now(self) -> t.Optional[frozenset[int]]:
         """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""
@@ -100,6 +102,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)),
             cgroup.processes_shown(host, cgroup.path_of(unit)) if unit in left else (),
             unit in left and bool(workload_state.unit_to_be_in(host, unit)),
+            unit in left and workload_state.run_of(host, workload_of(unit) or "") is not None,
         )
         for unit in observed
     }

@@ -132,7 +132,9 @@ def plan(host: Host, context: Context) -> Part:
             host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes
         )
         changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes)
-        owned |= owned_of(seen.slice, wanted if grant else {}, files=not need.workload.template)
+        # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
+        limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
+        owned |= owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
         if need.workload.match == "unit":
             changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
             problems += unit_problems(context, need, seen)

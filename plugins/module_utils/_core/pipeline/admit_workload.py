@@ -263,8 +263,12 @@ def current_grants(host: Host) -> tuple[Grant, ...]:
 
 
 def profile_of(host: Host) -> Profile:
-    """The node's profile: the declared one, or the one applied last where that is broken. Raises CorralError."""
+    """The node's profile: the declared one, or the one applied last where that is broken or went back. Raises CorralError."""
     declared, broken = declared_profile.declared_or_last_good(host)
+    if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
+        from . import confirming
+
+        declared, broken = confirming.in_force(host, declared, broken)
     if declared is None:
         raise broken or refusal("no profile is declared here: apply one first", path=state.DECLARED)
     return declared

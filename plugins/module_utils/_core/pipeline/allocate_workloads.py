@@ -127,6 +127,7 @@ def allocate(
         request.admitted,
         inputs.pids,
         drift.notes,
+        frozenset(request.stop),
     )
 
 

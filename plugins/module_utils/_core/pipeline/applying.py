@@ -290,6 +290,8 @@ def undo_steps(
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     exclusive_before = overlap_check.exclusive_before(host, done)
     for before, step in reversed(done):
+        if step.kind in ("file", "link") and apply_step.observe(host, step) == before:
+            continue  # It was refused, and nothing was changed.
         inverse = undo.inverse(before, step, online)
         said = []
         for back in inverse:
@@ -344,5 +346,5 @@ def attempt(host: Host, step: Step, masks: Masks) -> str:
 def sentence(step: Step, error: Exception) -> str:
     """The refused step and the reason, on one line."""
     if isinstance(error, OSError):
-        return f"{error.filename or step.target}: {error.strerror or error}"
+        return f"{step.target if step.target.startswith('/') else error.filename}: {error.strerror or error}"
     return str(error)

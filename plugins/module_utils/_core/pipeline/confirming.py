@@ -26,7 +26,7 @@ from ..model.systemd.agent_units import CONFIRM_TIMER
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from . import applying
+from . import applying, declared_profile
 
 
 class Terms(NamedTuple):
@@ -54,6 +54,24 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
             path="name",
             value=declared.name,
         )
+
+
+def in_force(
+    host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError]
+) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The profile to go by, and what is wrong with the declared one, on a node where one is unconfirmed or went back.
+
+    Where the time of an unconfirmed one is over it is the profile before.
+    """
+    found = expired(host)
+    if found is not None:
+        return (None if found.before is None else profile.parse(found.before)), None
+    if declared is not None and broken is None:
+        try:
+            refuse(host, declared, AT_ONCE)
+        except CorralError as error:
+            return declared_profile.last_good(host)[0], error
+    return declared, broken
 
 
 def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:

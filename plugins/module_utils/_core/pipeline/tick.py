@@ -56,24 +56,14 @@ def run(host: Host, *, at_boot: bool = False, began: float) -> int:
 def with_unconfirmed(
     host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError], *, at_boot: bool
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile to go by, and what is wrong with the declared one, on a node where one is unconfirmed or went back.
-
-    Where its time is over it is the profile before; a tick has corral-confirm.service go back to the rest of it at once.
-    """
+    """confirming.in_force(), and a tick has corral-confirm.service go back to the rest of a profile before at once."""
     from . import confirming
 
-    found = confirming.expired(host)
-    if found is not None:
-        if not at_boot:
-            # The tick holds the lock that this needs.
-            host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
-        return (None if found.before is None else profile.parse(found.before)), None
-    if declared is not None and broken is None and not at_boot:
-        try:
-            confirming.refuse(host, declared, confirming.AT_ONCE)
-        except CorralError as error:
-            return declared_profile.last_good(host)[0], error
-    return declared, broken
+    if not at_boot and confirming.expired(host) is not None:
+        # The tick holds the lock that this needs.
+        host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
+    # At boot the profile is the one applied last: that one did not go back.
+    return confirming.in_force(host, declared, broken)
 
 
 def with_pause(host: Host, now: Tick) -> Tick:

@@ -37,7 +37,8 @@ class Workloads(NamedTuple):
     """The declared workloads on this node: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
     (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its lasting grants leave.
     ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
-    ``drifted`` has the changes of the nodes' memory since the checkpoint was written.
+    ``drifted`` has the changes of the nodes' memory since the checkpoint was written; ``released`` are the workloads whose run this
+    releases.
     """
 
     needs: tuple[ResourceRequirements, ...]
@@ -51,6 +52,7 @@ class Workloads(NamedTuple):
     admitted: t.Optional[tuple[Workload, ...]] = None
     pids: t.Optional[int] = None
     drifted: tuple[str, ...] = ()
+    released: frozenset[str] = frozenset()
 
 
 class Context(NamedTuple):

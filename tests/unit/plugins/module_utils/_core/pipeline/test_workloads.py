@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import copy
+import errno
 import json
 import typing as t
 
@@ -21,7 +22,7 @@ from _core.model.plan.plan import Change, Outcome, Plan
 from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
-from _core.pipeline import admit_workload, applying, planning
+from _core.pipeline import admit_workload, applying, confirming, planning
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -410,6 +411,67 @@ def test_the_end_of_an_earlier_run_does_not_take_the_grant_of_a_later_one(rolled
     in_sync(rolled)
 
 
+def test_a_run_whose_cpus_are_reserved_shares_and_keeps_its_limits_until_it_stops(rolled: node.Node) -> None:
+    run = services.start(rolled, BATCH)
+    assert run
+    own = run.place.partition("/")[0]
+    with rolled.by_hand():  # It is to lose its CPUs.
+        roll_out(
+            rolled, profile_with(cpu={**PROFILE["cpu"], "reserved": {"cpus": "0-1,4-5"}, "shared": {"min_cpus": 2}})
+        )
+    runs.tick(rolled.host())
+    assert BOTH not in held(rolled)
+    assert rolled.get(f"{CGROUP}/{own}/memory.max").strip() == str(64 << 20)
+    services.stop(rolled, BATCH)
+    for _turn in range(2):
+        runs.tick(rolled.host())
+    assert not rolled.has(f"{CGROUP}/{own}")
+    assert not rolled.has(f"/run/systemd/system.control/{own}.d")
+
+
+def test_a_tick_before_a_start_is_granted_leaves_its_slice_alone(rolled: node.Node) -> None:
+    """systemd starts the slice, and the unit that asks for the grant, before that is granted."""
+    (holder,) = services.required(rolled, BATCH)
+    rolled.systemd.run_slice(services.slice_of(rolled, BATCH))
+    services.invocation(rolled, holder)
+    in_sync(rolled)
+
+
+def test_the_live_file_of_a_run_comes_back(rolled: node.Node) -> None:
+    run = services.start(rolled, BATCH)
+    assert run
+    live = f"/run/systemd/system.control/{run.place.partition('/')[0]}.d/50-AllowedCPUs.conf"
+    text = rolled.get(live)
+    rolled.drop(live)
+    rolled.systemctl("daemon-reload")
+    assert runs.tick(rolled.host()) == 2
+    assert rolled.get(live) == text
+    in_sync(rolled)
+
+
+def test_a_start_goes_by_the_profile_that_is_in_force(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    """Not by a declared one that was not confirmed and went back, which drift names as well."""
+    refused = profile.parse(profile_with(name="refused", cpu={**PROFILE["cpu"], "reserved": {"cpus": "1,5"}}))
+    assert not confirming.declare(rolled.host(), refused, None, confirming.Terms(20)).error
+    rolled.wait(30)
+    runs.command(rolled.host(), "confirm", "--tick")
+    rolled.put("/etc/corral/profile.json", json.dumps(profile.to_data(refused)))
+    rolled.wait(10)
+    runs.tick(rolled.host())
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "explain", BATCH) == 0
+    assert "would have: 1,5" in capsys.readouterr().out
+    run = services.start(rolled, BATCH)
+    assert run
+    assert (run.cpus, rolled.cpus("system.slice")) == ({1, 5}, {0, 4})
+    runs.tick(rolled.host())
+    assert rolled.systemd.effective(run.place) == {1, 5}
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "drift", "--json") == 2
+    (item,) = json.loads(capsys.readouterr().out)["changes"]
+    assert (item["subject"], "went back" in item["reason"]) == ("/etc/corral/profile.json", True)
+
+
 def test_a_tick_in_the_middle_of_a_start_leaves_its_grant_alone(rolled: node.Node) -> None:
     """The grant is there, the process is not yet; kubernetes#103952."""
     (holder,) = services.required(rolled, BATCH)
@@ -591,6 +653,27 @@ def test_a_pattern_that_matches_nothing_is_noted(fake: node.Node) -> None:
     install(fake)
     outcome = roll_out(fake, changed("batch", match={"unit": "cron-*.service"}))
     assert "workload batch: no unit matches cron-*.service" in outcome.plan.notes
+
+
+def test_a_file_that_cannot_be_written_is_no_leftover_of_the_undo(
+    rolled: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is as it was. Its own path is named, not that of the temporary file beside it."""
+    path = f"{SYSTEM}/{OWN}.d/10-corral-workloads.conf"
+    write = node.NodeHost.write_file
+
+    def refused(self: node.NodeHost, target: str, text: str, mode: int = 0o644) -> None:
+        if target == path:
+            raise PermissionError(errno.EPERM, "Operation not permitted", f"{path}.corral")
+        write(self, target, text, mode)
+
+    before = rolled.fingerprint()
+    monkeypatch.setattr(node.NodeHost, "write_file", refused)
+    data = changed("dataplane", limits={"cpu": 2, "memory": "96Mi", "hugepages-2Mi": "32Mi", "pids": 64})
+    outcome = applying.declare(rolled.host(), profile.parse(data))
+    assert (outcome.error, outcome.leftovers) == (f"{path}: Operation not permitted", ())
+    monkeypatch.undo()
+    assert [line for line in node.different(before, rolled.fingerprint()) if "/run/corral" not in line] == []
 
 
 def test_a_disk_that_is_full_when_the_checkpoint_is_written_leaves_the_node_as_before(rolled: node.Node) -> None:
