@@ -71,7 +71,7 @@ def started_name(escaped: str) -> str:
     name = workload_name(escaped)
     if name is None:
         message = (
-            "the instance's name has a dash, by which systemd would start it in a slice within another's: "
+            "the instance's name has a dash, which nests slices: "
             "enable it first (systemctl enable), so that it gets a slice of its own before it starts"
         )
         raise refusal(message, path="name", value=escaped)

@@ -64,7 +64,7 @@ def observe(host: Host) -> Tree:
 
 
 def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
-    """By path, the CPUs that slices which the steps start, and which do not run, would start with by their files, whoever wrote those."""
+    """By path, the CPUs of stopped slices that the steps start, as their files have them, those of other authors as well."""
     started = (step.target for step in steps if step.kind == "unit" and step.value == "start")
     stopped = [unit for unit in started if unit.endswith(".slice") and not cgroup.exists(host, unit)]
     found = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}

@@ -231,7 +231,7 @@ def with_moves(
 
 
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
-    """The start of a slice and its CPUs. Where it would start with other CPUs by its files, whoever wrote them, its own are set first."""
+    """The start of a slice and its CPUs. Where its files, those of other authors as well, have other CPUs, its own are set first."""
     state = seen.units.get(unit)
     by_files = systemd.merged_cpus(state.settings) if state is not None and not state.exists else None
     start, assignment = (second, first) if by_files and by_files - cpus else (first, second)

@@ -26,22 +26,19 @@ TARGET = "slices.target"
 
 
 class UnitState(NamedTuple):
-    """One slice or scope as observed. ``partition`` is None where the kernel has no such file; ``populated`` is read
-    only for slices with exclusive CPUs. ``by_systemd`` is what files assign to CPUSetPartition=. ``processes`` are some of
-    those in an exclusive slice that is no longer wanted, ``awaited`` is whether a unit that runs elsewhere belongs in it, ``has_holder``
-    whether the unit that holds its workload's grant is active, or is about to be.
-    """
+    """One slice or scope as observed."""
 
     exists: bool
     cpus: cgroup.Cpus
-    partition: t.Optional[str]
-    dropin: t.Optional[str]
-    settings: tuple[Setting, ...]
-    populated: bool = True
-    by_systemd: tuple[Setting, ...] = ()
-    processes: tuple[str, ...] = ()
-    awaited: bool = False
-    has_holder: bool = False
+    partition: t.Optional[str]  # None where the kernel has no such file
+    dropin: t.Optional[str]  # the text of Corral's
+    settings: tuple[Setting, ...]  # what files assign to AllowedCPUs=
+    populated: bool = True  # read only for slices with exclusive CPUs
+    by_systemd: tuple[Setting, ...] = ()  # what files assign to CPUSetPartition=
+    # Of exclusive slices that are no longer wanted:
+    processes: tuple[str, ...] = ()  # some of those in it
+    awaited: bool = False  # whether a unit that runs elsewhere belongs in it
+    has_holder: bool = False  # whether the unit that holds its workload's grant is active, or is about to be
 
     def now(self) -> t.Optional[frozenset[int]]:
         """The CPUs that its processes have; None if it does not exist, or is empty and requests none."""

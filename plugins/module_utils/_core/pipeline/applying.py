@@ -91,7 +91,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
     def stop_timer() -> None:
         from ..host import unconfirmed_file
 
-        unconfirmed_file.stop_timer(host)  # systemd has a timer that loses its unit while it runs as failed for ever.
+        unconfirmed_file.stop_timer(host)  # A running timer whose unit file is removed stays failed.
 
     waits = not going_back and host.exists(state.UNCONFIRMED)
     first = plan()

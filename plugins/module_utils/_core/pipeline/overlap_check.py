@@ -61,7 +61,7 @@ def overlaps(
 
 
 def cpus_still_requested(host: Host, plan: Plan, step: Step, refused: t.Iterable[Step]) -> str:
-    """Which units of the ``refused`` steps still request CPUs that a step gives to an exclusive slice, and what to do; "" when none does.
+    """The units that ``refused`` steps should have moved off CPUs which this step gives to an exclusive slice, and what to do; "" for none.
 
     They had these CPUs before, so that overlaps() does not count them. CPUs of a slice that was asked to be a partition are its
     own already.

@@ -164,8 +164,8 @@ def restore_property(before: Original, online: str) -> list[Step]:
         assignments = [before.value or online, ""]
     else:
         assignments = [unit_limits.property_value(name, before.value or "max")]
-    # A slice of Corral's stops, or keeps what it has with the processes that were put there. That of a workload
-    # may have been started with the workload's unit, before it got anything.
+    # A slice of Corral's stops; one with processes keeps its CPUs. That of a workload may have been started with the workload's unit,
+    # before it got anything.
     ours = is_own(unit) and (not before.active or is_workloads(unit))
     if ours:
         assignments = [""]

@@ -92,8 +92,8 @@ def is_live_file(kind: str, target: str) -> bool:
 def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:
     """The step that removes the file which systemd keeps of a live property for as long as it runs; the property was reset before.
 
-    The live file goes after Corral's drop-in. In the other order a daemon-reload between the two, by anybody, applies what the
-    drop-in says.
+    The live file goes after Corral's drop-in. In the other order a daemon-reload between the two applies what the drop-in
+    says.
     """
     return make_step.file(control_file(unit, name, runtime=True), None, FILES, 10, reload=reload)
 
