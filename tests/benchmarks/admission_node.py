@@ -6,7 +6,8 @@
 
 By turns with an equal service that Corral does not know. The reconciler's own units are off meanwhile. On stdout: JSON
 with lists of seconds. ``plain`` and ``start`` are whole ``systemctl start``s, ``python`` is one of an equal service with
-an empty Python before it, ``load`` is a Python that loads what an admission needs and ends, ``back`` is from ``systemctl stop`` until the
+an empty Python before it, ``held`` one of an equal service that requires another one as a workload requires what holds its grant, in a
+slice of its own, ``load`` is a Python that loads what an admission needs and ends, ``back`` is from ``systemctl stop`` until the
 shared pool has its CPUs again. Then the same admission and release in this process, with every step and its read-back
 timed: ``admit`` and ``release`` as a whole, ``…_steps`` from the first write to the last read-back, ``…_cpus`` from the
 first to the last step that moves CPUs. The node keeps the profile.
@@ -29,9 +30,19 @@ SHARED = "/sys/fs/cgroup/corral.slice/cpuset.cpus.effective"
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 NAME = "lane"
 LANE, PLAIN, PYTHON = f"{NAME}.service", "plain.service", "plain-python.service"
+HELD, HOLDER = "plain-held.service", "plain-holder.service"
 EMPTY = ["/usr/bin/python3", "-I", "-c"]
 LOAD = f"import sys; sys.path.insert(0, '{PROGRAM}'); sys.dont_write_bytecode = True; import _core.cli.grant_service, _core.host.sd_bus"
 UNIT = "[Service]\nType=exec\nExecStart=/usr/bin/sleep infinity\n"
+# As corral-grant@.service, with programs that do nothing.
+HOLDER_TEXT = """[Unit]
+StopWhenUnneeded=yes
+[Service]
+Type=oneshot
+RemainAfterExit=yes
+ExecStart=/bin/true
+ExecStopPost=/bin/true
+"""
 LIMIT = 60.0  # s
 
 # Beside what the node declares; see examples/workloads.yml.
@@ -129,6 +140,9 @@ def main(turns: int) -> int:
     data = profile.to_data(declared)
     for unit, before in ((LANE, ""), (PLAIN, ""), (PYTHON, f"ExecStartPre={' '.join(EMPTY)} pass\n")):
         host.write_file(f"/etc/systemd/system/{unit}", UNIT + before)
+    held = f"[Unit]\nRequires={HOLDER}\nAfter={HOLDER}\n{UNIT}Slice=plainheld.slice\n"
+    for unit, text in ((HELD, held), (HOLDER, HOLDER_TEXT)):
+        host.write_file(f"/etc/systemd/system/{unit}", text)
     systemctl("daemon-reload")
     systemctl("stop", *RECONCILER)
     found: Times = {}
@@ -140,17 +154,18 @@ def main(turns: int) -> int:
                 ("plain", lambda: systemctl("start", PLAIN)),
                 ("plain_stop", lambda: systemctl("stop", PLAIN)),
                 ("python", lambda: systemctl("start", PYTHON)),
+                ("held", lambda: systemctl("start", HELD)),
                 ("load", lambda: subprocess.run([*EMPTY, LOAD], check=True)),
                 ("start", lambda: systemctl("start", LANE)),
                 ("back", lambda: stopped(before)),
             ):
                 found.setdefault(name, []).append(seconds(work))
-            systemctl("stop", PYTHON)
+            systemctl("stop", PYTHON, HELD, HOLDER)
             # As systemd does it before it starts what holds the grant.
             systemctl("start", f"corral_{NAME}.slice")
             in_process(host, found)
     finally:
-        for unit in (LANE, PLAIN, PYTHON):
+        for unit in (LANE, PLAIN, PYTHON, HELD, HOLDER):
             systemctl("stop", unit)
             os.unlink(f"/etc/systemd/system/{unit}")
         systemctl("daemon-reload")

@@ -31,6 +31,10 @@ LIMIT = 900  # s
 STARTED = (
     ("plain", "systemctl start of a service without Corral (the floor)"),
     ("python", "systemctl start of an equal one with an empty Python as ExecStartPre="),
+    (
+        "held",
+        "systemctl start of an equal one in a slice of its own, with a unit that it requires as its grant's, and that does nothing",
+    ),
     ("load", "an empty Python that loads what an admission needs"),
     ("start", "systemctl start of an equal one with two CPUs of its own"),
     ("admit", "of that, the admission: look, plan, change, read back"),
