@@ -359,7 +359,6 @@ def test_only_an_undo_gives_back_what_was_shared(undone: bool) -> None:
 
 @pytest.mark.parametrize("undone", [True, False])
 def test_only_an_undo_gives_back_cpus_of_a_grant_that_began(undone: bool) -> None:
-    """Nothing runs in its slice yet."""
     machine = Machine()
     del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
     rows, machine.checkpoint["data"]["grants"] = machine.checkpoint["data"]["grants"], []

@@ -100,6 +100,7 @@ class Walk(Judge):
         if seed.startswith(FULL):
             services.add(self.fake, PINNED, lines="Slice=corral_isolated.slice\n")
             self.steps += [self.started(unit, self.fake.host()) for unit in (*UNITS, PINNED)]
+        self.after_step(undone=False)
 
     # One step
 

@@ -49,7 +49,7 @@ class Judge:
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
         self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
         # Those of them who lost such CPUs in this step and got them again, and those who got CPUs back of a grant that began in this
-        # step, and in whose slice nothing runs.
+        # step.
         self.given_back: set[Row] = set()
         self.granted: frozenset[str] = frozenset()  # the slices of the grants before this step
         fake.systemd.watch = self.watch
@@ -96,15 +96,10 @@ class Judge:
         # Without partitions nothing keeps out what is not managed.
         if is_member and not self.has_partitions() and self.is_unmanaged(path):
             return True
-        begins = place not in self.granted and not self.is_populated(place)
-        if is_member and (row in self.shared or begins):
+        if is_member and (row in self.shared or place not in self.granted):
             self.given_back.add(row)  # By an undo: see after_step.
             return True
         return False
-
-    def is_populated(self, place: str) -> bool:
-        """Whether anything runs in a control group."""
-        return any((one.procs or one.tasks) and within(path, place) for path, one in self.fake.systemd.cgroups.items())
 
     def is_unmanaged(self, path: str) -> bool:
         """Whether a control group lies in none of the profile's slices and in none of Corral's."""
