@@ -56,6 +56,8 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
     declared, broken = command_output.the_profile(host, args.profile), None
     if args.profile is None and (host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED)):
         in_force, broken = confirming.in_force(host, declared, None)
+        if in_force is None and broken is not None:
+            raise broken
         declared = in_force or declared
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     plan = tick.plan_node(host, context, with_agent=True)

@@ -63,6 +63,12 @@ def override_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[
     While the CPUs differ from those wanted ``now`` the live item names what set-property left, and removes it.
     """
     state, cpus, now = seen.units[unit], wanted.persistent[unit], wanted.now.get(unit)
+    by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
+    if wanted.by_run and by_hand is not None and now == cpus and state.cpus.requested == now:
+        reason = "it hides what is set live while a workload holds CPUs for a run"
+        steps = unit_property.removal(unit, "AllowedCPUs", state.settings)
+        shown = by_hand.value or "none"
+        return Change(NAME, unit, "AllowedCPUs by set-property", shown, "Corral's drop-in", reason, by_hand.file, steps)
     if state.dropin not in (None, dropin_text(unit, cpus)) or kept_by_others(unit, wanted, seen):
         return None
     return unit_property.later_change(

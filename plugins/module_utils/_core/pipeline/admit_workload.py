@@ -84,7 +84,8 @@ def unit_by_name(host: Host, name: str) -> str:
     """The unit of a workload whose grant only its slice shows; "" where the profile has none of that name."""
     declared, dummy = declared_profile.declared_or_last_good(host)
     first, colon, unit = name.partition(":")
-    found = (one for one in (declared.workloads if declared is not None else ()) if one.name == first)
+    known = (*(declared.workloads if declared is not None else ()), *allocate_workloads.admitted(host))
+    found = (one for one in known if one.name == first)
     return next((f"{unit}.service" if colon else one.pattern for one in found if one.match == "unit"), "")
 
 
@@ -154,6 +155,8 @@ def withdraw(host: Host, name: str) -> Admission:
         raise refusal(
             "holds what it has as long as the profile declares it: change the profile", path="name", value=name
         )
+    if name != declared.name and grant_named(host, name) is None:
+        raise refusal("has no grant here: corral status lists them", path="name", value=name)
     return stop(host, name, "")
 
 

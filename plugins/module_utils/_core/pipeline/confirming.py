@@ -61,16 +61,20 @@ def in_force(
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
     """The profile to go by, and what is wrong with the declared one, on a node where one is unconfirmed or went back.
 
-    Where the time of an unconfirmed one is over it is the profile before.
+    Where the time of an unconfirmed one is over it is the profile before; where there was none, it is in force until the node has
+    gone back. None with an error: the profile applied last is lost.
     """
-    found = expired(host)
-    if found is not None:
-        return (None if found.before is None else profile.parse(found.before)), None
-    if declared is not None and broken is None:
-        try:
+    try:
+        found = expired(host)
+        if found is not None and found.before is not None:
+            return profile.parse(found.before), None
+        if found is None and declared is not None and broken is None:
             refuse(host, declared, AT_ONCE)
-        except CorralError as error:
+    except CorralError as error:
+        try:
             return declared_profile.last_good(host)[0], error
+        except CorralError:
+            return None, error
     return declared, broken
 
 

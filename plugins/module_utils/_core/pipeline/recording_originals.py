@@ -92,7 +92,9 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
             for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
                 found.append(Record(part.manager, target, apply_step.observe(host, Step(kind, target, None, VALUES))))
         found += [
-            Record(part.manager, s.target, apply_step.observe(host, s)) for s in part.baseline if s.key not in known
+            Record(part.manager, s.target, apply_step.observe(host, s))
+            for s in part.baseline
+            if s.key not in known and not is_tampering(s, recorded)
         ]
     return found
 

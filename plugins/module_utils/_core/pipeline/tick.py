@@ -59,9 +59,12 @@ def with_unconfirmed(
     """confirming.in_force(), and a tick has corral-confirm.service go back to the rest of a profile before at once."""
     from . import confirming
 
-    if not at_boot and confirming.expired(host) is not None:
+    found = confirming.expired(host)
+    if found is not None and not at_boot:
         # The tick holds the lock that this needs.
         host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
+    if found is not None and found.before is None:
+        return None, None
     # At boot the profile is the one applied last: that one did not go back.
     return confirming.in_force(host, declared, broken)
 

@@ -254,6 +254,27 @@ def test_a_persistent_set_property_does_not_hide_what_is_set_live(applied: bool,
     assert fake.systemd.effective("machine.slice") == {3, 7}
 
 
+@pytest.mark.parametrize("later", [False, True], ids=["with the profile", "with a later one"])
+def test_a_removal_brings_a_persistent_set_property_back(later: bool, make: Make) -> None:
+    fake = make()
+    install(fake)
+    fake.systemctl("set-property", "machine.slice", "AllowedCPUs=1,3,5,7")
+    file = "/etc/systemd/system.control/machine.slice.d/50-AllowedCPUs.conf"
+    text = fake.get(file)
+    assert not runs.install(fake.host()).error
+    fake.systemd.run_slice("machine.slice")
+    fake.systemd.occupy("machine.slice")
+    if later:
+        roll_out(fake, without("batch"))
+    roll_out(fake)
+    assert not fake.has(file)
+    assert services.start(fake, BATCH)
+    ticks_until_quiet(fake)
+    services.stop(fake, BATCH)
+    runs.remove(fake.host())
+    assert fake.get(file) == text
+
+
 def test_a_file_that_wins_over_what_is_set_live_is_named_and_left(rolled: node.Node) -> None:
     """As long as a run holds CPUs that this file gives the pool."""
     foreign = f"{SYSTEM}/machine.slice.d/90-admin.conf"
