@@ -16,7 +16,7 @@ from ..host.files import Host
 from ..model.plan.plan import Outcome
 from ..model.status.unconfirmed import Pending
 from ..model.values.errors import CorralError
-from ..pipeline import confirming, locked_run, tick
+from ..pipeline import confirming, locked_run, profile_in_force, tick
 from ..reports import change_text
 from . import command_output
 
@@ -46,7 +46,7 @@ def go_back(host: Host) -> int:
     try:
         found, outcome = confirming.tick(host)
     except CorralError as error:
-        found = confirming.expired(host)
+        found = profile_in_force.expired(host)
         if found is None:
             raise
         return failed(host, found, str(error))

@@ -26,7 +26,16 @@ from ..model.status import history, pause, unconfirmed
 from ..model.topology import topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
-from ..pipeline import confirming, declared_profile, locked_run, planning, preflight_notes, rolling_back, tick
+from ..pipeline import (
+    confirming,
+    declared_profile,
+    locked_run,
+    planning,
+    preflight_notes,
+    profile_in_force,
+    rolling_back,
+    tick,
+)
 from ..pipeline.confirming import Terms
 from ..reports import change_text, cpu_map, drift_since, status_file, text_table
 from ..reports.value_text import counted
@@ -54,8 +63,8 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
 def planned(host: Host, args: argparse.Namespace) -> Plan:
     """The plan of a profile on this host, of the agent's units as well where it is installed."""
     declared, broken = command_output.the_profile(host, args.profile), None
-    if args.profile is None and (host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED)):
-        in_force, broken = confirming.in_force(host, declared, None)
+    if args.profile is None:
+        in_force, broken = profile_in_force.instead_of(host, declared, None)
         if in_force is None and broken is not None:
             raise broken
         declared = in_force or declared

@@ -15,7 +15,7 @@ from ..host import pause_file, state
 from ..host.files import Host
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError, refusal
-from ..pipeline import declared_profile, planning
+from ..pipeline import declared_profile, planning, profile_in_force
 from ..reports import change_text, cpu_map, status_file
 from ..reports.value_text import counted
 from . import command_output
@@ -88,11 +88,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
         mark = " (under maintenance)" if item.get("maintenance") else ""
         rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change)}")
     try:
-        declared = declared_profile.read_declared(host)
-        if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
-            from ..pipeline import confirming
-
-            declared, dummy = confirming.in_force(host, declared, None)
+        declared, dummy = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
         if declared is not None:
             context = planning.compile_profile(host, declared)
             if context.workloads is not None:

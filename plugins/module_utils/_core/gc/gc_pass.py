@@ -23,7 +23,7 @@ from ..model.plan.plan import UNKNOWN, Change, change_to_dict
 from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from ..pipeline import declared_profile, locked_run
+from ..pipeline import declared_profile, locked_run, profile_in_force
 from . import container_pass, gc_outcome, image_pass
 from .deadline import Stop
 from .gc_outcome import Result
@@ -123,18 +123,8 @@ def is_due(part: object, interval: int, now: float, dry: bool) -> bool:
 
 def now_declared(host: Host) -> t.Optional[Profile]:
     """The node's profile now if it declares gc, else None. Raises CorralError for an invalid profile."""
-    declared = in_force(host)
+    declared, dummy = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
     return declared if declared is not None and declared.gc is not None else None
-
-
-def in_force(host: Host) -> t.Optional[Profile]:
-    """The node's profile; the one before it where that went back. Raises CorralError for an invalid one."""
-    declared = declared_profile.read_declared(host)
-    if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
-        from ..pipeline import confirming
-
-        declared, dummy = confirming.in_force(host, declared, None)
-    return declared
 
 
 def unchanged(host: Host, declared: Profile) -> bool:
@@ -307,8 +297,8 @@ def tick(host: Host, tell: t.Callable[[str, int], None], stop: t.Optional[Stop] 
     if not own_lock.take():
         return idle  # Another process collects; the next pass checks again.
     try:
-        declared = in_force(host)
-        if declared is None or declared.gc is None:
+        declared = now_declared(host)
+        if declared is None:
             return idle
         before = read_status(host)
         # The node's own timer publishes what this leaves of the node.

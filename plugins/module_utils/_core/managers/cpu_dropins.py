@@ -101,7 +101,7 @@ def after_reload(
 
 
 def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
-    """The change of a unit that has its CPUs, and would have others once it starts anew or systemd reads its files.
+    """The change of a unit whose CPUs in force are right, and whose files would give it other CPUs at its next start or daemon-reload.
 
     The files have the CPUs for the time when no grant for a run exists. What was set live is gone after a boot, and is not set as
     long as the unit has the right CPUs.

@@ -26,7 +26,7 @@ from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
 from ..model.workload import grants
 from ..model.workload.grants import Grant
-from . import allocate_workloads, applying, declared_profile, overlap_check, planning
+from . import allocate_workloads, applying, overlap_check, planning, profile_in_force
 from .allocate_workloads import BY_HAND, Request
 
 if t.TYPE_CHECKING:
@@ -82,7 +82,7 @@ def still_runs(host: Host, name: str) -> bool:
 
 def unit_by_name(host: Host, name: str) -> str:
     """The unit of a workload whose grant only its slice shows; "" where the profile has none of that name."""
-    declared, dummy = declared_profile.declared_or_last_good(host)
+    declared, dummy = profile_in_force.read(host)
     first, colon, unit = name.partition(":")
     known = (*(declared.workloads if declared is not None else ()), *allocate_workloads.admitted(host))
     found = (one for one in known if one.name == first)
@@ -266,12 +266,8 @@ def current_grants(host: Host) -> tuple[Grant, ...]:
 
 
 def profile_of(host: Host) -> Profile:
-    """The node's profile: the declared one, or the one applied last where that is broken or went back. Raises CorralError."""
-    declared, broken = declared_profile.declared_or_last_good(host)
-    if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):
-        from . import confirming
-
-        declared, broken = confirming.in_force(host, declared, broken)
+    """The profile in force. Raises CorralError where there is none."""
+    declared, broken = profile_in_force.read(host)
     if declared is None:
         raise broken or refusal("no profile is declared here: apply one first", path=state.DECLARED)
     return declared

@@ -26,7 +26,8 @@ from ..model.systemd.agent_units import CONFIRM_TIMER
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from . import applying, declared_profile
+from . import applying
+from .profile_in_force import expired, refuse_rejected
 
 
 class Terms(NamedTuple):
@@ -47,44 +48,8 @@ def refuse(host: Host, declared: Profile, terms: Terms) -> None:
             "only an agent of this version can take the node back: install it first (corral.node.agent), or set it to 0"
         )
         raise refusal(message, path="confirm_timeout", value=terms.seconds)
-    found = rejection(host, declared)
-    if found is not None and not terms.force:
-        raise refusal(
-            f"this profile was applied before and went back ({found.reason}): change it, or apply it with force",
-            path="name",
-            value=declared.name,
-        )
-
-
-def in_force(
-    host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError]
-) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """The profile to go by, and what is wrong with the declared one, on a node where one is unconfirmed or went back.
-
-    Where the time of an unconfirmed one is over it is the profile before; where there was none, it is in force until the node has
-    gone back. None with an error: the profile applied last is lost.
-    """
-    try:
-        found = expired(host)
-        if found is not None and found.before is not None:
-            return profile.parse(found.before), None
-        if found is None and declared is not None and broken is None:
-            refuse(host, declared, AT_ONCE)
-    except CorralError as error:
-        try:
-            return declared_profile.last_good(host)[0], error
-        except CorralError:
-            return None, error
-    return declared, broken
-
-
-def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
-    """When and why this profile went back; None where it did not, or is in force all the same."""
-    known = unconfirmed_file.rejected(host)
-    if not known or state.read_json(host, state.APPLIED) == profile.to_data(declared):
-        return None
-    digits = history.hash_of(profile.to_data(declared))
-    return next((one for one in known if one.hash == digits), None)
+    if not terms.force:
+        refuse_rejected(host, declared)
 
 
 def declare(
@@ -192,12 +157,6 @@ def forget_rejection(host: Host, declared: Profile) -> None:
     digits = history.hash_of(profile.to_data(declared))
     if any(one.hash == digits for one in known):
         unconfirmed_file.save_rejected(host, [one for one in known if one.hash != digits])
-
-
-def expired(host: Host) -> t.Optional[Pending]:
-    """What is unconfirmed for longer than was allowed."""
-    found = unconfirmed_file.pending(host)
-    return found if found is not None and unconfirmed_file.left(host, found) <= 0 else None
 
 
 def go_back(host: Host, found: Pending) -> Outcome:

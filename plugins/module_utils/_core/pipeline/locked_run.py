@@ -84,7 +84,10 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     fit the node, that is none, or that went back is for the tick to publish and to log.
     """
     from ..host import pause_file
-    from . import confirming, tick  # Admission and release, for which a unit's start waits, publish the pools alone.
+    from . import (  # Admission and release, for which a unit's start waits, publish the pools alone.
+        profile_in_force,
+        tick,
+    )
 
     if not host.exists(state.STATE):
         return outcome
@@ -93,7 +96,7 @@ def published(host: Host, outcome: Outcome) -> Outcome:
         return outcome
     try:
         if host.exists(state.REJECTED):
-            confirming.refuse(host, declared, confirming.AT_ONCE)
+            profile_in_force.refuse_rejected(host, declared)
         context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
         items = tick.plan_node(host, context, with_agent=True).changes
     except CorralError:

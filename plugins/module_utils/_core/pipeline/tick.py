@@ -56,17 +56,17 @@ def run(host: Host, *, at_boot: bool = False, began: float) -> int:
 def with_unconfirmed(
     host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError], *, at_boot: bool
 ) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
-    """confirming.in_force(), and a tick has corral-confirm.service go back to the rest of a profile before at once."""
-    from . import confirming
+    """The profile in force (see profile_in_force.py); a tick has corral-confirm.service go back to the rest of a profile before at once."""
+    from . import profile_in_force
 
-    found = confirming.expired(host)
+    found = profile_in_force.expired(host)
     if found is not None and not at_boot:
         # The tick holds the lock that this needs.
         host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
     if found is not None and found.before is None:
         return None, None
     # At boot the profile is the one applied last: that one did not go back.
-    return confirming.in_force(host, declared, broken)
+    return profile_in_force.instead_of(host, declared, broken)
 
 
 def with_pause(host: Host, now: Tick) -> Tick:

@@ -11,6 +11,7 @@ pkg/util/hash). A type here knows both: what JSON it takes, and how its values a
 
 from __future__ import annotations
 
+import abc
 import json
 import typing as t
 
@@ -24,7 +25,7 @@ class GoError(ValueError):
     """What encoding/json says of a text that does not fit, in its words."""
 
 
-class Type:
+class Type(abc.ABC):
     """A Go type. ``name`` is what go-spew prints before a value whose type is not known from its surroundings."""
 
     name = ""
@@ -34,13 +35,13 @@ class Type:
         """The value of a field that JSON does not mention."""
         return None
 
+    @abc.abstractmethod
     def decode(self, data: t.Any, path: str) -> t.Any:
         """The value of parsed JSON. ``path`` names the field in an error. Raises GoError."""
-        raise NotImplementedError
 
+    @abc.abstractmethod
     def text(self, value: t.Any) -> str:
         """The value without its type's name."""
-        raise NotImplementedError
 
     def refuse(self, data: t.Any, path: str) -> GoError:
         """The error for JSON of another kind."""

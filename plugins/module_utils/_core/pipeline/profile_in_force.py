@@ -1,0 +1,81 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Which profile is in force on a node: the declared one, unless it is no profile, or was not confirmed and went back."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import state
+from ..host.files import Host
+from ..model.profile import profile
+from ..model.profile.profile import Profile
+from ..model.values.errors import CorralError, refusal
+from . import declared_profile
+
+if t.TYPE_CHECKING:
+    from ..model.status.unconfirmed import Pending, Rejected
+
+
+def read(host: Host) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The profile in force, and what is wrong with the declared one.
+
+    None without an error: no profile is declared. None with an error: the declared one is not to be applied, and the one
+    applied last is lost, or there was none.
+    """
+    return instead_of(host, *declared_profile.declared_or_last_good(host))
+
+
+def instead_of(
+    host: Host, declared: t.Optional[Profile], broken: t.Optional[CorralError]
+) -> tuple[t.Optional[Profile], t.Optional[CorralError]]:
+    """The same, for a declared profile that was read already.
+
+    Where the time of an unconfirmed one is over it is the profile before; where there was none, it is in force until the node has
+    gone back.
+    """
+    if not (host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED)):
+        return declared, broken
+    try:
+        found = expired(host)
+        if found is not None and found.before is not None:
+            return profile.parse(found.before), None
+        if found is None and declared is not None and broken is None:
+            refuse_rejected(host, declared)
+    except CorralError as error:
+        try:
+            return declared_profile.last_good(host)[0], error
+        except CorralError:
+            return None, error
+    return declared, broken
+
+
+def refuse_rejected(host: Host, declared: Profile) -> None:
+    """Raise CorralError for a profile that went back."""
+    found = rejection(host, declared)
+    if found is not None:
+        message = f"this profile was applied before and went back ({found.reason}): change it, or apply it with force"
+        raise refusal(message, path="name", value=declared.name)
+
+
+def rejection(host: Host, declared: Profile) -> t.Optional[Rejected]:
+    """When and why this profile went back; None where it did not, or is in force all the same."""
+    from ..host import unconfirmed_file  # Few nodes get here, and a start waits for this.
+    from ..model.status import history
+
+    known = unconfirmed_file.rejected(host)
+    if not known or declared_profile.applied_already(host, declared):
+        return None
+    digits = history.hash_of(profile.to_data(declared))
+    return next((one for one in known if one.hash == digits), None)
+
+
+def expired(host: Host) -> t.Optional[Pending]:
+    """What is unconfirmed for longer than was allowed."""
+    from ..host import unconfirmed_file
+
+    found = unconfirmed_file.pending(host)
+    return found if found is not None and unconfirmed_file.left(host, found) <= 0 else None
