@@ -357,6 +357,32 @@ def test_only_an_undo_gives_back_what_was_shared(undone: bool) -> None:
     assert bool(judge.wrong) == (not undone), "it shares as it did"
 
 
+@pytest.mark.parametrize("who", ["more.slice/x.service", "system.slice/x.service"])
+@pytest.mark.parametrize("ends_as", ["a partition", "a member"])
+def test_what_is_unmanaged_may_request_cpus_of_a_grant_that_begins_until_that_is_a_partition(
+    who: str, ends_as: str
+) -> None:
+    machine = Machine()
+    del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
+    rows, machine.checkpoint["data"]["grants"] = machine.checkpoint["data"]["grants"], []
+    machine.add(who)
+    machine.kernel.set_cpus(who.partition("/")[0], read_list("0-3"))
+    judge = Judge(t.cast("t.Any", machine))
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = AUTO
+    machine.checkpoint["data"]["grants"] = rows
+    machine.cgroups[A] = Group()
+    machine.kernel.set_cpus(A, read_list("2-3"))
+    judge.watch()
+    if ends_as == "a partition":
+        machine.kernel.set_cpus(who.partition("/")[0], read_list("0-1"))
+        machine.kernel.set_partition(A, "root")
+        judge.watch()
+    judge.after_step(undone=False)
+    assert bool(judge.wrong) == (who.startswith("system") or ends_as == "a member")
+
+
 @pytest.mark.parametrize("undone", [True, False])
 def test_only_an_undo_gives_back_cpus_of_a_grant_that_began(undone: bool) -> None:
     machine = Machine()

@@ -14,7 +14,7 @@ import node
 import pytest
 import runs
 import services
-from _core.host import thread_masks
+from _core.host import state, thread_masks
 from _core.managers import registry
 from _core.managers.manager import Manager
 from _core.model.plan.context import Context
@@ -468,6 +468,80 @@ def test_the_live_file_of_a_run_comes_back(rolled: node.Node) -> None:
     assert runs.tick(rolled.host()) == 2
     assert rolled.get(live) == text
     in_sync(rolled)
+
+
+def went_back(fake: node.Node, *, first: bool) -> None:
+    """Declare a profile that was not confirmed in time and went back: the node's first one, or one after another."""
+    install(fake)
+    assert not runs.install(fake.host()).error
+    if not first:
+        roll_out(fake, without("batch"))
+    refused = profile.parse(PROFILE)
+    assert not confirming.declare(fake.host(), refused, None, confirming.Terms(20)).error
+    fake.wait(30)
+    runs.command(fake.host(), "confirm", "--tick")
+    fake.put("/etc/corral/profile.json", json.dumps(profile.to_data(refused)))
+    fake.wait(10)
+
+
+def test_a_first_profile_is_in_force_until_the_node_has_gone_back(fake: node.Node) -> None:
+    """Its time is over, and what goes back has not run yet: starts and releases wait for nothing."""
+    install(fake)
+    assert not runs.install(fake.host()).error
+    assert not confirming.declare(fake.host(), profile.parse(PROFILE), None, confirming.Terms(20)).error
+    fake.wait(30)
+    assert services.start(fake, BATCH)
+    services.stop(fake, BATCH)
+    assert BOTH not in held(fake)
+
+
+def test_drift_says_that_a_first_profile_went_back_and_not_what_it_would_change(fake: node.Node) -> None:
+    went_back(fake, first=True)
+    with pytest.raises(CorralError, match="went back"):
+        runs.command(fake.host(), "drift")
+
+
+@pytest.mark.parametrize("applied", [None, "{", "[]", '{"name": 3}'])
+def test_a_lost_last_profile_beside_one_that_went_back_is_an_error_of_the_tick(
+    applied: str | None, fake: node.Node
+) -> None:
+    went_back(fake, first=False)
+    if applied is None:
+        fake.drop(state.APPLIED)
+    else:
+        fake.put(state.APPLIED, applied)
+    assert runs.tick(fake.host()) == 1
+    assert "went back" in status(fake)["error"]
+
+
+@pytest.mark.parametrize("name", ["batch:nonsense", "batch:", "batch:batch@b", "nobody"])
+def test_a_release_of_what_holds_nothing_is_refused(name: str, rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    with pytest.raises(CorralError, match=r"has no grant here|no such workload"):
+        runs.command(rolled.host(), "release", name)
+    assert held(rolled)[BOTH] == "1,5"
+
+
+def test_an_instance_is_released_by_its_name(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert runs.command(rolled.host(), "release", BOTH) == 0
+    assert BOTH not in held(rolled)
+
+
+def test_an_admitted_run_keeps_its_grant_when_both_copies_of_the_checkpoint_go(rolled: node.Node) -> None:
+    services.add(rolled, "guest.service")
+    words = ("admit", "guest", "--unit", "guest.service", "--limits", "cpu=2,memory=16Mi", "--hold", "running")
+    assert runs.command(rolled.host(), *words) == 0
+    run = services.start(rolled, "guest.service")
+    assert run
+    for path in state.rest_of(CHECKPOINT):
+        if rolled.has(path):
+            rolled.drop(path)
+    rolled.drop(f"{SYSTEM}/guest.service.d/10-corral-workloads.conf")
+    rolled.systemctl("daemon-reload")
+    services.after_reload(rolled)
+    runs.tick(rolled.host())
+    assert (held(rolled)["guest"], rolled.systemd.effective(run.place)) == (cpuset.format(run.cpus), run.cpus)
 
 
 def test_a_start_goes_by_the_profile_that_is_in_force(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
