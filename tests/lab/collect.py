@@ -36,6 +36,7 @@ FILL = f"{STORAGE}/fill"
 STATUS = "/run/corral/gc.json"
 RECORDS = "/var/lib/corral/gc.json"
 DRIFT = "/run/corral/gc-drift.json"
+IDLE = "/run/corral/gc-idle.json"
 PROFILE = "/etc/corral/profile.json"
 PODMAN, AWAY = "/usr/bin/podman", "/usr/bin/podman.away"
 SOCKET = "/run/lab-podman.sock"
@@ -490,6 +491,52 @@ def anonymous_volumes_only_when_asked() -> None:
     declare(workloads=[], gc=image_gc())
 
 
+# Nothing to do
+
+# Each writes to the storage in a way of its own.
+TRACES = (
+    ("tag", "localhost/busy:1", "localhost/other:1"),
+    ("create", "--network=none", "--name=idle-1", "localhost/busy:1", "/bin/true"),
+    ("start", "idle-1"),
+    ("rm", "--force", "idle-1"),
+    ("run", "--rm", "--network=none", "localhost/busy:1", "/bin/true"),
+    ("untag", "localhost/other:1", "localhost/other:1"),
+)
+
+
+def nothing_to_do_starts_no_podman() -> None:
+    """Passes over a storage that did not change start no Podman; after each kind of change the next pass does."""
+    declare(gc=image_gc(high=99), workloads=[])
+    with counted_podman() as starts:
+        gc(code=0)  # This one learns where the storage is,
+        gc(code=0)  # and this one that nothing is to be done.
+        for words in TRACES:
+            before = starts()
+            gc(code=0)
+            expect(f"Podmans that a pass starts before podman {words[0]}", starts() - before, 0)
+            subprocess.run([AWAY, *words], check=True, stdout=subprocess.DEVNULL)
+            gc(code=0)
+            expect(f"Podmans that a pass starts after podman {words[0]}", starts() - before, 1)
+    declare(gc=image_gc())
+
+
+@contextlib.contextmanager
+def counted_podman() -> t.Iterator[t.Callable[[], int]]:
+    """In place of Podman a program that writes down that it was started, and starts Podman."""
+    log = "/run/podman-starts"
+    os.rename(PODMAN, AWAY)
+    try:
+        with open(PODMAN, "w", encoding="utf-8") as file:
+            file.write(f'#!/bin/sh\necho >>{log}\nexec {AWAY} "$@"\n')
+        os.chmod(PODMAN, 0o755)
+        with open(log, "w", encoding="ascii"):
+            pass
+        yield lambda: os.stat(log).st_size
+    finally:
+        os.rename(AWAY, PODMAN)
+        os.remove(log)
+
+
 # Users, trouble
 
 
@@ -519,6 +566,8 @@ def a_user_of_its_own() -> None:
 
 def podman_is_in_trouble() -> None:
     """No Podman, or a storage that is broken: a verdict, and nothing goes."""
+    with contextlib.suppress(FileNotFoundError):
+        os.remove(IDLE)  # Without it nobody knows that there is nothing to do.
     os.rename(PODMAN, AWAY)
     try:
         said = gc(code=1)
@@ -581,7 +630,7 @@ def dropped_during_a_pass() -> None:
         with open(go, "wb"):
             pass
         wait("the pass ends", lambda: not os.path.exists(f"/proc/{pid}"))
-    files = (STATUS, DRIFT, RECORDS, f"{RECORDS}.previous")
+    files = (STATUS, DRIFT, IDLE, RECORDS, f"{RECORDS}.previous")
     expect(f"left by a pass that ended later ({said})", [path for path in files if os.path.exists(path)], [])
     expect("removed after gc had left", "in-flight:1" in images(), True)
     os.remove(FILL)
@@ -615,6 +664,7 @@ AFTER = (
     dead_containers_go_as_declared,
     a_workload_that_left,
     anonymous_volumes_only_when_asked,
+    nothing_to_do_starts_no_podman,
     a_user_of_its_own,
     podman_is_in_trouble,
     the_timer_collects,

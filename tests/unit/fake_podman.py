@@ -220,6 +220,16 @@ class Storage:
             path.parent.mkdir(parents=True, exist_ok=True)
             path.write_text(json.dumps(data))
 
+    def write_database(self) -> None:
+        """The database, anew if anything changed since it was written: a container, a pod, what fails."""
+        path = self.folder / f"{self.path.lstrip('/')}/libpod/bolt_state.db"
+        text = repr((self.containers, self.pods, self.images, self.events, self.volumes, self.trouble))
+        if not path.exists() or path.read_text() != text:
+            path.parent.mkdir(parents=True, exist_ok=True)
+            new = path.with_suffix(".new")
+            new.write_text(text)
+            new.replace(path)
+
     # Podman
 
     def podman(self, *words: str) -> Command:

@@ -229,7 +229,13 @@ class Node:
         self.systemd.sync()
 
     def host(self, fail: str = "", fail_at: int = 0, then: t.Callable[[int], None] = lambda dummy: None) -> NodeHost:
+        self.write_databases()
         return NodeHost(self, fail, fail_at, then)
+
+    def write_databases(self) -> None:
+        """Write down what happened in Podman's storages until now."""
+        for storage in self.podmans.values():
+            storage.write_database()
 
     # Files
 
@@ -416,6 +422,7 @@ class Node:
 
     def fingerprint(self, *without: str) -> dict[str, str]:
         """Everything that a removal must bring back: files, folders, links, kernel values, active units, mounts."""
+        self.write_databases()
         found = {f"active {unit}": "yes" for unit in self.systemd.active}
         running = [unit for unit, state in self.systemd.units.items() if state.running]
         found.update({f"running {unit}": "yes" for unit in running})

@@ -71,8 +71,15 @@ def observe(
     return Observation(tuple(found), tuple(errors), records._replace(images=uses, workloads=known))
 
 
-def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
-    """Remove the items that are due, or (``dry``) only list them."""
+class Due(NamedTuple):
+    """The items that go, the first to go first, and how many dead items and pods could."""
+
+    going: tuple[Found, ...]
+    dead: int
+
+
+def due(observed: Observation, policy: ContainerGC, now: float) -> Due:
+    """What goes at a time, which may be a later one than that of the observation: then if nothing changes until then."""
     by_key = {(one.podman.user, one.item.id): one for one in observed.found if in_scope(one, policy)}
     dead: list[Dead] = []
     pods: list[Pod] = []
@@ -89,20 +96,25 @@ def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, d
         since = dead_since(one.item, now)
         if since is not None:
             dead.append(Dead(repr(key), unit, min(since, now), one.left))
-    names = {repr(key): key for key in by_key}
+    names = {repr(key): one for key, one in by_key.items()}
     limits = Limits(policy.min_age, policy.max_per_workload, policy.max_total)
+    going = [one.id for one in container_gc.evict(dead, limits, now)]
+    going += [pod.id for pod in container_gc.evict_pods(pods)]
+    return Due(tuple(names[name] for name in going), len(dead) + sum(not pod.active for pod in pods))
+
+
+def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, dry: bool) -> Containers:
+    """Remove the items that are due, or (``dry``) only list them."""
     removed: list[Removed] = []
     refused: list[str] = []
     unfinished = False
     errors = list(observed.errors)
     sound: dict[str, bool] = {}
-    going = [one.id for one in container_gc.evict(dead, limits, now)]
-    going += [pod.id for pod in container_gc.evict_pods(pods)]
-    for name in going:
+    going, count = due(observed, policy, now)
+    for one in going:
         if stop.now():
             unfinished = True
             break
-        one = by_key[names[name]]
         if not dry and not is_sound(one.podman, sound, errors):
             continue
         said = "" if dry else one.podman.remove_item(one.item, volumes=policy.volumes)
@@ -111,7 +123,6 @@ def run(observed: Observation, policy: ContainerGC, now: float, stop: Stop, *, d
             continue
         what = "pod" if one.item.pod else "container"
         removed.append(Removed(one.podman.user, one.item.id, (f"{what} {one.item.name}",), 0, why(one, policy)))
-    count = len(dead) + sum(not pod.active for pod in pods)
     return Containers(count, tuple(removed), tuple(refused), tuple(errors), unfinished)
 
 

@@ -80,7 +80,7 @@ class Containers(NamedTuple):
 class Result(NamedTuple):
     """A pass. ``dry`` says why it removed nothing, "" when it could; a part is None when it was not due.
 
-    ``error`` is why nothing at all was read.
+    ``error`` is why nothing at all was read. ``idle`` is what the next pass may go by without asking Podman (idle_pass.py).
     """
 
     time: int
@@ -88,6 +88,7 @@ class Result(NamedTuple):
     images: t.Optional[Images] = None
     containers: t.Optional[Containers] = None
     error: str = ""
+    idle: t.Optional[t.Mapping[str, t.Any]] = None
 
     @property
     def removed(self) -> tuple[Removed, ...]:

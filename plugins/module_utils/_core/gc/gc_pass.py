@@ -24,7 +24,7 @@ from ..model.profile.profile import Profile
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from ..pipeline import declared_profile, locked_run, profile_in_force
-from . import container_pass, gc_outcome, image_pass
+from . import container_pass, gc_outcome, idle_pass, image_pass
 from .deadline import Stop
 from .gc_outcome import Result
 
@@ -71,22 +71,32 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
     podmans = Podmans(host)
+    # A dry run by hand always asks Podman.
+    idle = idle_pass.IdlePass(host, declared, users if request.publish else (), now)
     if request.publish:
         stop.wanted = lambda: unchanged(host, declared)
     try:
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
-            found = container_pass.observe(podmans, users, owners, records, now, stop)
-            # Without a policy for images, their use is not observed.
-            records = found.records if gc.images else found.records._replace(images={})
-            if not save_records(host, declared, kept, records, request):
-                return result._replace(error=LEFT)
-            kept = records
-            result = result._replace(containers=container_pass.run(found, gc.containers, now, stop, dry=dry))
+            dead = idle.containers()
+            if dead is None:
+                found = container_pass.observe(podmans, users, owners, records, now, stop)
+                # Without a policy for images, their use is not observed.
+                records = found.records if gc.images else found.records._replace(images={})
+                if not save_records(host, declared, kept, records, request):
+                    return result._replace(error=LEFT)
+                kept = records
+                dead = container_pass.run(found, gc.containers, now, stop, dry=dry)
+                idle.keep_containers(found, gc.containers, dead)
+            result = result._replace(containers=dead)
         if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
-            observed = image_pass.observe(podmans, users, records, now, stop)
-            if not save_records(host, declared, kept, observed.records, request):
-                return result._replace(error=LEFT)
-            result = result._replace(images=image_pass.run(host, gc.images, observed, now, stop, dry=dry))
+            images = idle.images(gc.images)
+            if images is None:
+                observed = image_pass.observe(podmans, users, records, now, stop)
+                if not save_records(host, declared, kept, observed.records, request):
+                    return result._replace(error=LEFT)
+                images = image_pass.run(host, gc.images, observed, now, stop, dry=dry)
+                idle.keep_images(observed, gc.images, images)
+            result = result._replace(images=images)
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing goes that is not noted"
         return result._replace(error=said)
@@ -94,7 +104,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
         return result._replace(error=one_line(error))
     finally:
         podmans.close()
-    return result
+    return result._replace(idle=idle.kept)
 
 
 def kept_records(host: Host, now: float) -> Records:
@@ -208,6 +218,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
         "errors": totals.get("errors", 0) + len(result.errors),
     }
     lock.own_folder(host, state.RUN, 0o755)
+    idle_pass.write(host, result.idle)
     host.write_file(state.GC_STATUS, json.dumps(status, sort_keys=True) + "\n")
     failed = gc_outcome.change("gc", PASS, None, None, result.error, "", UNKNOWN) if result.error else None
     drift = [item for name in (IMAGES, CONTAINERS) for item in (status[name] or {}).get("items", ())]

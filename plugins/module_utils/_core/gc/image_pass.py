@@ -36,6 +36,7 @@ class Storage(NamedTuple):
 
     podman: Podman
     root: str
+    driver: str
     images: tuple[ListedImage, ...]
     containers: tuple[ListedContainer, ...]
     layers: t.Optional[Layers]
@@ -94,7 +95,33 @@ def read_storage(podman: Podman) -> Storage:
     """
     images = tuple(podman.images())
     root, driver = podman.store(images)
-    return Storage(podman, root, images, tuple(podman.containers()), podman.layers(root, driver))
+    return Storage(podman, root, driver, images, tuple(podman.containers()), podman.layers(root, driver))
+
+
+def too_old_by(observed: Observation, policy: ImageGC, moment: float) -> bool:
+    """Whether any image would be removed for its age by then, if it is not used until then."""
+    limits, watched = limits_of(policy), moment - observed.records.since
+    passes = (images_of(storages, policy, observed.records) for storages in observed.by_device.values())
+    return any(image_gc.too_old(image_gc.candidates(images), limits, moment, watched) for images in passes)
+
+
+def limits_of(policy: ImageGC) -> image_gc.Limits:
+    """The limits as the profile declares them."""
+    return image_gc.Limits(policy.high, policy.low, policy.min_age, policy.max_age)
+
+
+def images_of(storages: t.Sequence[Storage], policy: ImageGC, records: Records) -> list[Image]:
+    """The images of storages, with what is known of their use; each id begins with its user and a slash."""
+    found = []
+    for storage in storages:
+        uses = records.images[storage.podman.user]
+        busy = {one.image for one in storage.containers}
+        for image in storage.images:
+            pinned = image.read_only or gc_match.keeps_image(policy.keep, image) is not None
+            use = uses[image.id]
+            key = f"{storage.podman.user}/{image.id}"
+            found.append(Image(key, image.size, image.id in busy, pinned, use.first, use.last))
+    return found
 
 
 def run(host: Host, policy: ImageGC, observed: Observation, now: float, stop: Stop, *, dry: bool) -> Images:
@@ -118,10 +145,12 @@ class Pass:
         self, host: Host, policy: ImageGC, storages: t.Sequence[Storage], records: Records, now: float, stop: Stop
     ) -> None:
         self.host, self.policy, self.storages, self.now, self.stop = host, policy, storages, now, stop
-        self.limits = image_gc.Limits(policy.high, policy.low, policy.min_age, policy.max_age)
+        self.limits = limits_of(policy)
         self.watched = now - records.since
-        self.listed: dict[str, tuple[Storage, ListedImage]] = {}
-        self.images: list[Image] = []
+        self.listed = {
+            f"{storage.podman.user}/{image.id}": (storage, image) for storage in storages for image in storage.images
+        }
+        self.images = images_of(storages, policy, records)
         self.removed: list[Removed] = []
         self.refused: list[str] = []
         self.tried: set[str] = set()
@@ -129,15 +158,6 @@ class Pass:
         self.capacity, self.begun = storages[0].space
         self.available = self.begun
         self.unfinished = False
-        for storage in storages:
-            uses = records.images[storage.podman.user]
-            busy = {one.image for one in storage.containers}
-            for image in storage.images:
-                key = f"{storage.podman.user}/{image.id}"
-                self.listed[key] = storage, image
-                pinned = image.read_only or gc_match.keeps_image(policy.keep, image) is not None
-                use = uses[image.id]
-                self.images.append(Image(key, image.size, image.id in busy, pinned, use.first, use.last))
 
     def run(self, *, dry: bool) -> None:
         """Remove the images that are due, or (``dry``) only list them. Raises PodmanError when the disk cannot be measured."""

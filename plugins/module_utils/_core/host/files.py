@@ -232,6 +232,14 @@ class Host:
             written = None
         return self.tell(written, "modified", path)
 
+    def stamp(self, path: str) -> t.Optional[list[int]]:
+        """A file's inode, its bytes, and when it was written and changed last in nanoseconds; None where there is none."""
+        try:
+            found = os.stat(self.at(path))
+        except (OSError, ValueError):
+            return self.tell(None, "stamp", path)
+        return self.tell([found.st_ino, found.st_size, found.st_mtime_ns, found.st_ctime_ns], "stamp", path)
+
     def why(self, path: str) -> str:
         """Why a path could not be read; "" where it could."""
         return os.strerror(self.errors[path]) if path in self.errors else ""

@@ -48,6 +48,7 @@ GC_STATUS = f"{RUN}/gc.json"
 RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
 SINCE = f"{STATE}/drift-since.json"
 GC_DRIFT = f"{RUN}/gc-drift.json"
+GC_IDLE = f"{RUN}/gc-idle.json"
 PRIVATE = 0o600
 VERSION = 1  # of checksummed files
 

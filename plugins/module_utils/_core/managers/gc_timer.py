@@ -38,7 +38,7 @@ LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
 LONGEST_PASS = 600
 MAY_BE_NONE = ("actual", "wanted")
 
-STATUS_FILES = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT)
+STATUS_FILES = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT, state.GC_IDLE)
 WRITES = (
     Place("file", rf"{ETC}/({re.escape(TIMER)}|{re.escape(SERVICE)})"),
     Place("file", re.escape(LINK)),

@@ -1,0 +1,145 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A pass that asks Podman nothing, since it would find nothing to do.
+
+A pass that finds that nothing goes, and that nothing would go within IDLE_SECONDS if nothing changes, keeps the stamps that
+the storages' files had before it read them. Until then, while the files have these stamps and no disk is at ``high``, later
+passes have the same result. Whatever is not known, or not as it was, makes a pass ask Podman.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import podman_storage, state
+from ..host.files import Host
+from ..model.gc_policy import gc_records, image_gc
+from ..model.profile.profile import Profile
+from ..model.profile.profile_gc import ContainerGC, ImageGC
+from . import container_pass, image_pass
+from .gc_outcome import Containers, FileSystem, Images
+
+# For so long at most. It limits what an unknown way to change a storage can delay.
+IDLE_SECONDS = 3600.0
+IMAGES, CONTAINERS = "images", "containers"
+SCHEMA = 1  # of what is kept
+
+
+class IdlePass:
+    """What earlier passes found, read at the begin of a pass, before anything asks Podman.
+
+    ``users`` are those whose storages it covers; without any, each part has to ask Podman. ``now`` is in epoch seconds.
+    """
+
+    def __init__(self, host: Host, declared: Profile, users: t.Sequence[str], now: float) -> None:
+        self.host, self.now, self.up = host, now, host.uptime()
+        kept = gc_records.mapping(state.checked(host, state.GC_IDLE))
+        identity = {
+            "schema": SCHEMA,
+            "boot": host.boot_id(),
+            "for": repr((declared.gc, declared.mode, declared.workloads)),
+        }
+        same = all(kept.get(key) == value for key, value in identity.items())
+        self.kept: dict[str, t.Any] = dict(kept) if same else {**identity, "roots": {}}
+        self.stamps = self.stamps_of(users)
+
+    def stamps_of(self, users: t.Sequence[str]) -> t.Optional[dict[str, t.Any]]:
+        """The stamps of all storages; None where there is none, one is not known yet, or one has no database."""
+        found: dict[str, t.Any] = {}
+        for user in users:
+            root = gc_records.mapping(self.kept.get("roots")).get(user)
+            one = podman_storage.stamps(self.host, *root) if root else None
+            if one is None:
+                return None
+            found.update(one)
+        return found or None
+
+    def unchanged(self, part: str) -> t.Optional[dict[str, t.Any]]:
+        """What the last pass over a part found; None where this one has to ask Podman."""
+        last = self.kept.get(part)
+        if not last or self.stamps is None or last["stamps"] != self.stamps:
+            return None
+        passed = self.up - last["up"]
+        clock_was_set = abs(self.now - last["now"] - passed) > gc_records.SLEWED
+        return None if clock_was_set or not 0 <= passed < IDLE_SECONDS else t.cast("dict[str, t.Any]", last)
+
+    def containers(self) -> t.Optional[Containers]:
+        """The result of a pass over containers that asks nothing; None where it has to ask."""
+        last = self.unchanged(CONTAINERS)
+        return None if last is None else Containers(last["dead"], (), (), (), False)
+
+    def images(self, policy: ImageGC) -> t.Optional[Images]:
+        """The result of a pass over images that asks nothing; None where it has to ask."""
+        last = self.unchanged(IMAGES)
+        if last is None:
+            return None
+        found = []
+        for disk in last["disks"]:
+            space = self.host.space(disk["path"])
+            if space is None or space[0] != disk["device"] or space[1] <= 0 or is_full(policy, *space[1:]):
+                return None
+            found.append(
+                FileSystem(
+                    path=disk["path"],
+                    users=tuple(disk["users"]),
+                    capacity=space[1],
+                    available_before=space[2],
+                    available=space[2],
+                    high=policy.high,
+                    low=policy.low,
+                    asked=0,
+                    short=0,
+                    why="",
+                    images=disk["images"],
+                    removed=(),
+                    refused=(),
+                )
+            )
+        return Images(tuple(found), (), False)
+
+    def keep_containers(self, observed: container_pass.Observation, policy: ContainerGC, result: Containers) -> None:
+        """Keep what a pass over containers found, if later ones would find the same."""
+        quiet = not (result.removed or result.refused or result.errors or result.unfinished)
+        if quiet and not container_pass.due(observed, policy, self.now + IDLE_SECONDS).going:
+            self.keep(CONTAINERS, dead=result.dead)
+        else:
+            self.kept.pop(CONTAINERS, None)
+
+    def keep_images(self, observed: image_pass.Observation, policy: ImageGC, result: Images) -> None:
+        """Keep where the storages are, and what a pass over images found, if later ones would find the same."""
+        storages = [storage for row in observed.by_device.values() for storage in row]
+        self.kept["roots"] = {storage.podman.user: [storage.root, storage.driver] for storage in storages}
+        acted = result.removed or result.errors or result.unfinished or observed.records.observed != self.now
+        asked = any(disk.refused or disk.asked for disk in result.file_systems)
+        if acted or asked or image_pass.too_old_by(observed, policy, self.now + IDLE_SECONDS):
+            self.kept.pop(IMAGES, None)
+            return
+        self.keep(
+            IMAGES,
+            disks=[
+                {"path": disk.path, "users": list(disk.users), "device": device, "images": disk.images}
+                for device, disk in zip(observed.by_device, result.file_systems)
+            ],
+        )
+
+    def keep(self, part: str, **found: t.Any) -> None:
+        """Keep what a pass over a part found, with the stamps of before it."""
+        self.kept.pop(part, None)
+        if self.stamps is not None:
+            self.kept[part] = {"up": self.up, "now": self.now, "stamps": self.stamps, **found}
+
+
+def is_full(policy: ImageGC, capacity: int, available: int) -> bool:
+    """Whether a file system is at ``high`` percent or more."""
+    return image_gc.bytes_to_free(capacity, available, image_pass.limits_of(policy)) is not None
+
+
+def write(host: Host, kept: t.Optional[t.Mapping[str, t.Any]]) -> None:
+    """Keep what passes found for the next one; None: nothing is known."""
+    if kept is None and host.exists(state.GC_IDLE):
+        host.remove(state.GC_IDLE)
+    elif kept is not None and state.checked(host, state.GC_IDLE) != kept:
+        state.write_checked(host, state.GC_IDLE, kept, spare=False)
