@@ -146,13 +146,10 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     refused = [one.name for one in shown if wanted.confine and one.name not in moves.confined]
     following = {name: one.wanted for name, one in moves.placed.items() if name not in moves.confined}
     changes += unmanaged_groups.changes_of(shown, own, shared, moves.confined, refused, following)
-    kept = [unit for unit in wanted.persistent if kept_by_others(unit, wanted, seen)]
-    baseline = [make_step.unit_property(unit, "AllowedCPUs", "", RELEASE) for unit in kept]
-    baseline += [
-        step
-        for unit in kept
-        for step in unit_property.removal(unit, "AllowedCPUs", seen.units[unit].settings)
-        if step.kind == "file"
+    baseline = [
+        make_step.unit_property(unit, "AllowedCPUs", "", RELEASE)
+        for unit in wanted.persistent
+        if kept_by_others(unit, wanted, seen)
     ]
     moved = cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted)
     return Part(moved, owned_by(wanted, seen, moves.placed), manager=NAME, baseline=tuple(baseline), gone=gone)

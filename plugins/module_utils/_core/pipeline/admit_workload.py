@@ -155,8 +155,10 @@ def withdraw(host: Host, name: str) -> Admission:
         raise refusal(
             "holds what it has as long as the profile declares it: change the profile", path="name", value=name
         )
-    if name != declared.name and grant_named(host, name) is None:
-        raise refusal("has no grant here: corral status lists them", path="name", value=name)
+    if grant_named(host, name) is None:
+        runs = [one.workload for one in current_grants(host) if one.workload.startswith(f"{name}:")]
+        way_out = f"release {' or '.join(runs)}" if runs else "corral status lists them"
+        raise refusal(f"has no grant here: {way_out}", path="name", value=name)
     return stop(host, name, "")
 
 

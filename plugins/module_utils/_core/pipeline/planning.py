@@ -223,12 +223,14 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         from ..managers import declaration
 
         changes += declaration.reload_due()
+    waiting: tuple[str, ...] = ()
     if dropped:
         from . import restoring_originals  # A tick that drops nothing does not load it.
 
         restored = restoring_originals.plan(host, dropped, changes, online, taken, has_profile=context is not None)
         changes += restored.changes
         obsolete |= restored.obsolete
+        waiting = restored.notes
     if parts and (not records or host.exists(state.LOST)):
         from . import lost_originals  # Where originals are recorded nothing is loaded for this.
 
@@ -241,5 +243,5 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         changes += lost_originals.unreadable(unreadable, None if is_whole else managers)
     if state.unread_rows(host):
         obsolete |= {state.UNREADABLE}  # The run that saves the originals sets them aside.
-    notes = [note for part in parts for note in part.notes]
+    notes = [*waiting, *(note for part in parts for note in part.notes)]
     return Plan(context, tuple(changes), tuple(parts), obsolete, (*([warning] if warning else []), *notes))

@@ -80,7 +80,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 or step.key in known
                 or step.value in NEVER_RECORDED
                 or unit_property.is_live_file(step.kind, step.target)
-                or is_tampering(step, recorded)
+                or is_tampering(host, step, change.manager, recorded)
             ):
                 continue
             known.add(step.key)
@@ -92,9 +92,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
             for target in (key[len(kind) + 1 :] for key in keys if key.startswith(f"{kind}:")):
                 found.append(Record(part.manager, target, apply_step.observe(host, Step(kind, target, None, VALUES))))
         found += [
-            Record(part.manager, s.target, apply_step.observe(host, s))
-            for s in part.baseline
-            if s.key not in known and not is_tampering(s, recorded)
+            Record(part.manager, s.target, apply_step.observe(host, s)) for s in part.baseline if s.key not in known
         ]
     return found
 
@@ -111,9 +109,13 @@ def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
     return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
 
 
-def is_tampering(step: Step, recorded: t.Container[str]) -> bool:
-    """Whether the step removes a property that was set after Corral took the unit: it is not the original."""
+def is_tampering(host: Host, step: Step, manager: str, recorded: t.Container[str]) -> bool:
+    """Whether the step removes a property that was set after Corral took the unit: it is not the original.
+
+    Where Corral has no drop-in, the property did what Corral would have done, and stayed.
+    """
     folder, dummy, file = step.target.rpartition(".d/50-")
     if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
         return False
-    return f"property:{folder.rpartition('/')[2]}:{file[: -len('.conf')]}" in recorded
+    unit = folder.rpartition("/")[2]
+    return f"property:{unit}:{file[: -len('.conf')]}" in recorded and host.exists(unit_property.dropin(unit, manager))

@@ -20,6 +20,7 @@ from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
 from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX, is_own
 from ..model.systemd import unit_property
 from ..model.systemd.unit_property import control_file
+from ..model.values import cpuset
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_workloads
 
@@ -30,11 +31,15 @@ STRAY = (
 )
 
 
+WAITS = "{}: set before Corral, and waits until no workload has CPUs {} of it"
+
+
 class Restoration(NamedTuple):
-    """The changes that restore originals or name those that stay, and the keys of the records that end with the plan."""
+    """The changes that restore originals or name those that stay, the keys of the records that end with the plan, and what waits."""
 
     changes: tuple[Change, ...] = ()
     obsolete: frozenset[str] = frozenset()
+    notes: tuple[str, ...] = ()
 
 
 def plan(
@@ -56,6 +61,11 @@ def plan(
     dropped = [record for record in dropped if record not in stuck]
     busy = [record for record in dropped if has_profile and is_busy(host, record.before)]
     dropped = [record for record in dropped if record not in busy]
+    waiting = {
+        record: taken & unit_property.cpus_of_file(record.before.target, record.before.value) for record in dropped
+    }
+    dropped = [record for record in dropped if not waiting[record]]
+    notes = tuple(WAITS.format(one.before.target, cpuset.format(cpus)) for one, cpus in waiting.items() if cpus)
     changes = [
         restoring(host, record, online, taken)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy
     ]
@@ -67,7 +77,7 @@ def plan(
         if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
     ]
     changes += [restoring(host, record, online, taken) for record in again]
-    return Restoration(tuple(changes), frozenset(record.before.key for record in dropped))
+    return Restoration(tuple(changes), frozenset(record.before.key for record in dropped), notes)
 
 
 def is_stray(record: Record, online: str) -> bool:

@@ -63,9 +63,9 @@ def with_unconfirmed(
     if found is not None and not at_boot:
         # The tick holds the lock that this needs.
         host.unrecorded(lambda: host.run("systemctl", "--no-block", "start", agent_units.CONFIRM_SERVICE))
-    if found is not None and found.before is None:
+    if found is not None and found.before is None and not at_boot:
         return None, None
-    # At boot the profile is the one applied last: that one did not go back.
+    # At boot the profile is the one applied last: that one did not go back. The pools are there before anything starts.
     return profile_in_force.instead_of(host, declared, broken)
 
 

@@ -18,6 +18,7 @@ import typing as t
 from ..systemd.unit_group import group_of
 from ..values import cpuset
 from ..values.errors import Problem
+from . import validate
 from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
 from .moving_cpusets import MovingMachine
 from .plan import RELEASE, Step
@@ -186,6 +187,12 @@ def do(machine: MovingMachine, step: Step) -> None:
     if step.kind == "unit" and step.target.endswith(".slice") and step.value == "start":
         make(machine, group_of(step.target))
         return
+    file = validate.CPUS_FILE.fullmatch(step.target) if step.kind == "file" else None
+    if file is not None:
+        path = group_of(file.group(1))
+        if path in machine.cgroups and assigned(step.value or ""):  # systemd may read its files at any moment.
+            machine.set_cpus(path, assigned(step.value or ""))
+        return
     # Unsetting it leaves what the kernel has.
     if step.kind != "property" or step.name != "AllowedCPUs" or not step.value:
         return
@@ -194,6 +201,17 @@ def do(machine: MovingMachine, step: Step) -> None:
         return  # What was set is taken back where it still is.
     make(machine, path)
     machine.set_cpus(path, cpuset.parse(step.value))
+
+
+def assigned(text: str) -> CpuSet:
+    """The CPUs that a file of systemd's own assigns; a value that is none assigns nothing (systemd.resource-control(5))."""
+    found = NONE
+    for value in (line[len("AllowedCPUs=") :] for line in text.splitlines() if line.startswith("AllowedCPUs=")):
+        try:
+            found = found | cpuset.parse(",".join(value.split())) if value.strip() else NONE
+        except ValueError:
+            continue
+    return found
 
 
 def make(machine: MovingMachine, path: str) -> None:

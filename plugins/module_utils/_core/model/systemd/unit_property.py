@@ -7,10 +7,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..plan import make_step
 from ..plan.plan import DRIFT, FILES, UNCHANGEABLE, Change, Step
+from ..values import cpuset
 from ..values.records import NamedTuple
 
 ETC = "/etc/systemd/system"
@@ -41,6 +43,21 @@ def unit_of_dropin(path: str, owner: str) -> str:
 def control_file(unit: str, name: str, *, runtime: bool) -> str:
     """The file that ``systemctl set-property`` writes for a property."""
     return f"{RUNTIME_CONTROL if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
+
+
+def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
+    """The CPUs that a unit has by systemd's own file of its AllowedCPUs=, once systemd reads it; empty for any other file."""
+    if not path.startswith((f"{PERSISTENT_CONTROL}/", f"{RUNTIME_CONTROL}/")) or not path.endswith(
+        "/50-AllowedCPUs.conf"
+    ):
+        return frozenset()
+    found: frozenset[int] = frozenset()
+    for line in (text or "").splitlines():
+        name, equals, value = line.partition("=")
+        if name.strip() == "AllowedCPUs" and equals:
+            with contextlib.suppress(ValueError):  # systemd ignores such a line.
+                found = found | cpuset.parse(",".join(value.split())) if value.strip() else frozenset()
+    return found
 
 
 def persistent(settings: t.Iterable[Setting]) -> list[Setting]:

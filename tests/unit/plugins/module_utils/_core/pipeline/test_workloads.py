@@ -514,7 +514,7 @@ def test_a_lost_last_profile_beside_one_that_went_back_is_an_error_of_the_tick(
     assert "went back" in status(fake)["error"]
 
 
-@pytest.mark.parametrize("name", ["batch:nonsense", "batch:", "batch:batch@b", "nobody"])
+@pytest.mark.parametrize("name", ["batch:nonsense", "batch:", "batch:batch@b", "batch", "nobody"])
 def test_a_release_of_what_holds_nothing_is_refused(name: str, rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     with pytest.raises(CorralError, match=r"has no grant here|no such workload"):
@@ -522,10 +522,43 @@ def test_a_release_of_what_holds_nothing_is_refused(name: str, rolled: node.Node
     assert held(rolled)[BOTH] == "1,5"
 
 
+def test_a_release_of_a_template_names_its_runs(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    with pytest.raises(CorralError, match=r"batch: has no grant here: release batch:batch@a"):
+        runs.command(rolled.host(), "release", "batch")
+
+
 def test_an_instance_is_released_by_its_name(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     assert runs.command(rolled.host(), "release", BOTH) == 0
     assert BOTH not in held(rolled)
+
+
+def test_the_first_profile_has_its_pools_at_a_boot_after_its_time_to_be_confirmed(fake: node.Node) -> None:
+    """Until the node has gone back it is in force, and units of its workloads start at once after the boot."""
+    install(fake)
+    assert not runs.install(fake.host()).error
+    assert not confirming.declare(fake.host(), profile.parse(PROFILE), None, confirming.Terms(20)).error
+    assert services.start(fake, DATAPLANE)
+    fake.wait(30)
+    services.reboot(fake)
+    assert services.start(fake, DATAPLANE)
+    with fake.by_hand():
+        fake.intrude("rogue", procs=1)
+    assert fake.systemd.kernel.shown(OWN) == "root"
+    assert fake.exposed() == []
+
+
+def test_a_tick_does_not_apply_a_first_profile_again_whose_time_is_over(fake: node.Node) -> None:
+    """It may be the reason why nobody confirmed: the node goes back, also where that takes several turns."""
+    install(fake)
+    assert not runs.install(fake.host()).error
+    assert not confirming.declare(fake.host(), profile.parse(PROFILE), None, confirming.Terms(20)).error
+    fake.wait(30)
+    file = f"{SYSTEM}/machine.slice.d/10-corral-cpu.conf"
+    fake.drop(file)
+    runs.tick(fake.host())
+    assert not fake.has(file)
 
 
 def test_an_admitted_run_keeps_its_grant_when_both_copies_of_the_checkpoint_go(rolled: node.Node) -> None:

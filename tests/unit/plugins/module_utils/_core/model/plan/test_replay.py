@@ -37,6 +37,12 @@ def partition(unit: str, kind: str = PARTITION) -> Step:
     return Step("partition", f"/sys/fs/cgroup/{unit}/cpuset.cpus.partition", kind, CPUS)
 
 
+def file(unit: str, text: str, folder: str = "etc") -> Step:
+    """systemd's own file of a property, which it reads at its next daemon-reload."""
+    place = f"/{folder}/systemd/system.control/{unit}.d/50-AllowedCPUs.conf"
+    return make_step.file(place, f"[Slice]\nAllowedCPUs=\nAllowedCPUs={text}\n", CPUS, reload=True)
+
+
 def start(unit: str) -> Step:
     return Step("unit", unit, "start", CPUS)
 
@@ -63,6 +69,9 @@ GOOD: dict[str, tuple[Machine, list[Step]]] = {
         machine(corral_a=group("2-3", PARTITION, valid=False), corral=group("7"), machine=group("7")),
         [cpus("corral_a.slice", "6"), partition("corral_a.slice")],
     ),
+    "a file gives a slice what nobody has alone": (machine(), [file("machine.slice", "0-1 6-7")]),
+    "a file of a slice that is not there": (machine(machine=None), [file("machine.slice", "2-3")]),
+    "a file whose value systemd ignores": (machine(), [file("machine.slice", "2-x")]),
     "what nobody is to have alone": (machine(), [cpus("system.slice", "0-1,6-7"), start("new.slice")]),
     "others that share already": (
         machine(other=group("3"), corral_a=group("2-3", PARTITION, valid=False)), [cpus("corral.slice", "6")],
@@ -71,6 +80,10 @@ GOOD: dict[str, tuple[Machine, list[Step]]] = {
 
 BAD: dict[str, tuple[Machine, list[Step], str]] = {
     "a shared slice grows onto it": (machine(), [cpus("corral.slice", "3,6-7")], "corral.slice would have CPUs of corral_a"),
+    "a file gives it to a slice": (machine(), [file("machine.slice", "3 6-7")], "machine.slice would have CPUs of corral_a"),
+    "a live file does": (
+        machine(), [file("machine.slice", "3,6-7", "run")], "machine.slice would have CPUs of corral_a",
+    ),
     "a slice of nobody's does": (machine(), [cpus("other.slice", "2-3")], "other.slice would have CPUs of corral_a"),
     "one grant grows before the other shrinks": (
         machine(), [cpus("corral_b.slice", "3-5"), cpus("corral_a.slice", "2")], "corral_b.slice would have CPUs of corral_a",
