@@ -17,7 +17,7 @@ from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_limits, workload_units
 from ..model.systemd.unit_file import file_change
-from ..model.systemd.unit_property import dropin
+from ..model.systemd.unit_property import PERSISTENT_CONTROL, Setting, control_file, dropin, removal
 from ..model.systemd.workload_units import NAME
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
@@ -73,8 +73,10 @@ def slice_changes(
     wanted: t.Mapping[str, str],
     seen: State,
     sizes: t.Sequence[int],
+    *,
+    limited: bool,
 ) -> list[Change]:
-    """The changes of a workload's slice: its drop-in, its limits in force, and its start."""
+    """The changes of a workload's slice: its drop-in, its limits in force (``limited``: it is to have some), and its start."""
     persistent = {
         name: value for name, value in wanted.items() if name != "AllowedMemoryNodes" or need.workload.hold != RUNNING
     }
@@ -96,10 +98,31 @@ def slice_changes(
             changes += early_limits(need, seen, wanted)
             changes += hugetlb_changes(host, need, seen, sizes)
         return changes
-    if grant is not None:  # The slice of a workload that is yet to start has no grant yet.
+    if limited:  # The slice of a workload that is yet to start has no grant yet.
         changes += filter(None, (limit_change(seen, name, value) for name, value in wanted.items()))
         changes += hugetlb_changes(host, need, seen, sizes)
     return changes
+
+
+def units_set_by_hand(host: Host) -> frozenset[str]:
+    """The slices of which a persistent ``systemctl set-property`` set something: its files hide what is set live."""
+    return frozenset(name[: -len(".d")] for name in host.names(PERSISTENT_CONTROL) if name.endswith(".slice.d"))
+
+
+def override_changes(host: Host, unit: str, wanted: t.Iterable[str]) -> list[Change]:
+    """The changes that remove what a persistent set-property says of limits that are Corral's."""
+    found = []
+    for name in sorted(wanted):
+        file = control_file(unit, name, runtime=False)
+        text = host.read(file)
+        if text is None:
+            continue
+        settings = systemd.assignments(file, text, name) or [Setting(file, "")]
+        reason = "it wins over Corral's limit at each daemon-reload"
+        actual = settings[-1].value or "set"
+        steps = removal(unit, name, settings)
+        found.append(Change(NAME, unit, f"{name} by set-property", actual, "absent", reason, file, steps))
+    return found
 
 
 def early_limits(need: ResourceRequirements, seen: State, wanted: t.Mapping[str, str]) -> list[Change]:

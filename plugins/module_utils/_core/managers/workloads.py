@@ -110,6 +110,7 @@ def plan(host: Host, context: Context) -> Part:
         changes += filter(None, [shared_weight.change(host, weight)])
         owned.add(shared_weight.KEY)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
+    by_hand = workload_limits.units_set_by_hand(host)
     undeclared = grants.undeclared_runs(found.allocated.grants, found.needs)
     renamed = grants.renamed(undeclared, found.needs)
     placed: list[tuple[ResourceRequirements, str]] = []
@@ -131,9 +132,11 @@ def plan(host: Host, context: Context) -> Part:
         seen = workload_limits.observe(
             host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes
         )
-        changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes)
         # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
         limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
+        changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes, limited=limited)
+        if seen.slice in by_hand:
+            changes += workload_limits.override_changes(host, seen.slice, wanted)
         owned |= owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
         if need.workload.match == "unit":
             changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []

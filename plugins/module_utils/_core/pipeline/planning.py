@@ -20,6 +20,7 @@ from ..model.plan.context import Context
 from ..model.plan.plan import Part, Plan
 from ..model.profile import fit, profile
 from ..model.profile.profile import Profile
+from ..model.systemd import unit_property
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
@@ -214,7 +215,13 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         online = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken) or online
     obsolete = frozenset(key for part in parts for key in part.gone)
     settled = owned | obsolete
-    dropped = [record for record in records if record.manager in managers and record.before.key not in settled]
+    dropped = [
+        record
+        for record in records
+        if record.manager in managers
+        and record.before.key not in settled
+        and unit_property.key_of_file(record.before.target) not in settled  # systemd's file goes with its property
+    ]
     is_whole = set(registry.FILES) <= set(managers)
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
         dropped += [record for record in records if record.manager not in registry.names()]

@@ -114,8 +114,5 @@ def is_tampering(host: Host, step: Step, manager: str, recorded: t.Container[str
 
     Where Corral has no drop-in, the property did what Corral would have done, and stayed.
     """
-    folder, dummy, file = step.target.rpartition(".d/50-")
-    if step.kind != "file" or not folder.startswith("/etc/systemd/system.control/"):
-        return False
-    unit = folder.rpartition("/")[2]
-    return f"property:{unit}:{file[: -len('.conf')]}" in recorded and host.exists(unit_property.dropin(unit, manager))
+    key = unit_property.key_of_file(step.target) if step.kind == "file" else ""
+    return key in recorded and host.exists(unit_property.dropin(key.split(":", 2)[1], manager))

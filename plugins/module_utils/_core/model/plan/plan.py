@@ -117,6 +117,13 @@ class Part(NamedTuple):
     gone: frozenset[str] = frozenset()
 
 
+def unit_of_cpus_file(path: str) -> str:
+    """The unit whose AllowedCPUs= systemd's own file at this path is, persistent or live; "" for any other path."""
+    folder, dummy, file = path.rpartition(".d/")
+    control = folder.startswith(("/etc/systemd/system.control/", "/run/systemd/system.control/"))
+    return folder.rpartition("/")[2] if control and file == "50-AllowedCPUs.conf" else ""
+
+
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
     """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it."""
     steps = [step for change in changes for step in change.steps]

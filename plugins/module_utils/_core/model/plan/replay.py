@@ -18,10 +18,9 @@ import typing as t
 from ..systemd.unit_group import group_of
 from ..values import cpuset
 from ..values.errors import Problem
-from . import validate
 from .kernel_cpusets import MEMBER, NONE, ROOT, Bounds, CpuSet, Machine
 from .moving_cpusets import MovingMachine
-from .plan import RELEASE, Step
+from .plan import RELEASE, Step, unit_of_cpus_file
 
 NOTHING: t.Mapping[str, CpuSet] = types.MappingProxyType({})
 MOST = 8  # problems of one step that are reported
@@ -187,9 +186,9 @@ def do(machine: MovingMachine, step: Step) -> None:
     if step.kind == "unit" and step.target.endswith(".slice") and step.value == "start":
         make(machine, group_of(step.target))
         return
-    file = validate.CPUS_FILE.fullmatch(step.target) if step.kind == "file" else None
-    if file is not None:
-        path = group_of(file.group(1))
+    unit = unit_of_cpus_file(step.target) if step.kind == "file" else ""
+    if unit:
+        path = group_of(unit)
         if path in machine.cgroups and assigned(step.value or ""):  # systemd may read its files at any moment.
             machine.set_cpus(path, assigned(step.value or ""))
         return

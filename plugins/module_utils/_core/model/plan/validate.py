@@ -16,12 +16,11 @@ import typing as t
 from ..topology.topology import Topology
 from ..values.errors import Problem
 from .places import Place, covering
-from .plan import Change, Step
+from .plan import Change, Step, unit_of_cpus_file
 
 BY_UNIT = ("property", "unit", "mount")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no path or unit of Corral's has a newline or another control character
-CPUS_FILE = re.compile(r"/(?:etc|run)/systemd/system\.control/([^/]+)\.d/50-AllowedCPUs\.conf")
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")
 
 
@@ -58,7 +57,7 @@ def is_sound(step: Step) -> bool:
 
 def moves_cpus(step: Step) -> bool:
     """Whether a step changes which CPUs processes run on; a file of systemd's own does once systemd reads it."""
-    return step.kind in ("partition", "cpuset") or step.name == "AllowedCPUs" or bool(CPUS_FILE.fullmatch(step.target))
+    return step.kind in ("partition", "cpuset") or step.name == "AllowedCPUs" or bool(unit_of_cpus_file(step.target))
 
 
 def pool_problems(steps: t.Sequence[Step], topology: Topology) -> list[Problem]:

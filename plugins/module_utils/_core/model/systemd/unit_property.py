@@ -45,6 +45,14 @@ def control_file(unit: str, name: str, *, runtime: bool) -> str:
     return f"{RUNTIME_CONTROL if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
 
 
+def key_of_file(path: str) -> str:
+    """The key of the property of which a file is what a persistent set-property wrote; "" for any other file."""
+    folder, dummy, file = path.rpartition(".d/50-")
+    if not folder.startswith(f"{PERSISTENT_CONTROL}/") or not file.endswith(".conf"):
+        return ""
+    return f"property:{folder[len(PERSISTENT_CONTROL) + 1 :]}:{file[: -len('.conf')]}"
+
+
 def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
     """The CPUs that a unit has by systemd's own file of its AllowedCPUs=, once systemd reads it; empty for any other file."""
     if not path.startswith((f"{PERSISTENT_CONTROL}/", f"{RUNTIME_CONTROL}/")) or not path.endswith(

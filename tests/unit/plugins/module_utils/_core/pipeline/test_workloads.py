@@ -534,6 +534,41 @@ def test_an_instance_is_released_by_its_name(rolled: node.Node) -> None:
     assert BOTH not in held(rolled)
 
 
+@pytest.mark.parametrize("applied", [True, False], ids=["252", "257"])
+def test_a_persistent_set_property_of_a_limit_is_named_and_goes(applied: bool, make: Make) -> None:
+    """It hides what is set live: each daemon-reload would bring it back."""
+    fake = make(reload_applies=applied)
+    install(fake)
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    for unit in (DATAPLANE, BATCH):
+        assert services.start(fake, unit)
+    runs.tick(fake.host())
+    for unit in (OWN, SHARED.rpartition("/")[2], r"corral_batch:batch\x40a.slice"):
+        fake.systemctl("set-property", unit, "MemoryMax=200M")
+        file = f"/etc/systemd/system.control/{unit}.d/50-MemoryMax.conf"
+        assert fake.has(file)
+        items = {(one.subject, one.property): one for one in runs.plan(fake.host())}
+        assert items[unit, "MemoryMax by set-property"].location == file
+        ticks_until_quiet(fake)
+        fake.systemctl("daemon-reload")
+        in_sync(fake)
+        assert not fake.has(file)
+    assert fake.get(f"{PLACE}/memory.max").strip() == str(128 << 20)
+
+
+def test_the_limits_of_an_evicted_run_are_watched(rolled: node.Node) -> None:
+    run = services.start(rolled, BATCH)
+    assert run
+    roll_out(rolled, profile_with(cpu={**PROFILE["cpu"], "reserved": {"cpus": "0-1,4-5"}}))
+    assert BOTH not in held(rolled)
+    place = f"{CGROUP}/{run.place.split('/')[0]}/memory.max"
+    assert rolled.get(place).strip() == str(64 << 20)
+    rolled.systemctl("set-property", "--runtime", run.place.split("/")[0], "MemoryMax=512M")
+    runs.tick(rolled.host())
+    assert rolled.get(place).strip() == str(64 << 20)
+
+
 def test_the_first_profile_has_its_pools_at_a_boot_after_its_time_to_be_confirmed(fake: node.Node) -> None:
     """Until the node has gone back it is in force, and units of its workloads start at once after the boot."""
     install(fake)
