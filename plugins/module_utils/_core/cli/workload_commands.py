@@ -48,6 +48,11 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
         declared = name not in known or name in {need.workload.name for need in found.needs}
         if declared and admit_workload.grant_of(context, name) is None:
             shown = admit_workload.what_if(host, admit_workload.next_start(found, name))
+        tenant = next((need.tenant for need in found.needs if need.workload.name == name), "")
+        if shown is not context and workload_state.populated(host, name, tenant):
+            said.append(
+                f"{name} runs now, without a grant: on shared CPUs, with its limits; what follows is of its next start"
+            )
         grant = admit_workload.grant_of(context, name)
         enforced = enforcement_of(host, context, grant.slice) if grant is not None and grant.cpus else None
         said += workload_table.explained(shown, name, enforced, if_started=shown is not context)

@@ -198,7 +198,8 @@ def left_change(unit: str, seen: Observation) -> Change:
         return Change(NAME, unit, "state", "active", "inactive", reason, cgroup.path_of(unit), (stop,))
     return Change(
         NAME, unit, "placement", unmanaged_groups.shown_running(state.cpus.effective or cpuset.EMPTY, state.processes), "stopped",
-        "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it",
+        "no workload of this name has CPUs of its own, so it runs on the shared pool: stop it, then start it "
+        "(corral explain says what a start gets)",
         cgroup.path_of(unit), (), UNCHANGEABLE, "next start", "service restart",
     )  # fmt: skip
 

@@ -557,7 +557,7 @@ def test_a_persistent_set_property_of_a_limit_is_named_and_goes(applied: bool, m
     assert fake.get(f"{PLACE}/memory.max").strip() == str(128 << 20)
 
 
-def test_the_limits_of_an_evicted_run_are_watched(rolled: node.Node) -> None:
+def test_the_limits_of_an_evicted_run_are_watched(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     run = services.start(rolled, BATCH)
     assert run
     roll_out(rolled, profile_with(cpu={**PROFILE["cpu"], "reserved": {"cpus": "0-1,4-5"}}))
@@ -567,6 +567,9 @@ def test_the_limits_of_an_evicted_run_are_watched(rolled: node.Node) -> None:
     rolled.systemctl("set-property", "--runtime", run.place.split("/")[0], "MemoryMax=512M")
     runs.tick(rolled.host())
     assert rolled.get(place).strip() == str(64 << 20)
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "explain", BOTH) == 2
+    assert capsys.readouterr().out.startswith(f"{BOTH} runs now, without a grant: on shared CPUs, with its limits;")
 
 
 def test_the_first_profile_has_its_pools_at_a_boot_after_its_time_to_be_confirmed(fake: node.Node) -> None:
