@@ -18,7 +18,15 @@ import typing as t
 from ..constants import ERROR, IN_SYNC, VERSION
 from ..host import snapshot
 from ..host.files import Host
-from . import confirm_command, devices_command, kubelet_command, node_commands, status_command, workload_commands
+from . import (
+    confirm_command,
+    devices_command,
+    diff_command,
+    kubelet_command,
+    node_commands,
+    status_command,
+    workload_commands,
+)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -61,6 +69,9 @@ def parser() -> argparse.ArgumentParser:
     )
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
+    pair = command("diff", "what differs between two machines, or two JSON files of Corral's; 2 where anything does")
+    for word, text in (("before", "a snapshot, the root of a tree (/ is this machine), or JSON"), ("after", "another")):
+        pair.add_argument(word, metavar=word.upper(), help=text)
     back = command("rollback", "go back to a profile applied before this one")
     back.add_argument(
         "--to", metavar="N|HASH", default="1", help="how many profiles back, or the hash of one kept (corral history)"
@@ -133,6 +144,7 @@ COMMANDS = {
     "kubelet": kubelet_command.do_kubelet,
     "reconcile": node_commands.do_reconcile,
     "snapshot": node_commands.do_snapshot,
+    "diff": diff_command.do_diff,
     "rollback": node_commands.do_rollback,
     "history": node_commands.do_history,
     "confirm": confirm_command.do_confirm,

@@ -151,6 +151,23 @@ class Snapshot(t.TypedDict):
     entries: int
 
 
+class Difference(t.TypedDict):
+    """A value that differs; null where there is none on that side."""
+
+    path: str
+    before: t.Optional[str]
+    after: t.Optional[str]
+
+
+class Differences(t.TypedDict):
+    """What ``corral diff --json`` prints."""
+
+    schema: int
+    before: str
+    after: str
+    differences: list[Difference]
+
+
 class PauseBegun(t.TypedDict):
     """What ``corral pause --json`` prints."""
 

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""corral diff: what differs between two machines, or between two files that Corral wrote."""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import tempfile
+import typing as t
+
+from ..constants import DIFFERS, IN_SYNC
+from ..host import snapshot
+from ..host.discovery import sysfs
+from ..host.files import Host
+from ..model.profile import profile
+from ..model.topology import topology
+from ..model.values.errors import CorralError, refusal
+from ..pipeline import declared_profile
+from ..reports import data_diff
+from . import command_output
+
+MOST_BYTES = 256 << 20
+
+
+def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
+    """corral diff"""
+    sides = [side(path) for path in (args.before, args.after)]
+    kinds = [kind for kind, dummy in sides]
+    if kinds[0] != kinds[1]:
+        raise refusal(
+            f"is {kinds[1]}, and {args.before} is {kinds[0]}: compare two machines or two JSON files",
+            path="AFTER", value=args.after,
+        )  # fmt: skip
+    found = data_diff.differences(sides[0][1], sides[1][1])
+    data = {"before": args.before, "after": args.after, "differences": [one._asdict() for one in found]}
+    command_output.show(args, data, data_diff.lines(found) or ["nothing differs"])
+    return DIFFERS if found else IN_SYNC
+
+
+def side(path: str) -> tuple[str, t.Any]:
+    """What is compared, and of which kind it is: "a machine" or "JSON". Raises CorralError."""
+    if os.path.isdir(path):
+        return "a machine", machine(Host(path))
+    data = json_of(path)
+    if data is not None:
+        return "JSON", data
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+        return "a machine", machine(Host(snapshot.unpack(path, folder)))
+
+
+def json_of(path: str) -> t.Any:
+    """The data of a JSON file; None where it is none. Raises CorralError for one that cannot be read."""
+    try:
+        if os.path.getsize(path) > MOST_BYTES:
+            raise refusal(f"is larger than {MOST_BYTES >> 20} MiB", path=path)
+        with open(path, encoding="utf-8") as file:
+            return json.load(file)
+    except OSError as error:
+        raise refusal(f"cannot be read: {error.strerror}", path=path) from None
+    except (ValueError, RecursionError):
+        return None
+
+
+def machine(host: Host) -> dict[str, t.Any]:
+    """A machine as plain data: its topology, and the profile that is declared there."""
+    try:
+        declared = declared_profile.read_declared(host)
+        shown: t.Any = None if declared is None else profile.to_data(declared)
+    except CorralError as error:
+        shown = str(error)
+    return {"topology": topology.to_dict(sysfs.discover(host)), "profile": shown}

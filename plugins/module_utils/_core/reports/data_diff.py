@@ -1,0 +1,82 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What differs between two pieces of plain data, by path: of two machines, or of one at two times."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
+from . import value_text
+
+# Other at each look, whatever the node is like.
+MOMENTS = frozenset({"time", "since", "age", "seconds", "last_in_sync", "schema"})
+# A row of a list is the same row on both sides by the first of these that every row has.
+NAMES = ("host", "name", "id", "subject", "path", "file")
+
+
+class Difference(NamedTuple):
+    """A value that is not the same; None: there is none."""
+
+    path: str
+    before: t.Optional[str]
+    after: t.Optional[str]
+
+
+def differences(before: t.Any, after: t.Any) -> list[Difference]:
+    """The differences in the order of their paths; times do not count."""
+    first, second = dict(leaves(before, "")), dict(leaves(after, ""))
+    paths = sorted({*first, *second})
+    return [
+        Difference(path, first.get(path), second.get(path)) for path in paths if first.get(path) != second.get(path)
+    ]
+
+
+def leaves(data: t.Any, path: str) -> t.Iterator[tuple[str, str]]:
+    """The leaves of plain data by path, as text. A list without names is one leaf, and what is empty or null is none."""
+    rows = named_rows(data)
+    if isinstance(data, dict) and data:
+        for key, value in data.items():
+            if key not in MOMENTS:
+                yield from leaves(value, f"{path}.{key}" if path else str(key))
+    elif rows:
+        for name, row in rows:
+            yield from leaves(row, f"{path}[{name}]")
+    elif data not in ({}, [], None):
+        yield path, data if isinstance(data, str) else list_text(data) or json.dumps(data, sort_keys=True)
+
+
+def list_text(data: t.Any) -> str:
+    """Ascending numbers as the kernel writes CPUs, lists of these with " | " between them; "" for anything else."""
+    if isinstance(data, list) and data and all(isinstance(one, list) for one in data):
+        texts = [list_text(one) for one in data]
+        return " | ".join(texts) if all(texts) else ""
+    if not isinstance(data, list) or not all(type(one) is int and one >= 0 for one in data):
+        return ""
+    return cpuset.format(data) if data == sorted(set(data)) else ""
+
+
+def named_rows(data: t.Any) -> list[tuple[str, t.Any]]:
+    """The rows of a list with their names; nothing for anything else. Equal names are numbered."""
+    if not isinstance(data, list) or not data or not all(isinstance(row, dict) for row in data):
+        return []
+    key = next((name for name in NAMES if all(isinstance(row.get(name), (str, int)) for row in data)), None)
+    if key is None:
+        return []
+    found: dict[str, int] = {}
+    rows = []
+    for row in data:
+        name = "/".join(str(row[part]) for part in (key, "property") if part in row)
+        found[name] = found.get(name, 0) + 1
+        rows.append((name if found[name] == 1 else f"{name}#{found[name]}", row))
+    return rows
+
+
+def lines(found: t.Iterable[Difference]) -> list[str]:
+    """Each difference on one line."""
+    return [f"{one.path or 'value'}: {' -> '.join(value_text.compared(one.before, one.after))}" for one in found]
