@@ -114,7 +114,29 @@ def parser() -> argparse.ArgumentParser:
     hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
     hold.add_argument("--reason", metavar="TEXT", default="", help="what for, shown wherever the node is seen paused")
     command("resume", "end the pause now")
+    for name, text in (
+        ("man", "the manual page: corral man | man -l -"),
+        ("completion", "a script that completes corral's words"),
+    ):
+        one = commands.add_parser(name, help=text, description=text)
+    one.add_argument("shell", choices=("bash",), help="the shell; zsh reads the same after bashcompinit")
     return top
+
+
+def do_man(dummy_host: Host, dummy_args: argparse.Namespace) -> int:
+    """corral man"""
+    from . import parser_pages
+
+    sys.stdout.write(parser_pages.man_page(parser(), VERSION))
+    return IN_SYNC
+
+
+def do_completion(dummy_host: Host, dummy_args: argparse.Namespace) -> int:
+    """corral completion"""
+    from . import parser_pages
+
+    sys.stdout.write(parser_pages.bash_completion(parser()))
+    return IN_SYNC
 
 
 def run(words: t.Sequence[str]) -> int:
@@ -154,4 +176,6 @@ COMMANDS = {
     "gc": node_commands.do_gc,
     "pause": node_commands.do_pause,
     "resume": node_commands.do_resume,
+    "man": do_man,
+    "completion": do_completion,
 }
