@@ -73,7 +73,7 @@ def command(host: Host, *words: str) -> int:
     if list(words[:2]) in main.GRANT_UNIT:
         return grant_service.run(host, words)
     args = PARSER().parse_args(list(words))
-    return commands.COMMANDS[words[0]](host, args)
+    return commands.handler(words[0])(host, args)
 
 
 def tick(host: Host, *, by_timer: bool = True, at_boot: bool = False) -> int:

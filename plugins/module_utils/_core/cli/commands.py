@@ -8,25 +8,13 @@
 from __future__ import annotations
 
 import argparse
-import contextlib
-import io
+import importlib
 import os
 import sys
-import tempfile
 import typing as t
 
 from ..constants import ERROR, IN_SYNC, VERSION
-from ..host import snapshot
 from ..host.files import Host
-from . import (
-    confirm_command,
-    devices_command,
-    diff_command,
-    kubelet_command,
-    node_commands,
-    status_command,
-    workload_commands,
-)
 
 
 def parser() -> argparse.ArgumentParser:
@@ -145,37 +133,51 @@ def run(words: t.Sequence[str]) -> int:
         args = parser().parse_args(list(words))
     except SystemExit as stop:
         return IN_SYNC if stop.code in (None, 0) else ERROR
-    if isinstance(sys.stdout, io.TextIOWrapper):
+    if hasattr(sys.stdout, "reconfigure"):
         sys.stdout.reconfigure(errors="replace")  # no traceback for a character outside the locale
-    with contextlib.ExitStack() as stack:
-        root = getattr(args, "root", None) or "/"
-        if root != "/" and not os.path.isdir(root):
-            root = snapshot.unpack(root, stack.enter_context(tempfile.TemporaryDirectory(prefix="corral-")))
-        host = Host(root, record=args.command == "snapshot")
-        return t.cast("dict[str, t.Callable[[Host, t.Any], int]]", COMMANDS)[args.command](host, args)
+    root = getattr(args, "root", None) or "/"
+    if root != "/" and not os.path.isdir(root):
+        return run_on_snapshot(root, args)
+    return handler(args.command)(Host(root, record=args.command == "snapshot"), args)
 
 
-COMMANDS = {
-    "status": status_command.do_status,
-    "drift": node_commands.do_plan,
-    "plan": node_commands.do_plan,
-    "topology": node_commands.do_topology,
-    "pools": node_commands.do_pools,
-    "devices": devices_command.do_devices,
-    "profile": node_commands.do_profile,
-    "kubelet": kubelet_command.do_kubelet,
-    "reconcile": node_commands.do_reconcile,
-    "snapshot": node_commands.do_snapshot,
-    "diff": diff_command.do_diff,
-    "rollback": node_commands.do_rollback,
-    "history": node_commands.do_history,
-    "confirm": confirm_command.do_confirm,
-    "explain": workload_commands.do_explain,
-    "admit": workload_commands.do_admit,
-    "release": workload_commands.do_release,
-    "gc": node_commands.do_gc,
-    "pause": node_commands.do_pause,
-    "resume": node_commands.do_resume,
-    "man": do_man,
-    "completion": do_completion,
+def run_on_snapshot(path: str, args: argparse.Namespace) -> int:
+    """Run one command on the machine in a snapshot."""
+    import tempfile
+
+    from ..host import snapshot
+
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+        return handler(args.command)(Host(snapshot.unpack(path, folder), record=args.command == "snapshot"), args)
+
+
+def handler(command: str) -> t.Callable[[Host, argparse.Namespace], int]:
+    """The function of a command: only its own module is loaded, since the timer of garbage collection runs one a minute."""
+    module = importlib.import_module(f"{__package__}.{MODULES[command]}")
+    return t.cast("t.Callable[[Host, argparse.Namespace], int]", getattr(module, f"do_{command}"))
+
+
+MODULES = {
+    "status": "status_command",
+    "drift": "node_commands",
+    "plan": "node_commands",
+    "topology": "node_commands",
+    "pools": "node_commands",
+    "devices": "devices_command",
+    "profile": "node_commands",
+    "kubelet": "kubelet_command",
+    "reconcile": "node_commands",
+    "snapshot": "node_commands",
+    "diff": "diff_command",
+    "rollback": "node_commands",
+    "history": "node_commands",
+    "confirm": "confirm_command",
+    "explain": "workload_commands",
+    "admit": "workload_commands",
+    "release": "workload_commands",
+    "gc": "gc_command",
+    "pause": "node_commands",
+    "resume": "node_commands",
+    "man": "commands",
+    "completion": "commands",
 }

@@ -14,7 +14,7 @@ import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import pause_file, preflight, snapshot, state
+from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import declaration
@@ -108,6 +108,9 @@ def origins_of(host: Host, path: t.Optional[str], declared: Profile) -> dict[str
     )
 
 
+do_drift = do_plan
+
+
 def do_profile(host: Host, args: argparse.Namespace) -> int:
     """corral profile"""
     if not args.from_node:
@@ -191,26 +194,6 @@ def do_history(host: Host, args: argparse.Namespace) -> int:
     said = text_table.aligned(table) if rows else ["no profile was applied on this node"]
     command_output.show(args, {"profiles": rows}, said)
     return IN_SYNC
-
-
-def do_gc(host: Host, args: argparse.Namespace) -> int:
-    """corral gc"""
-    import signal
-
-    from ..gc import gc_outcome, gc_pass
-
-    stop = gc_pass.new_stop(host)
-    before = signal.signal(signal.SIGTERM, lambda *dummy: stop.end())
-    try:
-        preflight.refuse_node(host)
-        if args.tick:
-            result = gc_pass.tick(host, tick.notice, stop)
-        else:
-            result = gc_pass.now(host, command_output.the_profile(host, None), dry=args.dry_run, stop=stop)
-            command_output.show(args, gc_outcome.result_data(result), gc_outcome.lines(result))
-    finally:
-        signal.signal(signal.SIGTERM, before)
-    return ERROR if result.errors else DIFFERS if result.drift else IN_SYNC
 
 
 def do_snapshot(host: Host, args: argparse.Namespace) -> int:

@@ -59,11 +59,16 @@ def test_nothing_hidden_is_offered_or_described() -> None:
 
 def test_the_page_has_each_command_and_option() -> None:
     found = parser_pages.commands(commands.parser())
-    assert {one.name for one in found} == set(commands.COMMANDS)
+    assert {one.name for one in found} == set(commands.MODULES)
     for one in found:
         assert f".SS corral {one.name}" in PAGE
         for option in one.options:
             assert parser_pages.roff(", ".join(option.option_strings)) in PAGE
+
+
+@pytest.mark.parametrize("command", commands.MODULES)
+def test_each_command_has_its_function(command: str) -> None:
+    assert callable(commands.handler(command))
 
 
 @pytest.mark.skipif(not shutil.which("groff"), reason="groff is not installed")
