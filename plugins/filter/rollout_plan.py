@@ -46,6 +46,12 @@ options:
     type: str
     choices: [refuse, apply]
     default: refuse
+  require_in_sync:
+    description:
+      - Whether a node that differs from its profile after its change fails and goes back.
+      - What Corral cannot change is known before. The plan names it either way.
+    type: bool
+    default: true
 """
 
 EXAMPLES = r"""
@@ -83,6 +89,7 @@ def rollout_plan(
     agents: t.Mapping[str, t.Mapping[str, t.Any]],
     on_drift: str = "stop",
     during_pause: str = "refuse",
+    require_in_sync: bool = True,
 ) -> RolloutPlan:
     """The plan of a rollout over all hosts."""
     for name, value, words in (
@@ -99,7 +106,7 @@ def rollout_plan(
         if why:
             refused[host] = why
             continue
-        lines = plan_lines(profiles[host], agent)
+        lines = [*plan_lines(profiles[host], agent), *staying_lines(profiles[host], require_in_sync)]
         groups.setdefault(json.dumps(lines), []).append(host)
     shown: list[str] = []
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", row[1])):
@@ -107,7 +114,9 @@ def rollout_plan(
         shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
     for host, why in refused.items():
         shown += [f"{host}: cannot have it", *(f"  {line}" for line in why.splitlines())]
-    changing = [host for text, hosts in groups.items() if text != "[]" for host in hosts]
+    changing = [
+        host for host in sorted(profiles) if host not in refused and plan_lines(profiles[host], agents.get(host, {}))
+    ]
     total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
     return {
         "lines": [*shown, total + (f", {len(refused)} cannot have the profile" if refused else "")],
@@ -142,6 +151,17 @@ def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> 
         lines += [key_line(one), *(f"  {line}" for line in one["changes"])]
     changes = [str(change.get("text")) for change in agent.get("changes") or ()]
     return [*lines, *(["agent:", *(f"  {line}" for line in changes)] if changes else [])]
+
+
+def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list[str]:
+    """What differs after the change as well, since Corral cannot change it; what waits for a boot or a restart is left out."""
+    items = [
+        str(one["text"])
+        for one in profile.get("drift") or ()
+        if one["verdict"] != "drift" and one["when"] == "now" and one["disruption"] != "service restart"
+    ]
+    head = "stays, so the host goes back unless corral_require_in_sync is false:" if require_in_sync else "stays:"
+    return [head, *(f"  {text}" for text in items)] if items else []
 
 
 def key_line(one: EditedKey) -> str:

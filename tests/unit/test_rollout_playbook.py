@@ -118,6 +118,9 @@ def decided(node, asked):
     if ACTION == "profile" and node.get("boots") and not node.get("settles", True):
         item = dict(subject="/dev/huge", when="now", verdict="drift", disruption="none", text="~ a mount is missing")
         result.update(drift=[item], in_sync=False)
+    if ACTION == "profile" and node.get("stays"):
+        item = dict(subject="x.service", when="now", verdict="unchangeable", disruption="none", text="! x.service: outside all slices")
+        result.update(drift=[item], in_sync=False)
     if ACTION == "profile":
         after["seconds"] = seconds or node.get("seconds")
         result["unconfirmed"] = dict(text="waits") if after.get("waits") else None
@@ -373,6 +376,21 @@ def test_what_cannot_be_adopted_is_named_and_stops_the_rollout(fleet: Fleet) -> 
     assert "this cannot be adopted" in said and "~ by hand" in said
     assert "1 of 4 hosts cannot have the profile, and no host was changed: d" in " ".join(said.split())
     assert not (fleet.folder / "corral_adopted").exists()
+
+
+def test_what_stays_is_named_before_the_first_host_is_touched_and_is_why_it_goes_back(fleet: Fleet) -> None:
+    fleet.set("a", stays=True)
+    for asked, head in (
+        (True, "stays, so the host goes back unless corral_require_in_sync is false:"),
+        (False, "stays:"),
+    ):
+        code, said, order = fleet.play("--check", corral_require_in_sync=asked)
+        assert code == 0 and order == [], said
+        assert head in said and "! x.service: outside all slices" in said
+    code, said, order = fleet.play(corral_serial=4)
+    assert code != 0
+    assert fleet.have()["a"] == "old"
+    assert "! x.service: outside all slices" in said
 
 
 def test_a_reboot_that_is_not_allowed_is_said_and_the_rollout_goes_on(fleet: Fleet) -> None:
