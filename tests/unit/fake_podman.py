@@ -221,9 +221,9 @@ class Storage:
             path.write_text(json.dumps(data))
 
     def write_database(self) -> None:
-        """The database, anew if anything changed since it was written: a container, a pod, what fails."""
+        """The database, anew if anything changed since it was written."""
         path = self.folder / f"{self.path.lstrip('/')}/libpod/bolt_state.db"
-        text = repr((self.containers, self.pods, self.images, self.events, self.volumes, self.trouble))
+        text = repr((self.containers, self.pods, self.images, self.events, self.volumes))
         if not path.exists() or path.read_text() != text:
             path.parent.mkdir(parents=True, exist_ok=True)
             new = path.with_suffix(".new")

@@ -71,29 +71,34 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     owners = [workload.owner for workload in declared.workloads]
     dry = bool(result.dry)
     podmans = Podmans(host)
-    # A dry run by hand always asks Podman.
-    idle = idle_pass.IdlePass(host, declared, users if request.publish else (), now)
+    # A dry run by hand always asks Podman, and so does a pass whose records were lost.
+    known = state.checked(host, state.GC_RECORDS) is not None and request.publish
+    idle = idle_pass.IdlePass(host, declared, users if known else (), now)
     if request.publish:
         stop.wanted = lambda: unchanged(host, declared)
     try:
         if gc.containers is not None and is_due(last.get(CONTAINERS), gc.containers.interval, now, dry):
-            dead = idle.containers()
+            found, dead = None, idle.containers()
             if dead is None:
                 found = container_pass.observe(podmans, users, owners, records, now, stop)
-                # Without a policy for images, their use is not observed.
-                records = found.records if gc.images else found.records._replace(images={})
-                if not save_records(host, declared, kept, records, request):
-                    return result._replace(error=LEFT)
-                kept = records
+            records = found.records if found else idle.with_uses(CONTAINERS, records)
+            # Without a policy for images, their use is not observed.
+            records = records if gc.images else records._replace(images={})
+            if not save_records(host, declared, kept, records, request):
+                return result._replace(error=LEFT)
+            kept = records
+            if found:
                 dead = container_pass.run(found, gc.containers, now, stop, dry=dry)
                 idle.keep_containers(found, gc.containers, dead)
             result = result._replace(containers=dead)
         if gc.images is not None and is_due(last.get(IMAGES), gc.images.interval, now, dry):
-            images = idle.images(gc.images)
+            observed, images = None, idle.images(gc.images)
             if images is None:
                 observed = image_pass.observe(podmans, users, records, now, stop)
-                if not save_records(host, declared, kept, observed.records, request):
-                    return result._replace(error=LEFT)
+            records = observed.records if observed else idle.with_uses(IMAGES, records)
+            if not save_records(host, declared, kept, records, request):
+                return result._replace(error=LEFT)
+            if observed:
                 images = image_pass.run(host, gc.images, observed, now, stop, dry=dry)
                 idle.keep_images(observed, gc.images, images)
             result = result._replace(images=images)
@@ -220,7 +225,6 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
         "errors": totals.get("errors", 0) + len(result.errors),
     }
     lock.own_folder(host, state.RUN, 0o755)
-    idle_pass.write(host, result.idle)
     host.write_file(state.GC_STATUS, json.dumps(status, sort_keys=True) + "\n")
     failed = gc_outcome.change("gc", PASS, None, None, result.error, "", UNKNOWN) if result.error else None
     drift = [item for name in (IMAGES, CONTAINERS) for item in (status[name] or {}).get("items", ())]
@@ -229,6 +233,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
     if host.read(state.GC_DRIFT, follow=False) != text:
         host.write_file(state.GC_DRIFT, text)
     write_metrics(host, status)
+    idle_pass.write(host, result.idle)
 
 
 def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host, Profile, Result], None]) -> Result:

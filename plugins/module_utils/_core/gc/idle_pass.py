@@ -7,16 +7,20 @@
 
 A pass that finds that nothing goes, and that nothing would go within IDLE_SECONDS if nothing changes, keeps the stamps that
 the storages' files had before it read them. Until then, while the files have these stamps and no disk is at ``high``, later
-passes have the same result. Whatever is not known, or not as it was, makes a pass ask Podman.
+passes have the same result: images of containers that run are in use at each of them. Whatever is not known, or not as it
+was, makes a pass ask Podman.
 """
 
 from __future__ import annotations
 
+import contextlib
 import typing as t
 
 from ..host import podman_storage, state
 from ..host.files import Host
 from ..model.gc_policy import gc_records, image_gc
+from ..model.gc_policy.gc_records import Records
+from ..model.gc_policy.podman_json import RUNNING, ListedContainer
 from ..model.profile.profile import Profile
 from ..model.profile.profile_gc import ContainerGC, ImageGC
 from . import container_pass, image_pass
@@ -42,7 +46,7 @@ class IdlePass:
             "boot": host.boot_id(),
             "for": repr((declared.gc, declared.mode, declared.workloads)),
         }
-        same = all(kept.get(key) == value for key, value in identity.items())
+        same = all(kept.get(key) == value for key, value in identity.items()) and is_sound(kept)
         self.kept: dict[str, t.Any] = dict(kept) if same else {**identity, "roots": {}}
         self.stamps = self.stamps_of(users)
 
@@ -100,13 +104,24 @@ class IdlePass:
             )
         return Images(tuple(found), (), False)
 
+    def with_uses(self, part: str, records: Records) -> Records:
+        """The records, with the images of running containers used now."""
+        images = dict(records.images)
+        for user, ids in self.kept[part]["running"].items():
+            images[user] = gc_records.noted(images.get(user, {}), dict.fromkeys(ids, self.now), self.now)
+        return records._replace(images=images)
+
     def keep_containers(self, observed: container_pass.Observation, policy: ContainerGC, result: Containers) -> None:
         """Keep what a pass over containers found, if later ones would find the same."""
-        quiet = not (result.removed or result.refused or result.errors or result.unfinished)
-        if quiet and not container_pass.due(observed, policy, self.now + IDLE_SECONDS).going:
-            self.keep(CONTAINERS, dead=result.dead)
-        else:
+        if result.removed:
+            self.kept.pop(IMAGES, None)  # One that was in use may be free now.
+        later = container_pass.due(observed, policy, self.now + IDLE_SECONDS)
+        acted = result.removed or result.refused or result.errors or result.unfinished
+        if acted or later.going or later.dead != result.dead:
             self.kept.pop(CONTAINERS, None)
+            return
+        containers = [(one.podman.user, container) for one in observed.found for container in one.item.containers]
+        self.keep(CONTAINERS, containers, dead=result.dead)
 
     def keep_images(self, observed: image_pass.Observation, policy: ImageGC, result: Images) -> None:
         """Keep where the storages are, and what a pass over images found, if later ones would find the same."""
@@ -119,17 +134,34 @@ class IdlePass:
             return
         self.keep(
             IMAGES,
+            [(storage.podman.user, container) for storage in storages for container in storage.containers],
             disks=[
                 {"path": disk.path, "users": list(disk.users), "device": device, "images": disk.images}
                 for device, disk in zip(observed.by_device, result.file_systems)
             ],
         )
 
-    def keep(self, part: str, **found: t.Any) -> None:
-        """Keep what a pass over a part found, with the stamps of before it."""
+    def keep(self, part: str, containers: t.Iterable[tuple[str, ListedContainer]], **found: t.Any) -> None:
+        """Keep what a pass over a part found, with the stamps of before it, and by user the images of containers that run."""
         self.kept.pop(part, None)
-        if self.stamps is not None:
-            self.kept[part] = {"up": self.up, "now": self.now, "stamps": self.stamps, **found}
+        if self.stamps is None:
+            return
+        running: dict[str, list[str]] = {}
+        for user, one in containers:
+            if one.state in RUNNING and one.image not in running.setdefault(user, []):
+                running[user].append(one.image)
+        self.kept[part] = {"up": self.up, "now": self.now, "stamps": self.stamps, "running": running, **found}
+
+
+def is_sound(kept: t.Mapping[str, t.Any]) -> bool:
+    """Whether what was kept has the form in which it was written."""
+    roots, parts = kept.get("roots"), [kept[name] for name in (IMAGES, CONTAINERS) if name in kept]
+    return (
+        isinstance(roots, dict)
+        and all(isinstance(one, list) and len(one) == 2 for one in roots.values())
+        and all(isinstance(one, dict) and {"up", "now", "stamps", "running"} <= one.keys() for one in parts)
+        and all({"dead", "disks"} & one.keys() for one in parts)
+    )
 
 
 def is_full(policy: ImageGC, capacity: int, available: int) -> bool:
@@ -139,7 +171,8 @@ def is_full(policy: ImageGC, capacity: int, available: int) -> bool:
 
 def write(host: Host, kept: t.Optional[t.Mapping[str, t.Any]]) -> None:
     """Keep what passes found for the next one; None: nothing is known."""
-    if kept is None and host.exists(state.GC_IDLE):
-        host.remove(state.GC_IDLE)
-    elif kept is not None and state.checked(host, state.GC_IDLE) != kept:
-        state.write_checked(host, state.GC_IDLE, kept, spare=False)
+    with contextlib.suppress(OSError):  # The pass is done, and the next one asks.
+        if kept is None and host.exists(state.GC_IDLE):
+            host.remove(state.GC_IDLE)
+        elif kept is not None and state.checked(host, state.GC_IDLE) != kept:
+            state.write_checked(host, state.GC_IDLE, kept, spare=False)

@@ -30,7 +30,10 @@ Stamps = dict[str, t.Optional[list[int]]]
 
 
 def stamps(host: Host, root: str, driver: str) -> t.Optional[Stamps]:
-    """The stamps of a storage at ``root`` with the driver ``driver``; None where there is no database: it lies elsewhere."""
+    """The stamps of a storage at ``root`` with the driver ``driver``; None where there is no database: it lies elsewhere.
+
+    One that an earlier configuration left does not tell: then what only the database says is seen with the next pass that asks.
+    """
     databases = {f"{root}/{name}": host.stamp(f"{root}/{name}") for name in DATABASES}
     if not any(databases.values()):
         return None

@@ -205,7 +205,8 @@ def do(machine: MovingMachine, step: Step) -> None:
 def assigned(text: str) -> CpuSet:
     """The CPUs that a file of systemd's own assigns; a value that is none assigns nothing (systemd.resource-control(5))."""
     found = NONE
-    for value in (line[len("AllowedCPUs=") :] for line in text.splitlines() if line.startswith("AllowedCPUs=")):
+    lines = (line.partition("=")[::2] for line in text.splitlines())
+    for value in (value for name, value in lines if name.strip() == "AllowedCPUs"):
         try:
             found = found | cpuset.parse(",".join(value.split())) if value.strip() else NONE
         except ValueError:

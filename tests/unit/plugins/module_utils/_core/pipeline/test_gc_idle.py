@@ -18,7 +18,7 @@ from _core.gc.gc_outcome import Result
 from _core.host import state
 from _core.host.command import Command
 from _core.pipeline import declared_profile
-from fake_podman import MIB, Disk, Storage
+from fake_podman import MIB, Disk, Storage, identity
 
 Make = t.Callable[..., node.Node]
 
@@ -68,13 +68,18 @@ def passed(fake: node.Node) -> tuple[set[str], Result]:
     return {act.split()[2] for act in host.acts if act.startswith("run podman")}, result
 
 
+def uses(fake: node.Node) -> dict[str, list[float | None]]:
+    """When each of root's images was first seen and last used, as Corral keeps it."""
+    data = state.checked(fake.host(), state.GC_RECORDS)
+    return t.cast("dict[str, list[float | None]]", data["images"]["root"])
+
+
 def told(fake: node.Node) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(fake.get(state.GC_STATUS)))
 
 
 def test_a_pass_over_what_did_not_change_asks_nothing_and_says_the_same(fake: node.Node) -> None:
     before = told(fake)
-    records = fake.get(state.GC_RECORDS)
     for dummy in range(5):
         found, result = passed(fake)
         assert found == set()
@@ -85,7 +90,9 @@ def test_a_pass_over_what_did_not_change_asks_nothing_and_says_the_same(fake: no
         for part in ("images", "containers"):
             assert after[part].pop("time") > before[part].get("time", 0)
             assert after[part] == {key: value for key, value in before[part].items() if key != "time"}
-        assert fake.get(state.GC_RECORDS) == records
+        used, free = (uses(fake)[identity(f"image localhost/{name}:1")] for name in ("used", "free"))
+        assert used[1] == fake.time, "its container runs"
+        assert free[1] is None
         fake.wait(MINUTE)
 
 
@@ -189,6 +196,7 @@ def test_podman_is_asked_every_hour_in_any_case(fake: node.Node) -> None:
 @pytest.mark.parametrize("command", ["images", "ps", "events"])
 def test_after_a_pass_that_could_not_read_everything_the_next_one_asks(fake: node.Node, command: str) -> None:
     storage = fake.podmans["root"]
+    storage.volumes.add("new")
     storage.trouble[command] = Command(125, "", "Error: database is locked\n")
     assert asked(fake)
     del storage.trouble[command]
@@ -220,13 +228,99 @@ def test_what_is_due_within_the_hour_goes_on_time(make: Make, monkeypatch: pytes
     assert idle > 150
 
 
+def test_what_breaks_without_a_change_is_seen_within_the_hour_and_by_a_dry_run(fake: node.Node) -> None:
+    fake.podmans["root"].trouble["ps"] = Command(125, "", "Error: database is locked\n")
+    assert asked(fake) == set()
+    host = fake.host()
+    declared = declared_profile.read_declared(host)
+    assert declared is not None
+    assert gc_pass.now(host, declared, dry=True).errors
+    fake.wait(HOUR)
+    assert passed(fake)[1].errors
+
+
+def test_lost_records_are_made_anew_by_the_next_pass(fake: node.Node) -> None:
+    for name in (state.GC_RECORDS, f"{state.GC_RECORDS}.previous"):
+        (fake.root / name.lstrip("/")).unlink()
+    assert asked(fake)
+    assert set(uses(fake)) == set(fake.podmans["root"].images)
+
+
+def test_an_image_that_a_pass_over_containers_freed_is_looked_at_by_the_same_run(
+    make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The age of the image is over when that of its dead container is."""
+    gc = {
+        "images": {"high": 80, "low": 70, "min_age": "0s", "max_age": "5m", "interval": "1m"},
+        "containers": {"min_age": "2h", "max_per_workload": 0, "scope": "all"},
+    }
+    fake = prepared(make, monkeypatch, gc)
+    storage = fake.podmans["root"]
+    storage.container("dead", storage.image("localhost/used:1"), created=fake.time - 9, ended=fake.time)
+    for dummy in range(3 * MINUTE):
+        if not storage.left():
+            break
+        asked(fake)
+        fake.wait(MINUTE)
+    assert storage.names() == []
+
+
+def test_containers_that_count_later_are_counted_on_time(fake: node.Node) -> None:
+    storage = fake.podmans["root"]
+    storage.container("never", next(iter(storage.images)), "created", created=fake.time)
+    counts = []
+    for dummy in range(62):
+        asked(fake)
+        counts.append(told(fake)["containers"]["dead"])
+        fake.wait(MINUTE)
+    assert counts == [1] * 60 + [2, 1], "the second of two goes"
+
+
+def test_a_file_that_cannot_be_written_costs_nothing_else(fake: node.Node) -> None:
+    (fake.root / state.GC_IDLE.lstrip("/")).unlink()
+    (fake.root / state.GC_IDLE.lstrip("/")).mkdir()
+    found, result = passed(fake)
+    assert found
+    assert not result.error
+    assert told(fake)["time"] == int(fake.time)
+
+
+@pytest.mark.parametrize(
+    "data", [{"roots": []}, {"roots": {"root": "abc"}}, {"images": []}, {"containers": {"stamps": {}}}]
+)
+def test_a_file_of_another_form_makes_a_pass_ask(fake: node.Node, data: dict[str, t.Any]) -> None:
+    kept = json.loads(fake.get(state.GC_IDLE))["data"]
+    state.write_checked(fake.host(), state.GC_IDLE, {**kept, **data})
+    assert asked(fake)
+
+
+def test_the_storages_of_all_users_count(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    fake = make()
+    fake.account("alice", 1000)
+    disk = Disk()
+    for user, path in (
+        ("root", "/var/lib/containers/storage"),
+        ("alice", "/home/alice/.local/share/containers/storage"),
+    ):
+        fake.podmans[user] = Storage(fake.root, disk, path)
+        fake.podmans[user].image(f"localhost/{user}:1")
+    declare(fake, {**BOTH, "users": ["alice"]})
+    for dummy in range(2):
+        asked(fake)
+        fake.wait(MINUTE)
+    assert asked(fake) == set()
+    fake.podmans["alice"].volumes.add("new")
+    fake.wait(MINUTE)
+    assert asked(fake)
+
+
 def test_the_file_goes_with_gc(fake: node.Node) -> None:
     assert fake.has(state.GC_IDLE)
     assert not runs.declare(fake.host(), cpu=None, memory=None, pids=None).error
     assert not fake.has(state.GC_IDLE)
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(8))
 def test_idle_passes_remove_what_passes_that_ask_remove(make: Make, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """The same things happen on two nodes; on one each pass asks Podman. Both storages are the same after each pass."""
     chance = random.Random(seed)
@@ -235,7 +329,8 @@ def test_idle_passes_remove_what_passes_that_ask_remove(make: Make, monkeypatch:
         "containers": {"min_age": "20m", "max_per_workload": 1, "max_total": 3, "scope": "all"},
     }
     nodes = [prepared(make, monkeypatch, gc) for dummy in range(2)]
-    monkeypatch.setattr(Stop, "wait", lambda dummy, seconds: None)
+    turn: list[node.Node] = []
+    monkeypatch.setattr(Stop, "wait", lambda dummy, seconds: turn[-1].wait(seconds))
     idle = removed = 0
     for number in range(60):
         act, wait, which = chance.random(), chance.choice([MINUTE, MINUTE, 20 * MINUTE, 2 * HOUR]), chance.random()
@@ -246,6 +341,7 @@ def test_idle_passes_remove_what_passes_that_ask_remove(make: Make, monkeypatch:
         for fake in nodes:
             if fake is nodes[1]:
                 (fake.root / state.GC_IDLE.lstrip("/")).unlink(missing_ok=True)
+            turn.append(fake)
             found, result = passed(fake)
             assert not result.errors
             idle += fake is nodes[0] and not found
@@ -271,10 +367,21 @@ def happen(fake: node.Node, act: float, which: float, number: int) -> None:
     elif act < 0.3 and running:
         storage.change(running[int(which * len(running))], state="exited", ended=fake.time)
     elif act < 0.35 and images:
-        names = storage.images[images[int(which * len(images))]].names
+        names = storage.images[images[int(which * len(images))]].names or ("localhost/nameless:1",)
         storage.events.append({"Actor": {"Attributes": {"image": names[0], "name": "x"}}, "time": int(fake.time)})
     elif act < 0.4:
         storage.disk.others = int(which * 900) * MIB
+    elif act < 0.45 and images:  # It gets its name from an image that is made anew.
+        old = storage.images[images[int(which * len(images))]]
+        storage.images[old.id] = old._replace(names=())
+        storage.image(*old.names or ("localhost/nameless:1",), id=identity(f"new {number}"), layers={f"n{number}": 30})
+    elif act < 0.5:
+        boot = fake.get("/proc/sys/kernel/random/boot_id").strip()
+        fake.put("/proc/sys/kernel/random/boot_id", f"{boot}'\n")
+        for one in (state.GC_STATUS, state.GC_DRIFT, state.GC_IDLE):
+            (fake.root / one.lstrip("/")).unlink(missing_ok=True)
+        for one in running:  # They end with the machine, which writes no event.
+            del storage.containers[one]
 
 
 def test_the_limit_is_an_hour() -> None:
