@@ -246,11 +246,11 @@ class Walk(Judge):
         return json.loads(json.dumps(profile.to_data(profile.parse(self.data)))) == self.rolled_out
 
     def kept(self, before: dict[str, Cpus]) -> None:
-        """What ran on these CPUs is to have them now; those that are reserved or isolated by now are lost."""
+        """What ran on these CPUs is to have them now, perhaps with one that is online again; what is reserved or isolated by now is lost."""
         after, groups = self.in_force(), self.fake.systemd.cgroups
         pools = [groups[unit].requested or Cpus() for unit in ("system.slice", ISOLATED) if unit in groups]
         taken = Cpus().union(*pools)
-        lost = (place for place, cpus in before.items() if after.get(place) != cpus and not cpus & taken)
+        lost = (place for place, cpus in before.items() if not cpus <= after.get(place, Cpus()) and not cpus & taken)
         self.wrong += [f"{place} had {sorted(before[place])}, has {sorted(after.get(place, ()))}" for place in lost]
 
     def drop(self) -> str:

@@ -135,7 +135,7 @@ def plan(host: Host, context: Context) -> Part:
         # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
         limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
         changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes, limited=limited)
-        if seen.slice in by_hand:
+        if limited and seen.slice in by_hand:
             changes += workload_limits.override_changes(host, seen.slice, wanted)
         owned |= owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
         if need.workload.match == "unit":

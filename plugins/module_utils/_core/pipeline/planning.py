@@ -16,11 +16,12 @@ from ..managers import registry
 from ..managers.registry import CPU, PROFILE, WORKLOADS
 from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
+from ..model.plan import undo
 from ..model.plan.context import Context
 from ..model.plan.plan import Part, Plan
 from ..model.profile import fit, profile
 from ..model.profile.profile import Profile
-from ..model.systemd import unit_property
+from ..model.profile.profile_workloads import RUNNING
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.errors import CorralError, Problem
@@ -208,10 +209,13 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     records, warning = state.records(host)
     owned = frozenset(key for part in parts for key in part.owned)
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
-    taken = cpuset.EMPTY
+    taken = soon = cpuset.EMPTY
     if context is not None and context.profile.cpu is not None:
         # A unit that goes back to no set of its own has what exclusive slices leave.
         taken = context.pools.isolated | context.pools.exclusive
+        needs = context.workloads.needs if context.workloads is not None else ()
+        comes_and_goes = any(need.cpus and need.workload.hold == RUNNING for need in needs)
+        soon = taken | context.pools.shared if comes_and_goes else taken
         online = cpuset.format((cgroup.cpu_list(online) or frozenset()) - taken) or online
     obsolete = frozenset(key for part in parts for key in part.gone)
     settled = owned | obsolete
@@ -220,7 +224,7 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
         for record in records
         if record.manager in managers
         and record.before.key not in settled
-        and unit_property.key_of_file(record.before.target) not in settled  # systemd's file goes with its property
+        and undo.own_property(record.before.target) not in settled  # systemd's file goes with its property
     ]
     is_whole = set(registry.FILES) <= set(managers)
     if is_whole:  # What no manager here knows is said with the plan of the whole profile.
@@ -234,7 +238,9 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     if dropped:
         from . import restoring_originals  # A tick that drops nothing does not load it.
 
-        restored = restoring_originals.plan(host, dropped, changes, online, taken, has_profile=context is not None)
+        restored = restoring_originals.plan(
+            host, dropped, changes, online, taken, soon, has_profile=context is not None
+        )
         changes += restored.changes
         obsolete |= restored.obsolete
         waiting = restored.notes

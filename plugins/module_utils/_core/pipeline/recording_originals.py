@@ -17,6 +17,7 @@ from ..managers import registry
 from ..model.plan import make_step
 from ..model.plan.places import covering
 from ..model.plan.plan import RELEASE, VALUES, Plan, Step
+from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_property
 from ..model.values.errors import refusal
 
@@ -80,7 +81,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 or step.key in known
                 or step.value in NEVER_RECORDED
                 or unit_property.is_live_file(step.kind, step.target)
-                or is_tampering(host, step, change.manager, recorded)
+                or is_tampering(step, change.manager, recorded)
             ):
                 continue
             known.add(step.key)
@@ -109,10 +110,17 @@ def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
     return (make_step.unit_property(unit, owner.live, "", RELEASE),) if unit else ()
 
 
-def is_tampering(host: Host, step: Step, manager: str, recorded: t.Container[str]) -> bool:
+def is_tampering(step: Step, manager: str, recorded: t.Container[str]) -> bool:
     """Whether the step removes a property that was set after Corral took the unit: it is not the original.
 
-    Where Corral has no drop-in, the property did what Corral would have done, and stayed.
+    Where Corral never wrote its drop-in, the property did what Corral would have done, and stayed. The slice of an instance is made
+    anew at each start, without one.
     """
     key = unit_property.key_of_file(step.target) if step.kind == "file" else ""
-    return key in recorded and host.exists(unit_property.dropin(key.split(":", 2)[1], manager))
+    if not key:
+        return False
+    unit = key.split(":", 1)[1].rpartition(":")[0]
+    has_dropin = f"file:{unit_property.dropin(unit, manager)}" in recorded
+    if is_own(unit):
+        return has_dropin or key in recorded or ":" in unit
+    return has_dropin and key in recorded

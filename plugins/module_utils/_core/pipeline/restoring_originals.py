@@ -31,7 +31,8 @@ STRAY = (
 )
 
 
-WAITS = "{}: set before Corral, and waits until no workload has CPUs {} of it"
+WAITS = "{}: set before Corral, and waits as long as workloads have CPUs {} of it, or may get them"
+SET_AGAIN = "{}: set again meanwhile; what was there before Corral does not come back"
 
 
 class Restoration(NamedTuple):
@@ -48,13 +49,14 @@ def plan(
     planned: t.Sequence[Change],
     online: str,
     taken: frozenset[int],
+    soon: frozenset[int],
     *,
     has_profile: bool,
 ) -> Restoration:
     """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts.
 
-    ``online`` are the CPUs that a unit without a set of its own gets, ``taken`` those of exclusive slices. A plan that has a
-    profile stops no slice with processes.
+    ``online`` are the CPUs that a unit without a set of its own gets, ``taken`` those of exclusive slices, ``soon`` also those that a
+    start may give one. A plan that has a profile stops no slice with processes.
     """
     strays = [record for record in dropped if is_stray(record, online)]
     stuck = [record for record in strays if not is_restored(host, record.before)]
@@ -62,10 +64,12 @@ def plan(
     busy = [record for record in dropped if has_profile and is_busy(host, record.before)]
     dropped = [record for record in dropped if record not in busy]
     waiting = {
-        record: taken & unit_property.cpus_of_file(record.before.target, record.before.value) for record in dropped
+        record: soon & unit_property.cpus_of_file(record.before.target, record.before.value) for record in dropped
     }
     dropped = [record for record in dropped if not waiting[record]]
-    notes = tuple(WAITS.format(one.before.target, cpuset.format(cpus)) for one, cpus in waiting.items() if cpus)
+    notes = [WAITS.format(one.before.target, cpuset.format(cpus)) for one, cpus in waiting.items() if cpus]
+    anew = [record for record in dropped if has_profile and is_set_again(host, record.before)]
+    notes += [SET_AGAIN.format(record.before.target) for record in anew]
     changes = [
         restoring(host, record, online, taken)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy
     ]
@@ -74,10 +78,16 @@ def plan(
     again = [
         one
         for one in reversed(dropped)
-        if one not in strays and one.before.key not in known and not is_as_before(host, one.before)
+        if one not in (*strays, *anew) and one.before.key not in known and not is_as_before(host, one.before)
     ]
     changes += [restoring(host, record, online, taken) for record in again]
-    return Restoration(tuple(changes), frozenset(record.before.key for record in dropped), notes)
+    return Restoration(tuple(changes), frozenset(record.before.key for record in dropped), tuple(notes))
+
+
+def is_set_again(host: Host, before: undo.Original) -> bool:
+    """Whether somebody has set a property since Corral removed what a persistent set-property had left."""
+    now = host.read(before.target) if unit_property.key_of_file(before.target) else None
+    return now is not None and before.value is not None and now != before.value
 
 
 def is_stray(record: Record, online: str) -> bool:

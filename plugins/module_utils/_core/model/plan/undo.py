@@ -16,7 +16,7 @@ import typing as t
 from ..cpu.partitions import MEMBER
 from ..profile.schema_types import is_own
 from ..systemd import unit_limits
-from ..systemd.unit_property import control_file, live_file_removal
+from ..systemd.unit_property import control_file, key_of_file, live_file_removal
 from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
@@ -84,6 +84,12 @@ def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpus
         if is_own(before.target) or (before.value and taken and clashes(before.value, taken)):
             before = before._replace(value=None, runtime=None)
     return restore(before, online)
+
+
+def own_property(path: str) -> str:
+    """The key of a property of a slice of Corral's of which a file is what a persistent set-property wrote; "" for any other file."""
+    key = key_of_file(path)
+    return key if is_own(key.partition(":")[2].rpartition(":")[0]) else ""
 
 
 def clashes(cpus: str, taken: frozenset[int]) -> bool:
