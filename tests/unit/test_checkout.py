@@ -132,6 +132,17 @@ def test_the_replay_shares_no_code_with_the_planner() -> None:
     assert found == INDEPENDENT
 
 
+def test_the_installed_program_has_every_command() -> None:
+    """It has the files that imports lead to from main.py, as Ansible finds them: written out, wherever they stand."""
+    found, left = set(), [CORE / "main.py"]
+    while left:
+        one = left.pop()
+        if one not in found:
+            found.add(one)
+            left += imported(one)
+    assert set((CORE / "cli").glob("*.py")) - {CORE / "cli" / "__init__.py"} <= found
+
+
 def test_fakes_share_no_code_with_the_core() -> None:
     fakes = sorted([*(CHECKOUT / "tests" / "unit").glob("fake_*.py"), CHECKOUT / "tests" / "unit" / "guard.py"])
     shared = {name for fake in fakes for level, name in imports(fake) if name.split(".")[0] == "_core"}

@@ -8,13 +8,14 @@
 from __future__ import annotations
 
 import argparse
-import importlib
 import os
 import sys
 import typing as t
 
 from ..constants import ERROR, IN_SYNC, VERSION
 from ..host.files import Host
+
+Handler = t.Callable[[Host, argparse.Namespace], int]
 
 
 def parser() -> argparse.ArgumentParser:
@@ -151,33 +152,38 @@ def run_on_snapshot(path: str, args: argparse.Namespace) -> int:
         return handler(args.command)(Host(snapshot.unpack(path, folder), record=args.command == "snapshot"), args)
 
 
-def handler(command: str) -> t.Callable[[Host, argparse.Namespace], int]:
-    """The function of a command: only its own module is loaded, since the timer of garbage collection runs one a minute."""
-    module = importlib.import_module(f"{__package__}.{MODULES[command]}")
-    return t.cast("t.Callable[[Host, argparse.Namespace], int]", getattr(module, f"do_{command}"))
+def handler(command: str) -> Handler:
+    """The function of a command. Only its own module is loaded: the timer of garbage collection runs one each minute."""
+    if command in ("man", "completion"):
+        return do_man if command == "man" else do_completion
+    if command == "gc":
+        from . import gc_command
 
+        return gc_command.do_gc
+    if command == "status":
+        from . import status_command
 
-MODULES = {
-    "status": "status_command",
-    "drift": "node_commands",
-    "plan": "node_commands",
-    "topology": "node_commands",
-    "pools": "node_commands",
-    "devices": "devices_command",
-    "profile": "node_commands",
-    "kubelet": "kubelet_command",
-    "reconcile": "node_commands",
-    "snapshot": "node_commands",
-    "diff": "diff_command",
-    "rollback": "node_commands",
-    "history": "node_commands",
-    "confirm": "confirm_command",
-    "explain": "workload_commands",
-    "admit": "workload_commands",
-    "release": "workload_commands",
-    "gc": "gc_command",
-    "pause": "node_commands",
-    "resume": "node_commands",
-    "man": "commands",
-    "completion": "commands",
-}
+        return status_command.do_status
+    if command == "confirm":
+        from . import confirm_command
+
+        return confirm_command.do_confirm
+    if command == "devices":
+        from . import devices_command
+
+        return devices_command.do_devices
+    if command == "kubelet":
+        from . import kubelet_command
+
+        return kubelet_command.do_kubelet
+    if command == "diff":
+        from . import diff_command
+
+        return diff_command.do_diff
+    if command in ("explain", "admit", "release"):
+        from . import workload_commands
+
+        return t.cast("Handler", getattr(workload_commands, f"do_{command}"))
+    from . import node_commands
+
+    return t.cast("Handler", getattr(node_commands, f"do_{command}"))
