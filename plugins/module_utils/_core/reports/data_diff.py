@@ -56,7 +56,9 @@ def list_text(data: t.Any) -> str:
     if isinstance(data, list) and data and all(isinstance(one, list) for one in data):
         texts = [list_text(one) for one in data]
         return " | ".join(texts) if all(texts) else ""
-    if not isinstance(data, list) or not all(type(one) is int and one >= 0 for one in data):
+    if not isinstance(data, list) or not all(
+        isinstance(one, int) and not isinstance(one, bool) and one >= 0 for one in data
+    ):
         return ""
     return cpuset.format(data) if data == sorted(set(data)) else ""
 
