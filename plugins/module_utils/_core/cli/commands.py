@@ -105,10 +105,9 @@ def parser() -> argparse.ArgumentParser:
     command("resume", "end the pause now")
     for name, text in (
         ("man", "the manual page: corral man | man -l -"),
-        ("completion", "a script that completes corral's words"),
+        ("completion", "a script that completes corral's words in bash, and in zsh after bashcompinit"),
     ):
-        one = commands.add_parser(name, help=text, description=text)
-    one.add_argument("shell", choices=("bash",), help="the shell; zsh reads the same after bashcompinit")
+        commands.add_parser(name, help=text, description=text)
     return top
 
 

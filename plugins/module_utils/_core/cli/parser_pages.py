@@ -126,7 +126,7 @@ def bash_completion(top: argparse.ArgumentParser) -> str:
     }
     names = " ".join(command.name for command in found)
     return "\n".join([
-        "# Completion of corral for bash. Made by: corral completion bash",
+        "# Completion of corral for bash. Made by: corral completion",
         "_corral() {",
         "  local word=${COMP_WORDS[COMP_CWORD]} last=${COMP_WORDS[COMP_CWORD-1]} command= words= files= one",
         "  for one in \"${COMP_WORDS[@]:1:COMP_CWORD-1}\"; do",

@@ -42,7 +42,6 @@ def completed(folder: Path, *words: str) -> list[str]:
         (("pools", "--profile", "pro"), ["profile.yml"]),
         (("diff", "pro"), ["profile.yml"]),
         (("diff", "profile.yml", "pro"), ["profile.yml"]),
-        (("completion", "b"), ["bash"]),
         (("pause", "--for", "1"), []),
         (("status", "pro"), []),
     ],
@@ -82,12 +81,7 @@ def test_the_page_is_one_that_groff_reads_without_a_warning() -> None:
     assert "100%" in parser_pages.roff("100%%")
 
 
-@pytest.mark.parametrize(("words", "begins"), [(["man"], ".TH CORRAL 8"), (["completion", "bash"], "# Completion of")])
+@pytest.mark.parametrize(("words", "begins"), [(["man"], ".TH CORRAL 8"), (["completion"], "# Completion of")])
 def test_the_commands_print_them(words: list[str], begins: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out.startswith(begins)
-
-
-def test_a_shell_without_completion_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
-    assert main(["completion", "fish"]) == 1
-    assert "invalid choice: 'fish'" in capsys.readouterr().err
