@@ -12,6 +12,7 @@ import node
 import pytest
 import runs
 import services
+from _core.cli import grant_service
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
 from test_workloads import (
@@ -118,7 +119,10 @@ def test_an_admission_by_hand_takes_nothing_from_the_run(rolled: node.Node) -> N
     assert rolled.overlaps == []
 
 
-def test_another_instance_takes_nothing_from_one_that_is_about_to_be_started_again(rolled: node.Node) -> None:
+def test_another_instance_takes_nothing_from_one_that_is_about_to_be_started_again(
+    rolled: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.5)
     limits = {"cpu": 4, "memory": "64Mi"}
     granted = started(rolled, batch(limits=limits), BATCH)
     renamed(rolled, batch(limits=limits, name="night"))
