@@ -91,16 +91,23 @@ def status() -> dict[str, t.Any]:
 
 
 def tick() -> dict[str, t.Any]:
-    """One real tick, and the status that it wrote; AssertionError where it wrote none.
+    """One real tick, and the status that it wrote; AssertionError where none comes.
 
-    A start joins a tick that runs already, which may have written its status before: then there is another tick.
+    A start joins a tick that runs already, which may have written its status before, and a tick writes none while another run
+    holds the lock, such as the release after a stop: then there is another tick.
     """
     before = status_stamp()
-    for dummy in range(2):
+
+    def has_written() -> bool:
         run("systemctl", "start", SERVICE, code=None)
-        if status_stamp() != before:
-            return status()
-    raise AssertionError(f"a tick wrote no status: {run('systemctl', 'status', '--no-pager', SERVICE, code=None)}")
+        return status_stamp() != before
+
+    try:
+        wait("a tick writes a status", has_written, 30)
+    except AssertionError as late:
+        said = run("systemctl", "status", "--no-pager", SERVICE, code=None)
+        raise AssertionError(f"{late}: {said}") from None
+    return status()
 
 
 def status_stamp() -> t.Optional[tuple[int, int]]:
