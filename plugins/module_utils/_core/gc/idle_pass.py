@@ -33,7 +33,7 @@ SCHEMA = 1  # of what is kept
 
 
 class IdlePass:
-    """What earlier passes found, read at the begin of a pass, before anything asks Podman.
+    """What earlier passes found, read when a pass begins, before anything asks Podman.
 
     ``users`` are those whose storages it covers; without any, each part has to ask Podman. ``now`` is in epoch seconds.
     """

@@ -113,8 +113,8 @@ def taken_with(step: Step, owner: Manager) -> tuple[Step, ...]:
 def is_tampering(step: Step, manager: str, recorded: t.Container[str]) -> bool:
     """Whether the step removes a property that was set after Corral took the unit: it is not the original.
 
-    Where Corral never wrote its drop-in, the property did what Corral would have done, and stayed. The slice of an instance is made
-    anew at each start, without one.
+    Where Corral never wrote its drop-in, the property had the value that the profile wants, and was kept. The slice of an instance
+    has no drop-in: each start makes it.
     """
     key = unit_property.key_of_file(step.target) if step.kind == "file" else ""
     if not key:

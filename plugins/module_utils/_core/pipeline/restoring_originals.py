@@ -68,8 +68,8 @@ def plan(
     }
     dropped = [record for record in dropped if not waiting[record]]
     notes = [WAITS.format(one.before.target, cpuset.format(cpus)) for one, cpus in waiting.items() if cpus]
-    anew = [record for record in dropped if has_profile and is_set_again(host, record.before)]
-    notes += [SET_AGAIN.format(record.before.target) for record in anew]
+    set_again = [record for record in dropped if has_profile and is_set_again(host, record.before)]
+    notes += [SET_AGAIN.format(record.before.target) for record in set_again]
     changes = [
         restoring(host, record, online, taken)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy
     ]
@@ -78,14 +78,14 @@ def plan(
     again = [
         one
         for one in reversed(dropped)
-        if one not in (*strays, *anew) and one.before.key not in known and not is_as_before(host, one.before)
+        if one not in (*strays, *set_again) and one.before.key not in known and not is_as_before(host, one.before)
     ]
     changes += [restoring(host, record, online, taken) for record in again]
     return Restoration(tuple(changes), frozenset(record.before.key for record in dropped), tuple(notes))
 
 
 def is_set_again(host: Host, before: undo.Original) -> bool:
-    """Whether somebody has set a property since Corral removed what a persistent set-property had left."""
+    """Whether a file of set-property exists that is not the recorded one: an administrator wrote it after Corral had removed that."""
     now = host.read(before.target) if unit_property.key_of_file(before.target) else None
     return now is not None and before.value is not None and now != before.value
 

@@ -11,7 +11,7 @@ import contextlib
 import typing as t
 
 from ..plan import make_step
-from ..plan.plan import DRIFT, FILES, UNCHANGEABLE, Change, Step
+from ..plan.plan import DRIFT, FILES, UNCHANGEABLE, Change, Step, unit_of_cpus_file
 from ..values import cpuset
 from ..values.records import NamedTuple
 
@@ -55,9 +55,7 @@ def key_of_file(path: str) -> str:
 
 def cpus_of_file(path: str, text: t.Optional[str]) -> frozenset[int]:
     """The CPUs that a unit has by systemd's own file of its AllowedCPUs=, once systemd reads it; empty for any other file."""
-    if not path.startswith((f"{PERSISTENT_CONTROL}/", f"{RUNTIME_CONTROL}/")) or not path.endswith(
-        "/50-AllowedCPUs.conf"
-    ):
+    if not unit_of_cpus_file(path):
         return frozenset()
     found: frozenset[int] = frozenset()
     for line in (text or "").splitlines():

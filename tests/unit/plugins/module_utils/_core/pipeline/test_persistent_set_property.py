@@ -159,32 +159,20 @@ def test_what_somebody_does_with_it_while_corral_leaves_it_alone_is_not_undone(m
     )
 
 
-def test_what_is_set_after_corral_does_not_come_back(make: Make) -> None:
-    """Corral's drop-in was there before: the property is drift, and no original."""
+@pytest.mark.parametrize("dropin", ["there", "deleted"])
+def test_what_is_set_after_corral_does_not_come_back(dropin: str, make: Make) -> None:
+    """Corral wrote its drop-in before: the property is drift, and no original."""
     fake = make()
     services.add(fake, FIRST, SECOND)
     assert not runs.install(fake.host()).error
     fake.systemd.run_slice(UNIT)
     fake.systemd.occupy(UNIT)
     roll_out(fake, with_workloads("first"))
+    if dropin == "deleted":
+        fake.drop(f"/etc/systemd/system/{UNIT}.d/10-corral-cpu.conf")
     fake.systemctl("set-property", UNIT, "AllowedCPUs=3,7")
     runs.tick(fake.host())
-    assert not fake.has(FILE)
     assert FILE not in json.dumps(state.checked(fake.host(), state.BEFORE))
-    assert not runs.remove(fake.host()).error
-    assert not fake.has(FILE)
-
-
-def test_neither_what_is_set_when_the_drop_in_is_gone(make: Make) -> None:
-    fake = make()
-    services.add(fake, FIRST, SECOND)
-    assert not runs.install(fake.host()).error
-    fake.systemd.run_slice(UNIT)
-    fake.systemd.occupy(UNIT)
-    roll_out(fake, with_workloads("first"))
-    fake.drop(f"/etc/systemd/system/{UNIT}.d/10-corral-cpu.conf")
-    fake.systemctl("set-property", UNIT, "AllowedCPUs=3,7")
-    runs.tick(fake.host())
     assert not runs.remove(fake.host()).error
     assert not fake.has(FILE)
 
