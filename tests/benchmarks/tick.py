@@ -100,12 +100,11 @@ def counted(python: str, tick: str) -> Seen:
 
 def with_another_answer(kept: bytes) -> bytes:
     """What a tick kept, as if a file that it reads had other bytes by now (see host/recorded_inputs.py)."""
-    known, files, (stamps, (paths, read, lengths), *others), texts = marshal.loads(
+    known, files, (stamps, (below, (paths, read, lengths)), *others), texts = marshal.loads(
         zlib.decompress(bytes.fromhex(kept[8:].decode()))
     )
-    data = zlib.compress(
-        marshal.dumps((known, files, (stamps, (paths, read + b"more", lengths), *others), texts), 2), 1
-    )
+    facts = (stamps, (below, (paths, read + b"more", lengths)), *others)
+    data = zlib.compress(marshal.dumps((known, files, facts, texts), 2), 1)
     return f"{zlib.crc32(data):08x}{data.hex()}".encode()
 
 

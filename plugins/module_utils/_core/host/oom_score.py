@@ -76,9 +76,9 @@ def groups(host: Host, path: str, depth: int = DEPTH) -> t.Optional[list[tuple[s
     return found
 
 
-def usual(host: Host, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
-    """Whether these control groups (see groups) are all that there are, each process in them has this score, and there are
-    processes where their cgroup.events, if known, had said so.
+def usual(host: Host, folder: int, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -> bool:
+    """Whether these control groups (see groups; their paths start in the open folder) are all that there are, each process in
+    them has this score, and there are processes where their cgroup.events, if known, had said so.
 
     What scores() would find costs twice as much to look for: the dozens of files of each control group are not listed.
     """
@@ -86,10 +86,9 @@ def usual(host: Host, known: t.Iterable[tuple[str, int, bytes]], score: bytes) -
     shown = score + b"\n"
     try:
         for path, links, events in known:
-            path = root + path
-            if stat(path).st_nlink != links:
+            if stat(path, dir_fd=folder).st_nlink != links:
                 return False
-            file = opened(path + "/cgroup.procs", flags)
+            file = opened(path + "/cgroup.procs", flags, dir_fd=folder)
             try:
                 processes = read(file, ONE_READ)
             finally:

@@ -38,11 +38,13 @@ if TYPE_CHECKING:
 
     Stamp = tuple[int, ...]  # device, inode, size, time of the content, time of the inode (ns)
     Read = tuple[str, bytes, list[int]]  # paths, the bytes of all, and how many each has
+    Reads = tuple[Read, Read]  # paths below CGROUPS, without that, and others
     Rows = list[tuple[tuple[t.Any, ...], list[tuple[str, t.Any]]]]  # by method and words: path and answer
-    # A control group, the usual score in it, and what is in it: oom_score.groups(), and cgroup.events where it was asked for.
+    # A control group, the usual score in it, and what is in it: oom_score.groups() by names below CGROUPS, and cgroup.events
+    # where it was asked for.
     Scores = list[tuple[str, str, list[tuple[str, int, bytes]]]]
     # Stamps; bytes; scores; questions; each stamp and the questions that stamps spare, packed.
-    Facts = tuple[tuple[str, int], Read, Scores, Rows, bytes]
+    Facts = tuple[tuple[str, int], Reads, Scores, Rows, bytes]
 
 # Questions, answers and published texts, as Python keeps its compiled files, behind a checksum; none but this Python
 # reads it.
@@ -56,6 +58,7 @@ FOLDERS = ("names", "names_like", "among", "folders")  # questions about the nam
 MADE_BY_KERNEL = ("/proc/", "/sys/")
 MARSHAL_VERSION = 2  # The same data give the same bytes.
 BETWEEN = "\0"  # paths: none has this character
+CGROUPS = "/sys/fs/cgroup/"  # Most paths are below it, and are looked up from there: a tenth less per file.
 COMPRESSION = 1  # The same paths again and again: megabytes become a tenth, which costs less than to read them.
 
 
@@ -154,24 +157,29 @@ def facts_of(host: Host, asked: dict[tuple[t.Any, ...], t.Any]) -> t.Optional[Fa
         if method == "oom_scores" and not answer:
             from . import oom_score
 
-            groups = oom_score.groups(host, path)
+            groups = oom_score.groups(host, path) if path.startswith(CGROUPS) else None
             if groups is not None:
-                scores.append((path, words[0], [(group, links, b"") for group, links in groups]))
+                scores.append((path, words[0], [(group[len(CGROUPS) :], links, b"") for group, links in groups]))
                 continue
         questions.setdefault(key, []).append((path, answer))
     for dummy, dummy, known in scores:
         # The processes that are looked at show whether there are any, in a control group without others in it.
         for index, row in enumerate(known):
             if row[1] == oom_score.NO_FOLDERS:
-                known[index] = (*row[:2], reads.pop(f"{row[0]}/cgroup.events", b""))
+                known[index] = (*row[:2], reads.pop(f"{CGROUPS}{row[0]}/cgroup.events", b""))
     # What is in a folder that is read shows that the folder is there.
     seen = {path.rpartition("/")[0] for path in reads}
     for key in (("is_dir",), ("exists",)):
         questions[key] = [row for row in questions.get(key, []) if not (row[1] and row[0] in seen)]
     unasked = zlib.compress(marshal.dumps((list(stamps.items()), list(spare.items())), MARSHAL_VERSION), COMPRESSION)
     stamped = BETWEEN.join(stamps), hash(tuple(stamps.values()))
-    read = BETWEEN.join(reads), b"".join(reads.values()), list(map(len, reads.values()))
-    return stamped, read, scores, list(questions.items()), unasked
+    below = {path[len(CGROUPS) :]: reads.pop(path) for path in list(reads) if path.startswith(CGROUPS)}
+    return stamped, (packed(below), packed(reads)), scores, list(questions.items()), unasked
+
+
+def packed(reads: dict[str, bytes]) -> Read:
+    """What files have, as same_bytes() compares it."""
+    return BETWEEN.join(reads), b"".join(reads.values()), list(map(len, reads.values()))
 
 
 def hold(host: Host, facts: Facts) -> bool:
@@ -187,29 +195,44 @@ def hold(host: Host, facts: Facts) -> bool:
         ask = question(host, method)
         if any(ask(path, *words) != answer for path, answer in rows):
             return False
-    if not same_bytes(host, *reads):
+    in_groups, elsewhere = reads
+    if not same_bytes(host.root, None, *elsewhere):
         return False
-    if not scores:
+    if not in_groups[0] and not scores:
         return True
+    folder = os.open(host.at(CGROUPS), os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+    try:
+        return same_bytes("", folder, *in_groups) and (not scores or usual_scores(host, folder, scores))
+    finally:
+        os.close(folder)
+
+
+def usual_scores(host: Host, folder: int, scores: Scores) -> bool:
+    """Whether the processes of all these control groups have their usual scores; the folder is CGROUPS."""
     from . import oom_score
 
     return all(
-        oom_score.usual(host, known, usual.encode())
+        oom_score.usual(host, folder, known, usual.encode())
         or (
             not oom_score.scores(host, path, usual)
-            and all(host.read_bytes(f"{group}/cgroup.events") == events for group, dummy, events in known if events)
+            and all(
+                host.read_bytes(f"{CGROUPS}{group}/cgroup.events") == events for group, dummy, events in known if events
+            )
         )
         for path, usual, known in scores
     )
 
 
-def same_bytes(host: Host, paths: str, wanted: bytes, lengths: list[int]) -> bool:
-    """Whether the files (links followed) have these bytes. As Host.read_bytes(), but with one read: they are short."""
-    root, opened, read, close, flags = host.root, os.open, os.read, os.close, READ_FLAGS
+def same_bytes(prefix: str, folder: t.Optional[int], paths: str, wanted: bytes, lengths: list[int]) -> bool:
+    """Whether the files (links followed) have these bytes. As Host.read_bytes(), but with one read: they are short.
+
+    A path is the prefix with one of the paths; where it is relative, it is so to the open folder.
+    """
+    opened, read, close, flags = os.open, os.read, os.close, READ_FLAGS
     found = []
     try:
         for path in paths.split(BETWEEN) if paths else ():
-            file = opened(root + path, flags)
+            file = opened(prefix + path, flags, dir_fd=folder)
             try:
                 found.append(read(file, ONE_READ))
             finally:
