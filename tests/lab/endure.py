@@ -21,6 +21,7 @@ import sys
 import time
 import typing as t
 
+import way_back
 from on_node import (
     PATIENCE,
     SERVICE,
@@ -233,7 +234,59 @@ def timer_after_a_jump() -> None:
         time.clock_settime(time.CLOCK_REALTIME, begin + time.monotonic() - monotonic)
 
 
-TROUBLES = (reexec, cpus_offline_and_online, python_upgraded, clock, disk_full, lock_of_a_killed_holder, two_at_once)
+# Pull mode
+
+
+def pulled_profile() -> None:
+    """A profile that is put into its file stays once its own command succeeds, and goes back where that does not."""
+    text, before = read(way_back.DECLARED), read(PID_MAX)
+    healthy = "/run/lab-healthy"
+    command = {"command": ["/usr/bin/test", "-e", healthy], "timeout": "1d"}
+
+    def pull(pid_max: int) -> None:
+        data = json.loads(text)
+        data["confirm"] = command
+        data["pids"] = {**data.get("pids", {}), "pid_max": pid_max}
+        write(way_back.DECLARED, json.dumps(data))
+        tick()
+        expect("the limit that was pulled", read(PID_MAX), str(pid_max))
+        expect("it waits", os.path.exists(way_back.UNCONFIRMED), True)
+
+    def asked() -> int:
+        done = "test ended with 1"
+        return run("journalctl", "--boot", "--quiet", f"--unit={way_back.CONFIRM}", "--output=cat").count(done)
+
+    kept = int(before) + 1
+    try:
+        pull(kept)
+        wait("the command is asked", lambda: asked() > 0)
+        expect("it waits still", os.path.exists(way_back.UNCONFIRMED), True)
+        write(healthy, "")
+        wait("it is confirmed", lambda: not os.path.exists(way_back.UNCONFIRMED))
+        expect("the limit stays", read(PID_MAX), str(kept))
+        os.unlink(healthy)
+        pull(kept + 1)
+        way_back.let_it_be_over()
+        wait("the node goes back", lambda: not os.path.exists(way_back.UNCONFIRMED), 120)
+        expect("the limit before", read(PID_MAX), str(kept))
+        expect("the profile before", json.loads(read(way_back.DECLARED))["pids"]["pid_max"], kept)
+        in_sync()
+    finally:
+        write(way_back.DECLARED, text)
+        run("corral", "reconcile")
+    expect("the limit at first", read(PID_MAX), before)
+
+
+TROUBLES = (
+    reexec,
+    cpus_offline_and_online,
+    python_upgraded,
+    clock,
+    disk_full,
+    lock_of_a_killed_holder,
+    two_at_once,
+    pulled_profile,
+)
 BY_THE_TIMER = (timer_after_a_jump,)
 
 

@@ -15,6 +15,7 @@ import sys
 from on_node import run, wait
 
 PROGRAM = os.path.dirname(os.path.realpath("/usr/libexec/corral/corral"))
+DECLARED = "/etc/corral/profile.json"
 UNCONFIRMED = "/var/lib/corral/unconfirmed.json"
 CONFIRM = "corral-confirm.service"
 

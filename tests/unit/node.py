@@ -164,6 +164,7 @@ class Node:
         self.in_use: dict[tuple[int, int], int] = {}
         self.compactions = 0
         self.podmans: dict[str, Storage] = {}  # by user
+        self.programs: dict[str, t.Callable[..., Command]] = {}  # by path; what a user's own programs answer
         self.runs: dict[str, Run] = {}  # of services, by unit
         self.holders: dict[str, str] = {}  # units that hold grants, and their INVOCATION_ID
         self.reloads = 0  # of systemd's configuration, whose jobs have run
@@ -337,6 +338,8 @@ class Node:
             lines = self.get(f"/etc/{argv[1]}").splitlines()
             found = next((line for line in lines if line.startswith(f"{argv[2]}:")), None)
             return Command(0, f"{found}\n", "") if found else Command(2, "", "")
+        if argv[0] in self.programs:
+            return self.programs[argv[0]](*argv)
         user = argv[2] if argv[0] == "runuser" else "root"
         if "podman" in argv and user in self.podmans:
             return self.podmans[user].podman(*argv[argv.index("podman") + 1 :])
@@ -398,6 +401,7 @@ class Node:
         twin.systemd = copy.deepcopy(self.systemd, memo)
         twin.room, twin.in_use, twin.overlaps = dict(self.room), dict(self.in_use), []
         twin.podmans = copy.deepcopy(self.podmans, memo)
+        twin.programs = dict(self.programs)
         twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
         twin.said = list(self.said)
         return twin

@@ -27,6 +27,7 @@ if t.TYPE_CHECKING:
 def do_confirm(host: Host, args: argparse.Namespace) -> int:
     """corral confirm"""
     if args.tick:
+        ask_command(host)
         return locked_run.locked(host, lambda: go_back(host), publish=locked_run.published_by_work)
     found = data(locked_run.locked(host, lambda: confirming.keep(host, args.hash)))
     command_output.show(args, found, found["report"], schema=False)
@@ -39,6 +40,26 @@ def data(found: t.Optional[Pending]) -> Confirmed:
         return {"schema": SCHEMA, "confirmed": None, "report": ["no profile is unconfirmed"]}
     kept: KeptProfile = {"name": found.name, "hash": found.hash}
     return {"schema": SCHEMA, "confirmed": kept, "report": [f"kept: profile {found.name} ({found.hash})"]}
+
+
+def ask_command(host: Host) -> None:
+    """Confirm what the node confirms by itself, where its command succeeds. It runs without the lock, and after the change."""
+    found = locked_run.locked(host, lambda: confirming.by_command(host), publish=locked_run.published_by_work)
+    if found is None:
+        return
+    said = confirming.said_by_command(host, found)
+    name = unconfirmed_file.named(found)[0]
+    if said:
+        if unconfirmed_file.log_now(host, found, said):
+            tick.notice(f"{name} is not confirmed yet: {said}", priority=4)
+        return
+
+    def keep() -> t.Optional[Pending]:
+        # It may have been confirmed, or replaced, meanwhile.
+        return confirming.keep(host, found.hash) if confirming.by_command(host) == found else None
+
+    if locked_run.locked(host, keep) is not None:
+        tick.notice(f"{name} is confirmed: {found.command[0]} succeeded")
 
 
 def go_back(host: Host) -> int:
@@ -55,7 +76,9 @@ def go_back(host: Host) -> int:
     if outcome.error or outcome.leftovers:
         return failed(host, found, "; ".join(filter(None, (outcome.error, *outcome.leftovers))))
     name, before = unconfirmed_file.named(found, "what there was before Corral")
-    why = "failed and could not be undone at once" if found.failed else f"was not confirmed within {found.seconds} s"
+    why = f"was not confirmed: {found.why_back}" if found.command else f"was {found.why_back}"
+    if found.failed:
+        why = "failed and could not be undone at once"
     tick.notice(f"{name} {why}: went back to {before}", priority=4)
     publish_and_log(host, outcome)
     return IN_SYNC

@@ -49,6 +49,8 @@ def shown(host: Host) -> t.Optional[RenderedUnconfirmed]:
     until = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(data["until"]))
     name, before = named(found)
     said = "is unconfirmed: at {} the node goes back to {} (corral confirm keeps it)"
+    if found.command:
+        said = f"is unconfirmed until {found.command[0]} succeeds: at {{}} the node goes back to {{}} (corral confirm keeps it)"
     if found.failed:
         said = "failed, and not all of it could be undone: at {} the node goes back to {}"
     return {**data, "text": f"{name} {said.format(until, before)}"}

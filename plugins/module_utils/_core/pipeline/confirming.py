@@ -26,7 +26,7 @@ from ..model.systemd.agent_units import CONFIRM_TIMER
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from . import applying
+from . import applying, declared_profile
 from .profile_in_force import expired, refuse_rejected
 
 
@@ -38,6 +38,9 @@ class Terms(NamedTuple):
 
 
 AT_ONCE = Terms()
+# Applies a profile; it calls what it is given right before its first step.
+Run = t.Callable[[t.Optional[t.Callable[[], None]]], Outcome]
+COMMAND_SECONDS = 60  # for one run of the command that confirms
 
 
 def refuse(host: Host, declared: Profile, terms: Terms) -> None:
@@ -60,28 +63,54 @@ def declare(
     A change without a confirmation to come confirms what was unconfirmed before it, as a commit does after another one.
     """
     refuse(host, declared, terms)
-    earlier = unconfirmed_file.pending(host)
     waits = waits_for_it(host, declared, terms)
+    outcome = unconfirmed_from(
+        host,
+        made(host, declared, terms.seconds) if waits else None,
+        lambda begin: applying.declare(host, declared, origins, before_steps=begin),
+    )
+    if outcome.applied and not outcome.error:
+        if not waits and host.exists(state.UNCONFIRMED):
+            unconfirmed_file.forget(host)
+        forget_rejection(host, declared)
+    return outcome
+
+
+def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
+    """Apply, by a tick, a profile that was put on the node by other means; where it declares a command, that is to confirm it.
+
+    A tick that only corrects drift, or that goes on after one that was killed, begins no wait.
+    """
+    confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
+    if confirm is None or declared_profile.applied_already(host, declared):
+        return apply(None)
+    if not waits_for_it(host, declared, Terms(confirm.timeout)):
+        return apply(None)
+    new = made(host, declared, confirm.timeout)._replace(command=confirm.command)
+    if earlier is not None and (earlier.hash, earlier.command) == (new.hash, new.command):
+        new = earlier
+    return unconfirmed_from(host, new, apply)
+
+
+def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcome:
+    """Apply a profile that is unconfirmed from its first step on; None: it waits for no confirmation."""
+    earlier = unconfirmed_file.pending(host)
 
     def begin() -> None:
         try:
-            unconfirmed_file.make(host, made(host, declared, terms.seconds, earlier))
+            unconfirmed_file.make(host, t.cast("Pending", new))
         except CorralError:
             as_before(host, earlier)
             raise
 
     # An error that is raised after that leaves it: the node may have been changed.
-    outcome = applying.declare(host, declared, origins, before_steps=begin if waits else None)
+    outcome = apply(begin if new is not None else None)
     if outcome.error:
         # What was undone needs no going back; what could not be undone does.
         if not outcome.leftovers:
             as_before(host, earlier)
-        elif waits:
+        elif new is not None:
             mark_failed(host)
-    elif outcome.applied:
-        if not waits and host.exists(state.UNCONFIRMED):
-            unconfirmed_file.forget(host)
-        forget_rejection(host, declared)
     return outcome
 
 
@@ -95,8 +124,9 @@ def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[
     return t.cast("t.Any", state.read_json(host, state.APPLIED)) if earlier is None else earlier.before
 
 
-def made(host: Host, declared: Profile, seconds: int, earlier: t.Optional[Pending]) -> Pending:
+def made(host: Host, declared: Profile, seconds: int) -> Pending:
     """What is unconfirmed from now on."""
+    earlier = unconfirmed_file.pending(host)
     data, before = profile.to_data(declared), confirmed_last(host, earlier)
     origins = declaration.read_origins(host, before) if before is not None else {}
     if earlier is not None:
@@ -168,8 +198,7 @@ def go_back(host: Host, found: Pending) -> Outcome:
     # A way back that fails is tried every few seconds.
     is_known = any(one.hash == found.hash for one in known)
     if not found.failed and not is_known:
-        reason = f"not confirmed within {found.seconds} s"
-        rejected = Rejected(found.hash, found.name, int(host.now()), reason)
+        rejected = Rejected(found.hash, found.name, int(host.now()), found.why_back)
         unconfirmed_file.save_rejected(host, unconfirmed.with_rejected(known, rejected))
     if found.before is None:
         outcome = applying.remove(host, registry.of_profile(), going_back=True)
@@ -190,6 +219,25 @@ def out_of_history(host: Host, digits: str) -> None:
     if past and past[0].profile == current.profile:
         past = past[1:]
     state.save_history(host, [current, *past])
+
+
+def by_command(host: Host) -> t.Optional[Pending]:
+    """What waits for a command of its own, is in force, and has time left; None where there is nothing of that."""
+    found = unconfirmed_file.pending(host)
+    if found is None or not found.command or found.failed or unconfirmed_file.left(host, found) <= 0:
+        return None
+    applied = state.read_json(host, state.APPLIED)
+    return found if isinstance(applied, dict) and history.hash_of(applied) == found.hash else None
+
+
+def said_by_command(host: Host, found: Pending) -> str:
+    """Run the command of an unconfirmed profile: what is wrong, or "" where it succeeded. The caller does not hold the lock."""
+    seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, found), 1.0))
+    answer = host.run(*found.command, timeout=seconds)
+    if answer.code == 0:
+        return ""
+    last = [*answer.out.splitlines(), *answer.err.splitlines()][-1:]
+    return ": ".join([f"{found.command[0]} ended with {answer.code}", *last])
 
 
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:

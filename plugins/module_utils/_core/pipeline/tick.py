@@ -109,6 +109,7 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     """One pass over the node with a profile that is right in itself."""
     at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
     fresh = at_boot or not declared_profile.applied_already(host, declared)
+    takes_up = fresh and not at_boot and declared.confirm is not None and broken is None
     try:
         context = planning.compile_profile(host, declared, fresh=fresh)
         # A unit that the boot has yet to start is no drift.
@@ -123,8 +124,11 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
             def again() -> Plan:
                 return plan_node(host, applying.refresh(host, context), with_agent=not at_boot)
 
+            def apply(begin: t.Optional[t.Callable[[], None]] = None) -> Outcome:
+                return applying.apply(host, plan, again, before_steps=begin)
+
             try:
-                outcome = applying.apply(host, plan, again)
+                outcome = take_up(host, declared, apply) if takes_up else apply()
             except preflight.Blocked as error:  # What is in the way of a file hides no other drift.
                 outcome = Outcome(plan, (), plan.changes, str(error).replace("\n", "; "))
             if broken is not None and broken_profile(broken) not in outcome.remaining:
@@ -149,6 +153,13 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     if converged and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def take_up(host: Host, declared: Profile, apply: t.Callable[..., Outcome]) -> Outcome:
+    """Apply a profile that the node is to confirm by itself."""
+    from . import confirming  # Few ticks get here.
+
+    return confirming.take_up(host, declared, apply)
 
 
 def publish(host: Host, now: Tick, status: Status, context: Context, *, keep: bool) -> None:

@@ -20,6 +20,7 @@ from ..values.errors import CorralError
 from ..values.records import NamedTuple
 from . import (
     profile_checks,
+    profile_confirm,
     profile_devices,
     profile_gc,
     profile_memory,
@@ -29,6 +30,7 @@ from . import (
     profile_workloads,
     schema,
 )
+from .profile_confirm import Confirm
 from .profile_gc import GC
 from .profile_memory import Memory
 from .profile_workloads import Workload
@@ -120,6 +122,7 @@ class Profile(NamedTuple):
     topology: t.Optional[Policy] = None
     tenants: tuple[Tenant, ...] = ()
     devices: tuple[Resource, ...] = ()
+    confirm: t.Optional[Confirm] = None
 
 
 class Section(NamedTuple):
@@ -136,6 +139,7 @@ class Section(NamedTuple):
 
 # By their keys, which are fields of Profile as well.
 SECTIONS = {
+    "confirm": Section(profile_confirm.check, profile_confirm.build, profile_confirm.to_data),
     "gc": Section(profile_gc.check, profile_gc.build, profile_gc.to_data),
     "workloads": Section(profile_workloads.check, profile_workloads.build, profile_workloads.to_data),
     "tenants": Section(profile_tenants.check, profile_tenants.build, profile_tenants.to_data),

@@ -884,6 +884,28 @@ KEYS: tuple[Key, ...] = (
         example="true",
         default=False,
     ),
+    Key(
+        "confirm",
+        None,
+        "How a node confirms a profile by itself that was put into `/etc/corral/profile.json` by other means than a run of Corral, such as an "
+        "image, `ansible-pull` or a copy ([pull mode](fleet.md#pull-mode)). Without this section such a profile stays once it is applied.",
+    ),
+    Key(
+        "confirm.command",
+        types.COMMAND_WORD,
+        "A command, as a list of words that no shell reads, with the absolute path of the program first. It runs as root on the "
+        "reserved CPUs, again and again until it ends with exit code 0: then the profile is confirmed.",
+        example="[/usr/local/bin/node-is-healthy]",
+        many=LIST,
+        required=True,
+    ),
+    Key(
+        "confirm.timeout",
+        types.WAIT,
+        "How long the node waits for that before it goes back to the profile before.",
+        example="5m",
+        default="2m",
+    ),
     _later("kubelet", "A kubelet that runs on the same node."),
     _later("irq", "Interrupt affinity."),
     _later("boot", "Kernel command line."),

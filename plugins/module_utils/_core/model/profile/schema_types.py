@@ -35,6 +35,7 @@ class Type(NamedTuple):
 
 # The number of characters any text in a profile may have; a CPU list of 8,192 single CPUs is longer, and not a real case.
 TEXT_LIMIT = 16384
+WORD_LIMIT = 1024
 
 
 # The kernel's largest configurations have 8192 CPUs (x86, NR_CPUS) and 1024 NUMA nodes (MAX_NUMNODES).
@@ -316,19 +317,31 @@ def _place(*words: str) -> t.Callable[[object], int | str]:
     return read
 
 
-def _duration(value: object, low: int = 0) -> int:
+def _duration(value: object, low: int = 0, high: int = DURATION_LIMIT) -> int:
     """Seconds, from a length of time with its unit."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         such_as = f"{value}s" if isinstance(value, int) and 0 <= value <= DURATION_LIMIT else "90s"
         raise ValueError(f"has no unit: write seconds as {such_as}, or such as 2m, 1h30m or 7d")
     seconds = duration.parse(read_text(value, such_as="2m").strip())
-    if not low <= seconds <= DURATION_LIMIT:
-        raise ValueError(f"is out of bounds: write {duration.text(low)} to {duration.text(DURATION_LIMIT)}")
+    if not low <= seconds <= high:
+        raise ValueError(f"is out of bounds: write {duration.text(low)} to {duration.text(high)}")
     return seconds
 
 
 def _interval(value: object) -> int:
     return _duration(value, low=10)
+
+
+def _wait(value: object) -> int:
+    return _duration(value, low=10, high=duration.UNITS["d"])
+
+
+def _command_word(value: object) -> str:
+    """A word of a command, which no shell reads."""
+    text = read_text(value, such_as="/usr/local/bin/healthy")
+    if not 0 < len(text) <= WORD_LIMIT or not text.isprintable():
+        raise ValueError(f"is not a word of a command: write 1 to {WORD_LIMIT} printable characters")
+    return text
 
 
 def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Callable[[object], str]:
@@ -364,6 +377,8 @@ NODES = Type(
 )
 DURATION = Type("length of time", _duration)
 INTERVAL = Type("length of time, from 10s", _interval)
+WAIT = Type("length of time, 10s to 1d", _wait)
+COMMAND_WORD = Type("word of a command", _command_word)
 IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of an image"), pattern=_IMAGE.pattern)
 CONTAINER = Type(
     "container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"), pattern=_CONTAINER.pattern

@@ -71,7 +71,8 @@ class RenderedPause(Pause):
 class Unconfirmed(t.TypedDict):
     """A profile that waits to be confirmed; without that the node goes back to the one before.
 
-    ``failed``: it could not be applied, nor all of it be undone at once; it cannot be confirmed.
+    ``failed``: it could not be applied, nor all of it be undone at once; it cannot be confirmed. ``command``: the words of the
+    command by which the node confirms it (`confirm.command` of the profile); empty where a run or a person does.
     """
 
     name: str
@@ -80,6 +81,7 @@ class Unconfirmed(t.TypedDict):
     until: int
     before: t.Optional[str]
     failed: bool
+    command: list[str]
 
 
 class RenderedUnconfirmed(Unconfirmed):

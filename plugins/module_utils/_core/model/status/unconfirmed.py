@@ -28,7 +28,7 @@ class Pending(NamedTuple):
     """An unconfirmed profile: its name and hash, the clocks when its change began, and what the node had before (None: no profile).
 
     ``origins`` are those of the profile before. See pause.py for the clocks. ``failed``: a step failed, and not every step before it
-    could be undone.
+    could be undone. ``command``: its words, where the node confirms the profile by itself once this command succeeds.
     """
 
     name: str
@@ -40,6 +40,14 @@ class Pending(NamedTuple):
     before: t.Optional[dict[str, t.Any]]
     origins: dict[str, str]
     failed: bool = False
+    command: tuple[str, ...] = ()
+
+    @property
+    def why_back(self) -> str:
+        """Why the node goes back when the time is over."""
+        if self.command:
+            return f"{self.command[0]} did not succeed within {self.seconds} s"
+        return f"not confirmed within {self.seconds} s"
 
 
 class Rejected(NamedTuple):
@@ -69,9 +77,8 @@ def seconds_of(text: str) -> int:
 
 def pending_from_data(data: t.Any) -> t.Optional[Pending]:
     """The unconfirmed profile that a file holds; None for anything else."""
-    if not isinstance(data, dict) or {*data, "failed"} != {
-        *Pending._fields
-    }:  # Earlier versions do not write the last one.
+    # Earlier versions do not write the last ones.
+    if not isinstance(data, dict) or {*data, "failed", "command"} != {*Pending._fields}:
         return None
     found = Pending(**data)
     right = (
@@ -84,8 +91,10 @@ def pending_from_data(data: t.Any) -> t.Optional[Pending]:
         and isinstance(found.before, (dict, type(None)))
         and isinstance(found.origins, dict)
         and isinstance(found.failed, bool)
+        and isinstance(found.command, (list, tuple))
+        and all(isinstance(word, str) for word in found.command)
     )
-    return found if right else None
+    return found._replace(command=tuple(found.command)) if right else None
 
 
 def rejected_from_data(data: t.Any) -> list[Rejected]:
@@ -113,4 +122,5 @@ def shown(pending: Pending, now: float, remaining: float) -> Unconfirmed:
         "until": pause.ends(pending, now, max(remaining, 0)),
         "before": None if pending.before is None else str(pending.before.get("name", "")),
         "failed": pending.failed,
+        "command": list(pending.command),
     }

@@ -200,7 +200,8 @@ AccuracySec=100ms
 WantedBy=timers.target
 """
 
-# It may have to bring back all that a run has changed, Corral's own state included: it is no more confined than a run.
+# It may have to bring back all that a run has changed, Corral's own state included: it is no more confined than a run. The
+# command by which a profile is confirmed may need the network.
 CONFIRM_SERVICE_TEXT = """\
 [Unit]
 Description=Corral: go back to the profile before one that was not confirmed
@@ -214,6 +215,5 @@ TimeoutStartSec=600
 LogLevelMax=notice
 Slice=corralagent.slice
 UMask=0077
-PrivateNetwork=yes
 NoNewPrivileges=yes
 """

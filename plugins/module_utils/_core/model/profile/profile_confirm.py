@@ -1,0 +1,42 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``confirm`` of a profile: the command by which the node itself confirms a profile that its agent took up."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import duration
+from ..values.records import NamedTuple
+from .schema_reader import Reader
+
+
+class Confirm(NamedTuple):
+    """A command, its path first, and the seconds within which it has to end with exit code 0."""
+
+    command: tuple[str, ...]
+    timeout: int
+
+
+def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
+    """Refuse a command without an absolute path."""
+    command = (values.get("confirm") or {}).get("command")
+    if command and not command[0].startswith("/"):
+        message = "is no absolute path: write the command as a list of words, such as [/usr/local/bin/healthy, --all]"
+        reader.refuse("confirm.command[0]", command[0], message)
+    written = given.get("confirm")
+    if isinstance(written, dict) and written.get("command") == []:
+        reader.refuse("confirm.command", [], "has no words: write a command, or leave the section out")
+
+
+def build(values: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Confirm]:
+    """The section of the values that were read; None where the profile has none."""
+    return None if values is None else Confirm(tuple(values["command"]), values["timeout"])
+
+
+def to_data(confirm: Confirm) -> dict[str, t.Any]:
+    """The section as plain data, as ``build`` understands it."""
+    return {"command": list(confirm.command), "timeout": duration.text(confirm.timeout)}

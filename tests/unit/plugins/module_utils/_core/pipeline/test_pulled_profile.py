@@ -1,0 +1,236 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A profile that was put on the node by other means, which a tick takes up and a command of the profile confirms."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+from _core.constants import ERROR
+from _core.host import state
+from _core.host.command import Command
+from _core.model.profile import profile
+from _core.model.systemd.agent_units import CONFIRM_TIMER
+from _core.model.values.errors import CorralError
+from example_counts import in_turn
+from test_faults import CHANGED
+
+HEALTHY = "/usr/local/bin/node-is-healthy"
+CONFIRM = {"command": [HEALTHY, "--all"], "timeout": "5m"}
+PULLED = {**CHANGED, "confirm": CONFIRM}
+RECORDS = (*node.STATE, node.RUNTIME_CONTROL)
+
+
+@pytest.fixture(name="rolled")
+def rolled_out(fake: node.Node) -> node.Node:
+    """A node with the agent and a profile that is in force."""
+    return runs.converged(fake, with_agent=True)
+
+
+def put(fake: node.Node, **sections: t.Any) -> None:
+    """Put a profile into its file, as an image or ansible-pull does."""
+    fake.put(state.DECLARED, json.dumps(profile.to_data(profile.parse(node.edge(**(sections or PULLED))))))
+
+
+def answers(fake: node.Node, code: int, said: str = "") -> list[tuple[str, ...]]:
+    """Have the command end with this code; returns the list of its calls from now on."""
+    calls: list[tuple[str, ...]] = []
+
+    def program(*argv: str) -> Command:
+        calls.append(argv)
+        return Command(code, "", said)
+
+    fake.programs[HEALTHY] = program
+    return calls
+
+
+def timer(fake: node.Node, host: node.NodeHost | None = None) -> int:
+    """One look of corral-confirm.service, where its timer runs."""
+    return runs.command(host or fake.host(), "confirm", "--tick")
+
+
+def waits(fake: node.Node) -> bool:
+    """Whether a profile is unconfirmed; its timer runs as long."""
+    found = fake.has(state.UNCONFIRMED)
+    assert (CONFIRM_TIMER in fake.systemd.active) == found
+    return found
+
+
+def seen(fake: node.Node) -> dict[str, str]:
+    """A fingerprint without what a killed write of a file leaves: the next write of the same file takes its place."""
+    return {path: found for path, found in fake.fingerprint(*RECORDS).items() if not path.endswith(".corral")}
+
+
+def test_its_command_confirms_it(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
+    calls = answers(rolled, 3, "disk\nnot yet\n")
+    put(rolled)
+    assert runs.tick(rolled.host(), by_timer=False) == 2
+    assert waits(rolled)
+    assert not calls, "it runs outside of the tick"
+    wanted = seen(rolled)
+    runs.command(rolled.host(), "status")
+    said = capfd.readouterr().out
+    assert f"is unconfirmed until {HEALTHY} succeeds: at " in said
+    assert timer(rolled) == 0
+    assert calls == [(HEALTHY, "--all")]
+    assert f"is not confirmed yet: {HEALTHY} ended with 3: not yet" in capfd.readouterr().err
+    assert waits(rolled)
+    answers(rolled, 0)
+    assert timer(rolled) == 0
+    assert f"is confirmed: {HEALTHY} succeeded" in capfd.readouterr().err
+    assert not waits(rolled)
+    rolled.wait(301)
+    runs.tick(rolled.host())
+    assert node.different(wanted, seen(rolled)) == [f"active {CONFIRM_TIMER}: yes -> None"]
+
+
+def test_without_its_command_the_node_goes_back(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
+    before, declared = seen(rolled), rolled.get(state.DECLARED)
+    put(rolled)
+    text = rolled.get(state.DECLARED)
+    runs.tick(rolled.host(), by_timer=False)
+    assert seen(rolled) != before
+    capfd.readouterr()
+    timer(rolled)
+    assert f"{HEALTHY} ended with 127: {HEALTHY}: not installed" in capfd.readouterr().err
+    timer(rolled)
+    assert not capfd.readouterr().err, "the same again is not logged at once"
+    rolled.wait(301)
+    assert timer(rolled) == 0
+    assert f"was not confirmed: {HEALTHY} did not succeed within 300 s: went back to" in capfd.readouterr().err
+    assert node.different(before, seen(rolled)) == []
+    assert rolled.get(state.DECLARED) == declared
+    assert not waits(rolled)
+    put(rolled)  # It is pulled again.
+    assert rolled.get(state.DECLARED) == text
+    answers(rolled, 0)
+    runs.tick(rolled.host(), by_timer=False)
+    (item,) = json.loads(rolled.get(state.STATUS))["items"]
+    assert "did not succeed within 300 s" in item["reason"]
+    assert not waits(rolled)
+
+
+def test_a_first_profile_goes_back_to_none(fake: node.Node) -> None:
+    runs.install(fake.host())
+    before = seen(fake)
+    put(fake)
+    runs.tick(fake.host(), by_timer=False)
+    assert waits(fake)
+    answers(fake, 1)
+    fake.wait(301)
+    timer(fake)
+    assert not waits(fake)
+    del before["etc/corral"]
+    after = seen(fake)
+    assert node.different(before, {path: one for path, one in after.items() if path in before}) == []
+    after = seen(fake)
+    assert runs.tick(fake.host(), by_timer=False) == ERROR
+    assert "went back" in json.loads(fake.get(state.STATUS))["error"], "its file is not Corral's, and stays"
+    assert node.different(after, seen(fake)) == []
+
+
+def test_what_only_corrects_drift_waits_for_nothing(rolled: node.Node) -> None:
+    runs.declare(rolled.host(), **PULLED)
+    rolled.kernel_write(node.pool_file(1), "0\n")
+    runs.tick(rolled.host())
+    assert not waits(rolled)
+
+
+def test_in_audit_mode_nothing_is_taken_up(rolled: node.Node) -> None:
+    put(rolled, **PULLED, mode="audit")
+    runs.tick(rolled.host(), by_timer=False)
+    assert not waits(rolled)
+
+
+def test_a_run_that_waits_for_its_own_confirmation_is_not_confirmed_by_the_command(rolled: node.Node) -> None:
+    calls = answers(rolled, 0)
+    put(rolled)
+    assert runs.command(rolled.host(), "reconcile", "--confirm-timeout", "2m") == 0
+    assert waits(rolled)
+    timer(rolled)
+    assert not calls
+    assert waits(rolled)
+
+
+def test_the_command_is_not_asked_before_the_profile_is_in_force(rolled: node.Node) -> None:
+    sample = rolled.clone(rolled.root.with_name("sample"))
+    put(sample)
+    host = sample.host()
+    runs.tick(host, by_timer=False)
+    armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
+    put(rolled)
+    with pytest.raises(node.Killed):
+        runs.tick(rolled.host("killed", armed + 2), by_timer=False)
+    calls = answers(rolled, 0)
+    timer(rolled)
+    assert waits(rolled)
+    assert not calls
+    rolled.wait(100)
+    runs.tick(rolled.host(), by_timer=False)
+    assert waits(rolled)
+    left = json.loads(rolled.get(state.STATUS))["unconfirmed"]["until"] - rolled.time
+    assert left <= 200, "the time goes on where the killed tick began it"
+    timer(rolled)
+    assert calls
+    assert not waits(rolled)
+
+
+@pytest.mark.parametrize("fault", ["killed", "torn", "error"])
+def test_a_tick_that_ends_anywhere_is_made_again_or_goes_back(fault: str, rolled: node.Node) -> None:
+    count = iter(range(10**6))
+
+    def fresh() -> node.Node:
+        fake = rolled.clone(rolled.root.with_name(f"{rolled.root.name}-{fault}-{next(count)}"))
+        put(fake)
+        return fake
+
+    sample = fresh()
+    before = seen(rolled)
+    host = sample.host()
+    runs.tick(host, by_timer=False)
+    for number in in_turn(len(host.acts), fault, ("killed", "torn", "error")):
+        fake = fresh()
+        answers(fake, 1)
+        try:
+            runs.tick(fake.host(fault, number), by_timer=False)
+        except (node.Killed, OSError, CorralError):
+            pass
+        runs.tick(fake.host(), by_timer=False)
+        assert waits(fake), host.acts[number - 1]
+        fake.wait(301)
+        timer(fake)
+        assert not waits(fake)
+        assert node.different(before, seen(fake)) == [], host.acts[number - 1]
+
+
+def test_the_status_of_a_failed_tick_says_why(rolled: node.Node) -> None:
+    put(rolled, **{**PULLED, "cpu": {"reserved": {"cpus": "0-7"}}})
+    assert runs.tick(rolled.host(), by_timer=False) == ERROR
+    assert not waits(rolled)
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ({"command": ["healthy"]}, r"confirm.command\[0\]: .*is no absolute path"),
+        ({"command": []}, "confirm.command: .*has no words"),
+        ({"command": ["/bin/x", "a\nb"]}, r"confirm.command\[1\]: .*is not a word of a command"),
+        ({"timeout": "2m"}, "confirm.command"),
+        ({"command": [HEALTHY], "timeout": "2s"}, r"confirm.timeout: .*write 10s to 1d"),
+        ({"command": [HEALTHY], "timeout": "2d"}, r"confirm.timeout: .*write 10s to 1d"),
+    ],
+)
+def test_a_bad_section_is_refused(section: dict[str, t.Any], said: str) -> None:
+    with pytest.raises(CorralError, match=said):
+        profile.parse(node.edge(confirm=section))
+
+
+def test_the_section_is_written_as_it_was_read() -> None:
+    declared = profile.parse(node.edge(confirm=CONFIRM))
+    assert profile.to_data(declared)["confirm"] == CONFIRM
+    assert profile.parse(profile.to_data(declared)) == declared
