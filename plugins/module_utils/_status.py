@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from . import _module
-from ._core.cli import status_command
+from ._core.cli import status_command, status_text
 from ._core.constants import SCHEMA
 from ._core.host import state
 from ._core.host.files import Host
@@ -33,7 +33,7 @@ def status_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """What the agent saw last, and what the node has declared; a node without either is described as well."""
     del module  # it has no options
     status = status_file.last_status(host)
-    lines = status_command.status_lines(host, status) if status else [UNSEEN]
+    lines = status_text.status_lines(host, status) if status else [UNSEEN]
     declared = None
     try:
         declared = declared_profile.read_declared(host)

@@ -36,6 +36,9 @@ def parser() -> argparse.ArgumentParser:
 
     seen = command("status", "what the last tick saw: pools, drift, last change")
     seen.add_argument(
+        "--html", action="store_true", help="print a page for a browser, with a map of the CPUs as they are"
+    )
+    seen.add_argument(
         "--tenants", action="store_true", help="the quotas of tenants, used against hard, as they are now"
     )
     for name, text in (
@@ -44,8 +47,12 @@ def parser() -> argparse.ArgumentParser:
     ):
         one = command(name, text, tree=True, profiles=True)
         one.add_argument("--explain", action="store_true", help="also each key's origin, and its effect on this node")
-    command("topology", "what the machine is made of", tree=True)
-    command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    made_of = command("topology", "what the machine is made of", tree=True)
+    given = command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    for one in (made_of, given):
+        one.add_argument(
+            "--svg", action="store_true", help="print a drawing: sockets, NUMA nodes, caches, cores, threads"
+        )
     command("devices", "the devices of each resource that the profile declares", profiles=True)
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
     shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")

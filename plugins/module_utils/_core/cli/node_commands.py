@@ -18,12 +18,14 @@ from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import declaration
-from ..model.cpu import published_pools
+from ..model.cpu import cpu_places, published_pools
+from ..model.cpu.cpu_places import Place
 from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
 from ..model.profile.profile import Profile
 from ..model.status import history, pause, unconfirmed
 from ..model.topology import topology
+from ..model.topology.topology import Topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import (
@@ -39,7 +41,7 @@ from ..pipeline import (
 from ..pipeline.confirming import Terms
 from ..reports import change_text, cpu_map, drift_since, status_file, text_table
 from ..reports.value_text import counted
-from . import command_output, status_command
+from . import command_output, status_text
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedPause
@@ -48,6 +50,8 @@ if t.TYPE_CHECKING:
 def do_topology(host: Host, args: argparse.Namespace) -> int:
     """corral topology"""
     found = sysfs.discover(host)
+    if args.svg:
+        return drawn_as_svg(found, {})
     command_output.show(args, topology.to_dict(found), cpu_map.topology_lines(found))
     return IN_SYNC
 
@@ -55,8 +59,18 @@ def do_topology(host: Host, args: argparse.Namespace) -> int:
 def do_pools(host: Host, args: argparse.Namespace) -> int:
     """corral pools"""
     context = planning.compile_profile(host, command_output.the_profile(host, args.profile))
+    if args.svg:
+        return drawn_as_svg(context.topology, cpu_places.declared(context.pools, context.grants))
     drawn = cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())
     command_output.show(args, published_pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
+    return IN_SYNC
+
+
+def drawn_as_svg(found: Topology, places: dict[int, Place]) -> int:
+    """Print the machine as a drawing."""
+    from ..reports import machine_svg
+
+    sys.stdout.write(machine_svg.drawing(found, places))
     return IN_SYNC
 
 
@@ -72,7 +86,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
     plan = tick.plan_node(host, context, with_agent=True)
     if broken is not None:
         plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))
-    return plan._replace(notes=(*plan.notes, *status_command.gc_lines(host), *preflight_notes.notes(host, context)))
+    return plan._replace(notes=(*plan.notes, *status_text.gc_lines(host), *preflight_notes.notes(host, context)))
 
 
 def do_plan(host: Host, args: argparse.Namespace) -> int:

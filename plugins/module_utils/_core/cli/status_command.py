@@ -8,30 +8,16 @@
 from __future__ import annotations
 
 import argparse
+import sys
 import typing as t
 
 from ..constants import DIFFERS, ERROR, IN_SYNC
-from ..host import pause_file, state
+from ..host import state
 from ..host.files import Host
-from ..model.plan.plan import change_from_dict
-from ..model.values.errors import CorralError, refusal
-from ..pipeline import declared_profile, planning, profile_in_force
-from ..reports import change_text, cpu_map, status_file
-from ..reports.value_text import counted
-from . import command_output
-
-
-def gc_lines(host: Host) -> list[str]:
-    """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
-    status = state.read_json(host, state.GC_STATUS)
-    if status is None:
-        return []
-    from ..gc import gc_status
-
-    try:
-        return gc_status.lines(status, host.now())
-    except (LookupError, TypeError, ValueError):
-        return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
+from ..model.values.errors import refusal
+from ..pipeline import planning
+from ..reports import status_file
+from . import command_output, status_text
 
 
 def do_status(host: Host, args: argparse.Namespace) -> int:
@@ -44,7 +30,13 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
             "no readable status: is corral-reconcile.timer active? corral drift checks now",
             path=state.STATUS,
         )
-    command_output.show(args, status_data(host, status), status_lines(host, status, colour=command_output.coloured()))
+    if args.html:
+        from . import status_html
+
+        sys.stdout.write(status_html.page(host, status))
+    else:
+        lines = status_text.status_lines(host, status, colour=command_output.coloured())
+        command_output.show(args, status_data(host, status), lines)
     return ERROR if status.get("error") else IN_SYNC if status.get("in_sync") else DIFFERS
 
 
@@ -63,39 +55,3 @@ def show_tenants(host: Host, args: argparse.Namespace) -> int:
     rows = tenant_table.rows(context)
     command_output.show(args, {"tenants": rows}, tenant_table.lines(rows))
     return IN_SYNC
-
-
-def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) -> list[str]:
-    """status.json as text, with the CPU map."""
-    age = max(int(host.now()) - int(status.get("time") or 0), 0)
-    items = [(item, change_from_dict(item)) for item in status.get("items", [])]
-    verdict = status.get("error") or change_text.recap([change for dummy, change in items], done=False)
-    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   looked {age} s ago   {verdict}"]
-    if status.get("paused"):
-        rows.append(pause_file.sentence(status["paused"]))
-    if isinstance(status.get("unconfirmed"), dict):
-        rows.append(status["unconfirmed"]["text"])
-    rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
-    last = status.get("last_changed")
-    if isinstance(last, dict):
-        count = counted(len(last["changes"]), "change")
-        rows.append(f"last change {change_text.moment(last['time'])}: {count}")
-    if status.get("exclusive"):
-        rows.append(f"exclusive CPUs: {status['exclusive']}")
-    rows += gc_lines(host)
-    for item, change in items:
-        since = change_text.moment(item.get("since") or 0)
-        mark = " (under maintenance)" if item.get("maintenance") else ""
-        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change)}")
-    try:
-        declared, dummy = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
-        if declared is not None:
-            context = planning.compile_profile(host, declared)
-            if context.workloads is not None:
-                from ..reports import workload_table
-
-                rows += ["", *workload_table.lines(context)]
-            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=colour)]
-    except CorralError as error:
-        rows.append(f"no CPU map: {error}")
-    return rows

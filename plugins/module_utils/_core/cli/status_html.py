@@ -1,0 +1,82 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""corral status --html: what the last tick saw, with the CPUs as the kernel shows them now."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host.files import Host
+from ..model.cpu import cpu_places
+from ..model.plan.context import Context
+from ..model.values.errors import CorralError
+from ..pipeline import observed_places
+from ..reports import change_text, machine_svg, status_page, workload_table
+from ..reports.status_page import Part
+from . import status_text
+
+COLUMNS = ("workload", "state", "class", "CPUs", "memory on", "requests", "limits", "since")
+
+
+def page(host: Host, status: dict[str, t.Any]) -> str:
+    """The page of a node whose last tick published this status."""
+    name = (host.read("/proc/sys/kernel/hostname") or "node").strip()
+    parts = [Part("What differs", status_page.listed(status_text.item_lines(status), "differs"))]
+    try:
+        context = status_text.context_in_force(host)
+        parts += machine_parts(host, context) if context is not None else []
+    except CorralError as error:
+        parts.append(Part("Machine", status_page.listed([f"no CPU map: {error}"])))
+    parts.append(Part("Hugepages", hugepages(status)))
+    parts.append(Part("Garbage collection", status_page.listed(status_text.gc_lines(host))))
+    when = change_text.moment(int(status.get("time") or 0))
+    summary = [f"as the tick of {when} saw it", *status_text.summary_lines(host, status)]
+    return status_page.page(f"{name}: {status.get('name') or 'no profile'}", summary, parts)
+
+
+def machine_parts(host: Host, context: Context) -> list[Part]:
+    """The map of the CPUs as they are, or as declared where the kernel does not show it, and the workloads."""
+    declared = cpu_places.declared(context.pools, context.grants)
+    now = observed_places.observe(host, context)
+    said = "CPUs as they are" if now is not None else "CPUs as the profile declares them"
+    if context.profile.cpu is None:
+        said, declared = "CPUs, without pools", {}
+    drawn = machine_svg.drawing(context.topology, declared if now is None else now, declared, title=said)
+    found = workload_table.rows(context.workloads) if context.workloads is not None else []
+    rows = [workload(one) for one in found]
+    budget = status_page.listed(workload_table.budget_lines(context)) if rows else ""
+    return [
+        Part(said, f"<figure>\n{drawn}</figure>"),
+        Part(
+            "Workloads",
+            "\n".join(filter(None, [status_page.table(COLUMNS, rows, "Workloads and what they have"), budget])),
+        ),
+    ]
+
+
+def workload(one: t.Mapping[str, t.Any]) -> list[str]:
+    """A row of the table of workloads."""
+    state = one["state"] + (f": {one['reason']}" if one["reason"] else "")
+    asked, limited = (
+        ", ".join(f"{name} {text}" for name, text in one[key].items()) or "-" for key in ("requests", "limits")
+    )
+    since = change_text.moment(one["since"]) if one["since"] else "-"
+    cpus = one["cpus"] or ("shared" if one["state"] == "granted" else "-")
+    return [one["name"], state, one["qos"] or "-", cpus, one["memory_nodes"] or "-", asked, limited, since]
+
+
+def hugepages(status: t.Mapping[str, t.Any]) -> str:
+    """The declared pools of hugepages, and what there is."""
+    rows = [
+        [
+            one["size"],
+            "the machine" if one["node"] is None else f"node {one['node']}",
+            str(one["wanted"]),
+            str(one["actual"]),
+        ]
+        for one in status.get("hugepages") or []
+    ]
+    return status_page.table(("size", "where", "declared", "there"), rows, "Pools of hugepages, in pages")

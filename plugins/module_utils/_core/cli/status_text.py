@@ -1,0 +1,84 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What the last tick published, as lines of text; with the CPU map of the profile in force."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import pause_file, state
+from ..host.files import Host
+from ..model.plan.context import Context
+from ..model.plan.plan import change_from_dict
+from ..model.values.errors import CorralError
+from ..pipeline import declared_profile, planning, profile_in_force
+from ..reports import change_text, cpu_map
+from ..reports.value_text import counted
+
+
+def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) -> list[str]:
+    """status.json as text, with the CPU map."""
+    rows = [*summary_lines(host, status), *gc_lines(host), *item_lines(status)]
+    try:
+        context = context_in_force(host)
+        if context is not None:
+            if context.workloads is not None:
+                from ..reports import workload_table
+
+                rows += ["", *workload_table.lines(context)]
+            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=colour)]
+    except CorralError as error:
+        rows.append(f"no CPU map: {error}")
+    return rows
+
+
+def context_in_force(host: Host) -> t.Optional[Context]:
+    """The profile in force on this node; None without one. Raises CorralError."""
+    declared, dummy = profile_in_force.instead_of(host, declared_profile.read_declared(host), None)
+    return None if declared is None else planning.compile_profile(host, declared)
+
+
+def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
+    """What sums a node up: profile and verdict, what is paused, unconfirmed or wrong, the last change, exclusive CPUs."""
+    age = max(int(host.now()) - int(status.get("time") or 0), 0)
+    changes = [change_from_dict(item) for item in status.get("items", [])]
+    verdict = status.get("error") or change_text.recap(changes, done=False)
+    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   looked {age} s ago   {verdict}"]
+    if status.get("paused"):
+        rows.append(pause_file.sentence(status["paused"]))
+    if isinstance(status.get("unconfirmed"), dict):
+        rows.append(status["unconfirmed"]["text"])
+    rows += [status[key] for key in ("pause_error", "metrics_error") if status.get(key)]
+    last = status.get("last_changed")
+    if isinstance(last, dict):
+        count = counted(len(last["changes"]), "change")
+        rows.append(f"last change {change_text.moment(last['time'])}: {count}")
+    if status.get("exclusive"):
+        rows.append(f"exclusive CPUs: {status['exclusive']}")
+    return rows
+
+
+def gc_lines(host: Host) -> list[str]:
+    """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
+    status = state.read_json(host, state.GC_STATUS)
+    if status is None:
+        return []
+    from ..gc import gc_status
+
+    try:
+        return gc_status.lines(status, host.now())
+    except (LookupError, TypeError, ValueError):
+        return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
+
+
+def item_lines(status: dict[str, t.Any]) -> list[str]:
+    """What differs, and since when."""
+    rows = []
+    for item in status.get("items", []):
+        since = change_text.moment(item.get("since") or 0)
+        mark = " (under maintenance)" if item.get("maintenance") else ""
+        rows.append(f"{item['verdict']}{mark} since {since}: {change_text.described(change_from_dict(item))}")
+    return rows

@@ -1,0 +1,32 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The pool in which each CPU of a node is now, as the kernel shows it."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup
+from ..host.files import Host
+from ..model.cpu.cpu_places import Place, in_force
+from ..model.plan.context import Context
+from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.workload.grants import ISOLATED_SLICE
+
+
+def observe(host: Host, context: Context) -> t.Optional[dict[int, Place]]:
+    """The place of each CPU by the effective CPUs of the profile's slices; None without pools, and with cgroup v1."""
+    cpu = context.profile.cpu
+    if cpu is None or not cgroup.unified(host):
+        return None
+    slices = {
+        **dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), Place("shared")),
+        **dict.fromkeys(cpu.reserved.slices, Place("reserved")),
+        ISOLATED_SLICE: Place("isolated"),
+        **{grant.slice: Place("exclusive", grant.workload) for grant in context.grants if grant.cpus},
+    }
+    there = {unit: cgroup.cpus(host, unit).effective for unit in slices if cgroup.exists(host, unit)}
+    return in_force(slices, {unit: cpus for unit, cpus in there.items() if cpus is not None})
