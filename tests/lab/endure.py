@@ -40,6 +40,7 @@ from on_node import (
 
 CGROUP = "/sys/fs/cgroup"
 PID_MAX = "/proc/sys/kernel/pid_max"
+ORIGINS = "/etc/corral/origins.json"
 POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 
 
@@ -240,6 +241,8 @@ def timer_after_a_jump() -> None:
 def pulled_profile() -> None:
     """A profile that is put into its file stays once its own command succeeds, and goes back where that does not."""
     text, before = read(way_back.DECLARED), read(PID_MAX)
+    with open(ORIGINS, encoding="utf-8") as file:
+        origins = file.read()
     healthy = "/run/lab-healthy"
     command = {"command": ["/usr/bin/test", "-e", healthy], "timeout": "1d"}
 
@@ -274,6 +277,7 @@ def pulled_profile() -> None:
     finally:
         write(way_back.DECLARED, text)
         run("corral", "reconcile")
+        write(ORIGINS, origins)  # A profile that goes back has those of its own, and this one had none.
     expect("the limit at first", read(PID_MAX), before)
 
 
