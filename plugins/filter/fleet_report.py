@@ -51,7 +51,7 @@ RETURN = r"""
 _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
-      V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map),
+      V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map), C(cpu_map_now),
       C(effective_profile) and C(tenants), C(paused) while it is under maintenance, and C(unconfirmed) while its profile waits
       for a confirmation.
     - C(groups) has the hosts that are alike (verdict, profile, CPUs and drift), worst first.
@@ -75,6 +75,7 @@ UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, ha
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
+MAPS = ("cpu_map", "cpu_map_now")
 SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
 
 
@@ -111,7 +112,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     said = [] if verdict == "unreachable" else failed
     paused, unconfirmed = with_line(profile.get("paused")), with_line(profile.get("unconfirmed"))
     tenants = profile.get("tenants")
-    cpu_map = profile.get("cpu_map")
+    cpu_map, map_now = profile.get("cpu_map"), profile.get("cpu_map_now")
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
         "verdict": verdict,
@@ -122,6 +123,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "mode": t.cast("t.Any", shown(profile.get("mode"))),
         "pools": profile.get("pools"),
         "cpu_map": cpu_map and [printable(line) for line in cpu_map],
+        "cpu_map_now": map_now and [printable(line) for line in map_now],
         "effective_profile": profile.get("effective_profile"),
         "tenants": tenants and [t.cast("Tenant", {**one, "text": printable(one["text"])}) for one in tenants],
         "paused": t.cast("RenderedPause | None", paused),
@@ -182,7 +184,7 @@ def alike(host: FleetHost) -> tuple[t.Any, ...]:
 
 def mapped_alike(host: FleetHost) -> tuple[t.Any, ...]:
     """The same with the picture of the CPUs, which only hosts of one topology have in common."""
-    return (*alike(host), tuple(host["cpu_map"] or ()))
+    return (*alike(host), tuple(host["cpu_map"] or ()), tuple(host["cpu_map_now"] or ()))
 
 
 def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple[t.Any, ...]]) -> list[FleetGroup]:
@@ -241,7 +243,7 @@ def printable(text: str, keep: str = "") -> str:
 
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
     """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
-    for field in ("drift", "problems", "cpu_map", "tenants"):
+    for field in ("drift", "problems", *MAPS, "tenants"):
         rows = result.get(field)
         if rows is None:
             continue
@@ -249,7 +251,7 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
             return f"{field} is {kind(rows)}, expected a list"
         if len(rows) > MAX_ROWS:
             return f"{field} has {len(rows)} elements, at most {MAX_ROWS} are possible"
-        element = str if field == "cpu_map" else dict
+        element = str if field in MAPS else dict
         for number, row in enumerate(rows):
             if not isinstance(row, element):
                 return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"

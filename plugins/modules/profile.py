@@ -372,6 +372,15 @@ cpu_map:
   type: list
   elements: str
   sample: ["node 0   RR SS   CPUs 0-3", "node 1   RR II   CPUs 4-7"]
+cpu_map_now:
+  description:
+    - The same with the pools in which the kernel has the CPUs now. A letter is small where the profile has the CPU in another pool,
+      C(?) is a CPU in no pool.
+    - V(null) where all is as declared, and with cgroup v1.
+  returned: when O(state=present)
+  type: list
+  elements: str
+  sample: ["node 0   RR SS   CPUs 0-3", "node 1   ss II   CPUs 4-7"]
 effective_profile:
   description:
     - The effective profile, which is the CPUs and amounts that the profile's intents give on this node.

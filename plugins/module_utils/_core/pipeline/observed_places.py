@@ -11,10 +11,12 @@ import typing as t
 
 from ..host import cgroup
 from ..host.files import Host
+from ..model.cpu import cpu_places
 from ..model.cpu.cpu_places import Place, in_force
 from ..model.plan.context import Context
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.workload.grants import ISOLATED_SLICE
+from ..reports import cpu_map
 
 
 def observe(host: Host, context: Context) -> t.Optional[dict[int, Place]]:
@@ -30,3 +32,11 @@ def observe(host: Host, context: Context) -> t.Optional[dict[int, Place]]:
     }
     there = {unit: cgroup.cpus(host, unit).effective for unit in slices if cgroup.exists(host, unit)}
     return in_force(slices, {unit: cpus for unit, cpus in there.items() if cpus is not None})
+
+
+def map_in_force(host: Host, context: Context) -> t.Optional[list[str]]:
+    """The map of the CPUs as they are; None where that is as the profile has it, or the kernel does not show it."""
+    now = observe(host, context)
+    if now is None:
+        return None
+    return cpu_map.map_in_force(context.topology, now, cpu_places.declared(context.pools, context.grants)) or None

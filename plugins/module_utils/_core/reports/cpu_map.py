@@ -7,7 +7,10 @@
 
 from __future__ import annotations
 
+import typing as t
+
 from ..model.cpu import pools
+from ..model.cpu.cpu_places import KINDS, Place
 from ..model.cpu.pools import Pools
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -31,16 +34,47 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
     """The machine as a picture: a row per NUMA node, a block per core, a letter per thread."""
 
     def letter(cpu: int) -> str:
-        for name in ("isolated", "exclusive", "reserved", "shared"):
+        for name in KINDS:
             if cpu in getattr(computed, name):
                 return LETTERS[name]
         return LETTERS["offline"]
+
+    offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""
+    legend = "   ".join(
+        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}" for name in pools.shown(computed)
+    )
+    return [*picture(topology, letter, colour=colour), legend + offline]
+
+
+def map_in_force(topology: Topology, now: t.Mapping[int, Place], declared: t.Mapping[int, Place]) -> list[str]:
+    """The same by the places in which CPUs are now; empty where all are as declared.
+
+    A letter is small where the profile has the CPU in another pool, or gives it to another workload; ? is a CPU in no pool.
+    """
+    differs = frozenset(cpu for cpu in topology.online if now.get(cpu) != declared.get(cpu))
+    if not differs:
+        return []
+
+    def letter(cpu: int) -> str:
+        if cpu not in topology.online:
+            return LETTERS["offline"]
+        shown = LETTERS[now[cpu].pool] if cpu in now else "?"
+        return shown.lower() if cpu in differs else shown
+
+    kinds = [(kind, frozenset(cpu for cpu, one in now.items() if one.pool == kind) & topology.online) for kind in KINDS]
+    legend = "   ".join(f"{LETTERS[kind]} {kind} {cpuset.format(cpus)}" for kind, cpus in reversed(kinds) if cpus)
+    said = f"small letters: not as declared, {cpuset.format(differs)}"
+    return [*picture(topology, letter), "   ".join(filter(None, [legend, said]))]
+
+
+def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool = False) -> list[str]:
+    """The rows of a map, with the letter that each CPU has."""
 
     def block(core: frozenset[int]) -> str:
         text = "".join(letter(cpu) for cpu in sorted(core))
         if not colour:
             return text
-        return "".join(f"\033[{COLOURS[char]};97m{char}\033[0m" for char in text)
+        return "".join(f"\033[{COLOURS.get(char.upper(), '100')};97m{char}\033[0m" for char in text)
 
     nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
     rows = []
@@ -53,11 +87,7 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
             rows.append(f"{name:<8} {' '.join(block(core) for core in part)}   CPUs {cpuset.format(cpus)}")
         if not cores:
             rows.append(f"node {node:<3} (no CPUs)")
-    offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""
-    legend = "   ".join(
-        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}" for name in pools.shown(computed)
-    )
-    return [*rows, legend + offline]
+    return rows
 
 
 def topology_lines(topology: Topology) -> list[str]:

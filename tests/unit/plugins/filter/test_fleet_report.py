@@ -254,8 +254,22 @@ def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
     for pool, letter in {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}.items():
         assert f'<i class="{pool}">{letter}</i>' in page
         assert f"i.{pool} {{" in page
-    declared = "CPUs as the profile declares them"
-    assert (page.count(f"<div>{declared}</div>"), page.count(f"<div>{declared}; what is in force differs")) == (1, 1)
+    assert page.count("<div>CPUs as the profile declares them</div>") == 2
+    assert "CPUs as they are" not in page
+
+
+def test_the_page_shows_what_is_before_what_is_declared() -> None:
+    mapped = {**DRIFT, "cpu_map": ["node 0   RR SS   CPUs 0-3", "R reserved 0-1   S shared 2-3"]}
+    now = ["node 0   Rs S?   CPUs 0-3", "R reserved 0   S shared 1-2   small letters: not as declared, 1,3"]
+    report = fleet_report({"a": mapped, "b": {**mapped, "cpu_map_now": now}}, {"a": AGENT, "b": AGENT})
+    assert len(report["groups"]) == 2, "their CPUs are not alike"
+    page = drawn(report)
+    assert page.count("CPUs as they are, with a frame") == 1
+    first = page.index("CPUs as they are")
+    assert first < page.index("CPUs as the profile declares them", first)
+    assert '<i class="reserved">R</i><i class="shared differs">s</i>' in page
+    assert '<i class="shared">S</i><i class="none differs">?</i>' in page
+    assert f"<div>{now[1]}</div>" in page
 
 
 def test_the_page_has_the_nodes_own_lines_escaped() -> None:
@@ -285,6 +299,7 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
         ({"name": ["edge"]}, "name is a list, expected text"),
         ({"pools": "0-3"}, "pools is text, expected a mapping"),
         ({"cpu_map": [1]}, "cpu_map[0] is a number, expected text"),
+        ({"cpu_map_now": [None]}, "cpu_map_now[0] is missing, expected text"),
         ({"tenants": "acme"}, "tenants is text, expected a list"),
         ({"tenants": [{"name": "acme"}]}, "tenants[0].text is missing, expected text"),
         ({"paused": {"by": "alice"}}, "paused.text is missing, expected text"),

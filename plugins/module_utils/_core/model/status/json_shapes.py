@@ -424,6 +424,7 @@ class FleetHost(t.TypedDict):
     mode: t.Optional[Mode]
     pools: t.Optional[Pools]
     cpu_map: t.Optional[list[str]]
+    cpu_map_now: t.Optional[list[str]]
     effective_profile: t.Optional[dict[str, t.Any]]
     tenants: t.Optional[list[Tenant]]
     paused: t.Optional[RenderedPause]

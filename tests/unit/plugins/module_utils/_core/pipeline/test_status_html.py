@@ -76,7 +76,14 @@ def test_the_page_shows_what_is_and_what_differs(rolled: node.Node, capsys: pyte
     # By hand, and seen by no tick yet.
     rolled.kernel_write(f"{CGROUP}/system.slice/cpuset.cpus", "0,3\n")
     assert "CPU 3: reserved, declared shared" in page(rolled, capsys, 0).under("/g/title")
+    capsys.readouterr()
+    runs.command(rolled.host(), "status")
+    said = capsys.readouterr().out
+    assert "what is in force differs:\n" in said
+    assert "small letters: not as declared, 3\n" in said
     runs.tick(rolled.host())
+    runs.command(rolled.host(), "status")
+    assert "what is in force differs" not in capsys.readouterr().out
     assert "CPU 3: shared" in page(rolled, capsys, 0).under("/g/title")
 
 
