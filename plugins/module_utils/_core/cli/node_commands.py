@@ -17,7 +17,7 @@ from ..constants import DIFFERS, ERROR, IN_SYNC
 from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
-from ..managers import declaration
+from ..managers import agent_install, declaration
 from ..model.cpu import cpu_places, published_pools
 from ..model.cpu.cpu_places import Place
 from ..model.plan.plan import Outcome, Plan
@@ -29,6 +29,7 @@ from ..model.topology.topology import Topology
 from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import (
+    applying,
     confirming,
     declared_profile,
     locked_run,
@@ -143,7 +144,30 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
 def do_reconcile(host: Host, args: argparse.Namespace) -> int:
     """corral reconcile"""
     terms = Terms(unconfirmed.seconds_of(args.confirm_timeout), args.force)
-    return applied(host, args, lambda: confirming.declare(host, command_output.the_profile(host, None), None, terms))
+
+    def work() -> Outcome:
+        return with_agent(host, confirming.declare(host, command_output.the_profile(host, None), None, terms))
+
+    return applied(host, args, work)
+
+
+def with_agent(host: Host, outcome: Outcome) -> Outcome:
+    """Correct the agent's own units as well, where it is installed, as a tick does: corral drift names them with the rest."""
+    options = agent_install.installed(host)
+    if options is None or outcome.error:
+        return outcome
+
+    def plan() -> Plan:
+        return planning.plan_agent(host, options)
+
+    agent = applying.apply(host, plan(), plan)
+    return outcome._replace(
+        applied=(*outcome.applied, *agent.applied),
+        remaining=(*outcome.remaining, *agent.remaining),
+        error=agent.error,
+        undone=agent.undone,
+        leftovers=(*outcome.leftovers, *agent.leftovers),
+    )
 
 
 def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcome]) -> int:

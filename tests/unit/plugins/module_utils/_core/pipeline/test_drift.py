@@ -296,3 +296,18 @@ def test_a_timer_that_is_disabled_and_stopped_while_its_tick_begins_runs_again(f
     fake.systemctl("stop", TIMER)
     assert runs.tick(fake.host(), by_timer=True) == 2
     assert fake.has(LINK) and TIMER in fake.systemd.active
+
+
+def test_reconcile_brings_the_agents_own_units_back(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    runs.converged(fake, with_agent=True)
+    before = fake.fingerprint(*node.STATE)
+    (fake.root / f"etc/systemd/system/{TIMER}").unlink()
+    fake.kernel_write(node.pool_file(1), "0\n")
+    capsys.readouterr()
+    assert runs.command(fake.host(), "reconcile") == 0
+    said = capsys.readouterr().out
+    assert TIMER in said and "nr_hugepages" in said
+    assert node.different(before, fake.fingerprint(*node.STATE)) == []
+    host = fake.host()
+    assert runs.command(host, "reconcile") == 0
+    assert host.writes == []
