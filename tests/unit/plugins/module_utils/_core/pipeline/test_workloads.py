@@ -387,6 +387,17 @@ def test_ten_starts_that_fail_leave_no_grant(rolled: node.Node) -> None:
     ticks_until_quiet(rolled)
 
 
+def test_a_start_waits_for_a_run_that_has_ended_and_not_for_one_that_waits_to_start_again(rolled: node.Node) -> None:
+    assert services.start(rolled, BATCH)
+    assert not admit_workload.ending(rolled.host(), "dataplane"), "it runs"
+    run = rolled.runs[BATCH]
+    rolled.systemd.cgroups.pop(run.place)
+    rolled.systemd.sync()
+    assert not admit_workload.ending(rolled.host(), "dataplane"), "RestartSec= goes by, and systemd has it as active"
+    rolled.drop(f"/run/systemd/units/invocation:{BATCH}")
+    assert admit_workload.ending(rolled.host(), "dataplane"), "it has ended, and its release is to come"
+
+
 def test_ten_starts_that_are_refused_leave_no_grant(rolled: node.Node) -> None:
     assert services.start(rolled, BATCH)
     for dummy in range(10):
