@@ -67,12 +67,13 @@ class DeviceFile(NamedTuple):
 
 
 class CdiDevice(NamedTuple):
-    """A device of a CDI spec with the files that it needs on the node."""
+    """A device of a CDI spec with the files that it needs on the node, and its ``edits`` (cdi_spec.py)."""
 
     kind: str
     name: str
     spec: str
     files: tuple[DeviceFile, ...]
+    edits: tuple[str, ...] = ()
 
 
 class Seen(NamedTuple):
@@ -88,7 +89,8 @@ class Seen(NamedTuple):
 class Device(NamedTuple):
     """A device of a resource, the unit of allocation. ``unhealthy`` says why it cannot be given out; "" when it can.
 
-    ``numa_node`` is -1 without one. ``keys`` are what only one holder can have, ``within`` the sysfs folders around it.
+    ``numa_node`` is -1 without one. ``keys`` are what only one holder can have, ``within`` the sysfs folders around it. ``cdi`` are the
+    edits of the spec that it is a device of.
     """
 
     id: str
@@ -100,6 +102,19 @@ class Device(NamedTuple):
     files: tuple[str, ...]
     keys: frozenset[str]
     within: frozenset[str]
+    cdi: tuple[str, ...] = ()
+
+
+class GrantedDevice(NamedTuple):
+    """A device that a container has ("": the workload has no containers), by its resource and its id.
+
+    ``keys`` are those of the device when it was seen last: no other device that shares one of them can be given out.
+    """
+
+    container: str
+    resource: str
+    id: str
+    keys: tuple[str, ...] = ()
 
 
 class Inventory(NamedTuple):

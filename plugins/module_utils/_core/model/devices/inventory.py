@@ -160,7 +160,7 @@ def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tup
         interfaces=tuple(interface.name for one in functions for interface in one.interfaces),
         files=files,
         keys=frozenset([*(one.address for one in functions), *locations, *files]),
-        within=_within(locations),
+        within=around(locations),
     )
 
 
@@ -180,7 +180,7 @@ def _of_file(file: DeviceFile, seen: Seen) -> Device:
         interfaces=(),
         files=(file.real,),
         keys=_keys([file]),
-        within=_within([file.location]),
+        within=around([file.location]),
     )
 
 
@@ -215,7 +215,8 @@ def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
         interfaces=(),
         files=tuple(file.real for file in one.files),
         keys=_keys(own) | {name},
-        within=_within([file.location for file in own]),
+        within=around([file.location for file in own]),
+        cdi=one.edits,
     )
 
 
@@ -223,7 +224,7 @@ def _keys(files: t.Iterable[DeviceFile]) -> frozenset[str]:
     return frozenset(key for file in files for key in (file.real, file.location) if key)
 
 
-def _within(locations: t.Iterable[str]) -> frozenset[str]:
+def around(locations: t.Iterable[str]) -> frozenset[str]:
     """The sysfs folders around some: what has one of them as a whole has these as well."""
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..devices.device import Match, Resource
+from ..workload.resources import is_device
 from . import profile_values
 from .schema_reader import Reader, join
 
@@ -19,7 +20,7 @@ OF_PCI = ("pci", "class", "driver", "interface", "iommu_group")
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
-    """Refuse what contradicts itself."""
+    """Refuse what contradicts itself, and requests of workloads for a resource that is not declared."""
     seen: dict[str, int] = {}
     for index, row in enumerate(values.get("devices", [])):
         at = join("devices", index)
@@ -32,6 +33,23 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         match = written.get("match") if isinstance(written, dict) else None
         if isinstance(match, dict):
             _check_match(reader, join(at, "match"), match, bool(row.get("require_link")))
+    for index, workload in enumerate(values.get("workloads", [])):
+        at = join("workloads", index)
+        _check_requests(reader, at, workload, seen)
+        for number, container in enumerate(workload.get("containers", [])):
+            _check_requests(reader, join(join(at, "containers"), number), container, seen)
+
+
+def _check_requests(reader: Reader, at: str, row: t.Mapping[str, t.Any], declared: t.Collection[str]) -> None:
+    for section in ("requests", "limits"):
+        for resource, amount in row.get(section, {}).items():
+            if is_device(resource) and resource not in declared:
+                there = f"devices has {', '.join(sorted(declared))}" if declared else "devices has none"
+                reader.refuse(
+                    join(join(at, section), resource),
+                    amount.text,
+                    f"is of a resource that is not declared, {there}: declare it there, or leave the request out",
+                )
 
 
 def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], require_link: bool) -> None:

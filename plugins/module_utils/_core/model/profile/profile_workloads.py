@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The section ``workloads`` of a profile: what runs here, how it is matched, and its requests and limits.
 
-Amounts are whole numbers: CPUs in thousandths, memory and hugepages in bytes, pids in tasks. A missing request equals
-its limit, as in the kubelet.
+Amounts are whole numbers: CPUs in thousandths, memory and hugepages in bytes, pids in tasks, devices as their number. A missing
+request equals its limit, as in the kubelet; of devices a missing limit equals the request as well.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ import typing as t
 from ..values import sizes
 from ..values.quantity import NANO, Quantity
 from ..values.records import NamedTuple
-from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, page_bytes
+from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, is_device, page_bytes
 from .schema_reader import Reader, join
 
 # The keys that match a workload; exactly one of them is set.
@@ -164,6 +164,10 @@ def _check_amounts(reader: Reader, at: str, values: t.Mapping[str, t.Any]) -> No
             reader.refuse(
                 path, amount.text, f"hugepages cannot be overcommitted, the limit is {shown}: write both equal"
             )
+        elif is_device(resource) and limit is not None and limit.nano != amount.nano:
+            reader.refuse(
+                path, amount.text, f"devices cannot be overcommitted, the limit is {limit.text}: write one of the two"
+            )
         elif limit is not None and amount.nano > limit.nano:
             reader.refuse(
                 path, amount.text, f"is more than its limit ({limit.text}): write at most that, or raise the limit"
@@ -176,6 +180,8 @@ def amount_problem(resource: str, amount: Quantity) -> str:
         return "is not more than nothing: leave it out"
     if resource == CPU:
         return "" if amount.nano % MILLI == 0 else "is finer than a thousandth of a CPU: write it as 1500m or 2"
+    if is_device(resource):
+        return "" if amount.is_whole() else "is not a whole number: devices are given as a whole, write it as 1"
     if not amount.is_whole():
         return "is not a whole number" + (" of bytes: write it as 512Mi" if resource != PIDS else ": write it as 512")
     if resource.startswith(HUGEPAGES):
@@ -199,10 +205,11 @@ def build(rows: t.Optional[t.Iterable[t.Mapping[str, t.Any]]]) -> tuple[Workload
 
 
 def _claim(row: t.Mapping[str, t.Any]) -> tuple[Amounts, Amounts]:
-    """Requests and limits in whole numbers; a missing request equals its limit."""
+    """Requests and limits in whole numbers; a missing request equals its limit, and of devices the other way round as well."""
     limits = {name: amount_of(name, quantity) for name, quantity in row.get("limits", {}).items()}
     requests = {name: limit for name, limit in limits.items() if name != PIDS}
     requests.update({name: amount_of(name, quantity) for name, quantity in row.get("requests", {}).items()})
+    limits.update({name: amount for name, amount in requests.items() if is_device(name)})
     return tuple(sorted(requests.items())), tuple(sorted(limits.items()))
 
 

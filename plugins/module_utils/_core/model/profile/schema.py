@@ -629,11 +629,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "workloads[].requests",
         quantities.QUANTITY,
-        "What the workload is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
-        "A missing request equals its limit. Requests must equal limits for hugepages.",
+        "What the workload is to have: `cpu`, `memory`, hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities, and a number "
+        "of devices by the resource of `devices` (`example.com/nic`). A missing request equals its limit. Requests must equal limits "
+        "for hugepages and devices.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
         many=MAP,
-        keys=quantities.RESOURCE,
+        keys=devices.WORKLOAD_RESOURCE,
     ),
     Key(
         "workloads[].limits",
@@ -641,7 +642,7 @@ KEYS: tuple[Key, ...] = (
         "What the workload may have at most; also `pids`, the number of its tasks.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi, pids: 512}",
         many=MAP,
-        keys=quantities.RESOURCE,
+        keys=devices.WORKLOAD_RESOURCE,
     ),
     Key(
         "workloads[].containers",
@@ -661,11 +662,12 @@ KEYS: tuple[Key, ...] = (
     Key(
         "workloads[].containers[].requests",
         quantities.QUANTITY,
-        "What the container is to have: `cpu`, `memory` and hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities. "
-        "A missing request equals its limit. Requests must equal limits for hugepages.",
+        "What the container is to have: `cpu`, `memory`, hugepages by page size (`hugepages-2Mi`), as Kubernetes quantities, and a number "
+        "of devices by the resource of `devices` (`example.com/nic`). A missing request equals its limit. Requests must equal limits "
+        "for hugepages and devices.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi}",
         many=MAP,
-        keys=quantities.RESOURCE,
+        keys=devices.WORKLOAD_RESOURCE,
     ),
     Key(
         "workloads[].containers[].limits",
@@ -673,7 +675,7 @@ KEYS: tuple[Key, ...] = (
         "What the container may have at most; also `pids`, the number of its tasks.",
         example="{cpu: 4, memory: 2Gi, hugepages-2Mi: 512Mi, pids: 512}",
         many=MAP,
-        keys=quantities.RESOURCE,
+        keys=devices.WORKLOAD_RESOURCE,
     ),
     Key(
         "tenants",
@@ -817,8 +819,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "devices",
         None,
-        "Resources that devices of the node belong to ([devices.md](devices.md)). `corral devices` shows the devices of each; "
-        "workloads cannot request them in this version.",
+        "Resources that devices of the node belong to ([devices.md](devices.md)). `corral devices` shows the devices of each and "
+        "who has them; workloads request a number of them.",
         many=LIST,
     ),
     Key(

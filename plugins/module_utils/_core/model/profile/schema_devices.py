@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from ..devices import cdi_spec
+from . import schema_quantities
 from .schema_types import Type, kind, read_text
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -85,6 +86,17 @@ def _path(value: object) -> str:
     return text
 
 
+def _workload_resource(value: object) -> str:
+    """The name of a resource that a workload requests: of devices, or any other."""
+    if isinstance(value, str) and "/" in value:
+        return _resource(value)
+    try:
+        return str(schema_quantities.RESOURCE.read(value))
+    except ValueError as error:
+        raise ValueError(f"{error}, or a resource of devices such as example.com/nic") from None
+
+
+WORKLOAD_RESOURCE = Type("resource", _workload_resource)
 RESOURCE_NAME = Type("device resource", _resource, pattern=_RESOURCE.pattern)
 PCI_ID = Type("PCI vendor:device", _pci_id, pattern=r"[0-9a-fA-F]{4}:([0-9a-fA-F]{4}|\*)")
 PCI_CLASS = Type("PCI class", _pci_class, pattern="([0-9a-fA-F]{2}){1,3}")

@@ -139,7 +139,7 @@ def attempt(
             continue
         ended = why_ended(grant, by_name.get(grant.workload), status)
         if ended:
-            events.append(AllocationEvent(grant.workload, grant, None, ended))
+            events.append(AllocationEvent(grant.workload, grant, left_while_running(budget, grant, status), ended))
             continue
         need = by_name.get(grant.workload)
         # After Restart= on the shared pool no process runs on the granted CPUs: they go back, all else of the grant stays.
@@ -152,15 +152,17 @@ def attempt(
             continue
         if why:
             broken[grant.workload] = (whole, why)
+            budget.hold_devices(grant.workload, whole.devices)  # No other one is given them before it is decided on.
             continue
         kept = renewed(whole, need, status)
-        budget.reserve(kept)
+        budget.reserve(seen_again(budget, kept))
         if kept != grant:
             reason = "it runs on the shared pool now" if gives_up else "its declaration changed"
             events.append(AllocationEvent(grant.workload, grant, kept, reason))
-    events += [
-        AllocationEvent(name, before, None, why) for name, (before, why) in broken.items() if name not in by_name
-    ]
+    for name, (grant, why) in broken.items():
+        if name not in by_name:
+            budget.hold_devices(name, ())
+            events.append(AllocationEvent(name, grant, left_while_running(budget, grant, status), why))
     refusals = []
     # Workloads that had a grant come before new ones.
     for need in sorted(
@@ -189,6 +191,7 @@ def attempt(
             grant = admit(budget, need, before, status)
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
+            budget.hold_devices(name, ())
             rest = remaining_grant(budget, need, before, status)
             if name not in kept_first and before is not None and taken_by_others(budget, need, before, rest, status):
                 crowded[name] = refused
@@ -239,6 +242,31 @@ def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: Work
     ):
         return "its grant lasts while it runs, and it does not run"
     return ""
+
+
+def left_while_running(budget: NodeBudget, grant: Grant, status: WorkloadStatus) -> t.Optional[Grant]:
+    """What stays of a grant that is over, charged to the budget: the devices of a workload that runs on, until it stops."""
+    if not grant.devices or not is_running(grant.workload, status):
+        return None
+    from . import device_placement  # As in placement.py.
+
+    rest = device_placement.devices_only(grant)._replace(hold=RUNNING)
+    budget.reserve(rest)
+    return rest
+
+
+def is_running(workload: str, status: WorkloadStatus) -> bool:
+    """Whether a workload runs and is not about to start."""
+    return workload in status.alive and workload not in status.starting
+
+
+def seen_again(budget: NodeBudget, grant: Grant) -> Grant:
+    """A grant with the keys that its devices have now."""
+    if not grant.devices:
+        return grant
+    from ..devices import device_allocation
+
+    return grant._replace(devices=device_allocation.refreshed(grant.devices, budget.inputs.devices))
 
 
 def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> Grant:
@@ -300,6 +328,13 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
         and sums(grant.blocks) != wanted
     ):
         return "other amounts of memory are declared"
+    if need.devices or grant.devices:
+        from . import device_placement
+
+        running, starting = is_running(grant.workload, status), grant.workload in status.starting
+        why = device_placement.why_broken(budget, grant, need, running=running, starting=starting)
+        if why:
+            return why
     return why_misplaced(budget, grant)
 
 
@@ -339,16 +374,21 @@ def why_misplaced(budget: NodeBudget, grant: Grant) -> str:
 def remaining_grant(
     budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], status: WorkloadStatus
 ) -> t.Optional[Grant]:
-    """What an incomplete grant keeps for now: those of its CPUs that still exist and are free.
+    """What an incomplete grant keeps for now: those of its CPUs that still exist and are free, and devices while it runs.
 
     A workload that is about to start has nothing to keep, and does not start.
     """
-    if before is None or not need.cpus or need.workload.name in status.starting:
+    if before is None or need.workload.name in status.starting:
         return None
-    left = before.cpus & budget.free
-    if len(budget.shared_without(left)) < budget.min_shared:
+    devices = before.devices if is_running(need.workload.name, status) else ()
+    left = before.cpus & budget.free if need.cpus else cpuset.EMPTY
+    if left and len(budget.shared_without(left)) >= budget.min_shared:
+        return before._replace(cpus=left, containers=(), devices=devices)
+    if not devices:
         return None
-    return before._replace(cpus=left, containers=()) if left else None
+    from . import device_placement
+
+    return device_placement.devices_only(before)
 
 
 def taken_by_others(
@@ -375,7 +415,8 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         tenant_admission.check(budget, need, before)
     budget.check_totals(need, before)
     name = need.workload.name
-    affinity, cpus, containers = place(budget, need, before)
+    running = before is not None and is_running(name, status)
+    affinity, cpus, containers, devices = place(budget, need, before, running=running)
     blocks: tuple[Block, ...] = ()
     wanted = memory_demand(budget.inputs, need)
     if wanted:
@@ -401,6 +442,7 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         since,
         need.member,
         unit_of(need),
+        devices,
     )
     budget.reserve(grant)
     return grant

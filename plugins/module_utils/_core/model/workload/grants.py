@@ -14,6 +14,7 @@ from __future__ import annotations
 import types
 import typing as t
 
+from ..devices.device import GrantedDevice
 from ..numa.numa_memory import Block
 from ..profile.profile_workloads import DECLARED, RUNNING, slice_name, workload_name
 from ..profile.schema_types import EXCLUSIVE_PREFIX, SHARED_PREFIX
@@ -41,7 +42,7 @@ class Grant(NamedTuple):
     container of a pod, all of them within ``cpus``. ``mems`` are the NUMA nodes that its memory is bound to (None: not
     bound), ``blocks`` the memory that it was promised there. ``requests`` and ``limits`` are as they were granted, ``since`` is in
     seconds since the epoch. ``member`` is what its tenant knows of it. ``unit`` is the service that it is for, "" where the workload
-    is no unit.
+    is no unit. ``devices`` are those of its containers.
     """
 
     workload: str
@@ -56,6 +57,7 @@ class Grant(NamedTuple):
     since: int = 0
     member: t.Optional[Member] = None
     unit: str = ""
+    devices: tuple[GrantedDevice, ...] = ()
 
     @property
     def tenant(self) -> str:
@@ -142,7 +144,7 @@ def to_data(checkpoint: Checkpoint) -> dict[str, t.Any]:
 
 def grant_to_data(grant: Grant) -> dict[str, t.Any]:
     """One grant; CPUs and nodes in the kernel's form."""
-    return {
+    data = {
         **grant._asdict(),
         "cpus": cpuset.format(grant.cpus),
         "containers": {name: cpuset.format(cpus) for name, cpus in grant.containers},
@@ -151,11 +153,15 @@ def grant_to_data(grant: Grant) -> dict[str, t.Any]:
         "requests": dict(grant.requests),
         "limits": dict(grant.limits),
         "member": None if grant.member is None else grant.member._asdict(),
+        "devices": [[*one[:3], list(one.keys)] for one in grant.devices],
     }
+    if not grant.devices:
+        del data["devices"]  # A checkpoint without devices is as earlier versions write it.
+    return data
 
 
 def from_data(data: t.Any) -> Checkpoint:
-    """The checkpoint that to_data wrote. Raises ValueError on anything else, and where two grants hold one CPU."""
+    """The checkpoint that to_data wrote. Raises ValueError on anything else, and where two grants hold one CPU or device."""
     try:
         rows, nodes = data["grants"], data["nodes"]
         if len(rows) > ITEMS_LIMIT:
@@ -183,6 +189,7 @@ def _grant(row: t.Any) -> Grant:
         since=_whole(row["since"]),
         member=_member(row.get("member")),  # Earlier versions know no tenants.
         unit=_text(row.get("unit", "")),
+        devices=_devices(row.get("devices", [])),  # Earlier versions know none.
     )
 
 
@@ -190,6 +197,15 @@ def _text(value: t.Any) -> str:
     if not isinstance(value, str):
         raise ValueError(f"{value!r} is no text")
     return value
+
+
+def _devices(rows: t.Any) -> tuple[GrantedDevice, ...]:
+    if not isinstance(rows, list) or len(rows) > ITEMS_LIMIT:
+        raise ValueError("devices that are no list")
+    return tuple(
+        GrantedDevice(_text(container), _text(resource), _text(name), tuple(map(_text, keys)))
+        for container, resource, name, keys in rows
+    )
 
 
 def _member(row: t.Any) -> t.Optional[Member]:
@@ -223,3 +239,11 @@ def _check(grants: t.Sequence[Grant]) -> None:
             if cpu in taken:
                 raise ValueError(f"CPU {cpu} is granted to {taken[cpu]} and {grant.workload}")
             taken[cpu] = grant.workload
+    holders: dict[str, str] = {}
+    for grant in grants:
+        if len({one[:3] for one in grant.devices}) < len(grant.devices):
+            raise ValueError(f"{grant.workload} has a device twice")
+        for device in sorted({one.id for one in grant.devices}):
+            if device in holders:
+                raise ValueError(f"device {device} is granted to {holders[device]} and {grant.workload}")
+            holders[device] = grant.workload

@@ -10,10 +10,12 @@ Allocatable = capacity − reserved, as in the kubelet; the requests of all admi
 
 from __future__ import annotations
 
+import types
 import typing as t
 
 from ..cpu import cpu_options
 from ..cpu.pools import Pools
+from ..devices.device import Device, GrantedDevice
 from ..numa.numa_memory import Block
 from ..numa.topology_manager import Policy
 from ..profile.profile import Profile
@@ -33,7 +35,7 @@ class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
     Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively. ``taken`` are the
-    CPUs that partitions have which are not Corral's: no grant can have them either.
+    CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource.
     """
 
     profile: Profile
@@ -45,6 +47,7 @@ class AllocationInput(NamedTuple):
     kubelet: str = ""
     not_kubelets: t.Optional[CpuSet] = None
     taken: CpuSet = frozenset()
+    devices: t.Mapping[str, tuple[Device, ...]] = types.MappingProxyType({})
 
     @property
     def policy(self) -> Policy:
@@ -81,6 +84,9 @@ class NodeBudget:
         self.given: dict[str, int] = {}
         self.free = inputs.assignable
         self.shared = inputs.pools.allocatable
+        self.devices: dict[
+            str, tuple[GrantedDevice, ...]
+        ] = {}  # by workload, also of those that are yet to be decided on
 
     def reserve(self, grant: Grant) -> None:
         """Charge a grant to the budget."""
@@ -89,6 +95,7 @@ class NodeBudget:
             self.given[resource] = self.given.get(resource, 0) + amount
         self.free -= grant.cpus
         self.shared -= grant.cpus
+        self.hold_devices(grant.workload, grant.devices)
 
     def take_back(self, grant: Grant) -> None:
         """Take a grant that was charged out of the budget again."""
@@ -97,6 +104,12 @@ class NodeBudget:
             self.given[resource] -= amount
         self.free |= grant.cpus
         self.shared |= grant.cpus
+
+    def hold_devices(self, workload: str, devices: tuple[GrantedDevice, ...]) -> None:
+        """Give devices to no other workload; those that this one had before are free."""
+        self.devices.pop(workload, None)
+        if devices:
+            self.devices[workload] = devices
 
     @property
     def blocks(self) -> list[Block]:

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Where a workload goes: its NUMA nodes by the topology manager, then its CPUs, and those of a pod's containers."""
+"""Where a workload goes: its NUMA nodes by the topology manager, then its CPUs and devices, and those of a pod's containers."""
 
 from __future__ import annotations
 
@@ -13,35 +13,85 @@ from ..cpu import allocation
 from ..numa import numa_memory, topology_manager
 from ..numa.affinity import Affinity, decide
 from ..numa.node_sets import Demand
-from ..profile.profile_workloads import INIT
+from ..profile.profile_workloads import INIT, Container
 from ..topology.topology import Topology
 from ..values import cpuset
 from ..values.cpuset import CpuSet
+from ..values.records import NamedTuple
 from . import qos
 from .grants import Grant
 from .node_budget import AllocationInput, NodeBudget, Refused
 from .resource_requirements import STATIC, ResourceRequirements
 from .resources import CPU, HUGEPAGES, MEMORY, amount_text
 
+if t.TYPE_CHECKING:
+    from ..devices.device import GrantedDevice
+    from .device_placement import DevicePool
+
+ANYWHERE = Affinity(None, True, True, ())
+
+
+class Placement(NamedTuple):
+    """The NUMA nodes of a workload, its CPUs, those of each container of a pod, and its devices."""
+
+    affinity: Affinity
+    cpus: CpuSet = cpuset.EMPTY
+    containers: tuple[tuple[str, CpuSet], ...] = ()
+    devices: tuple[GrantedDevice, ...] = ()
+
 
 def place(
-    budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant]
-) -> tuple[Affinity, CpuSet, tuple[tuple[str, CpuSet], ...]]:
-    """Nodes and CPUs for a need; CPUs that it had and may keep are taken first. Raises Refused."""
+    budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool = False
+) -> Placement:
+    """Nodes, CPUs and devices for a need; what it had and may keep is taken first. One that is ``running`` keeps its devices.
+
+    Raises Refused.
+    """
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
-    if need.qos != qos.GUARANTEED:
-        return Affinity(None, True, True, ()), cpuset.EMPTY, ()
+    pool = device_pool(budget, need, before, running=running)
+    if need.qos != qos.GUARANTEED and pool is None:
+        return Placement(ANYWHERE)
     if need.cpus:
         check_cpus(budget, need)
-    if len(need.containers) < 2 or budget.inputs.policy.scope == "pod":
-        affinity = affinity_of(budget, need, need.cpus, kept)
-        return affinity, *take_all(budget, need, affinity, kept)
+    if len(members_of(need)) < 2 or budget.inputs.policy.scope == "pod":
+        return place_whole(budget, need, pool, kept)
     try:
-        return place_each(budget, need)
+        return place_each(budget, need, pool)
     except Refused:
         # An init container that was placed first may leave no room for the others: place the pod as a whole.
-        affinity = affinity_of(budget, need, need.cpus, kept)
-        return affinity, *take_all(budget, need, affinity, kept)
+        return place_whole(budget, need, device_pool(budget, need, before, running=running), kept)
+
+
+def device_pool(
+    budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
+) -> t.Optional[DevicePool]:
+    """The devices that a workload may be given; None for one that asks for none. Raises Refused."""
+    if not need.devices:
+        return None
+    from . import device_placement  # A node on which no workload has devices does not load it.
+
+    return device_placement.DevicePool(budget, need, before, running=running)
+
+
+def members_of(need: ResourceRequirements) -> tuple[tuple[Container, int], ...]:
+    """The containers that are placed one by one, each with its number of exclusive CPUs."""
+    if need.containers or not need.devices:
+        return need.containers
+    return tuple((one, 0) for one in need.workload.containers)
+
+
+def place_whole(
+    budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[DevicePool], kept: CpuSet
+) -> Placement:
+    """All containers on the nodes of the workload as a whole. Raises Refused."""
+    demands = pool.whole(need, numa_nodes(budget)) if pool else []
+    affinity = affinity_of(budget, need, need.cpus, kept, demands)
+    cpus, containers = take_all(budget, need, affinity, kept)
+    if pool is None:
+        return Placement(affinity, cpus, containers)
+    for row in need.devices:
+        pool.take(*row, affinity.nodes)
+    return Placement(affinity, cpus, containers, tuple(pool.taken))
 
 
 def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
@@ -68,11 +118,18 @@ def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
         )  # fmt: skip
 
 
-def affinity_of(budget: NodeBudget, need: ResourceRequirements, cpus: int, kept: CpuSet) -> Affinity:
+def numa_nodes(budget: NodeBudget) -> list[int]:
+    """The NUMA nodes of the machine."""
+    return sorted({*budget.inputs.topology.node_cpus(), *budget.inputs.memory})
+
+
+def affinity_of(
+    budget: NodeBudget, need: ResourceRequirements, cpus: int, kept: CpuSet, of_devices: t.Sequence[Demand] = ()
+) -> Affinity:
     """The NUMA nodes that the topology manager chooses. Raises Refused."""
     policy = budget.inputs.policy
     if policy.name == "none":
-        return Affinity(None, True, True, ())
+        return ANYWHERE
     demands = []
     if cpus:
         by_node = {node: members for node, members in budget.inputs.topology.node_cpus().items() if members}
@@ -82,9 +139,10 @@ def affinity_of(budget: NodeBudget, need: ResourceRequirements, cpus: int, kept:
         demands.append(Demand(CPU, cpus, own, free, socket_of=sockets(budget)))
     wanted = memory_demand(budget.inputs, need)
     demands += numa_memory.demands(budget.inputs.memory, budget.blocks, wanted) if wanted else []
+    demands += of_devices
     if not demands:
-        return Affinity(None, True, True, ())
-    nodes = sorted({*budget.inputs.topology.node_cpus(), *budget.inputs.memory})
+        return ANYWHERE
+    nodes = numa_nodes(budget)
     if topology_manager.too_many_nodes(policy.name, len(nodes), policy.max_nodes):
         raise Refused(
             "requests", shown(need, CPU),
@@ -182,27 +240,32 @@ def shared_out(budget: NodeBudget, need: ResourceRequirements, cpus: CpuSet) -> 
     return tuple(found)
 
 
-def place_each(
-    budget: NodeBudget, need: ResourceRequirements
-) -> tuple[Affinity, CpuSet, tuple[tuple[str, CpuSet], ...]]:
-    """Container by container, each with its own nodes, as the kubelet does; CPUs of init containers are used again."""
+def place_each(budget: NodeBudget, need: ResourceRequirements, pool: t.Optional[DevicePool]) -> Placement:
+    """Container by container, each with its own nodes, as the kubelet does; what init containers had is used again."""
     free, reusable, found = budget.free, cpuset.EMPTY, []
     nodes: set[int] = set()
-    for container, count in need.containers:
+    devices = {name: amounts for name, dummy, amounts in need.devices}
+    for container, count in members_of(need):
         own = cpuset.EMPTY
-        if count:
+        amounts = devices.get(container.name, ())
+        if count or amounts:
             one = need._replace(requests=container.requests, limits=container.limits, cpus=count)
-            affinity = affinity_of(budget, one, count, reusable)
-            own = take(budget, free | reusable, count, affinity, reusable)
+            demands = pool.of_container(container.name, amounts, numa_nodes(budget)) if pool else []
+            affinity = affinity_of(budget, one, count, reusable, demands)
+            own = take(budget, free | reusable, count, affinity, reusable) if count else cpuset.EMPTY
+            if pool is not None:
+                pool.take(container.name, container.role, amounts, affinity.nodes)
             nodes |= affinity.nodes or set()
-        found.append((container.name, own))
+        if need.containers:
+            found.append((container.name, own))
         free -= own
         reusable = reusable | own if container.role == INIT else reusable - own
     everything = cpuset.EMPTY.union(*(own for dummy, own in found))
     if len(everything) > need.cpus:
         message = "placed one by one its containers would take more CPUs than the pod needs"
         raise Refused("requests.cpu", str(need.cpus), message)
-    return Affinity(frozenset(nodes) or None, True, True, ()), everything, tuple(found)
+    affinity = Affinity(frozenset(nodes) or None, True, True, ())
+    return Placement(affinity, everything, tuple(found), tuple(pool.taken) if pool else ())
 
 
 def memory_demand(inputs: AllocationInput, need: ResourceRequirements) -> dict[str, int]:

@@ -13,7 +13,7 @@ from ..profile.profile_workloads import APP, INIT, SIDECAR, Container, Workload
 from ..tenants.tenant import Member
 from ..values.records import NamedTuple
 from . import qos
-from .resources import CPU, MEMORY, PIDS, Amounts
+from .resources import CPU, MEMORY, PIDS, Amounts, is_device
 
 STATIC = "static"
 
@@ -38,6 +38,18 @@ class ResourceRequirements(NamedTuple):
     def tenant(self) -> str:
         """The name of its tenant; "" for none."""
         return self.member.tenant if self.member else ""
+
+    @property
+    def devices(self) -> tuple[tuple[str, str, Amounts], ...]:
+        """The devices that containers request, in the order in which they start: name, role, and number by resource.
+
+        A workload without containers is one without a name.
+        """
+        if not any(is_device(resource) for resource, dummy in self.requests):
+            return ()
+        members = self.workload.containers or (Container("", APP, self.workload.requests, ()),)
+        rows = ((one.name, one.role, tuple(row for row in one.requests if is_device(row[0]))) for one in members)
+        return tuple(row for row in rows if row[2])
 
 
 def of(

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The resources that workloads are given, and amounts of them: CPUs in thousandths, memory and hugepages in bytes, tasks."""
+"""The resources that workloads are given, and amounts of them: CPUs in thousandths, memory and hugepages in bytes, tasks, devices."""
 
 from __future__ import annotations
 
@@ -13,6 +13,11 @@ from ..values import sizes
 CPU, MEMORY, PIDS, HUGEPAGES = "cpu", "memory", "pids", "hugepages-"
 
 Amounts = tuple[tuple[str, int], ...]
+
+
+def is_device(resource: str) -> bool:
+    """Whether a resource is one of devices: its name has a domain, as that of Kubernetes' extended resources."""
+    return "/" in resource
 
 
 def hugepages(size_kib: int) -> str:
@@ -29,12 +34,13 @@ def amount_text(resource: str, amount: int) -> str:
     """An amount exactly, as a profile writes it: ``1500m``, ``2``, ``512Mi``."""
     if resource == CPU:
         return f"{amount}m" if amount % 1000 else str(amount // 1000)
-    return str(amount) if resource == PIDS else sizes.size_text(amount)
+    return str(amount) if resource == PIDS or is_device(resource) else sizes.size_text(amount)
 
 
 def about(resource: str, amount: int) -> str:
     """An amount for display: bytes rounded down."""
-    return amount_text(resource, amount) if resource in (CPU, PIDS) else sizes.about_text(amount)
+    whole = resource in (CPU, PIDS) or is_device(resource)
+    return amount_text(resource, amount) if whole else sizes.about_text(amount)
 
 
 def shown(resource: str, amount: int) -> str:

@@ -94,3 +94,81 @@ def test_a_later_layer_chooses_another_kind_of_match() -> None:
     assert compose.compose([first, second]).data["devices"] == [row(path="/dev/uio0")]
     assert compose.compose([first, third]).data["devices"] == [row(pci="8086:1572", driver="vfio-pci")]
     assert compose.compose([second, third]).data["devices"] == [row(driver="vfio-pci")]
+
+
+# Requests of workloads
+
+
+def with_workload(**keys: t.Any) -> profile.Profile:
+    one = {"name": "dpdk", "match": {"unit": "dpdk.service"}, **keys}
+    return profile.parse(
+        {"name": "x", "cpu": {"reserved": {"count": 1}}, "devices": [row(pci="8086:1572")], "workloads": [one]}
+    )
+
+
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"requests": {"example.com/nic": 2}},
+        {"limits": {"example.com/nic": "2"}},
+        {"requests": {"example.com/nic": 2}, "limits": {"example.com/nic": 2}},
+        {"requests": {"example.com/nic": "0.002k"}},
+    ],
+    ids=str,
+)
+def test_requests_and_limits_of_devices_are_one_number(keys: dict[str, t.Any]) -> None:
+    found = with_workload(**keys)
+    (one,) = found.workloads
+    assert one.requests == one.limits == (("example.com/nic", 2),)
+    assert profile.parse(profile.to_data(found)) == found
+    assert profile.to_data(found)["workloads"][0]["requests"] == {"example.com/nic": "2"}
+
+
+def test_a_thousand_devices_are_written_as_a_number() -> None:
+    found = with_workload(requests={"example.com/nic": 1024})
+    assert profile.to_data(found)["workloads"][0]["requests"] == {"example.com/nic": "1024"}
+
+
+NIC_PATH = 'workloads[0].requests["example.com/nic"]'
+
+
+@pytest.mark.parametrize(
+    ("keys", "said"),
+    [
+        (
+            {"requests": {"example.com/nic": "500m"}},
+            f"{NIC_PATH}: 500m: is not a whole number: devices are given as a whole",
+        ),
+        ({"requests": {"example.com/nic": 0}}, f"{NIC_PATH}: 0: is not more than nothing"),
+        (
+            {"requests": {"example.com/nic": 1}, "limits": {"example.com/nic": 2}},
+            f"{NIC_PATH}: 1: devices cannot be overcommitted, the limit is 2: write one of the two",
+        ),
+        (
+            {"limits": {"example.com/gpu": 1}},
+            'limits["example.com/gpu"]: 1: is of a resource that is not declared, devices has example.com/nic: declare it there',
+        ),
+        ({"requests": {"nic": 1}}, "or a resource of devices such as example.com/nic"),
+        ({"requests": {"kubernetes.io/nic": 1}}, "is in a domain of Kubernetes itself"),
+    ],
+    ids=str,
+)
+def test_requests_that_are_refused(keys: dict[str, t.Any], said: str) -> None:
+    with pytest.raises(CorralError) as caught:
+        with_workload(**keys)
+    assert said in str(caught.value)
+
+
+def test_a_request_of_a_container_is_refused_where_it_stands() -> None:
+    containers = [{"name": "app", "requests": {"example.com/gpu": 1}}]
+    with pytest.raises(CorralError) as caught:
+        with_workload(match={"pod": "a"}, containers=containers)
+    assert 'workloads[0].containers[0].requests["example.com/gpu"]: 1: is of a resource' in str(caught.value)
+    with pytest.raises(CorralError, match="devices has none"):
+        profile.parse(
+            {
+                "name": "x",
+                "cpu": {"reserved": {"count": 1}},
+                "workloads": [{"name": "a", "match": {"unit": "a.service"}, "requests": {"example.com/gpu": 1}}],
+            }
+        )

@@ -72,7 +72,10 @@ def test_the_same_unit_may_be_named_twice_where_one_of_both_asks_for_nothing() -
     assert len(parse(unit(), {**limits(cpu=1), "name": "b"})) == 2
 
 
-NO_RESOURCE = "the key is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)"
+NO_RESOURCE = (
+    "the key is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size), "
+    "or a resource of devices such as example.com/nic"
+)
 AT_LIMITS = "workloads[0].limits"
 QUANTITY = "not a quantity as Kubernetes writes it: write it as in 2, 500m or 1Gi"
 REFUSED: list[tuple[dict[str, t.Any], str]] = [

@@ -1,0 +1,195 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The devices of a workload: which ones its containers get, and whether those of a grant can stay.
+
+A workload that runs keeps the devices that it has, whatever became of them: what is open stays open, and the environment of a
+process or the devices of a container cannot be changed any more.
+"""
+
+from __future__ import annotations
+
+import collections
+import typing as t
+
+from ..devices import device_allocation
+from ..devices.device import Device, GrantedDevice
+from ..numa.node_sets import Demand
+from ..profile.profile_workloads import INIT
+from .grants import Grant
+from .node_budget import NodeBudget, Refused
+from .resource_requirements import ResourceRequirements
+from .resources import Amounts
+
+LISTED = 8  # devices that a message names one by one
+
+
+class DevicePool:
+    """What a workload may be given: the devices that no other workload has, and what it had ``before``.
+
+    Containers take from it in the order in which they start. What one that ``running`` has stays with it.
+    """
+
+    def __init__(
+        self, budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
+    ) -> None:
+        """Raises Refused where there are too few for the workload as a whole."""
+        self.budget = budget
+        self.before = before.devices if before else ()
+        self.running = running
+        self.resources = sorted({row[0] for *dummy, amounts in need.devices for row in amounts})
+        own = {one.id for one in self.before} if running else set()
+        self.free = {
+            resource: [one for one in free_devices(budget, resource, need.workload.name) if one.id not in own]
+            for resource in self.resources
+        }
+        self.reusable: dict[str, set[str]] = {}
+        self.taken: list[GrantedDevice] = []
+        asked = dict(need.requests)
+        for resource in self.resources:
+            had = {one.id for one in self.before if one.resource == resource} if running else set()
+            able = had.union(one.id for one in self.free[resource])
+            if asked[resource] > len(able):
+                raise Refused(
+                    key_of(resource), str(asked[resource]), self.why_few(resource, asked[resource], len(able))
+                )
+
+    def why_few(self, resource: str, asked: int, able: int) -> str:
+        """What is missing, who has it, and what cannot be given out."""
+        if resource not in self.budget.inputs.devices:
+            return "no such resource is declared here: declare it in devices of the node's profile"
+        devices = self.budget.inputs.devices[resource]
+        notes = [
+            f"{name} has {named(one.id for one in held if one.resource == resource)}"
+            for name, held in self.budget.devices.items()
+            if any(one.resource == resource for one in held)
+        ]
+        unhealthy = [one.id for one in devices if one.unhealthy]
+        notes += [f"unhealthy: {named(unhealthy)}"] if unhealthy else []
+        there = f"of {len(devices)} devices {able} can be given" if devices else "no device of this node matches"
+        holders = f" ({'; '.join(notes)})" if notes else ""
+        return f"{asked - able} missing: {there}{holders}: ask for fewer, or release one of them (corral devices)"
+
+    def had(self, container: str, resource: str) -> set[str]:
+        """What a container had of a resource."""
+        return {one.id for one in self.before if (one.container, one.resource) == (container, resource)}
+
+    def whole(self, need: ResourceRequirements, nodes: t.Sequence[int]) -> list[Demand]:
+        """The demands of the workload as a whole."""
+        asked = dict(need.requests)
+        kept = {one: {row.id for row in self.before if row.resource == one} for one in self.resources}
+        return [found for one in self.resources for found in self.demand(one, asked[one], kept[one], set(), nodes)]
+
+    def of_container(self, container: str, amounts: Amounts, nodes: t.Sequence[int]) -> list[Demand]:
+        """The demands of the next container."""
+        return [
+            found
+            for resource, count in amounts
+            for found in self.demand(
+                resource, count, self.had(container, resource), self.reusable.get(resource, set()), nodes
+            )
+        ]
+
+    def demand(
+        self, resource: str, count: int, had: t.Collection[str], reusable: t.Collection[str], nodes: t.Sequence[int]
+    ) -> list[Demand]:
+        """The demand of a resource, of a running workload for what it has and what is missing to that."""
+        devices = self.budget.inputs.devices.get(resource, ())
+        free = {one.id for one in self.free[resource]} | set(reusable)
+        pinned = set(reusable)
+        if self.running and had:
+            count = max(count, len(had))
+            pinned = pinned.union(had)
+            free |= pinned
+            # What is gone is on no node, and needs none.
+            count -= len(pinned - {one.id for one in devices})
+        found = device_allocation.demand(resource, count, devices, free, nodes, pinned) if count > 0 else None
+        return [found] if found is not None else []
+
+    def take(self, container: str, role: str, amounts: Amounts, nodes: t.Optional[t.Collection[int]]) -> None:
+        """Give the next container its devices. Raises Refused."""
+        devices = self.budget.inputs.devices
+        for resource, count in amounts:
+            reusable, had = self.reusable.setdefault(resource, set()), self.had(container, resource)
+            kept = tuple(one for one in self.before if (one.container, one.resource) == (container, resource))
+            kept = kept if self.running else ()
+            known = {one.id: one for one in devices.get(resource, ())}
+            free = [*self.free[resource], *(known[name] for name in sorted(reusable) if name in known)]
+            free = [one for one in free if one.id not in {row.id for row in kept}]
+            try:
+                more = device_allocation.choose(free, max(count - len(kept), 0), nodes, reusable=reusable, kept=had)
+            except device_allocation.TooFew as error:
+                raise Refused(key_of(resource), str(count), f"{error}: ask for fewer") from None
+            own = [*kept, *(GrantedDevice(container, resource, one.id, tuple(sorted(one.keys))) for one in more)]
+            self.taken += sorted(own)
+            names = {one.id for one in own}
+            self.free[resource] = [one for one in self.free[resource] if one.id not in names]
+            self.reusable[resource] = reusable | names if role == INIT else reusable - names
+
+
+def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Device]:
+    """The devices of a resource that can be given to a workload: healthy ones that no other one has."""
+    held = device_allocation.keys_of(one for name, rows in budget.devices.items() if name != workload for one in rows)
+    devices = budget.inputs.devices.get(resource, ())
+    return [one for one in devices if not one.unhealthy and not device_allocation.shares(one, held)]
+
+
+def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:
+    """Why the devices of a grant cannot stay as they are; "" when they can.
+
+    One that does not run keeps devices that are gone or unhealthy as well, since they may come back; it does not start with them.
+    """
+    wanted = {(name, resource): count for name, dummy, amounts in need.devices for resource, count in amounts}
+    have = collections.Counter((one.container, one.resource) for one in grant.devices)
+    if any(have[place] < count for place, count in wanted.items()):
+        return "more devices are declared"
+    if running:
+        return ""
+    if have != wanted:
+        return "other devices are declared"
+    if starting:
+        lost = [f"{one.id} is {why}" for one in grant.devices for why in filter(None, [why_lost(budget, one)])]
+        if lost:
+            return "; ".join(lost)
+    others = device_allocation.keys_of(
+        one for name, rows in budget.devices.items() if name != grant.workload for one in rows
+    )
+    taken = sorted(one.id for one in grant.devices if one.id in others)
+    return f"{named(taken)} belongs to another grant" if taken else ""
+
+
+def why_lost(budget: NodeBudget, device: GrantedDevice) -> str:
+    """Why a granted device cannot be used; "" when it can."""
+    found = next((one for one in budget.inputs.devices.get(device.resource, ()) if one.id == device.id), None)
+    return "gone" if found is None else f"unhealthy ({found.unhealthy})" if found.unhealthy else ""
+
+
+def devices_only(grant: Grant) -> Grant:
+    """What is left of a grant that ends while its workload runs: its devices, which no other workload can have till then."""
+    resources = {one.resource for one in grant.devices}
+    amounts = tuple(row for row in grant.requests if row[0] in resources)
+    return Grant(
+        grant.workload,
+        grant.hold,
+        grant.instance,
+        requests=amounts,
+        limits=amounts,
+        since=grant.since,
+        member=grant.member,
+        unit=grant.unit,
+        devices=grant.devices,
+    )
+
+
+def key_of(resource: str) -> str:
+    """The key of a workload that requests a resource."""
+    return f'requests["{resource}"]'
+
+
+def named(ids: t.Iterable[str]) -> str:
+    """Devices by name; of many the first ones."""
+    listed = sorted(set(ids))
+    more = f" and {len(listed) - LISTED} more" if len(listed) > LISTED else ""
+    return ", ".join(listed[:LISTED]) + more
