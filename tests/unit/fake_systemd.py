@@ -548,6 +548,29 @@ class FakeSystemd:
             self.sync()
         return DONE
 
+    def set_devices(self, name: str, assignments: t.Sequence[str]) -> Command:
+        """DeviceAllow= of a service: entries add up to those in memory, which its file then has as well; an empty one resets them."""
+        self.require(name)
+        if name not in self.config:
+            return Command(1, "", f"Failed to set unit properties on {name}: Unit {name} not found.")
+        entries = self.devices_allowed(name)
+        for assignment in assignments:
+            value = assignment.partition("=")[2]
+            value = f"{value} rwm" if value and " " not in value else value
+            entries = [*(one for one in entries if one != value), value] if value else []
+        lines = ["DeviceAllow=", *(f"DeviceAllow={entry}" for entry in reversed(entries))]
+        self.write(f"{RUNTIME}/{name}.d/50-DeviceAllow.conf", "\n".join(["[Service]", *lines]))
+        self.config[name] = [line for line in self.config[name] if not line.startswith("DeviceAllow=")] + lines
+        self.collect()
+        return DONE
+
+    def devices_allowed(self, name: str) -> list[str]:
+        """The entries of DeviceAllow= that count for a service."""
+        entries: list[str] = []
+        for value in self.values(name, "DeviceAllow"):
+            entries = [*entries, value] if value else []
+        return entries
+
     def daemon_reload(self) -> Command:
         self.reloads += 1
         self.load_all()
@@ -622,6 +645,8 @@ class FakeSystemd:
             running = self.active.union(name for name, unit in self.units.items() if unit.running)
             states = ["active" if unit in running else "inactive" for unit in rest]
             return Command(0 if "active" in states else 3, "\n".join(states) + "\n", "")
+        if verb == "set-property" and rest[0].endswith(".service") and rest[1].startswith("DeviceAllow="):
+            return self.set_devices(rest[0], rest[1:])
         if verb == "set-property":
             return self.set_property(rest[0], rest[1], runtime)
         if not rest:

@@ -14,6 +14,7 @@ import os
 import shutil
 import stat
 import sys
+import types
 import typing as t
 from pathlib import Path
 
@@ -120,6 +121,12 @@ class NodeHost(Host):
             self.node.systemd.removed(path)
         super().remove_dir(path)
 
+    def device(self, path: str) -> str | None:
+        """A file below /dev is a device where its text is a number, such as char/1:3."""
+        file = Path(self.at(path))
+        text = file.read_text().strip() if path.startswith("/dev/") and file.is_file() else ""
+        return self.tell(text if text.startswith(("char/", "block/")) else None, "device", path)
+
     def space(self, path: str) -> tuple[int, int, int] | None:
         held = next((one for one in self.node.podmans.values() if f"{path}/".startswith(f"{one.path}/")), None)
         return super().space(path) if held is None else held.disk.space()
@@ -131,13 +138,15 @@ class NodeHost(Host):
 
 
 class Run(t.NamedTuple):
-    """One run of a service: its control group, process and INVOCATION_ID, and where its first instruction ran."""
+    """One run of a service: its control group, process and INVOCATION_ID, where its first instruction ran, and what it had."""
 
     place: str
     pid: int
     ident: str
     cpus: frozenset[int]
     mems: frozenset[int]
+    env: t.Mapping[str, str] = types.MappingProxyType({})
+    devices: frozenset[str] | None = None  # that it may open; None: all
 
 
 class Node:

@@ -185,10 +185,28 @@ def begin(fake: Node, unit: str) -> Run:
     fake.put(f"/proc/{pid}/cgroup", f"0::/{place}\n")
     fake.put(f"/proc/{pid}/oom_score_adj", f"{score}\n")
     fake.put(f"/proc/{pid}/status", f"Name:\t{unit[:15]}\nTgid:\t{pid}\n")
-    run = Run(place, pid, ident, fake.systemd.effective(place), fake.systemd.effective_mems(place))
+    seen = fake.systemd.effective(place), fake.systemd.effective_mems(place)
+    run = Run(place, pid, ident, *seen, environment(fake, unit), allowed(fake, unit))
     fake.runs[unit] = run
     fake.systemd.sync()
     return run
+
+
+def environment(fake: Node, unit: str) -> dict[str, str]:
+    """What the files of EnvironmentFile= have, which systemd reads at each start; one with a - before it may be absent."""
+    found: dict[str, str] = {}
+    for value in settings(fake, unit, "EnvironmentFile"):
+        text = fake.get(value.lstrip("-")) if fake.has(value.lstrip("-")) or not value.startswith("-") else ""
+        lines = (line for line in text.splitlines() if line and line[0] not in "#;")
+        found.update(line.partition("=")[::2] for line in lines)
+    return found
+
+
+def allowed(fake: Node, unit: str) -> frozenset[str] | None:
+    """The devices that a service may open beside the usual ones; None for all (systemd.resource-control(5))."""
+    entries = fake.systemd.devices_allowed(unit)
+    policy = [value for value in settings(fake, unit, "DevicePolicy") if value][-1:] or ["auto"]
+    return None if policy == ["auto"] and not entries else frozenset(entry.split()[0] for entry in entries)
 
 
 def end(fake: Node, unit: str) -> None:

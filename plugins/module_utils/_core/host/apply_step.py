@@ -18,7 +18,7 @@ from ..model.plan.plan import RELEASE, Step
 from ..model.plan.undo import Original
 from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
-from ..model.systemd.unit_property import control_file
+from ..model.systemd.unit_property import DEVICE_ALLOW, control_file
 from ..model.workload.grants import is_workloads
 from . import cgroup, mounts, state, systemd, workload_state
 from .files import Host
@@ -60,9 +60,12 @@ def observe(host: Host, step: Step) -> Original:
         return before._replace(name=step.name, value=None if found is None else found.strip())
     if step.kind == "property":
         control = control_file(step.target, step.name, runtime=True)
+        is_list = step.name == DEVICE_ALLOW
         return before._replace(
             name=step.name,
-            value=live_value(host, step.target, step.name),
+            value="\n".join(devices_allowed(host, step.target))
+            if is_list
+            else live_value(host, step.target, step.name),
             runtime=host.read(control),
             active=cgroup.exists(host, step.target),
             made=missing_folders(host, control),
@@ -107,6 +110,8 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
         host.write_value(step.target, step.text or "")
     elif step.kind == "cpuset":
         set_cpuset(host, step)
+    elif step.kind == "property" and step.name == DEVICE_ALLOW:
+        set_devices(host, step)
     elif step.kind == "property":
         set_property(host, step, {} if masks is None else masks)
     elif step.kind == "unit":
@@ -215,6 +220,31 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
         time.sleep(0.02)
     if name == "AllowedCPUs":
         thread_masks.give_back(host, path, masks)
+
+
+def set_devices(host: Host, step: Step) -> None:
+    """Set the list of devices that a unit may open, one a line, in the place of the one that it has.
+
+    The kernel shows nothing of it (a BPF program), so systemd's own file of it is read back. A unit that is gone has no list.
+    """
+    wanted = (step.value or "").splitlines()
+    if not wanted and not host.exists(control_file(step.target, step.name, runtime=True)):
+        return
+    # Entries add up, in systemd's memory as well: an empty one comes first.
+    answer = systemd.set_properties(host, step.target, [f"{step.name}={entry}" for entry in ("", *wanted)])
+    if answer.code and wanted:
+        raise StepFailed(f"systemctl set-property {step.target} {step.name}=: {systemd.complaint(answer.err)}")
+    got = devices_allowed(host, step.target)
+    if not answer.code and set(got) != set(wanted):
+        shown = ", ".join(got) or "nothing"
+        raise StepFailed(f"{step.target}: {step.name}={', '.join(wanted)} was set and systemd's files show {shown}")
+
+
+def devices_allowed(host: Host, unit: str) -> tuple[str, ...]:
+    """DeviceAllow= of a unit by its files."""
+    from ..model.systemd import device_allow  # Only units with devices need it.
+
+    return device_allow.added_up(systemd.unit_settings(host, unit, DEVICE_ALLOW), unit)
 
 
 def set_cpuset(host: Host, step: Step) -> None:

@@ -47,6 +47,7 @@ WAY_BACK = f"{RUN}/way-back.json"
 GC_STATUS = f"{RUN}/gc.json"
 RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
 SINCE = f"{STATE}/drift-since.json"
+DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"
 PRIVATE = 0o600
@@ -253,7 +254,7 @@ def leave_nothing(host: Host, path: str) -> None:
 
 def forget(host: Host) -> None:
     """Remove all of Corral's own state; files that others put there stay, and so does their folder."""
-    for folder in (f"{STATE}/journal", STATE, RUN):
+    for folder in (f"{STATE}/journal", STATE, DEVICES, RUN):
         # A second copy that outlived its file would look like a loss.
         for name in sorted(host.names(folder), key=lambda name: not name.endswith(".previous")):
             if not host.is_dir(f"{folder}/{name}"):

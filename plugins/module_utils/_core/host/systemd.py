@@ -68,6 +68,11 @@ def set_property(host: Host, unit: str, assignment: str) -> Command:
     return answered(host, argv, lambda bus: bus.set_property(unit, assignment, SECONDS))
 
 
+def set_properties(host: Host, unit: str, assignments: t.Sequence[str]) -> Command:
+    """Set properties of a unit in this order, in one call, until the next boot."""
+    return host.run("systemctl", "set-property", "--runtime", "--", unit, *assignments, timeout=SECONDS)
+
+
 def control(host: Host, verb: str, unit: str, *, mode: str = "replace", timeout: float) -> Command:
     """Start, stop or restart a unit and wait until that is done; or "daemon-reload", of no unit."""
     modes = () if mode == "replace" else (f"--job-mode={mode}",)

@@ -15,8 +15,11 @@ from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd import unit_property, workload_units
 from ..model.values import cpuset
 from ..model.workload.grants import Grant, is_exclusive, slice_of, workload_of
-from . import cgroup, systemd
+from . import cgroup, state, systemd
 from .files import Host
+
+if t.TYPE_CHECKING:
+    from ..model.devices.device import GrantedDevice
 
 # systemd keeps the INVOCATION_ID of every active service there, as a link (src/core/unit.c, unit_export_invocation_id).
 INVOCATIONS = "/run/systemd/units"
@@ -146,6 +149,17 @@ def seen_grants(host: Host) -> list[Grant]:
         if name and name not in known:
             found.append(Grant(name, mems=mems_of(host, unit), instance=run_of(host, name) or ""))
     return found
+
+
+def delivered_devices(host: Host) -> dict[str, tuple[GrantedDevice, ...]]:
+    """The devices that workloads have been given since the boot, by the files that are there for their environment."""
+    names = host.names(state.DEVICES)
+    if not names:
+        return {}
+    from ..model.devices import device_delivery  # A node without devices does not load it.
+
+    found = (device_delivery.delivered(host.read(f"{state.DEVICES}/{name}", follow=False)) for name in names)
+    return {one.workload: one.devices for one in found if one is not None}
 
 
 def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:

@@ -90,8 +90,9 @@ def grant_text(grant: Grant) -> str:
     """A grant on one line."""
     cpus = f"CPUs {cpuset.format(grant.cpus)}" if grant.cpus else "shared CPUs"
     mems = "" if grant.mems is None else f", memory of node {cpuset.format(grant.mems)}"
+    devices = "".join(f", {name}" for name in dict.fromkeys(f"{one.resource} {one.id}" for one in grant.devices))
     run = f", run {grant.instance[:8]}" if grant.instance else ""
-    return f"{cpus}{mems}{run}"
+    return f"{cpus}{mems}{devices}{run}"
 
 
 def refused_change(refusal: Refusal) -> Change:

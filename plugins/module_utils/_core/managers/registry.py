@@ -20,13 +20,14 @@ if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement
         agent_install,
         cpu,
         declaration,
+        device_grants,
         gc_timer,
         memory,
         pids,
         workloads,
     )
 
-PROFILE, CPU, WORKLOADS, AGENT = "profile", "cpu", "workloads", "agent"
+PROFILE, CPU, WORKLOADS, DEVICES, AGENT = "profile", "cpu", "workloads", "devices", "agent"
 # Name and file of each manager that plans for a profile, in the order in which they plan.
 FILES = {
     CPU: "cpu",
@@ -35,6 +36,7 @@ FILES = {
     "gc": "gc_timer",
     "conflicts": "agent_conflicts",
     WORKLOADS: "workloads",
+    DEVICES: "device_grants",
 }
 # Those that plan apart from a profile: its declaration, and the agent's installation.
 APART = {PROFILE: "declaration", AGENT: "agent_install"}

@@ -12,6 +12,7 @@ import typing as t
 
 from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
+from ..model.devices.device import Resource
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import is_own
@@ -100,11 +101,17 @@ def place_file(need: ResourceRequirements) -> str:
 # Units
 
 
-def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, score: t.Optional[int]) -> list[Change]:
-    """The changes of a workload's unit: its drop-in, and its slice while it runs."""
+def unit_changes(
+    need: ResourceRequirements,
+    slice_name: str,
+    found: UnitState,
+    score: t.Optional[int],
+    devices: t.Sequence[str] = (),
+) -> list[Change]:
+    """The changes of a workload's unit: its drop-in, and its slice while it runs. ``devices`` are lines of the drop-in."""
     unit = need.workload.pattern
     changes = []
-    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus))
+    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus), devices=devices)
     change = file_change(NAME, dropin(unit, NAME), found.dropin, text, reason=f"places {unit} in its slice")
     if change is not None and not need.workload.template:
         changes.append(change)
@@ -140,11 +147,25 @@ def unit_changes(need: ResourceRequirements, slice_name: str, found: UnitState, 
     return changes
 
 
-def template_change(host: Host, need: ResourceRequirements, score: t.Optional[int]) -> t.Optional[Change]:
-    """The drop-in of a template: it places every instance, also one that never ran."""
+def device_lines(need: ResourceRequirements, resources: t.Iterable[Resource]) -> list[str]:
+    """The lines in the drop-in of a unit that is granted devices; it may open no other ones where each of these has a file."""
+    if not need.devices:
+        return []
+    from ..model.devices import device_delivery  # A node without devices does not load it.
+
+    asked = {row[0] for *dummy, amounts in need.devices for row in amounts}
+    closed = any(device_delivery.has_files(one.match) for one in resources if one.name in asked)
+    return device_delivery.unit_lines(closed=closed)
+
+
+def template_change(
+    host: Host, need: ResourceRequirements, score: t.Optional[int], devices: t.Sequence[str] = ()
+) -> t.Optional[Change]:
+    """The drop-in of a template: it places every instance, also one that never ran. ``devices`` are lines of it."""
     unit = need.workload.template
     path = dropin(unit, NAME)
-    text = workload_units.unit_dropin(need, slice_for(need, None), score, exclusive=bool(need.cpus))
+    slice_name = slice_for(need, None)
+    text = workload_units.unit_dropin(need, slice_name, score, exclusive=bool(need.cpus), devices=devices)
     return file_change(NAME, path, host.read(path), text, reason=f"places instances of {unit} in their slices")
 
 

@@ -116,8 +116,9 @@ def plan(host: Host, context: Context) -> Part:
     placed: list[tuple[ResourceRequirements, str]] = []
     for need in found.needs:
         score = workload_placement.score_of(need, None if memory is None else memory << 10)
+        lines = workload_placement.device_lines(need, context.profile.devices)
         if need.workload.is_template:
-            changes += filter(None, [workload_placement.template_change(host, need, score)])
+            changes += filter(None, [workload_placement.template_change(host, need, score, lines)])
             owned.add(f"file:{dropin(need.workload.template, NAME)}")
             continue
         grant = by_name.get(need.workload.name)
@@ -139,7 +140,7 @@ def plan(host: Host, context: Context) -> Part:
             changes += workload_limits.override_changes(host, seen.slice, wanted)
         owned |= owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
         if need.workload.match == "unit":
-            changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score) if seen.unit else []
+            changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, lines) if seen.unit else []
             problems += unit_problems(context, need, seen)
             if not need.workload.template:
                 owned.add(f"file:{dropin(need.workload.pattern, NAME)}")

@@ -33,6 +33,9 @@ from ..model.workload.node_budget import AllocationInput
 from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import MEMORY
 
+if t.TYPE_CHECKING:
+    from ..model.devices.device import Inventory
+
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
@@ -93,6 +96,9 @@ def allocate(
     )
     if any(need.cpus for need in listed):
         inputs = beside_kubelet(host, inputs)._replace(taken=taken_by_others(host, declared))
+    there = device_inventory(host, declared, listed, checkpoint)
+    if there is not None:
+        inputs = inputs._replace(devices=there.devices)
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
@@ -128,7 +134,20 @@ def allocate(
         inputs.pids,
         drift.notes,
         frozenset(request.stop),
+        there,
     )
+
+
+def device_inventory(
+    host: Host, declared: Profile, listed: t.Iterable[ResourceRequirements], checkpoint: Checkpoint
+) -> t.Optional[Inventory]:
+    """The devices of the node; None where no workload asks for any or has some."""
+    if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
+        return None
+    from ..host.discovery import device_files  # A node without them does not load it.
+    from ..model.devices import inventory
+
+    return inventory.devices_of(declared.devices, device_files.observe(host, declared.devices))
 
 
 def expanded(
@@ -227,8 +246,10 @@ def observe(
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
-    """Whether a grant depends on a run: it ends with it, or keeps CPUs for it that are no longer declared."""
-    if grant.hold == RUNNING:
+    """Whether a grant depends on a run: it ends with it, keeps CPUs for it that are no longer declared, or has devices, which no
+    run loses.
+    """
+    if grant.hold == RUNNING or grant.devices:
         return True
     return need is not None and (need.workload.hold == RUNNING or (bool(grant.cpus) and not need.cpus))
 
@@ -370,6 +391,7 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
     known = {one.workload: one for one in earlier.grants}
     declared = {need.workload.name: need for need in listed}
     found: dict[str, Grant] = {}
+    delivered = workload_state.delivered_devices(host)
     for one in workload_state.seen_grants(host):
         need, before = declared.get(one.workload), known.get(one.workload)
         if need is None and before is None:
@@ -386,6 +408,7 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
             limits=need.limits if need else (),
             unit=admission.unit_of(need) if need else before.unit if before else "",
             since=before.since if before else int(host.now()),
+            devices=delivered.get(one.workload, before.devices if before else ()),
         )
     taken = grants.exclusive(found.values())
     for name, before in known.items():

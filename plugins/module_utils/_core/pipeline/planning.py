@@ -13,7 +13,7 @@ from ..host import attempts, cgroup, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import registry
-from ..managers.registry import CPU, PROFILE, WORKLOADS
+from ..managers.registry import CPU, DEVICES, PROFILE, WORKLOADS
 from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
 from ..model.plan import undo
@@ -32,7 +32,7 @@ if t.TYPE_CHECKING:
     from ..model.systemd.agent_units import Options
     from .allocate_workloads import Request
 
-GRANTS = (CPU, WORKLOADS)  # the managers that an admission needs
+GRANTS = (CPU, WORKLOADS, DEVICES)  # the managers that an admission needs
 
 
 def compile_profile(
@@ -115,8 +115,11 @@ def plan_profile(
     a profile that is already applied is not refused but reported.
     """
     names = tuple(registry.FILES) if managers is None else tuple(managers)
-    # A node without workloads does not load their manager.
+    # A node without workloads does not load their manager, nor one without devices that of these.
     planning = [name for name in names if name != WORKLOADS or context.workloads is not None]
+    has_devices = context.workloads is not None and context.workloads.devices is not None
+    if not (has_devices or host.exists(state.DEVICES)):
+        planning = [name for name in planning if name != DEVICES]
     try:
         parts = [registry.manager(name).plan(host, context) for name in planning]
     except NoSafeOrder as stuck:

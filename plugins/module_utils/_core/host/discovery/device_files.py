@@ -158,7 +158,7 @@ def _cdi(host: Host, problems: list[str]) -> list[CdiDevice]:
                         f"{shown(path)}: {one.kind}={one.name} is in {shown(here[key].spec)} as well: remove one of the files"
                     )
                 files = tuple(device_file(host, inner) for inner in one.paths)
-                here.setdefault(key, CdiDevice(one.kind, one.name, path, files))
+                here.setdefault(key, CdiDevice(one.kind, one.name, path, files, one.edits))
         found.update(here)
         for key in twice:
             del found[key]

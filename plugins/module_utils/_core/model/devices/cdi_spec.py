@@ -10,6 +10,7 @@ Source: github.com/cncf-tags/container-device-interface, SPEC.md; a spec with a 
 
 from __future__ import annotations
 
+import json
 import re
 import typing as t
 
@@ -21,17 +22,22 @@ NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,252}[A-Za-z0-9])?")
 
 
 class SpecDevice(NamedTuple):
-    """A device of a spec, with the paths of its device nodes on the node."""
+    """A device of a spec, with the paths of its device nodes on the node.
+
+    ``edits`` are the spec's version and what a container gets with the device, as JSON: by the device, and by the spec as a whole.
+    """
 
     kind: str
     name: str
     paths: tuple[str, ...]
+    edits: tuple[str, ...] = ()
 
 
 def parse(data: object, path: str) -> list[SpecDevice]:
     """The devices of a spec's data. Raises CorralError that names the file and the field."""
     spec = _of(dict, data, path, "the spec")
-    _of(str, spec.get("cdiVersion"), path, "cdiVersion")
+    version = _of(str, spec.get("cdiVersion"), path, "cdiVersion")
+    whole = _of(dict, spec.get("containerEdits") or {}, path, "containerEdits")
     kind = _of(str, spec.get("kind"), path, "kind")
     if not KIND.fullmatch(kind):
         raise refusal("kind is not VENDOR/CLASS: generate the spec again", path=path, value=kind)
@@ -43,7 +49,10 @@ def parse(data: object, path: str) -> list[SpecDevice]:
             raise refusal(f"{at}.name is not the name of a CDI device: generate the spec again", path=path, value=name)
         if name in found:
             raise refusal(f"{at}.name is declared twice: leave one out", path=path, value=name)
-        found[name] = SpecDevice(kind, name, _paths(row, path, at))
+        own = row.get("containerEdits") or {}
+        paths = _paths(row, path, at)
+        texts = (json.dumps(edits, sort_keys=True, default=str) for edits in (own, whole) if edits)
+        found[name] = SpecDevice(kind, name, paths, (version, *texts))
     return list(found.values())
 
 

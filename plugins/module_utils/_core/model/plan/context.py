@@ -15,6 +15,7 @@ from ..topology.topology import Topology
 from ..values.records import NamedTuple
 
 if t.TYPE_CHECKING:  # Imported for type checkers only: a node without workloads does not load it.
+    from ..devices.device import Inventory
     from ..profile.node_intent import Resolved
     from ..profile.profile_workloads import Workload
     from ..workload.admission import AllocationResult, WorkloadStatus
@@ -38,7 +39,7 @@ class Workloads(NamedTuple):
     (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its lasting grants leave.
     ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
     ``drifted`` has the changes of the nodes' memory since the checkpoint was written; ``released`` are the workloads whose run this
-    releases.
+    releases; ``devices`` those of the node, where workloads ask for some or have some.
     """
 
     needs: tuple[ResourceRequirements, ...]
@@ -53,6 +54,7 @@ class Workloads(NamedTuple):
     pids: t.Optional[int] = None
     drifted: tuple[str, ...] = ()
     released: frozenset[str] = frozenset()
+    devices: t.Optional[Inventory] = None
 
 
 class Context(NamedTuple):

@@ -16,7 +16,7 @@ import typing as t
 from ..cpu.partitions import MEMBER
 from ..profile.schema_types import is_own
 from ..systemd import unit_limits
-from ..systemd.unit_property import control_file, key_of_file, live_file_removal
+from ..systemd.unit_property import DEVICE_ALLOW, control_file, key_of_file, live_file_removal
 from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
@@ -159,6 +159,9 @@ def restore_property(before: Original, online: str) -> list[Step]:
     """Back to the live value, and to systemd's own file or none."""
     unit, name = before.target, before.name
     control = control_file(unit, name, runtime=True)
+    if name == DEVICE_ALLOW:
+        back = make_step.unit_property(unit, name, before.value or "", RELEASE)
+        return [back] if before.runtime is not None else [back, live_file_removal(unit, name), *folders(before)]
     if before.runtime is not None:
         values = [line.partition("=")[2] for line in before.runtime.splitlines() if line.startswith(f"{name}=")]
         # The file as well: a slice that has stopped since then has no live value to set.
@@ -208,7 +211,7 @@ def inverse(before: Original, step: Step, online: str) -> list[Step]:
         return [Step(step.kind, step.target, "start", START if step.kind == "mount" else STOP, name=step.name)]
     if step.kind == "mount" and before.active and step.value == "restart":
         return [make_step.mount(step.target, step.name, "restart", START)]
-    if step.kind == "property" and step.phase in (CPUS, LIVE):
+    if step.kind == "property" and step.phase in (CPUS, LIVE) and step.name != DEVICE_ALLOW:
         if before.value:
             # The hand-over passes through several values: each goes back to the one before it, live first.
             value = unit_limits.property_value(before.name, before.value)

@@ -139,7 +139,7 @@ RuntimeDirectoryPreserve=yes
 UMask=0077
 ProtectSystem=strict
 # The last of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
-ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/etc/corral -/usr/libexec/corral{metrics}
+ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/run/cdi -/etc/corral -/usr/libexec/corral{metrics}
 ProtectHome=yes
 PrivateTmp=yes
 PrivateNetwork=yes

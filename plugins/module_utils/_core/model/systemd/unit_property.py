@@ -19,6 +19,7 @@ ETC = "/etc/systemd/system"
 RUNTIME_CONTROL = "/run/systemd/system.control"
 PERSISTENT_CONTROL = "/etc/systemd/system.control"
 TRANSIENT = "/run/systemd/transient"  # units of systemd-run, and what is set of them
+DEVICE_ALLOW = "DeviceAllow"  # a list, the entries of which are lines of a step's value; no kernel file shows it
 DROPINS = (PERSISTENT_CONTROL, RUNTIME_CONTROL, ETC)  # where set-property and Corral write them
 
 

@@ -47,8 +47,18 @@ def earlier_name_text(workload: str) -> str:
     return unit_text(("Unit", [f"Wants={grant_unit(workload)}"]))
 
 
-def unit_dropin(need: ResourceRequirements, slice_unit: str, score: t.Optional[int], *, exclusive: bool) -> str:
-    """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused."""
+def unit_dropin(
+    need: ResourceRequirements,
+    slice_unit: str,
+    score: t.Optional[int],
+    *,
+    exclusive: bool,
+    devices: t.Sequence[str] = (),
+) -> str:
+    """The drop-in of a workload's unit. What is admitted before each start does not start when it is refused.
+
+    ``devices`` are the lines of a unit that is granted some (device_delivery.unit_lines).
+    """
     # A workload that keeps its CPUs over a boot has them again once the pools exist.
     sections = [("Unit", [f"After={BOOT}"])]
     holder = grant_unit(need.workload.name)
@@ -62,6 +72,7 @@ def unit_dropin(need: ResourceRequirements, slice_unit: str, score: t.Optional[i
         lines.append(f"OOMScoreAdjust={score}")
     if exclusive:
         lines.append("CPUQuota=")
+    lines += devices
     return unit_text(*sections, ("Service", lines))
 
 

@@ -1,0 +1,251 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The devices manager: what workloads were granted reaches their units and containers, and leaves them when the grant ends.
+
+Which devices each has was decided before (model/workload/device_placement.py). All of it is in /run: a boot begins without any, and
+corral-boot.service brings back what lasts. What a running workload was given stays as it is while one of its devices is away.
+"""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..host import systemd
+from ..host.files import Host
+from ..model.devices import device_delivery
+from ..model.devices.device_delivery import CDI_FILE, FOLDER
+from ..model.plan import make_step
+from ..model.plan.context import Context, Workloads
+from ..model.plan.places import Place
+from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
+from ..model.profile.profile import Profile
+from ..model.systemd import device_allow
+from ..model.systemd.device_allow import ENTRY
+from ..model.systemd.unit_property import DEVICE_ALLOW, Setting, control_file, live_file_removal
+from ..model.values.records import NamedTuple
+from ..model.workload.grants import Grant
+from .manager import Manager
+
+if t.TYPE_CHECKING:
+    from ..model.devices.device import Device, GrantedDevice
+
+NAME = "devices"
+WRITES = (
+    Place("file", rf"{re.escape(FOLDER)}/[^/]+{re.escape(device_delivery.ENDING)}", volatile=True),
+    Place("file", re.escape(CDI_FILE), volatile=True),
+    Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
+)
+# After the checkpoint, before what is given: no device has two holders in between.
+TAKEN_BACK = 10
+
+
+class Observed(NamedTuple):
+    """What was delivered: the files for environments by path, the lists of units that have such a file, and the CDI spec."""
+
+    files: t.Mapping[str, t.Optional[str]]
+    lists: t.Mapping[str, UnitDevices]
+    spec: t.Optional[str]
+
+
+class UnitDevices(NamedTuple):
+    """DeviceAllow= of a unit: as others than Corral wrote it, as it is now, and whether systemd's file of it is there. ``left_out``
+    are entries of others that cannot be set.
+    """
+
+    own: tuple[str, ...]
+    now: tuple[str, ...]
+    is_set: bool
+    left_out: tuple[str, ...]
+
+
+def plan(host: Host, context: Context) -> Part:
+    """The devices manager's part of the plan; nothing on a node where no device was ever granted."""
+    found = context.workloads
+    granted = [grant for grant in context.grants if grant.devices]
+    names = host.names(FOLDER)
+    spec = host.read(CDI_FILE, follow=False)
+    if not (granted or names or spec is not None):
+        return Part((), frozenset())
+    changes = decide(found, granted, observe(host, granted, names, spec))
+    return Part(tuple(changes), frozenset(), manager=NAME)
+
+
+def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec: t.Optional[str]) -> Observed:
+    """Look at what was delivered, and at the units that it was for or is to be for."""
+    paths = [f"{FOLDER}/{name}" for name in names if name.endswith(device_delivery.ENDING)]
+    units = {grant.unit for grant in granted} | {device_delivery.unit_of(path[len(FOLDER) + 1 :]) for path in paths}
+    units -= {""}
+    files = systemd.UnitFiles(host, units)
+    lists = {unit: listed(files.settings(unit, DEVICE_ALLOW), unit) for unit in sorted(units)}
+    return Observed({path: host.read(path, follow=False) for path in paths}, lists, spec)
+
+
+def listed(settings: t.Sequence[Setting], unit: str) -> UnitDevices:
+    """DeviceAllow= of a unit."""
+    control = control_file(unit, DEVICE_ALLOW, runtime=True)
+    own = device_allow.added_up((item for item in settings if item.file != control), unit)
+    return UnitDevices(
+        tuple(filter(device_allow.can_be_set, own)),
+        device_allow.added_up(settings, unit),
+        any(item.file == control for item in settings),
+        tuple(one for one in own if not device_allow.can_be_set(one)),
+    )
+
+
+def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Observed) -> list[Change]:
+    """The changes that deliver what is granted, take back what no longer is, and name what a holder misses."""
+    devices: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
+    changes: list[Change] = []
+    kept: set[str] = set()
+    before, rows, versions = device_delivery.spec_of(seen.spec), dict[str, t.Any](), [device_delivery.VERSION]
+    for grant in granted:
+        path = device_delivery.env_file(grant.workload, grant.unit)
+        kept.add(path)
+        changes += missing(grant, devices)
+        try:
+            held = device_delivery.by_resource(grant.devices, devices)
+        except LookupError:  # What it has stays as it is.
+            rows.update({name: before.rows[name] for name in spec_names(grant) if name in before.rows})
+            versions.append(before.version)
+            continue
+        changes += given(grant, held, path, seen)
+        rows.update(spec_rows(grant, devices))
+        versions.append(device_delivery.version_of(flat(held)))
+    for path in sorted(set(seen.files) - kept):
+        changes += taken_back(path, seen)
+    version = max(versions, key=device_delivery.version_key)
+    return [*changes, *spec_change(seen.spec, device_delivery.spec_text(version, rows) if rows else None)]
+
+
+def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
+    """A granted device that is gone or unhealthy. Nothing is taken from the workload, and no other one is given it."""
+    found = {}
+    for one in grant.devices:
+        there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
+        why = "gone" if there is None else there.unhealthy
+        if why:
+            reason = (
+                f"{grant.workload} has it: bring it back, or restart {grant.workload} for another one (hold: running)"
+            )
+            found[one.id] = Change(
+                NAME, f"{grant.workload} {one.id}", "health", why, "healthy", reason, one.id, (), UNCHANGEABLE
+            )
+    return list(found.values())
+
+
+def given(grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Observed) -> list[Change]:
+    """The environment of a workload, and what its unit may open."""
+    changes = []
+    text, before = device_delivery.env_text(grant.workload, grant.devices, held), seen.files.get(path)
+    if before != text:
+        actual = None if before is None else "others, or changed by hand"
+        step = make_step.file(path, text, LIVE, mode=0o644)
+        reason = "its environment names what it was granted"
+        changes.append(Change(NAME, path, "content", actual, shown(grant), reason, path, (step,)))
+    if grant.unit:
+        there = seen.lists[grant.unit]
+        change = allow_change(grant.unit, there, device_delivery.allowed(flat(held)))
+        changes += [change] if change is not None else []
+        changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
+    return changes
+
+
+def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str]) -> t.Optional[Change]:
+    """What a unit may open: what its own files say and what it was granted."""
+    wanted = tuple(dict.fromkeys([*seen.own, *granted]))
+    if set(seen.now) == set(wanted):
+        return None
+    location = control_file(unit, DEVICE_ALLOW, runtime=True)
+    step = make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(wanted), LIVE)
+    reason = "its unit may open what it was granted, from the next open on"
+    return Change(NAME, unit, DEVICE_ALLOW, ", ".join(seen.now) or None, ", ".join(wanted), reason, location, (step,))
+
+
+def left_out_change(unit: str, entry: str) -> Change:
+    """An entry of others that Corral's list, which takes the place of theirs, cannot have."""
+    reason = (
+        "its list is set as a whole with what it was granted, which takes paths in /dev alone: write this one in full"
+    )
+    return Change(
+        NAME, unit, f"{DEVICE_ALLOW} {entry}", "left out", entry, reason, unit, (), UNCHANGEABLE, "next start"
+    )
+
+
+def taken_back(path: str, seen: Observed) -> list[Change]:
+    """The end of what was delivered to a workload. Its file goes last: a run that dies before begins again."""
+    unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
+    there = seen.lists.get(unit)
+    steps: list[Step] = []
+    if there is not None and there.is_set:
+        steps.append(make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(there.own), CLAIM, TAKEN_BACK))
+        removal = live_file_removal(unit, DEVICE_ALLOW)
+        steps.append(removal._replace(phase=CLAIM, order=TAKEN_BACK + 1))
+        steps.append(make_step.folder(removal.target.rpartition("/")[0], CLAIM, TAKEN_BACK + 2))
+    steps += [make_step.file(path, None, CLAIM, TAKEN_BACK + 3), make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)]
+    return [Change(NAME, path, "content", "devices", None, "no workload has them any more", path, tuple(steps))]
+
+
+def spec_names(grant: Grant) -> dict[str, list[GrantedDevice]]:
+    """The devices of a grant by their names in the CDI spec: as a whole, and of each container of a pod."""
+    rows = {device_delivery.cdi_name(grant.workload): list(grant.devices)}
+    for container in sorted({one.container for one in grant.devices} - {""}):
+        own = [one for one in grant.devices if one.container == container]
+        rows[device_delivery.cdi_name(grant.workload, container)] = own
+    return {name: own for name, own in rows.items() if name}
+
+
+def spec_rows(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> dict[str, t.Any]:
+    """What the CDI spec says of a grant."""
+    names = spec_names(grant).items()
+    return {name: device_delivery.edits(device_delivery.by_resource(own, devices)) for name, own in names}
+
+
+def spec_change(before: t.Optional[str], text: t.Optional[str]) -> list[Change]:
+    """The CDI spec, which container engines read at each start of a container."""
+    if before == text:
+        return []
+    phase, order = (CLAIM, TAKEN_BACK) if text is None else (LIVE, 0)
+    shown_now, wanted = ("others" if before is not None else None), ("what is granted" if text is not None else None)
+    reason = "containers are started with --device corral.node/grant=WORKLOAD"
+    step = make_step.file(CDI_FILE, text, phase, order, mode=0o644)
+    return [Change(NAME, CDI_FILE, "content", shown_now, wanted, reason, CDI_FILE, (step,))]
+
+
+def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
+    """All devices, in the order of their resources."""
+    return [one for dummy, group in sorted(held.items()) for one in group]
+
+
+def shown(grant: Grant) -> str:
+    """The devices of a grant on one line."""
+    return ", ".join(dict.fromkeys(f"{one.resource} {one.id}" for one in grant.devices))
+
+
+# Its entry for the registry
+
+
+def key_of(change: Change, declared: Profile) -> str:
+    """The key of the workload that a change is about, as far as its subject shows it."""
+    names = [one.name for one in declared.workloads]
+    units = {one.pattern: index for index, one in enumerate(declared.workloads) if one.match == "unit"}
+    unit = device_delivery.unit_of(change.subject.rpartition("/")[2]) or change.subject
+    if unit in units:
+        return f"workloads[{units[unit]}]"
+    name = re.split(r"[: ]", change.subject.rpartition("/")[2].removesuffix(f".workload{device_delivery.ENDING}"))[0]
+    return f"workloads[{names.index(name)}]" if name in names else "devices"
+
+
+def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
+    """Everything that was delivered is taken back."""
+    if NAME not in removed:
+        return ()
+    seen = observe(host, (), host.names(FOLDER), host.read(CDI_FILE, follow=False))
+    back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
+    return (*back, *spec_change(seen.spec, None))
+
+
+MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

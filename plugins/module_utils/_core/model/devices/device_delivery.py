@@ -1,0 +1,199 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""How granted devices reach a workload: what its unit may open, its environment, and a CDI spec for its containers.
+
+Sources: systemd.resource-control(5) (DeviceAllow=), systemd.exec(5) (EnvironmentFile=), SPEC.md of CDI. ``PCIDEVICE_…`` is the name
+that the SR-IOV network device plugin uses, so that programs written for it find their PCI functions.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import typing as t
+
+from ..values.records import NamedTuple
+from .cdi_spec import NAME
+from .device import Device, GrantedDevice, Match
+
+FOLDER = "/run/corral/devices"
+CDI_FILE = "/run/cdi/corral.node-grant.json"
+KIND = "corral.node/grant"
+# As low as the content allows: Podman 4.3 knows no later one than 0.5.0.
+VERSION = "0.3.0"
+ACCESS = "rwm"  # m: a container engine makes the file of a device in the container
+VFIO_FOLDER, VFIO_CONTROL = "/dev/vfio/", "/dev/vfio/vfio"
+ENDING = ".env"
+HEADER = (
+    "# Corral (corral.node) keeps this file as long as the workload has these devices; a change by hand is drift.\n"
+)
+RECORD = "# grant: "
+
+
+class Delivered(NamedTuple):
+    """What a file of FOLDER says: the workload, and its devices."""
+
+    workload: str
+    devices: tuple[GrantedDevice, ...]
+
+
+def env_file(workload: str, unit: str) -> str:
+    """The environment of a workload: named after its unit as %n has it, else after the workload."""
+    return f"{FOLDER}/{unit or f'{workload}.workload'}{ENDING}"
+
+
+def unit_of(name: str) -> str:
+    """The unit that a file of FOLDER is for; "" for that of a workload without one."""
+    stem = name[: -len(ENDING)] if name.endswith(ENDING) else ""
+    return stem if stem.endswith(".service") else ""
+
+
+def has_files(match: Match) -> bool:
+    """Whether every device of such a resource has a file, so that its unit is to open no other one."""
+    vfio = (match.driver or "").endswith(("vfio-pci", "vfio_pci"))
+    return match.path is not None or match.cdi is not None or match.iommu_group is not None or vfio
+
+
+def unit_lines(*, closed: bool) -> list[str]:
+    """The settings in the drop-in of a unit with devices. Its files are read at each start, with no reload."""
+    return [*(["DevicePolicy=closed"] if closed else []), f"EnvironmentFile=-{FOLDER}/%n{ENDING}"]
+
+
+def files_of(devices: t.Iterable[Device]) -> list[str]:
+    """The device files of devices, with the one that all users of VFIO need."""
+    found = dict.fromkeys(file for one in devices for file in one.files)
+    if any(file.startswith(VFIO_FOLDER) for file in found):
+        found[VFIO_CONTROL] = None
+    return list(found)
+
+
+def allowed(devices: t.Iterable[Device]) -> list[str]:
+    """What DeviceAllow= lists for devices. A link stays one: systemd follows it again at each reload."""
+    linked = (one._replace(files=(one.id,)) if one.id.startswith("/dev/") else one for one in devices)
+    return [f"{file} {ACCESS}" for file in files_of(linked)]
+
+
+def variable(resource: str) -> str:
+    """A resource as part of a variable's name: ``example.com/nic`` → ``EXAMPLE_COM_NIC``."""
+    return re.sub(r"[^A-Z0-9]", "_", resource.upper())
+
+
+def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
+    """The variables for devices by resource: ids, PCI functions and device files, each list with commas."""
+    found = {}
+    for resource, held in sorted(devices.items()):
+        lists = {
+            "CORRAL_DEVICES": [one.id for one in held],
+            "PCIDEVICE": [address for one in held for address in one.functions],
+            "CORRAL_FILES": [file for one in held for file in one.files],
+        }
+        found.update(
+            {f"{name}_{variable(resource)}": ",".join(dict.fromkeys(row)) for name, row in lists.items() if row}
+        )
+    return found
+
+
+def env_text(workload: str, granted: t.Sequence[GrantedDevice], devices: t.Mapping[str, t.Sequence[Device]]) -> str:
+    """The text of ``env_file``: the record of the devices in a comment, and the variables."""
+    record = json.dumps([workload, [[*one[:3], list(one.keys)] for one in granted]])
+    lines = [f"{name}={value}\n" for name, value in environment(devices).items()]
+    return "".join([HEADER, f"{RECORD}{record}\n", *lines])
+
+
+def delivered(text: t.Optional[str]) -> t.Optional[Delivered]:
+    """What a file of FOLDER says; None for one that Corral did not write."""
+    for line in (text or "").splitlines():
+        if not line.startswith(RECORD):
+            continue
+        try:
+            workload, rows = json.loads(line[len(RECORD) :])
+            found = tuple(
+                GrantedDevice(container, resource, name, tuple(keys)) for container, resource, name, keys in rows
+            )
+        except (ValueError, TypeError, RecursionError):
+            return None
+        words = [workload, *(word for one in found for word in (*one[:3], *one.keys))]
+        return Delivered(workload, found) if all(isinstance(word, str) for word in words) else None
+    return None
+
+
+def by_resource(
+    granted: t.Iterable[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]
+) -> dict[str, list[Device]]:
+    """The devices of a grant as they are seen now. Raises LookupError for one that is gone or unhealthy."""
+    known = {(resource, one.id): one for resource, devices in seen.items() for one in devices if not one.unhealthy}
+    found: dict[str, dict[str, Device]] = {}
+    for one in granted:
+        found.setdefault(one.resource, {})[one.id] = known[one.resource, one.id]
+    return {resource: list(devices.values()) for resource, devices in found.items()}
+
+
+# CDI
+
+
+def cdi_name(workload: str, container: str = "") -> str:
+    """The device of a workload, or of a container of a pod, in the CDI spec; "" where CDI has no name for it."""
+    name = f"{workload}:{container}" if container else workload
+    name = re.sub(r"[^A-Za-z0-9_.:-]", lambda match: f"_{ord(match.group()):02x}", name)
+    return name if NAME.fullmatch(name) else ""
+
+
+class Spec(NamedTuple):
+    """Corral's CDI spec: its version, and what a container gets with each device (containerEdits)."""
+
+    version: str
+    rows: t.Mapping[str, t.Any]
+
+
+def spec_of(text: t.Optional[str]) -> Spec:
+    """The spec that a text is; an empty one for what Corral did not write."""
+    try:
+        data = json.loads(text or "")
+        return Spec(data["cdiVersion"] + "", {row["name"]: row["containerEdits"] for row in data["devices"]})
+    except (ValueError, TypeError, KeyError, RecursionError):
+        return Spec(VERSION, {})
+
+
+def spec_text(version: str, rows: t.Mapping[str, t.Any]) -> str:
+    """The text of a spec."""
+    devices = [{"name": name, "containerEdits": edits} for name, edits in sorted(rows.items())]
+    return json.dumps({"cdiVersion": version, "kind": KIND, "devices": devices}, indent=2, sort_keys=True) + "\n"
+
+
+def version_of(devices: t.Iterable[Device]) -> str:
+    """The version of a spec with these devices: that of the newest spec that they come from, or the lowest."""
+    return max([VERSION, *(one.cdi[0] for one in devices if one.cdi)], key=version_key)
+
+
+def version_key(version: str) -> tuple[int, ...]:
+    """A version for comparison."""
+    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+
+
+def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:
+    """What a container gets with devices: their files and variables, and for devices of other specs what these say.
+
+    Of two values of a variable the first one counts, in the order of the resources.
+    """
+    found: dict[str, list[t.Any]] = {"env": [f"{name}={value}" for name, value in environment(devices).items()]}
+    held = [one for dummy, group in sorted(devices.items()) for one in group]
+    own = files_of(one for one in held if not one.cdi)
+    found["deviceNodes"] = [{"path": file, "permissions": ACCESS} for file in own]
+    for one in held:
+        for text in one.cdi[1:]:
+            for key, rows in json.loads(text).items():
+                if isinstance(rows, list):
+                    found.setdefault(key, []).extend(rows)
+    return {key: rows for key, rows in ((key, distinct(key, rows)) for key, rows in found.items()) if rows}
+
+
+def distinct(key: str, rows: t.Iterable[t.Any]) -> list[t.Any]:
+    """The rows of a list of edits without those that say again what an earlier one said."""
+    found: dict[str, t.Any] = {}
+    for row in rows:
+        name = row.partition("=")[0] if key == "env" and isinstance(row, str) else json.dumps(row, sort_keys=True)
+        found.setdefault(name, row)
+    return list(found.values())

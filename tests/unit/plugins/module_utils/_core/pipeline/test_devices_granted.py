@@ -1,0 +1,493 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Devices of workloads on a fake node: what a unit may open from its first instruction on, who has what for how long, and the way back."""
+
+from __future__ import annotations
+
+import copy
+import json
+import shutil
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from _core.model.plan.plan import Change, Outcome
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
+
+Make = t.Callable[..., node.Node]
+CHECKPOINT = "/var/lib/corral/checkpoint.json"
+SPEC = "/run/cdi/corral.node-grant.json"
+FOLDER = "/run/corral/devices"
+DPDK, SERIAL, JOB, OTHER = "dpdk.service", "serial.service", "job@a.service", "job@b.service"
+NICS = (
+    "0000:3b:00.0",
+    "0000:3b:00.1",
+    "0000:5e:00.0",
+)  # on NUMA nodes 1, 1 and none, each in an IOMMU group of its own
+GROUPS = {NICS[0]: 7, NICS[1]: 8, NICS[2]: 9}
+LINKS = tuple(f"/dev/serial/by-path/usb-{number}" for number in range(3))
+VFIO, TTY = "example.com/vfio", "example.com/tty"
+PROFILE: dict[str, t.Any] = {
+    "name": "devices",
+    "cpu": {"reserved": {"cpus": "0,4"}, "policy": "static", "shared": {"min_cpus": 2}},
+    "topology": {"policy": "single-numa-node"},
+    "devices": [
+        {"name": VFIO, "match": {"pci": "8086:1572", "driver": "vfio-pci"}},
+        {"name": TTY, "match": {"path": "/dev/serial/by-path/*"}},
+    ],
+    "workloads": [
+        {"name": "dpdk", "match": {"unit": DPDK}, "limits": {"cpu": 2, "memory": "64Mi", VFIO: 1}},
+        {"name": "serial", "match": {"unit": SERIAL}, "hold": "running", "requests": {TTY: 1, "cpu": "100m"}},
+        {"name": "job", "match": {"unit": "job@*.service"}, "hold": "running", "requests": {TTY: 1}},
+    ],
+}
+
+
+def profile_with(**sections: t.Any) -> dict[str, t.Any]:
+    return {**copy.deepcopy(PROFILE), **sections}
+
+
+def changed(workload: str, **keys: t.Any) -> dict[str, t.Any]:
+    return profile_with(workloads=[{**one, **keys} if one["name"] == workload else one for one in PROFILE["workloads"]])
+
+
+def without(*names: str) -> dict[str, t.Any]:
+    return profile_with(workloads=[one for one in PROFILE["workloads"] if one["name"] not in names])
+
+
+def plug_nic(fake: node.Node, address: str, group: int | None = None, driver: str = "vfio-pci") -> None:
+    folder = f"/sys/bus/pci/devices/{address}"
+    numa = -1 if address == NICS[2] else 1
+    for name, text in (("vendor", "0x8086"), ("device", "0x1572"), ("class", "0x020000"), ("numa_node", str(numa))):
+        fake.put(f"{folder}/{name}", f"{text}\n")
+    group = GROUPS[address] if group is None else group
+    (fake.root / folder[1:] / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+    (fake.root / folder[1:] / "iommu_group").symlink_to(f"../../../kernel/iommu_groups/{group}")
+    fake.put(f"/dev/vfio/{group}", f"char/240:{group}\n")
+
+
+def unplug_nic(fake: node.Node, address: str) -> None:
+    shutil.rmtree(fake.root / f"sys/bus/pci/devices/{address}")
+
+
+def plug_tty(fake: node.Node, number: int) -> None:
+    fake.put(f"/dev/ttyUSB{number}", f"char/188:{number}\n")
+    link = fake.root / LINKS[number][1:]
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to(f"../../ttyUSB{number}")
+
+
+def unplug_tty(fake: node.Node, number: int) -> None:
+    (fake.root / LINKS[number][1:]).unlink()
+    fake.drop(f"/dev/ttyUSB{number}")
+
+
+def equip(fake: node.Node) -> None:
+    """The devices, and the units that the profile is about."""
+    fake.put("/dev/vfio/vfio", "char/10:196\n")
+    for address in NICS:
+        plug_nic(fake, address)
+    for number in range(3):
+        plug_tty(fake, number)
+    services.add(fake, DPDK, SERIAL, "job@.service")
+
+
+def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
+    outcome = applying.declare(fake.host(), profile.parse(PROFILE if data is None else data))
+    assert not outcome.error, outcome.error
+    return outcome
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    """A node with the profile and its agent, on which the first workload runs."""
+    equip(fake)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    assert services.start(fake, DPDK), fake.said
+    in_sync(fake)
+    fake.wait(10)
+    return fake
+
+
+def in_sync(fake: node.Node) -> None:
+    code = runs.tick(fake.host())
+    assert code == 0, status(fake)["items"] or status(fake)["error"]
+
+
+def status(fake: node.Node) -> dict[str, t.Any]:
+    return t.cast("dict[str, t.Any]", json.loads(fake.get("/run/corral/status.json")))
+
+
+def held(fake: node.Node) -> dict[str, list[str]]:
+    """Who has which devices, as the checkpoint has it."""
+    rows = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+    return {row["workload"]: [one[2] for one in row["devices"]] for row in rows if row.get("devices")}
+
+
+def running(fake: node.Node, unit: str) -> node.Run:
+    run = services.start(fake, unit)
+    assert run is not None, fake.said
+    return run
+
+
+def spec(fake: node.Node) -> dict[str, t.Any]:
+    data = json.loads(fake.get(SPEC))
+    assert (data["cdiVersion"], data["kind"]) == ("0.3.0", "corral.node/grant")
+    return {row["name"]: row["containerEdits"] for row in data["devices"]}
+
+
+def lines_of(changes: t.Iterable[Change]) -> list[tuple[str, str]]:
+    return [(change.subject, change.property) for change in changes]
+
+
+# Delivery
+
+
+def test_a_unit_has_its_devices_on_its_numa_node_from_the_first_instruction(rolled: node.Node) -> None:
+    run = rolled.runs[DPDK]
+    # Node 0 has CPUs for it as well, but no device.
+    assert run.cpus == {2, 6}
+    assert run.devices == {"/dev/vfio/7", "/dev/vfio/vfio"}
+    assert run.env == {
+        "CORRAL_DEVICES_EXAMPLE_COM_VFIO": NICS[0],
+        "PCIDEVICE_EXAMPLE_COM_VFIO": NICS[0],
+        "CORRAL_FILES_EXAMPLE_COM_VFIO": "/dev/vfio/7",
+    }
+    assert held(rolled) == {"dpdk": [NICS[0]]}
+
+
+def test_a_run_gets_its_devices_at_its_start_without_a_reload_and_gives_them_back(rolled: node.Node) -> None:
+    before, reloads = rolled.fingerprint(), rolled.systemd.reloads
+    run = running(rolled, SERIAL)
+    assert run.devices == {LINKS[0]}
+    assert run.env["CORRAL_DEVICES_EXAMPLE_COM_TTY"] == LINKS[0]
+    assert run.env["CORRAL_FILES_EXAMPLE_COM_TTY"] == "/dev/ttyUSB0"
+    first, second = running(rolled, JOB), running(rolled, OTHER)
+    assert (first.devices, second.devices) == ({LINKS[1]}, {LINKS[2]})
+    in_sync(rolled)
+    services.stop(rolled, SERIAL)
+    assert held(rolled)["job:job@a"] == [LINKS[1]]
+    assert services.allowed(rolled, SERIAL) == frozenset(), "closed, and nothing granted"
+    run = running(rolled, SERIAL)
+    assert run.devices == {LINKS[0]}
+    for unit in (SERIAL, JOB, OTHER):
+        services.stop(rolled, unit)
+    in_sync(rolled)
+    assert rolled.systemd.reloads == reloads
+    left = [
+        line for line in node.different(before, rolled.fingerprint()) if "/devices" in line or "DeviceAllow" in line
+    ]
+    assert left == []
+    assert held(rolled) == {"dpdk": [NICS[0]]}
+
+
+def test_what_a_unit_may_open_by_its_own_file_stays(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, SERIAL, lines="DeviceAllow=/dev/kvm\nDeviceAllow=char-tun  rw\n")
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    assert running(fake, SERIAL).devices == {"/dev/kvm", "char-tun", LINKS[0]}
+    in_sync(fake)
+    services.stop(fake, SERIAL)
+    assert services.allowed(fake, SERIAL) == {"/dev/kvm", "char-tun"}
+    in_sync(fake)
+    assert not fake.has("/run/systemd/system.control/serial.service.d/50-DeviceAllow.conf")
+
+
+def test_a_start_that_finds_no_device_is_refused_and_says_who_has_them(rolled: node.Node) -> None:
+    for unit in (SERIAL, JOB, OTHER):
+        running(rolled, unit)
+    assert services.start(rolled, "job@c.service") is None
+    (said,) = [line for line in rolled.said if "missing" in line]
+    assert 'job:job@c.requests["example.com/tty"]: 1: 1 missing: of 3 devices 0 can be given' in said
+    assert f"serial has {LINKS[0]}" in said
+    services.stop(rolled, JOB)
+    assert running(rolled, "job@c.service").devices == {LINKS[1]}
+
+
+def test_a_profile_that_asks_for_more_than_there_are_is_refused_before_anything_changes(rolled: node.Node) -> None:
+    before = rolled.fingerprint()
+    data = changed("dpdk", limits={"cpu": 2, "memory": "64Mi", VFIO: 4})
+    with pytest.raises(CorralError) as refused:
+        applying.declare(rolled.host(), profile.parse(data))
+    assert 'workloads[0].requests["example.com/vfio"]: 4: dpdk: 1 missing: of 3 devices 3 can be given' in str(
+        refused.value
+    )
+    assert node.different(before, rolled.fingerprint()) == []
+
+
+def test_a_second_run_and_a_tick_change_nothing(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    runs.tick(rolled.host())
+    before, host = rolled.fingerprint(), rolled.host()
+    outcome = applying.declare(host, profile.parse(PROFILE))
+    assert (outcome.applied, outcome.remaining, host.acts) == ((), (), [])
+    assert node.different(before, rolled.fingerprint()) == []
+    rolled.wait(10)
+    host = rolled.host()
+    assert runs.tick(host) == 0
+    assert host.commands == []
+
+
+# Containers
+
+
+def test_containers_are_given_them_by_a_cdi_spec(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    assert spec(rolled) == {
+        "dpdk": {
+            "deviceNodes": [
+                {"path": "/dev/vfio/7", "permissions": "rwm"},
+                {"path": "/dev/vfio/vfio", "permissions": "rwm"},
+            ],
+            "env": [
+                f"CORRAL_DEVICES_EXAMPLE_COM_VFIO={NICS[0]}",
+                f"PCIDEVICE_EXAMPLE_COM_VFIO={NICS[0]}",
+                "CORRAL_FILES_EXAMPLE_COM_VFIO=/dev/vfio/7",
+            ],
+        },
+        "serial": {
+            "deviceNodes": [{"path": "/dev/ttyUSB0", "permissions": "rwm"}],
+            "env": [f"CORRAL_DEVICES_EXAMPLE_COM_TTY={LINKS[0]}", "CORRAL_FILES_EXAMPLE_COM_TTY=/dev/ttyUSB0"],
+        },
+    }
+    services.stop(rolled, SERIAL)
+    assert list(spec(rolled)) == ["dpdk"]
+
+
+def test_containers_of_a_pod_have_a_device_each_in_the_spec(fake: node.Node) -> None:
+    equip(fake)
+    containers = [
+        {"name": "setup", "role": "init", "requests": {TTY: 1}},
+        {"name": "app", "requests": {TTY: 1}},
+        {"name": "log", "requests": {TTY: 1}},
+    ]
+    roll_out(fake, profile_with(workloads=[{"name": "web", "match": {"pod": "web"}, "containers": containers}]))
+    found = {name: [row["path"] for row in edits["deviceNodes"]] for name, edits in spec(fake).items()}
+    assert found == {
+        "web": ["/dev/ttyUSB0", "/dev/ttyUSB1"],
+        "web:setup": ["/dev/ttyUSB0"],
+        "web:app": ["/dev/ttyUSB0"],
+        "web:log": ["/dev/ttyUSB1"],
+    }
+    assert f"CORRAL_DEVICES_EXAMPLE_COM_TTY={LINKS[0]},{LINKS[1]}\n" in fake.get(f"{FOLDER}/web.workload.env")
+
+
+GPU_SPEC = {
+    "cdiVersion": "0.5.0",
+    "kind": "vendor.com/gpu",
+    "containerEdits": {"mounts": [{"hostPath": "/usr/lib/gpu.so", "containerPath": "/usr/lib/gpu.so"}]},
+    "devices": [
+        {"name": "0", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu0"}], "env": ["GPU=0"]}},
+        {"name": "1", "containerEdits": {"deviceNodes": [{"path": "/dev/gpu1"}], "env": ["GPU=1"]}},
+    ],
+}
+
+
+def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.Node) -> None:
+    equip(fake)
+    for number in (0, 1):
+        fake.put(f"/dev/gpu{number}", f"char/195:{number}\n")
+    fake.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
+    devices = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu"}}]
+    one = {"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gpu": 1}}
+    roll_out(fake, profile_with(devices=devices, workloads=[one]))
+    data = json.loads(fake.get(SPEC))
+    assert data["cdiVersion"] == "0.5.0"
+    assert data["devices"][0]["containerEdits"] == {
+        "deviceNodes": [{"path": "/dev/gpu0"}],
+        "env": ["CORRAL_DEVICES_VENDOR_COM_GPU=vendor.com/gpu=0", "CORRAL_FILES_VENDOR_COM_GPU=/dev/gpu0", "GPU=0"],
+        "mounts": GPU_SPEC["containerEdits"]["mounts"],
+    }
+    assert running(fake, SERIAL).devices == {"/dev/gpu0"}
+
+
+# Devices that go and come
+
+
+def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    unplug_tty(rolled, 0)
+    before = held(rolled)
+    assert runs.tick(rolled.host()) == 2
+    (item,) = status(rolled)["items"]
+    assert (item["subject"], item["property"], item["actual"]) == (f"serial {LINKS[0]}", "health", "gone")
+    assert item["verdict"] == "unchangeable"
+    assert "serial has it" in item["reason"]
+    assert held(rolled) == before
+    assert services.allowed(rolled, SERIAL) == {LINKS[0]}
+    # Others get what is left, and it gets its own back.
+    assert running(rolled, JOB).devices == {LINKS[1]}
+    plug_tty(rolled, 0)
+    in_sync(rolled)
+    assert held(rolled)["serial"] == [LINKS[0]]
+
+
+def test_the_next_run_gets_a_device_that_is_there(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    unplug_tty(rolled, 0)
+    services.stop(rolled, SERIAL)
+    assert running(rolled, SERIAL).devices == {LINKS[1]}
+    in_sync(rolled)
+
+
+def test_an_unhealthy_device_is_not_given_out(rolled: node.Node) -> None:
+    unplug_nic(rolled, NICS[0])
+    plug_nic(rolled, NICS[0], driver="i40e")
+    assert runs.tick(rolled.host()) == 2
+    # Its match asks for vfio-pci: it is gone from the resource.
+    assert [one["actual"] for one in status(rolled)["items"]] == ["gone"]
+    assert rolled.runs[DPDK].devices == services.allowed(rolled, DPDK)
+    assert held(rolled) == {"dpdk": [NICS[0]]}
+
+
+def test_a_restart_in_place_keeps_the_devices(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    again = services.crash(rolled, SERIAL, always=True)
+    assert again is not None
+    assert again.devices == {LINKS[0]}
+    again = services.restart(rolled, SERIAL)
+    assert again is not None
+    assert (again.devices, again.env["CORRAL_DEVICES_EXAMPLE_COM_TTY"]) == ({LINKS[0]}, LINKS[0])
+
+
+def test_after_a_reboot_a_declared_workload_has_the_same_device_under_its_new_name(rolled: node.Node) -> None:
+    for address in NICS:
+        unplug_nic(rolled, address)
+    for address, group in zip(NICS, (17, 18, 7)):
+        plug_nic(rolled, address, group)
+    shutil.rmtree(rolled.root / "run/cdi")
+    services.reboot(rolled)
+    assert held(rolled) == {"dpdk": [NICS[0]]}
+    assert running(rolled, DPDK).devices == {"/dev/vfio/17", "/dev/vfio/vfio"}
+    in_sync(rolled)
+
+
+def test_a_node_that_boots_without_a_tick_gives_out_no_device(rolled: node.Node) -> None:
+    for folder in ("run/systemd/system.control", "run/corral"):
+        shutil.rmtree(rolled.root / folder)
+    services.end(rolled, DPDK)
+    rolled.systemd.load_all()
+    services.end(rolled, DPDK)
+    run = services.begin(rolled, DPDK)
+    assert (run.devices, run.env) == (frozenset(), {})
+
+
+# What others do
+
+
+@pytest.mark.parametrize(
+    ("path", "text"),
+    [
+        (f"{FOLDER}/{DPDK}.env", "PCIDEVICE_EXAMPLE_COM_VFIO=0000:00:00.0\n"),
+        (f"{FOLDER}/{DPDK}.env", None),
+        (SPEC, "{}"),
+        (SPEC, None),
+        ("/run/systemd/system.control/dpdk.service.d/50-DeviceAllow.conf", "[Service]\nDeviceAllow=/dev/mem rw\n"),
+        ("/run/systemd/system.control/dpdk.service.d/50-DeviceAllow.conf", None),
+    ],
+    ids=str,
+)
+def test_what_was_changed_by_hand_is_brought_back(rolled: node.Node, path: str, text: str | None) -> None:
+    right = rolled.get(path)
+    if text is None:
+        rolled.drop(path)
+    else:
+        rolled.put(path, text)
+    assert runs.tick(rolled.host()) == 2
+    assert sorted(rolled.get(path).splitlines()) == sorted(right.splitlines())
+    in_sync(rolled)
+
+
+def test_a_lost_checkpoint_is_made_again_from_what_was_delivered(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    running(rolled, JOB)
+    before = held(rolled)
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        rolled.put(path, "lost")
+    runs.tick(rolled.host())
+    assert held(rolled) == before
+    assert running(rolled, OTHER).devices == {LINKS[2]}
+
+
+# The end
+
+
+def test_a_workload_that_leaves_the_profile_keeps_its_devices_until_it_stops(rolled: node.Node) -> None:
+    roll_out(rolled, without("dpdk"))
+    assert held(rolled) == {"dpdk": [NICS[0]]}
+    assert services.allowed(rolled, DPDK) == {"/dev/vfio/7", "/dev/vfio/vfio"}
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    assert held(rolled) == {}
+    assert not rolled.has(f"{FOLDER}/{DPDK}.env")
+    assert not rolled.has(SPEC)
+    assert services.allowed(rolled, DPDK) is None
+    in_sync(rolled)
+
+
+def test_a_removal_leaves_nothing(fake: node.Node) -> None:
+    equip(fake)
+    before = fake.fingerprint()
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    running(fake, DPDK)
+    running(fake, SERIAL)
+    services.stop(fake, SERIAL)
+    services.stop(fake, DPDK)
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers) == ("", ())
+    left = [line for line in node.different(before, fake.fingerprint()) if not line.startswith("run/cdi: ")]
+    assert [line for line in left if "devices" in line or "cdi" in line or "DeviceAllow" in line] == []
+
+
+def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
+    equip(fake)
+    before, host = fake.fingerprint(), fake.host()
+    context = planning.compile_profile(host, profile.parse(PROFILE), fresh=True)
+    plan = planning.plan_profile(host, context, declare=True)
+    assert (host.writes, host.commands, fake.fingerprint()) == ([], [], before)
+    applied = roll_out(fake).applied
+    assert lines_of(applied) == lines_of(change for change in plan.changes if change.steps)
+    assert (DPDK, "DeviceAllow") in lines_of(applied)
+
+
+# Faults
+
+
+@pytest.mark.parametrize("fail", ["error", "killed", "torn"])
+def test_a_start_that_fails_anywhere_leaves_no_device_with_two_holders(make: Make, fail: str) -> None:
+    template = make()
+    equip(template)
+    assert not runs.install(template.host()).error
+    roll_out(template)
+    running(template, JOB)
+    acts = 0
+    probe = template.clone(template.root.with_name("probe"))
+    host = probe.host()
+    assert services.start(probe, SERIAL, host)
+    acts = len(host.acts)
+    assert acts > 3
+    for number in range(1, acts + 1):
+        fake = template.clone(template.root.with_name(f"{fail}{number}"))
+        services.start(fake, SERIAL, fake.host(fail, number))
+        given = [services.allowed(fake, unit) or frozenset() for unit in fake.runs]
+        assert sum(map(len, given)) == len(frozenset().union(*given)), number
+        runs.tick(fake.host())
+        runs.tick(fake.host())
+        holders = [one for ids in held(fake).values() for one in ids]
+        assert len(holders) == len(set(holders))
+        if SERIAL in fake.runs:
+            assert services.allowed(fake, SERIAL) == set(held(fake)["serial"])
+        else:
+            assert "serial" not in held(fake)
+            run = running(fake, SERIAL)
+            assert run.devices == {LINKS[1]} or run.devices == {LINKS[0]}
+        in_sync(fake)
+        shutil.rmtree(fake.root)
