@@ -82,8 +82,9 @@ options:
     type: str
   requests:
     description:
-      - What the workload requests. V(cpu), V(memory) and hugepages by page size such as V(hugepages-2Mi), as Kubernetes quantities.
-      - A request that is missing equals the limit. A request for hugepages must equal its limit.
+      - What the workload requests. V(cpu), V(memory), hugepages by page size such as V(hugepages-2Mi), as Kubernetes quantities,
+        and a number of devices by a resource of the node's profile such as V(example.com/nic).
+      - A request that is missing equals the limit. A request for hugepages or devices must equal its limit.
     type: dict
   limits:
     description:
@@ -233,6 +234,7 @@ grant:
     cpus: 2-3
     containers: {}
     memory_nodes: "1"
+    devices: {}
     memory: [["1", memory, 134217728]]
     requests: {cpu: "2", memory: 128Mi}
     limits: {cpu: "2", memory: 128Mi}
@@ -275,6 +277,9 @@ grant:
     memory_nodes:
       description: The NUMA nodes that its memory is bound to. V(null) when it is not.
       type: str
+    devices:
+      description: The ids of its devices by resource.
+      type: dict
     memory:
       description: What it was promised there. NUMA nodes, resource and bytes.
       type: list

@@ -53,7 +53,7 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--svg", action="store_true", help="print a drawing: sockets, NUMA nodes, caches, cores, threads"
         )
-    command("devices", "the devices of each resource that the profile declares", profiles=True)
+    command("devices", "the devices of each resource that the profile declares, and who has them", profiles=True)
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
     shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")

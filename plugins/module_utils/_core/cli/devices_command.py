@@ -3,16 +3,18 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command devices: which devices of the node belong to which resource of the profile."""
+"""The command devices: which devices of the node belong to which resource of the profile, and who has them."""
 
 from __future__ import annotations
 
 import argparse
 
 from ..constants import DIFFERS, IN_SYNC
+from ..host import state
 from ..host.discovery import device_files
 from ..host.files import Host
 from ..model.devices import inventory
+from ..pipeline import admit_workload
 from ..reports import device_table
 from . import command_output
 
@@ -21,6 +23,6 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
     """corral devices"""
     resources = command_output.the_profile(host, args.profile).devices
     found = inventory.devices_of(resources, device_files.observe(host, resources))
-    command_output.show(args, device_table.to_data(found), device_table.lines(found))
-    unhealthy = any(one.unhealthy for devices in found.devices.values() for one in devices)
-    return DIFFERS if found.problems or unhealthy else IN_SYNC
+    grants = admit_workload.current_grants(host) if host.exists(state.STATE) else ()
+    command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))
+    return IN_SYNC if device_table.is_whole(found, grants) and not found.problems else DIFFERS

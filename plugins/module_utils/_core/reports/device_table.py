@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices of a node by resource, as a table and as JSON data."""
+"""The devices of a node by resource and who has them, as a table and as JSON data."""
 
 from __future__ import annotations
 
@@ -15,25 +15,63 @@ from . import text_table
 
 if t.TYPE_CHECKING:
     from ..model.status import command_shapes
+    from ..model.workload.grants import Grant
 
 
-def to_data(found: Inventory) -> dict[str, t.Any]:
-    """The fields of command_shapes.Devices, but for ``schema``."""
+def to_data(found: Inventory, grants: t.Sequence[Grant]) -> dict[str, t.Any]:
+    """The fields of command_shapes.Devices, but for ``schema``: the declared resources, then others of which workloads have some."""
+    held = holders(grants)
     return {
-        "resources": [
-            {
-                "name": name,
-                "healthy": sum(not one.unhealthy for one in devices),
-                "devices": [_data(one) for one in devices],
-            }
-            for name, devices in found.devices.items()
-        ],
+        "resources": [_resource(name, found.devices.get(name, ()), held.get(name, {})) for name in names(found, held)],
         "problems": list(found.problems),
         "notes": list(found.notes),
     }
 
 
-def _data(one: Device) -> command_shapes.Device:
+Holders = t.Mapping[str, tuple[str, list[str]]]  # by id the workload and its containers
+
+
+def holders(grants: t.Iterable[Grant]) -> dict[str, dict[str, tuple[str, list[str]]]]:
+    """Who has which devices, by resource."""
+    found: dict[str, dict[str, tuple[str, list[str]]]] = {}
+    for grant in grants:
+        for one in grant.devices:
+            dummy, containers = found.setdefault(one.resource, {}).setdefault(one.id, (grant.workload, []))
+            containers += [one.container] if one.container else []
+    return found
+
+
+def names(found: Inventory, held: t.Iterable[str]) -> list[str]:
+    """The resources to be shown."""
+    return list(dict.fromkeys([*found.devices, *sorted(held)]))
+
+
+def missing(devices: t.Iterable[Device], held: Holders) -> dict[str, str]:
+    """The devices that workloads have and the node does not, with their holders."""
+    there = {one.id for one in devices}
+    return {name: workload for name, (workload, dummy) in sorted(held.items()) if name not in there}
+
+
+def is_whole(found: Inventory, grants: t.Sequence[Grant]) -> bool:
+    """Whether all devices are healthy, and all that workloads have are there."""
+    held = holders(grants)
+    unhealthy = any(one.unhealthy for devices in found.devices.values() for one in devices)
+    return not (unhealthy or any(missing(found.devices.get(name, ()), ids) for name, ids in held.items()))
+
+
+def _resource(name: str, devices: t.Sequence[Device], held: Holders) -> command_shapes.DeviceResource:
+    gone = missing(devices, held)
+    return {
+        "name": name,
+        "healthy": sum(not one.unhealthy for one in devices),
+        "granted": len(held),
+        "devices": [_data(one, held) for one in devices],
+        "missing": [{"id": one, "workload": workload} for one, workload in gone.items()],
+    }
+
+
+def _data(one: Device, held: Holders) -> command_shapes.Device:
+    workload, containers = held.get(one.id, (None, []))
     return {
         "id": one.id,
         "numa_node": one.numa_node,
@@ -43,22 +81,34 @@ def _data(one: Device) -> command_shapes.Device:
         "functions": list(one.functions),
         "interfaces": list(one.interfaces),
         "files": list(one.files),
+        "workload": workload,
+        "containers": containers,
     }
 
 
-def lines(found: Inventory) -> list[str]:
+def lines(found: Inventory, grants: t.Sequence[Grant]) -> list[str]:
     """The table of ``corral devices``, and what it has to say beside it."""
-    table = [("resource", "device", "numa", "driver", "state", "parts")]
-    for name, devices in found.devices.items():
-        head = name
+    held = holders(grants)
+    table = [("resource", "device", "numa", "driver", "state", "workload", "parts")]
+    for name in names(found, held):
+        head, devices, ids = name, found.devices.get(name, ()), held.get(name, {})
         for one in devices:
             node = "-" if one.numa_node < 0 else str(one.numa_node)
             parts = [part for part in (*one.functions, *one.interfaces, *one.files) if part != one.id]
             state = f"unhealthy: {shown(one.unhealthy)}" if one.unhealthy else "healthy"
-            table.append((head, shown(one.id), node, one.driver or "-", state, shown(" ".join(parts)) or "-"))
+            holder = holder_text(*ids[one.id]) if one.id in ids else "-"
+            table.append((head, shown(one.id), node, one.driver or "-", state, holder, shown(" ".join(parts)) or "-"))
             head = ""
-        if not devices:
-            table.append((name, "-", "-", "-", "no device", "-"))
-    said = text_table.aligned(table) if found.devices else ["the profile declares no devices"]
+        for gone in missing(devices, ids):
+            table.append((head, shown(gone), "-", "-", "gone", holder_text(*ids[gone]), "-"))
+            head = ""
+        if head:
+            table.append((name, "-", "-", "-", "no device", "-", "-"))
+    said = text_table.aligned(table) if len(table) > 1 else ["the profile declares no devices"]
     problems = [f"problem: {text}" for text in found.problems]
     return [*said, *problems, *(f"note: {text}" for text in found.notes)]
+
+
+def holder_text(workload: str, containers: t.Sequence[str]) -> str:
+    """A workload, with the containers that have a device."""
+    return f"{workload} ({', '.join(containers)})" if containers else workload

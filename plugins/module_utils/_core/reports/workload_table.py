@@ -16,7 +16,7 @@ from ..model.workload import qos
 from ..model.workload.grants import Grant
 from ..model.workload.node_budget import allocatable
 from ..model.workload.resource_requirements import ResourceRequirements
-from ..model.workload.resources import PIDS, Amounts, about, amount_text
+from ..model.workload.resources import PIDS, Amounts, about, amount_text, is_device
 
 if t.TYPE_CHECKING:
     from ..model.status import json_shapes
@@ -53,6 +53,7 @@ def row(
         "cpus": cpuset.format(grant.cpus) if grant else "",
         "containers": {one: cpuset.format(cpus) for one, cpus in grant.containers} if grant else {},
         "memory_nodes": cpuset.format(grant.mems) if grant and grant.mems is not None else None,
+        "devices": devices_of(grant) if grant else {},
         "memory": [[cpuset.format(block.nodes), block.resource, block.size] for block in grant.blocks] if grant else [],
         "requests": texts(need.requests if need else grant.requests if grant else ()),
         "limits": texts(need.limits if need else grant.limits if grant else ()),
@@ -72,8 +73,19 @@ def brief(one: t.Mapping[str, t.Any]) -> json_shapes.Workload:
         "slice": one["slice"],
         "cpus": one["cpus"],
         "memory_nodes": one["memory_nodes"],
+        "devices": one["devices"],
         "since": one["since"],
     }
+
+
+def devices_of(grant: Grant) -> dict[str, list[str]]:
+    """The devices of a grant by resource."""
+    found: dict[str, list[str]] = {}
+    for one in grant.devices:
+        ids = found.setdefault(one.resource, [])
+        if one.id not in ids:  # An app of a pod may have what an init container had.
+            ids.append(one.id)
+    return found
 
 
 def texts(amounts: Amounts) -> dict[str, str]:
@@ -112,13 +124,17 @@ def budget(context: Context) -> dict[str, json_shapes.Budget]:
     total = allocatable(context.pools, found.totals)
     if found.pids is not None:
         total[PIDS] = found.pids
+    if found.devices is not None:
+        total.update({name: sum(not one.unhealthy for one in rows) for name, rows in found.devices.devices.items()})
     result: dict[str, json_shapes.Budget] = {}
     for resource, most in total.items():
         asked = [
             dict(grant.limits if resource == PIDS else grant.requests).get(resource, 0)
             for grant in found.allocated.grants
         ]
-        limited = [dict(grant.limits).get(resource) for grant in found.allocated.grants]
+        # Without a limit a workload may take what there is, but no device.
+        default = 0 if is_device(resource) else None
+        limited = [dict(grant.limits).get(resource, default) for grant in found.allocated.grants]
         result[resource] = {
             "allocatable": most,
             "requested": sum(asked),
@@ -175,6 +191,7 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, 
         said += [f"exclusive CPUs: {enforced}"] if enforced else []
         if one["memory_nodes"] is not None:
             said.append(f"memory: bound to NUMA node {one['memory_nodes']}")
+        said += [f"devices: {resource} {', '.join(ids)}" for resource, ids in one["devices"].items()]
         if topology is not None and topology.name != "none":
             said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
         said += [f"container {inner}: {cpus or 'shared'}" for inner, cpus in one["containers"].items()]

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..devices import device_delivery
 from ..devices.device import Match, Resource
 from ..workload.resources import is_device
 from . import profile_values
@@ -22,6 +23,7 @@ OF_PCI = ("pci", "class", "driver", "interface", "iommu_group")
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
     """Refuse what contradicts itself, and requests of workloads for a resource that is not declared."""
     seen: dict[str, int] = {}
+    variables: dict[str, str] = {}
     for index, row in enumerate(values.get("devices", [])):
         at = join("devices", index)
         name = row.get("name")
@@ -29,6 +31,13 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
             reader.refuse(join(at, "name"), name, f"is devices[{seen[name]}] already: give each resource its own name")
         elif name is not None:
             seen[name] = index
+            own = device_delivery.variable(name)
+            if own in variables:
+                other = f"{variables[own]} as devices[{seen[variables[own]]}]"
+                reader.refuse(
+                    join(at, "name"), name, f"gets the variables of {other} (…_{own}): change a letter or digit of it"
+                )
+            variables.setdefault(own, name)
         written = given["devices"][index]
         match = written.get("match") if isinstance(written, dict) else None
         if isinstance(match, dict):
@@ -61,6 +70,8 @@ def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], requir
         )
     elif alone and len(there) > 1:
         reader.refuse(path, None, f"declares {' and '.join(there)} together: {alone[0]} stands alone, leave one out")
+    elif str(given.get("cdi")).partition("=")[0] == device_delivery.KIND:
+        reader.refuse(f"{path}.cdi", given["cdi"], "is what Corral makes of its grants: match the devices themselves")
     elif alone and require_link:
         reader.refuse(
             f"{path}.{alone[0]}", given[alone[0]], "has no link that require_link could look at: leave it out"

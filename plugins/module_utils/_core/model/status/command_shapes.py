@@ -193,6 +193,15 @@ class Device(t.TypedDict):
     functions: list[str]
     interfaces: list[str]
     files: list[str]
+    workload: t.Optional[str]
+    containers: list[str]
+
+
+class MissingDevice(t.TypedDict):
+    """A device that a workload was granted and the node does not have now."""
+
+    id: str
+    workload: str
 
 
 class DeviceResource(t.TypedDict):
@@ -200,7 +209,9 @@ class DeviceResource(t.TypedDict):
 
     name: str
     healthy: int
+    granted: int
     devices: list[Device]
+    missing: list[MissingDevice]
 
 
 class Devices(t.TypedDict):

@@ -151,6 +151,7 @@ class Workload(t.TypedDict):
     slice: t.Optional[str]
     cpus: str
     memory_nodes: t.Optional[str]
+    devices: dict[str, list[str]]
     since: t.Optional[int]
 
 

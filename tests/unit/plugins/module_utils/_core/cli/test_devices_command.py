@@ -41,8 +41,8 @@ def test_the_table_of_a_node_in_order(node: Path, capsys: pytest.CaptureFixture[
     before = sorted(node.rglob("*"))
     assert corral(node, {"pci": "8086:1572"}) == 0
     assert capsys.readouterr().out.splitlines() == [
-        "resource        device        numa  driver  state    parts",
-        "example.com/r0  0000:3b:00.0  1     i40e    healthy  -",
+        "resource        device        numa  driver  state    workload  parts",
+        "example.com/r0  0000:3b:00.0  1     i40e    healthy  -         -",
     ]
     assert sorted(node.rglob("*")) == sorted([*before, node / "profile.json"])
 
@@ -66,7 +66,7 @@ def test_the_json(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert data["resources"][0]["healthy"] == 1
     assert data["resources"][0]["devices"][0] == {
         "id": NIC, "numa_node": 1, "healthy": True, "reason": None, "driver": "i40e", "functions": [NIC], "interfaces": [],
-        "files": [],
+        "files": [], "workload": None, "containers": [],
     }  # fmt: skip
 
 

@@ -22,7 +22,7 @@ def test_a_resource_is_kept_with_the_profile_and_shown(fake: node.Node, capsys: 
     capsys.readouterr()
     assert runs.command(fake.host(), "devices", "--json") == 2
     data = json.loads(capsys.readouterr().out)
-    assert data["resources"] == [{"name": "example.com/tty", "healthy": 0, "devices": []}]
+    assert data["resources"] == [{"name": "example.com/tty", "healthy": 0, "granted": 0, "devices": [], "missing": []}]
     assert runs.command(fake.host(), "profile", "--json") == 0
     assert json.loads(capsys.readouterr().out)["devices"] == DEVICES
     assert not runs.declare(fake.host()).error

@@ -16,8 +16,10 @@ import runs
 import services
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
+from _core.model.status import command_shapes
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
+from shapes import misfits
 
 Make = t.Callable[..., node.Node]
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
@@ -306,6 +308,68 @@ def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.
         "mounts": GPU_SPEC["containerEdits"]["mounts"],
     }
     assert running(fake, SERIAL).devices == {"/dev/gpu0"}
+
+
+# What is shown
+
+
+def test_who_has_what_is_shown(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    running(rolled, SERIAL)
+    runs.tick(rolled.host())
+    capsys.readouterr()
+    assert runs.command(rolled.host(), "devices") == 0
+    table = [line.split() for line in capsys.readouterr().out.splitlines()]
+    assert table[1][:2] + table[1][4:6] == [VFIO, NICS[0], "healthy", "dpdk"]
+    assert table[4][:2] + table[4][4:6] == [TTY, LINKS[0], "healthy", "serial"]
+    unplug_tty(rolled, 0)
+    assert runs.command(rolled.host(), "devices", "--json") == 2
+    data = json.loads(capsys.readouterr().out)
+    assert misfits(data, command_shapes.Devices) == []
+    found = {one["name"]: one for one in data["resources"]}
+    assert (found[TTY]["healthy"], found[TTY]["granted"]) == (2, 1)
+    assert found[TTY]["missing"] == [{"id": LINKS[0], "workload": "serial"}]
+    assert [one["workload"] for one in found[VFIO]["devices"]] == ["dpdk", None, None]
+    assert runs.command(rolled.host(), "devices") == 2
+    assert f"{LINKS[0]}  -     -         gone     serial" in capsys.readouterr().out
+
+
+def test_the_status_has_the_devices_and_how_many_are_left(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    running(rolled, SERIAL)
+    runs.tick(rolled.host())
+    found = status(rolled)
+    (one,) = [one for one in found["workloads"] if one["name"] == "dpdk"]
+    assert one["devices"] == {VFIO: [NICS[0]]}
+    assert found["budget"][VFIO] == {"allocatable": 3, "requested": 1, "limits": 1, "unlimited": 0}
+    assert runs.command(rolled.host(), "status") == 0
+    assert f"{VFIO}: 1 of 3 requested; limits 1" in capsys.readouterr().out
+    assert runs.command(rolled.host(), "explain", "dpdk") == 0
+    assert f"devices: {VFIO} {NICS[0]}" in capsys.readouterr().out
+
+
+def test_a_workload_is_admitted_by_hand_with_devices(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("admit", "extra", "--unit", "extra.service", "--requests", f"{TTY}=2")
+    services.add(rolled, "extra.service")
+    assert runs.command(rolled.host(), *words) == 0, capsys.readouterr()
+    assert held(rolled)["extra"] == [LINKS[0], LINKS[1]]
+    assert running(rolled, "extra.service").devices == {LINKS[0], LINKS[1]}
+    with pytest.raises(CorralError, match="no such resource is declared here"):
+        runs.command(rolled.host(), "admit", "other", "--unit", "other.service", "--requests", "example.com/none=1")
+    services.stop(rolled, "extra.service")
+    assert runs.command(rolled.host(), "release", "extra") == 0
+    assert "extra" not in held(rolled)
+
+
+def test_an_entry_that_cannot_be_kept_is_named(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, SERIAL, lines="DeviceAllow=%t/own\n")
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    running(fake, SERIAL)
+    assert runs.tick(fake.host()) == 2
+    (item,) = status(fake)["items"]
+    assert (item["subject"], item["wanted"], item["verdict"]) == (SERIAL, "%t/own rwm", "unchangeable")
 
 
 # Devices that go and come

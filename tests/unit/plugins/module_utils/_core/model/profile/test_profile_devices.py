@@ -54,6 +54,12 @@ def test_hexadecimal_digits_are_lower_case() -> None:
 REFUSED = (
     ([row("nic", pci="8086:1572")], "devices[0].name: nic: is not the name of a resource"),
     ([row("kubernetes.io/nic", pci="8086:1572")], "devices[0].name: kubernetes.io/nic: is in a domain of Kubernetes"),
+    (
+        [row("a.io/nic-1", pci="8086:1572"), row("a.io/NIC.1", pci="8086:1573")],
+        "devices[1].name: a.io/NIC.1: gets the variables of a.io/nic-1 as devices[0] (…_A_IO_NIC_1): change a letter",
+    ),
+    ([row(cdi="corral.node/grant")], "devices[0].match.cdi: corral.node/grant: is what Corral makes of its grants"),
+    ([row(cdi="corral.node/grant=a")], "devices[0].match.cdi: corral.node/grant=a: is what Corral makes of its grants"),
     ([row("a.kubernetes.io/nic", pci="8086:1572")], "is in a domain of Kubernetes"),
     ([row("requests.a.io/nic", pci="8086:1572")], "begins as the requests of a quota do"),
     ([row("a" * 9999, pci="8086:1572")], "is not the name of a resource"),
