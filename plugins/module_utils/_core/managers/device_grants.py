@@ -53,13 +53,14 @@ class Observed(NamedTuple):
 
 class UnitDevices(NamedTuple):
     """DeviceAllow= of a unit: as others than Corral wrote it, as it is now, and whether systemd's file of it is there. ``left_out``
-    are entries of others that cannot be set.
+    are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own.
     """
 
     own: tuple[str, ...]
     now: tuple[str, ...]
     is_set: bool
     left_out: tuple[str, ...]
+    reset_by: str = ""
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -71,6 +72,9 @@ def plan(host: Host, context: Context) -> Part:
     if not (granted or names or spec is not None):
         return Part((), frozenset())
     changes = decide(found, granted, observe(host, granted, names, spec))
+    if context.by_timer:
+        # A tick cannot make the folder of CDI specs (ReadWritePaths= of its unit): that alone is to hold up nothing else.
+        changes = [one._replace(steps=as_optional(one.steps)) if one.subject == CDI_FILE else one for one in changes]
     return Part(tuple(changes), frozenset(), manager=NAME)
 
 
@@ -84,6 +88,11 @@ def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, spec)
 
 
+def as_optional(steps: t.Iterable[Step]) -> tuple[Step, ...]:
+    """Steps whose failure is drift, found by the next observation."""
+    return tuple(step._replace(optional=True) for step in steps)
+
+
 def listed(settings: t.Sequence[Setting], unit: str) -> UnitDevices:
     """DeviceAllow= of a unit."""
     control = control_file(unit, DEVICE_ALLOW, runtime=True)
@@ -93,7 +102,13 @@ def listed(settings: t.Sequence[Setting], unit: str) -> UnitDevices:
         device_allow.added_up(settings, unit),
         any(item.file == control for item in settings),
         tuple(one for one in own if not device_allow.can_be_set(one)),
+        next((item.file for item in settings if not item.value and sorts_after(item.file, control)), ""),
     )
+
+
+def sorts_after(file: str, control: str) -> bool:
+    """Whether a drop-in is read after systemd's own file of a property."""
+    return ".d/" in file and file.rpartition("/")[2] > control.rpartition("/")[2]
 
 
 def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Observed) -> list[Change]:
@@ -125,6 +140,8 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
     """A granted device that is gone or unhealthy. Nothing is taken from the workload, and no other one is given it."""
     found = {}
     for one in grant.devices:
+        if one.resource not in devices:
+            continue  # It is declared no longer: the workload keeps it until it stops.
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
         why = "gone" if there is None else there.unhealthy
         if why:
@@ -160,9 +177,15 @@ def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str]) -> t.Op
     if set(seen.now) == set(wanted):
         return None
     location = control_file(unit, DEVICE_ALLOW, runtime=True)
+    shown_now, shown_then = ", ".join(seen.now) or None, ", ".join(wanted)
+    if seen.reset_by:
+        reason = f"{seen.reset_by} sorts after {location} and empties the list: take that line out"
+        return Change(
+            NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, seen.reset_by, (), UNCHANGEABLE, "next start"
+        )
     step = make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(wanted), LIVE)
     reason = "its unit may open what it was granted, from the next open on"
-    return Change(NAME, unit, DEVICE_ALLOW, ", ".join(seen.now) or None, ", ".join(wanted), reason, location, (step,))
+    return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, location, (step,))
 
 
 def left_out_change(unit: str, entry: str) -> Change:

@@ -255,7 +255,12 @@ def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
 
 
 def runs(host: Host, grant: Grant) -> bool:
-    """Whether the run that a grant is for has begun and not ended."""
+    """Whether the run that a grant is for has begun and not ended.
+
+    A unit with devices has them wherever it runs: it may have started again in another slice since its workload left the profile.
+    """
+    if grant.devices and grant.unit and workload_state.runs_unit(host, grant.unit):
+        return True
     if workload_state.populated(host, grant.workload, grant.tenant):
         return True
     return workload_state.run_of(host, grant.workload) is not None

@@ -100,7 +100,8 @@ def lines(found: Inventory, grants: t.Sequence[Grant]) -> list[str]:
             table.append((head, shown(one.id), node, one.driver or "-", state, holder, shown(" ".join(parts)) or "-"))
             head = ""
         for gone in missing(devices, ids):
-            table.append((head, shown(gone), "-", "-", "gone", holder_text(*ids[gone]), "-"))
+            state = "gone" if name in found.devices else "not declared"
+            table.append((head, shown(gone), "-", "-", state, holder_text(*ids[gone]), "-"))
             head = ""
         if head:
             table.append((name, "-", "-", "-", "no device", "-", "-"))

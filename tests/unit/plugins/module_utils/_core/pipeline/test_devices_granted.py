@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import json
+import os
+import random
 import shutil
 import typing as t
 
@@ -19,6 +22,7 @@ from _core.model.profile import profile
 from _core.model.status import command_shapes
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
+from example_counts import LONG, in_turn
 from shapes import misfits
 
 Make = t.Callable[..., node.Node]
@@ -525,33 +529,164 @@ def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
 # Faults
 
 
-@pytest.mark.parametrize("fail", ["error", "killed", "torn"])
-def test_a_start_that_fails_anywhere_leaves_no_device_with_two_holders(make: Make, fail: str) -> None:
+def opened(fake: node.Node) -> dict[str, set[str]]:
+    """The device files that each running unit may open and no other one may."""
+    found = {unit: set(services.allowed(fake, unit) or ()) - {"/dev/vfio/vfio"} for unit in fake.runs}
+    return {unit: files for unit, files in found.items() if files}
+
+
+def shared(fake: node.Node) -> list[str]:
+    """What two running units may open now."""
+    everything = [file for files in opened(fake).values() for file in files]
+    return sorted({file for file in everything if everything.count(file) > 1})
+
+
+def watched(fake: node.Node, seen: list[str], fail: str = "", fail_at: int = 0) -> node.NodeHost:
+    """A host that looks after each of its writes and commands."""
+    return fake.host(fail, fail_at, then=lambda number: seen.extend(f"{number}: {one}" for one in shared(fake)))
+
+
+Act = t.Callable[[node.Node, node.NodeHost], object]
+FAULTS = ("error", "killed", "torn")
+
+
+def starts(fake: node.Node, host: node.NodeHost) -> object:
+    return services.start(fake, SERIAL, host)
+
+
+def stops(fake: node.Node, host: node.NodeHost) -> object:
+    return services.stop(fake, JOB, host)
+
+
+def rolls_out(fake: node.Node, host: node.NodeHost) -> object:
+    rows = [one for one in PROFILE["workloads"] if one["name"] != "dpdk"]
+    rows += [{"name": "first", "match": {"unit": "first.service"}, "requests": {TTY: 1, VFIO: 1}}]
+    return applying.declare(host, profile.parse(profile_with(workloads=rows)))
+
+
+def ticks(fake: node.Node, host: node.NodeHost) -> object:
+    return runs.tick(host)
+
+
+@pytest.mark.parametrize("act", [starts, stops, rolls_out, ticks], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("fail", FAULTS)
+def test_a_run_that_fails_anywhere_gives_no_device_to_two_and_the_next_ticks_mend_it(
+    make: Make, fail: str, act: Act
+) -> None:
     template = make()
     equip(template)
+    services.add(template, "first.service")
     assert not runs.install(template.host()).error
     roll_out(template)
     running(template, JOB)
-    acts = 0
+    if act is not ticks:
+        runs.tick(template.host())
+    else:
+        for path in (SPEC, f"{FOLDER}/{DPDK}.env", "/run/systemd/system.control/job@a.service.d/50-DeviceAllow.conf"):
+            template.put(path, "")
     probe = template.clone(template.root.with_name("probe"))
     host = probe.host()
-    assert services.start(probe, SERIAL, host)
-    acts = len(host.acts)
-    assert acts > 3
-    for number in range(1, acts + 1):
+    act(probe, host)
+    assert len(host.acts) > 3
+    seen: list[str] = []
+    for number in in_turn(len(host.acts), fail, FAULTS):
         fake = template.clone(template.root.with_name(f"{fail}{number}"))
-        services.start(fake, SERIAL, fake.host(fail, number))
-        given = [services.allowed(fake, unit) or frozenset() for unit in fake.runs]
-        assert sum(map(len, given)) == len(frozenset().union(*given)), number
-        runs.tick(fake.host())
-        runs.tick(fake.host())
+        with contextlib.suppress(CorralError, OSError, node.Killed):
+            act(fake, watched(fake, seen, fail, number))
+        assert shared(fake) == [], number
+        for dummy in range(3):
+            runs.tick(watched(fake, seen))
+        assert seen == [], number
         holders = [one for ids in held(fake).values() for one in ids]
         assert len(holders) == len(set(holders))
-        if SERIAL in fake.runs:
-            assert services.allowed(fake, SERIAL) == set(held(fake)["serial"])
-        else:
-            assert "serial" not in held(fake)
-            run = running(fake, SERIAL)
-            assert run.devices == {LINKS[1]} or run.devices == {LINKS[0]}
+        by_unit = {f"{name.rpartition(':')[2]}.service": ids for name, ids in held(fake).items()}
+        for unit in set(fake.runs) - {DPDK}:
+            assert opened(fake)[unit] == set(by_unit[unit]), number
+        if act is stops and JOB not in fake.runs:
+            assert "job:job@a" not in held(fake)
+        if SERIAL not in fake.runs:
+            assert "serial" not in held(fake), number
+            assert running(fake, SERIAL).devices
         in_sync(fake)
         shutil.rmtree(fake.root)
+
+
+NAMES = (DPDK, SERIAL, JOB, OTHER)
+
+
+def walk(fake: node.Node, seed: int, steps: int) -> list[str]:
+    """Whatever happens to workloads and devices, one after another; what two units shared at any moment, and what a run lost."""
+    dice, seen = random.Random(seed), list[str]()
+    there = {0, 1, 2}
+    for step in range(steps):
+        before = opened(fake)
+        unit, number = dice.choice(NAMES), dice.randrange(3)
+        act = dice.choice(
+            ("start", "start", "stop", "restart", "crash", "unplug", "plug", "tick", "tick", "profile", "die")
+        )
+        runs_before = dict(fake.runs)
+        host = watched(fake, seen, "killed" if act == "die" else "", dice.randrange(1, 9) if act == "die" else 0)
+        with contextlib.suppress(CorralError, node.Killed):
+            if act in ("start", "die"):
+                services.start(fake, unit, host)
+            elif act == "stop" and unit in fake.runs:
+                services.stop(fake, unit, host)
+            elif act == "restart" and unit in fake.runs:
+                services.restart(fake, unit)
+            elif act == "crash" and unit in fake.runs:
+                services.crash(fake, unit, always=dice.random() < 0.5)
+            elif act == "unplug" and number in there:
+                there.discard(number)
+                unplug_tty(fake, number)
+            elif act == "plug" and number not in there:
+                there.add(number)
+                plug_tty(fake, number)
+            elif act == "profile":
+                data = dice.choice((PROFILE, without("dpdk"), without("serial"), changed("job", requests={TTY: 2})))
+                applying.declare(host, profile.parse(data))
+            else:
+                runs.tick(host)
+        seen += [f"{step} {act} {unit}: {one}" for one in shared(fake)]
+        for name, files in before.items():
+            if fake.runs.get(name) == runs_before[name] and not files <= opened(fake).get(name, set()):
+                seen.append(f"{step} {act} {unit}: {name} lost {files - opened(fake).get(name, set())}")
+        fake.wait(dice.choice((1, 10)))
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(100 if LONG else 4))
+def test_whatever_happens_no_device_has_two_holders_and_no_run_loses_one(rolled: node.Node, seed: int) -> None:
+    assert walk(rolled, seed, 40) == []
+    for number in range(3):
+        if not rolled.has(LINKS[number]):
+            plug_tty(rolled, number)
+    roll_out(rolled)
+    for unit in list(rolled.runs):
+        services.stop(rolled, unit)
+    for dummy in range(2):
+        runs.tick(rolled.host())
+    in_sync(rolled)
+    assert held(rolled) == {"dpdk": held(rolled)["dpdk"]}
+    assert os.listdir(rolled.root / FOLDER[1:]) == [f"{DPDK}.env"]
+
+
+def test_a_folder_of_specs_that_cannot_be_made_holds_up_nothing_else(rolled: node.Node) -> None:
+    shutil.rmtree(rolled.root / "run/cdi")
+    rolled.put(f"{FOLDER}/{DPDK}.env", "")
+    probe = rolled.clone(rolled.root.with_name("probe"))
+    host = probe.host()
+    runs.tick(host)
+    number = next(index for index, act in enumerate(host.acts, 1) if SPEC in act)
+    assert runs.tick(rolled.host("error", number)) == 2
+    assert [one["subject"] for one in status(rolled)["items"]] == [SPEC]
+    assert "PCIDEVICE" in rolled.get(f"{FOLDER}/{DPDK}.env")
+    assert runs.tick(rolled.host()) == 2
+    in_sync(rolled)
+
+
+def test_a_file_that_empties_the_list_afterwards_is_named(rolled: node.Node) -> None:
+    rolled.put("/etc/systemd/system/dpdk.service.d/90-mine.conf", "[Service]\nDeviceAllow=\n")
+    assert runs.tick(rolled.host()) == 2
+    (item,) = status(rolled)["items"]
+    assert (item["property"], item["verdict"]) == ("DeviceAllow", "unchangeable")
+    assert "90-mine.conf sorts after" in item["reason"]
