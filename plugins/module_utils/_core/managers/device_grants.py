@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import systemd
+from ..host import systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
 from ..model.devices.device_delivery import CDI_FILE, FOLDER
@@ -53,7 +53,8 @@ class Observed(NamedTuple):
 
 class UnitDevices(NamedTuple):
     """DeviceAllow= of a unit: as others than Corral wrote it, as it is now, and whether systemd's file of it is there. ``left_out``
-    are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own.
+    are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own. ``there``: the unit
+    exists.
     """
 
     own: tuple[str, ...]
@@ -61,6 +62,7 @@ class UnitDevices(NamedTuple):
     is_set: bool
     left_out: tuple[str, ...]
     reset_by: str = ""
+    there: bool = True
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -83,8 +85,9 @@ def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec
     paths = [f"{FOLDER}/{name}" for name in names if name.endswith(device_delivery.ENDING)]
     units = {grant.unit for grant in granted} | {device_delivery.unit_of(path[len(FOLDER) + 1 :]) for path in paths}
     units -= {""}
-    files = systemd.UnitFiles(host, units)
+    files = systemd.UnitFiles(host, [name for unit in units for name in workload_state.named(unit)])
     lists = {unit: listed(files.settings(unit, DEVICE_ALLOW), unit) for unit in sorted(units)}
+    lists = {unit: one._replace(there=workload_state.there(host, files, unit)) for unit, one in lists.items()}
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, spec)
 
 
@@ -127,7 +130,9 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
             rows.update({name: before.rows[name] for name in spec_names(grant) if name in before.rows})
             versions.append(before.version)
             continue
-        changes += given(grant, held, path, seen)
+        # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
+        starting = found is not None and grant.workload in found.status.starting
+        changes += given(grant, held, path, seen, starting=starting)
         rows.update(spec_rows(grant, devices))
         versions.append(device_delivery.version_of(flat(held)))
     for path in sorted(set(seen.files) - kept):
@@ -154,7 +159,9 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
     return list(found.values())
 
 
-def given(grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Observed) -> list[Change]:
+def given(
+    grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Observed, *, starting: bool
+) -> list[Change]:
     """The environment of a workload, and what its unit may open."""
     changes = []
     text, before = device_delivery.env_text(grant.workload, grant.devices, held), seen.files.get(path)
@@ -163,10 +170,11 @@ def given(grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Obs
         step = make_step.file(path, text, LIVE, mode=0o644)
         reason = "its environment names what it was granted"
         changes.append(Change(NAME, path, "content", actual, shown(grant), reason, path, (step,)))
-    if grant.unit:
-        there = seen.lists[grant.unit]
+    there = seen.lists.get(grant.unit)
+    if there is not None and there.there:
         change = allow_change(grant.unit, there, device_delivery.allowed(flat(held)))
-        changes += [change] if change is not None else []
+        if change is not None:
+            changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
     return changes
 

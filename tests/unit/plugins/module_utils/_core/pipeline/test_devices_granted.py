@@ -241,6 +241,36 @@ def test_a_second_run_and_a_tick_change_nothing(rolled: node.Node) -> None:
     assert host.commands == []
 
 
+def test_a_unit_that_is_installed_later_is_given_its_devices_then(fake: node.Node) -> None:
+    equip(fake)
+    fake.drop(f"/usr/lib/systemd/system/{DPDK}")
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    in_sync(fake)
+    services.add(fake, DPDK)
+    assert services.allowed(fake, DPDK) == frozenset(), "nothing yet, and nothing else"
+    assert runs.tick(fake.host()) == 2
+    assert running(fake, DPDK).devices == {"/dev/vfio/7", "/dev/vfio/vfio"}
+
+
+def test_a_list_that_systemd_refuses_is_drift_in_a_tick_and_stops_a_start(rolled: node.Node) -> None:
+    rolled.drop("/run/systemd/system.control/dpdk.service.d/50-DeviceAllow.conf")
+    rolled.put(f"{FOLDER}/{DPDK}.env", "")
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    runs.tick(host)
+    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    assert runs.tick(rolled.host("error", number)) == 2
+    assert [(one["subject"], one["property"]) for one in status(rolled)["items"]] == [(DPDK, "DeviceAllow")]
+    assert runs.tick(rolled.host()) == 2
+    in_sync(rolled)
+    host = rolled.clone(rolled.root.with_name("second")).host()
+    services.start(host.node, SERIAL, host)
+    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    assert services.start(rolled, SERIAL, rolled.host("error", number)) is None
+    assert "serial" not in held(rolled)
+    assert not rolled.has(f"{FOLDER}/{SERIAL}.env")
+
+
 # Containers
 
 
