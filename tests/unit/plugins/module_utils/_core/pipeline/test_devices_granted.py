@@ -17,6 +17,7 @@ import node
 import pytest
 import runs
 import services
+import yaml
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
 from _core.model.status import command_shapes
@@ -24,6 +25,7 @@ from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from example_counts import LONG, in_turn
 from shapes import misfits
+from shared_data import REPOSITORY
 
 Make = t.Callable[..., node.Node]
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
@@ -269,6 +271,18 @@ def test_a_list_that_systemd_refuses_is_drift_in_a_tick_and_stops_a_start(rolled
     assert services.start(rolled, SERIAL, rolled.host("error", number)) is None
     assert "serial" not in held(rolled)
     assert not rolled.has(f"{FOLDER}/{SERIAL}.env")
+
+
+def test_the_example_gives_a_card_and_modems(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, "reader@.service")
+    assert not runs.install(fake.host()).error
+    example = yaml.safe_load((REPOSITORY / "examples" / "devices.yml").read_text(encoding="utf-8"))
+    assert roll_out(fake, example).remaining == ()
+    run = running(fake, DPDK)
+    assert (run.devices, run.mems) == ({"/dev/vfio/7", "/dev/vfio/vfio"}, {1})
+    assert run.cpus <= {2, 3, 6, 7}
+    assert [running(fake, f"reader@{number}.service").devices for number in range(3)] == [{link} for link in LINKS]
 
 
 # Containers
