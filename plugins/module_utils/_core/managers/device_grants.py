@@ -14,7 +14,7 @@ from __future__ import annotations
 import re
 import typing as t
 
-from ..host import systemd, workload_state
+from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
 from ..model.devices.device_delivery import CDI_FILE, FOLDER
@@ -71,13 +71,18 @@ def plan(host: Host, context: Context) -> Part:
     granted = [grant for grant in context.grants if grant.devices]
     names = host.names(FOLDER)
     spec = host.read(CDI_FILE, follow=False)
-    if not (granted or names or spec is not None):
+    if not (granted or names or spec is not None) or (granted and not can_be_written(host, context)):
         return Part((), frozenset())
     changes = decide(found, granted, observe(host, granted, names, spec))
     if context.by_timer:
         # A tick cannot make the folder of CDI specs (ReadWritePaths= of its unit): that alone is to hold up nothing else.
         changes = [one._replace(steps=as_optional(one.steps)) if one.subject == CDI_FILE else one for one in changes]
     return Part(tuple(changes), frozenset(), manager=NAME)
+
+
+def can_be_written(host: Host, context: Context) -> bool:
+    """Whether the checkpoint of these grants is written: nothing is given that it does not have (see the workloads manager)."""
+    return systemd.runs(host) and cgroup.unified(host) and context.profile.cpu is not None
 
 
 def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec: t.Optional[str]) -> Observed:
@@ -212,7 +217,8 @@ def taken_back(path: str, seen: Observed) -> list[Change]:
     there = seen.lists.get(unit)
     steps: list[Step] = []
     if there is not None and there.is_set:
-        steps.append(make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(there.own), CLAIM, TAKEN_BACK))
+        own = "\n".join(there.own)
+        steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, CLAIM, TAKEN_BACK, optional=True))
         removal = live_file_removal(unit, DEVICE_ALLOW)
         steps.append(removal._replace(phase=CLAIM, order=TAKEN_BACK + 1))
         steps.append(make_step.folder(removal.target.rpartition("/")[0], CLAIM, TAKEN_BACK + 2))

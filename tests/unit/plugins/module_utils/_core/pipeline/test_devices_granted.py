@@ -285,6 +285,30 @@ def test_the_example_gives_a_card_and_modems(fake: node.Node) -> None:
     assert [running(fake, f"reader@{number}.service").devices for number in range(3)] == [{link} for link in LINKS]
 
 
+def test_nothing_is_delivered_where_no_grant_can_be_kept(make: Make) -> None:
+    fake = make(legacy=True)
+    equip(fake)
+    with pytest.raises(CorralError, match="cgroup v2"):
+        applying.declare(fake.host(), profile.parse(PROFILE))
+    fake.put("/etc/corral/profile.json", json.dumps(PROFILE))
+    fake.put("/var/lib/corral/applied.json", json.dumps(profile.to_data(profile.parse(PROFILE))))
+    runs.tick(fake.host())
+    assert not fake.has(FOLDER)
+    assert not fake.has(SPEC)
+
+
+def test_what_systemd_refuses_to_take_back_holds_up_no_release(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    services.stop(host.node, SERIAL, host)
+    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    services.stop(rolled, SERIAL, rolled.host("error", number))
+    assert "serial" not in held(rolled)
+    assert running(rolled, JOB).devices == {LINKS[0]}
+    assert running(rolled, SERIAL).devices == {LINKS[1]}, "the list is set as a whole"
+    in_sync(rolled)
+
+
 # Containers
 
 
