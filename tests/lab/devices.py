@@ -1,0 +1,234 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""Runs on a node with devices on both NUMA nodes: who may open what, and what tenants cannot take from each other.
+
+What units and containers may open they try themselves; limits and events are the kernel's. With names of steps it takes those alone.
+"""
+
+from __future__ import annotations
+
+import errno
+import glob
+import json
+import os
+import sys
+import typing as t
+
+from on_node import expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
+from workloads import CGROUP, CHECKPOINT, ETC, image
+
+TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
+OPENS = "/usr/local/bin/opens"
+# Tries to open each of these devices, and writes down what became of that beside its environment and its CPUs.
+OPENS_TEXT = f"""#!/usr/bin/python3
+import json, os, sys, time
+found = {{}}
+for path in {TTYS!r}:
+    try:
+        os.close(os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK))
+        found[path] = 0
+    except OSError as error:
+        found[path] = error.errno
+own = {{name: text for name, text in os.environ.items() if name.startswith(("CORRAL_", "PCIDEVICE_"))}}
+with open("/run/new-" + sys.argv[1], "w") as file:
+    json.dump([found, own, sorted(os.sched_getaffinity(0))], file)
+os.rename("/run/new-" + sys.argv[1], "/run/opens-" + sys.argv[1])
+time.sleep(1e6)
+"""
+BOMB = "/usr/local/bin/bomb"
+# As many processes as it may have, for as long as it runs; once there are no more it says how many it made.
+BOMB_TEXT = """#!/usr/bin/python3
+import os, time
+made = 0
+while True:
+    try:
+        if os.fork() == 0:
+            time.sleep(1e6)
+        made += 1
+    except BlockingIOError:
+        break
+with open("/run/new-bomb", "w") as file:
+    file.write(str(made))
+os.rename("/run/new-bomb", "/run/bomb")
+time.sleep(1e6)
+"""
+HOG_TEXT = "import time; kept = [bytearray(1 << 20) for dummy in range(400)]; time.sleep(1e6)"
+OFTEN = "[Unit]\nStartLimitIntervalSec=0\n"
+UNITS = {
+    **{f"{name}.service": f"{OFTEN}[Service]\nExecStart={OPENS} {name}\n" for name in ("one", "two", "three")},
+    "acme-bomb.service": f"[Service]\nExecStart={BOMB}\nTimeoutStopSec=5\n",
+    "acme-hog.service": f"[Service]\nExecStart=/usr/bin/python3 -c '{HOG_TEXT}'\n",
+    "acme-more.service": "[Service]\nExecStart=/usr/bin/sleep infinity\n",
+    "globex-db.service": "[Service]\nExecStart=/usr/bin/sleep infinity\n",
+}
+ACME, GLOBEX = (f"{CGROUP}/corral.slice/corral-{name}.slice" for name in ("acme", "globex"))
+VIRTIO_RNG = ("0x1af4", "0x1044")
+
+
+def prepare() -> None:
+    """The units and their programs, before any profile."""
+    for path, text in ((OPENS, OPENS_TEXT), (BOMB, BOMB_TEXT)):
+        write(path, text)
+        os.chmod(path, 0o755)
+    for unit, text in UNITS.items():
+        write(f"{ETC}/{unit}", text)
+    run("systemctl", "daemon-reload")
+    image()
+
+
+def rngs() -> dict[str, int]:
+    """The random number generators on the PCI bus by address, and their NUMA nodes."""
+    found = {}
+    for folder in glob.glob("/sys/bus/pci/devices/*"):
+        if (read(f"{folder}/vendor"), read(f"{folder}/device")) == VIRTIO_RNG:
+            found[os.path.basename(folder)] = int(read(f"{folder}/numa_node"))
+    return found
+
+
+def opened(name: str) -> tuple[set[str], set[int], dict[str, str], list[int]]:
+    """What a unit could open at its start, the errors of the rest, its variables and its CPUs."""
+    tried, own, mask = json.loads(read(f"/run/opens-{name}"))
+    return {path for path in tried if tried[path] == 0}, {code for code in tried.values() if code}, own, mask
+
+
+def start(name: str) -> None:
+    path = f"/run/opens-{name}"
+    if os.path.exists(path):
+        os.remove(path)
+    run("systemctl", "start", name)
+    wait(f"{name} has tried", lambda: os.path.exists(path))
+
+
+def grants() -> dict[str, dict[str, t.Any]]:
+    return {row["workload"]: row for row in json.loads(read(CHECKPOINT))["data"]["grants"]}
+
+
+def named(text: str, *words: str) -> None:
+    for word in words:
+        if word not in text:
+            raise AssertionError(f"{word!r} is not in {text}")
+
+
+def given() -> None:
+    """Units open what they were granted and nothing else, and it is all on one NUMA node."""
+    start("one")
+    start("two")
+    mine, errors, own, mask = opened("one")
+    others, dummy, dummy2, dummy3 = opened("two")
+    expect("devices of one and two", (len(mine), len(others), mine & others), (2, 1, set()))
+    expect("the errors of others", errors, {errno.EPERM})
+    expect("its files in its environment", set(own["CORRAL_FILES_LAB_EXAMPLE_TTY"].split(",")), mine)
+    nodes = rngs()
+    functions = own["PCIDEVICE_LAB_EXAMPLE_RNG"].split(",")
+    expect("nodes of its functions", [nodes[one] for one in functions], [1, 1])
+    expect("its CPUs", set(mask) <= {4, 5, 6, 7} and len(mask) == 2, True)
+    in_sync()
+    shown = json.loads(run("corral", "devices", "--json"))
+    expect("the exit code of corral devices", shown["schema"], 1)
+
+
+def refused() -> None:
+    """More than there is, with who has them."""
+    run("systemctl", "start", "three", code=None)
+    expect("three", run("systemctl", "is-active", "three", code=None).strip() in ("inactive", "failed"), True)
+    said = run("journalctl", "--boot", "--output=cat", "--unit=corral-grant@three.service")
+    named(said, "lab.example/tty", "one has /dev/tty4", "two has /dev/tty4")
+    run("systemctl", "stop", "two")
+    start("three")
+    expect("three has what two had, and the rest", len(opened("three")[0]), 8)
+    expect("nothing of them is one's", opened("three")[0] & opened("one")[0], set())
+    run("systemctl", "stop", "three")
+    run("systemctl", "restart", "one")
+    in_sync()
+
+
+def container() -> None:
+    """A container finds what its grant has by the CDI device of that grant."""
+    run("corral", "admit", "box")
+    words = ("podman", "run", "--rm", "--network=none", "--cgroup-parent=corral.slice/corral-box.slice")
+    listed = "for one in /dev/tty4*; do [ -c $one ] && echo $one; done; echo $CORRAL_FILES_LAB_EXAMPLE_TTY"
+    said = run(*words, "--name=box", "--device=corral.node/grant=box", "busybox", "sh", "-c", listed).split()
+    files = [row["id"] if isinstance(row, dict) else row for row in device_ids("box")]
+    expect("its device, by file and by variable", said, [files[0], files[0]])
+    run("corral", "release", "box")
+    in_sync()
+
+
+def device_ids(workload: str) -> list[str]:
+    """The ids of the devices that a workload holds, by Corral's checkpoint."""
+    rows = grants()[workload]["devices"]
+    return [one for row in rows for one in (row[-1] if isinstance(row[-1], list) else [row[-1]])]
+
+
+def unplugged() -> None:
+    """A device that goes is drift that names its holder, which runs on; it is given to nobody until it is back."""
+    functions = opened("one")[2]["PCIDEVICE_LAB_EXAMPLE_RNG"].split(",")
+    pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
+    write(f"/sys/bus/pci/devices/{functions[0]}/remove", "1")
+    items = tick()["items"]
+    named(json.dumps(items), functions[0], "one")
+    expect("one runs on", run("systemctl", "show", "-p", "MainPID", "--value", "one"), pid)
+    write("/sys/bus/pci/rescan", "1")
+    wait("it is back", lambda: functions[0] in rngs())
+    in_sync()
+
+
+def lost_files() -> None:
+    """What was removed below /run by hand is there again after a tick."""
+    path = "/run/cdi/corral.node-grant.json"
+    before = read(path)
+    os.remove(path)
+    expect("it is missed", tick()["in_sync"], True)
+    expect("the CDI spec", read(path), before)
+
+
+def tenants() -> None:
+    """A fork bomb and a hog end at their tenant's limits, and the other tenant does not notice."""
+    run("systemctl", "start", "globex-db")
+    pid = run("systemctl", "show", "-p", "MainPID", "--value", "globex-db")
+    expect("acme's limits", [read(f"{ACME}/{name}") for name in ("memory.max", "pids.max")], [str(192 << 20), "96"])
+    run("systemctl", "start", "acme-bomb")
+    wait("the bomb has no more", lambda: os.path.exists("/run/bomb"))
+    expect("processes of the bomb", int(read("/run/bomb")), 31)
+    run("systemctl", "start", "acme-hog")
+
+    def killed() -> int:
+        rows = dict(line.split() for line in read(f"{ACME}/memory.events").splitlines())
+        return int(rows["oom_kill"])
+
+    wait("the hog was killed", lambda: killed() > 0)
+    more = run("systemctl", "start", "acme-more", code=None)
+    said = run("journalctl", "--boot", "--output=cat", "--unit=corral-grant@more.service")
+    named(said + more, "acme", "limits.memory", "compute")
+    expect(
+        "more did not start",
+        run("systemctl", "is-active", "acme-more", code=None).strip() in ("inactive", "failed"),
+        True,
+    )
+    expect("the other tenant runs on", run("systemctl", "show", "-p", "MainPID", "--value", "globex-db"), pid)
+    events = dict(line.split() for line in read(f"{GLOBEX}/memory.events").splitlines())
+    expect(
+        "what happened to it", (events["oom_kill"], events["max"], read(f"{GLOBEX}/pids.events")), ("0", "0", "max 0")
+    )
+    table = run("corral", "status", "--tenants")
+    named(table, "acme", "globex", "limits.memory")
+    run("systemctl", "stop", "acme-bomb", "acme-hog")
+    os.remove("/run/bomb")
+    in_sync()
+
+
+STEPS = (given, refused, container, unplugged, lost_files, tenants)
+
+
+def main(names: list[str]) -> int:
+    if names == ["prepare"]:
+        prepare()
+        return 0
+    with without_timer():
+        return 0 if all(run_step(step) for step in select_steps(STEPS, names)) else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
