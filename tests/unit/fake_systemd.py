@@ -543,7 +543,8 @@ class FakeSystemd:
             self.realise_family(self.place(name))
             self.realise(name)
         else:
-            self.cgroups.setdefault(self.place(name), Cgroup())
+            for path in (*ancestors(self.place(name))[1:], self.place(name)):
+                self.cgroups.setdefault(path, Cgroup())
             self.collect()
             self.sync()
         return DONE
@@ -570,6 +571,13 @@ class FakeSystemd:
         for value in self.values(name, "DeviceAllow"):
             entries = [*entries, value] if value else []
         return entries
+
+    def revert(self, name: str) -> Command:
+        """All drop-ins of a unit outside /usr go, whoever wrote them (unit_file_revert), and systemd reads its files."""
+        for base in BASES:
+            if not base.startswith("usr/"):
+                shutil.rmtree(self.root / base / f"{name}.d", ignore_errors=True)
+        return self.daemon_reload()
 
     def daemon_reload(self) -> Command:
         self.reloads += 1
@@ -649,6 +657,8 @@ class FakeSystemd:
             return self.set_devices(rest[0], rest[1:])
         if verb == "set-property":
             return self.set_property(rest[0], rest[1], runtime)
+        if verb == "revert":
+            return self.revert(rest[0])
         if not rest:
             return Command(1, "", "Too few arguments.")
         if verb == "restart":
