@@ -19,7 +19,7 @@ from ..model.plan.undo import Original
 from ..model.profile.schema_types import is_own
 from ..model.systemd import unit_limits
 from ..model.systemd.unit_property import DEVICE_ALLOW, control_file
-from ..model.workload.grants import is_workloads
+from ..model.workload.grants import is_exclusive, is_workloads
 from . import cgroup, mounts, state, systemd, workload_state
 from .files import Host
 
@@ -310,7 +310,9 @@ def control_unit(host: Host, step: Step) -> None:
         if unit:
             raise StepFailed(f"{step.target}: {unit} runs elsewhere and would end with it: it stays")
     # Without a request for CPUs: another start of it, below, takes none from others.
-    is_bare = verb == "stop" and is_workloads(step.target) and not cgroup.cpus(host, step.target).requested
+    is_bare = (
+        verb == "stop" and (is_workloads(step.target) or is_exclusive(step.target)) and is_without_cpus(host, step)
+    )
     # Stopping a slice also stops units that are about to start in it; then the slice stays.
     mode = "fail" if verb == "stop" and is_workloads(step.target) else "replace"
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
@@ -323,6 +325,13 @@ def control_unit(host: Host, step: Step) -> None:
         # A daemon-reload makes the control group of a slice that does not run, for a unit that is to be in it at its next start.
         for again in ("start", "stop"):
             systemd.control(host, again, step.target, mode="fail", timeout=120.0)
+
+
+def is_without_cpus(host: Host, step: Step) -> bool:
+    """Whether a slice requests no CPUs, nor will at its start by what files say."""
+    if cgroup.cpus(host, step.target).requested:
+        return False
+    return not systemd.merged_cpus(systemd.unit_settings(host, step.target, "AllowedCPUs"))
 
 
 def in_use(host: Host, step: Step) -> str:

@@ -49,7 +49,8 @@ def observe(host: Host) -> Tree:
         if "cpuset" in cgroup.delegated(host, directory):
             pending += [f"{path}/{name}" for name in host.folders(directory)]
     for unit in filter(is_exclusive, systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX)):
-        settings = systemd.unit_settings(host, unit, "AllowedCPUs") if unit not in found else []
+        runs = unit in found and (found[unit].cpus or unit in populated)
+        settings = systemd.unit_settings(host, unit, "AllowedCPUs") if not runs else []
         cpus = systemd.cpus_at_start(unit, settings)
         if cpus:
             found[unit] = Cgroup(cpus)
@@ -66,9 +67,14 @@ def observe(host: Host) -> Tree:
 def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
     """By path, the CPUs of stopped slices that the steps start, as their files have them, those of other authors as well."""
     started = (step.target for step in steps if step.kind == "unit" and step.value == "start")
-    stopped = [unit for unit in started if unit.endswith(".slice") and not cgroup.exists(host, unit)]
+    stopped = [unit for unit in started if unit.endswith(".slice") and not runs(host, unit)]
     found = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
     return {path: cpus for path, cpus in found.items() if cpus}
+
+
+def runs(host: Host, unit: str) -> bool:
+    """Whether a slice runs, as far as its control group shows: set-property makes one for a slice that does not, which requests nothing."""
+    return cgroup.populated(host, unit) or bool(cgroup.cpus(host, unit).requested)
 
 
 def doubtful(

@@ -191,7 +191,7 @@ def left_change(unit: str, seen: Observation) -> Change:
     if not state.populated:
         stop = make_step.unit(unit, "stop", EMPTY_SLICES, 80, optional=True)
         reason = "no workload has CPUs of its own in this slice any more"
-        if not state.exists:
+        if not state.exists or state.at_start(unit):
             actual = f"would start with CPUs {cpuset.format(state.at_start(unit))}"
             steps = (*taken_back(unit, state), stop)
             return Change(NAME, unit, "state", actual, "inactive", reason, state.settings[-1].file, steps)

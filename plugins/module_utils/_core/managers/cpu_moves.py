@@ -207,19 +207,18 @@ def with_moves(
             steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
             if described(unit) and not seen.units[unit].exists:
                 steps[unit] = started_with(unit, cpus, seen, order, order + 1)
+    steps = {unit: without_set_property(unit, mine, wanted, seen) for unit, mine in steps.items()}
     result = []
     for change in changes:
         if change.property in LIVE_PROPERTIES and change.verdict == DRIFT:
-            own = steps.pop(change.subject, [])
-            settings = seen.units[change.subject].settings
-            wrong = not kept_by_others(change.subject, wanted, seen)
-            by_hand = unit_property.removal(change.subject, "AllowedCPUs", settings) if wrong else ()
-            change = change._replace(steps=(*change.steps, *own, *by_hand))
+            change = change._replace(steps=(*change.steps, *steps.pop(change.subject, [])))
         elif change.property == partitions.PROPERTY:
             made = placed_partition(change, last, order, wanted)
             change = change._replace(steps=made)
         elif change.subject in steps and change.subject not in wanted.now:
-            change = change._replace(steps=(*steps.pop(change.subject), *change.steps))
+            own = steps.pop(change.subject)
+            known = {step.key for step in own if step.kind in ("file", "folder")}
+            change = change._replace(steps=(*own, *(one for one in change.steps if one.key not in known)))
         result.append(change)
     if steps and result:
         # Moves of slices that are right before and after, since others pass through their CPUs, or since they only request what they
@@ -230,10 +229,36 @@ def with_moves(
     return tuple(result)
 
 
+def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Observation) -> list[Step]:
+    """A unit's steps, and those that remove what a persistent set-property left of it, which hides what is set live.
+
+    A daemon-reload brings that file's CPUs back. So it goes before the CPUs that the unit leaves are given to another, and as soon as
+    the live file is there. What does not run would start with that file's CPUs, whatever was set live, where systemd has not loaded
+    it: the file goes before. No reload is needed: systemd has the live value, and reads the live file when it loads the unit.
+    """
+    state = seen.units.get(unit)
+    if state is None or not steps or (unit in wanted.now and kept_by_others(unit, wanted, seen)):
+        return steps
+    if is_stopped(state):
+        index, order = 0, min(step.order for step in steps)
+    else:
+        index = next(number for number, step in enumerate(steps, 1) if step.kind == "property")
+        order = steps[index - 1].order
+    removal = unit_property.removal(unit, "AllowedCPUs", state.settings, CPUS, order)
+    return [*steps[:index], *(step._replace(order=order, reload=False) for step in removal), *steps[index:]]
+
+
+def is_stopped(state: UnitState) -> bool:
+    """Whether a unit does not run, as far as its control group shows: set-property makes one for a slice that does not, which requests
+    nothing.
+    """
+    return not (state.exists and state.cpus.requested)
+
+
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
     """The start of a slice and its CPUs. Where its files, those of other authors as well, have other CPUs, its own are set first."""
     state = seen.units.get(unit)
-    by_files = systemd.merged_cpus(state.settings) if state is not None and not state.exists else None
+    by_files = systemd.merged_cpus(state.settings) if state is not None and is_stopped(state) else None
     start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
     return [
         make_step.unit(unit, "start", CPUS, start),

@@ -48,9 +48,14 @@ class UnitState(NamedTuple):
             return self.cpus.effective or frozenset()
         return None
 
+    @property
+    def runs(self) -> bool:
+        """Whether it runs, as far as its control group shows: set-property makes one for a slice that does not, which requests nothing."""
+        return self.exists and (self.populated or bool(self.cpus.requested))
+
     def at_start(self, unit: str) -> frozenset[int]:
         """The CPUs that were set for it and that it gets at its start; empty if it runs, or if there are none."""
-        return cpuset.EMPTY if self.exists else systemd.cpus_at_start(unit, self.settings)
+        return cpuset.EMPTY if self.runs else systemd.cpus_at_start(unit, self.settings)
 
 
 class Observation(NamedTuple):

@@ -1,0 +1,97 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""A persistent set-property by hand on slices that do not run, that have to give CPUs, and that a removal leaves. Found by walks (set-)."""
+
+from __future__ import annotations
+
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
+from test_persistent_set_property import FILE, FIRST, SECOND, UNIT, roll_out, with_workloads
+
+Make = t.Callable[..., node.Node]
+RELEASES = pytest.mark.parametrize("release", [BOOKWORM, TRIXIE, FORKY], ids=["6.1", "6.12", "7.2"])
+CONTROL = "/etc/systemd/system.control"
+
+
+def plain(make: Make, release: Release, *, unit: str = "", cpus: str = "") -> node.Node:
+    """A node with the agent and two services; a hand may have set CPUs of a unit before."""
+    fake = make(reload_applies=release == BOOKWORM, release=release)
+    services.add(fake, FIRST, SECOND)
+    if unit:
+        fake.systemctl("set-property", unit, f"AllowedCPUs={cpus}")
+    assert not runs.install(fake.host()).error
+    return fake
+
+
+def quiet(fake: node.Node) -> bool:
+    """Whether ticks come to an end."""
+    for dummy in range(3):
+        fake.wait(10)
+        host = fake.host()
+        if runs.tick(host) == 0 and not [act for act in host.acts if not act.startswith("write_file /run/corral/")]:
+            return True
+    return False
+
+
+@RELEASES
+@pytest.mark.parametrize("cpus", ["1-7", "0-7", "3"])
+def test_a_first_rollout_starts_a_slice_whose_file_says_other_cpus(make: Make, release: Release, cpus: str) -> None:
+    """It started with the file's CPUs, whatever was set live: the rollout failed and was undone."""
+    fake = plain(make, release, unit=UNIT, cpus=cpus)
+    fake.systemctl("set-property", "--runtime", UNIT, "AllowedCPUs=0-7")
+    text = fake.get(FILE)
+    roll_out(fake, with_workloads("first"))
+    assert fake.systemd.effective(UNIT) == {2, 3, 6, 7}
+    assert not fake.overlaps
+    assert quiet(fake)
+    assert not runs.remove(fake.host()).error
+    assert fake.get(FILE) == text
+
+
+@RELEASES
+@pytest.mark.parametrize("unit", ["corral_gone.slice", "corral_isolated.slice", "corral_first.slice"])
+def test_cpus_that_a_hand_sets_of_an_exclusive_slice_that_does_not_run(make: Make, release: Release, unit: str) -> None:
+    """Each tick set others live and started it, which gave it those of the file: none ever succeeded."""
+    fake = plain(make, release)
+    roll_out(fake, with_workloads("first", "second", hold="running"))
+    assert services.start(fake, SECOND)
+    with fake.by_hand():
+        fake.systemctl("set-property", unit, f"AllowedCPUs={','.join(map(str, fake.cpus('corral_second.slice')))}")
+    assert quiet(fake)
+    assert not fake.has(f"{CONTROL}/{unit}.d/50-AllowedCPUs.conf")
+    assert not fake.overlaps
+    assert fake.get("/sys/fs/cgroup/corral_second.slice/cpuset.cpus.partition").strip() == "root"
+
+
+@pytest.mark.parametrize("limit", ["CPUWeight=50", "MemoryMax=33554432"])
+def test_a_limit_that_a_hand_sets_of_an_isolated_slice_that_no_profile_has(make: Make, limit: str) -> None:
+    """set-property makes a control group for it, and a stop of what does not run leaves that: each tick stopped it."""
+    fake = plain(make, BOOKWORM)
+    roll_out(fake, with_workloads("first"))
+    fake.systemctl("set-property", "--runtime", "corral_isolated.slice", limit)
+    assert fake.has("/sys/fs/cgroup/corral_isolated.slice")
+    assert quiet(fake)
+    assert not fake.has("/sys/fs/cgroup/corral_isolated.slice")
+
+
+@RELEASES
+@pytest.mark.parametrize("which", [FIRST, SECOND])
+def test_a_start_takes_what_a_hand_set_before_it_gives_these_cpus_away(
+    make: Make, release: Release, which: str
+) -> None:
+    """No workload had them when they were set. The file stayed until the next tick, and a daemon-reload brought it back."""
+    fake = plain(make, release)
+    roll_out(fake, with_workloads("first", "second", hold="running"))
+    fake.systemctl("set-property", UNIT, "AllowedCPUs=1-2,5-6")
+    fake.systemd.occupy(UNIT)
+    assert services.start(fake, which)
+    fake.systemctl("daemon-reload")
+    fake.systemctl("set-property", "--runtime", "user.slice", "CPUWeight=100")  # 257: what was read is in force now.
+    assert not fake.overlaps
+    assert not fake.systemd.effective(UNIT) & fake.cpus(f"corral_{which.removesuffix('.service')}.slice")
