@@ -206,12 +206,12 @@ def set_property(host: Host, step: Step, masks: Masks) -> None:
         raise StepFailed(f"systemctl set-property {step.target} {assignment}: {systemd.complaint(answer.err)}")
     if not value or not cgroup.exists(host, step.target):
         return
-    if step.target.endswith(".slice") and not (shows(host, step.target, name, value) and asks(host, step)):
+    if step.target.endswith(".slice") and not (has_value(host, step) and asks(host, step)):
         # Its control group exists without the slice: then systemd keeps the value, but the kernel does not have it,
         # or has it only as long as the control group around it has the same CPUs.
         host.run("systemctl", "start", "--", step.target)
     deadline = time.monotonic() + READ_BACK_SECONDS
-    while not shows(host, step.target, name, value):
+    while not has_value(host, step):
         if time.monotonic() > deadline:
             raise StepFailed(
                 f"{step.target}: {assignment} was set and the kernel shows "
@@ -276,6 +276,15 @@ def read_back(host: Host, step: Step) -> None:
     left = cgroup_v1_cpuset.outside(host, step.name) if step.name else {}
     if any(cgroup_v1_cpuset.cpus(host, where).effective != wanted for where in left):
         raise StepFailed(f"{step.name}: its processes start faster than they can be moved into {step.target}")
+
+
+def has_value(host: Host, step: Step) -> bool:
+    """Whether the kernel has the value of a step in force; of CPUs that go back to what they were, whether it was asked for them: some may
+    be offline, or another's.
+    """
+    if shows(host, step.target, step.name, step.value or ""):
+        return True
+    return step.name == "AllowedCPUs" and step.phase == RELEASE and asks(host, step)
 
 
 def shows(host: Host, unit: str, name: str, value: str) -> bool:

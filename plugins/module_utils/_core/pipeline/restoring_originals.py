@@ -68,7 +68,7 @@ def plan(
     }
     dropped = [record for record in dropped if not waiting[record]]
     notes = [WAITS.format(one.before.target, cpuset.format(cpus)) for one, cpus in waiting.items() if cpus]
-    set_again = [record for record in dropped if has_profile and is_set_again(host, record.before)]
+    set_again = [record for record in dropped if is_set_again(host, record.before)]
     notes += [SET_AGAIN.format(record.before.target) for record in set_again]
     changes = [
         restoring(host, record, online, taken)._replace(steps=(), verdict=UNCHANGEABLE, reason=BUSY) for record in busy
@@ -80,7 +80,10 @@ def plan(
         for one in reversed(dropped)
         if one not in (*strays, *set_again) and one.before.key not in known and not is_as_before(host, one.before)
     ]
-    changes += [restoring(host, record, online, taken) for record in again]
+    files = {one.before.target: one.before.value for one in again if one.before.kind == "file"}
+    changes += [
+        by_its_file(host, restoring(host, record, online, taken), record.before, files, taken) for record in again
+    ]
     return Restoration(tuple(changes), frozenset(record.before.key for record in dropped), tuple(notes))
 
 
@@ -190,6 +193,24 @@ def has_nothing_to_do(host: Host, step: Step) -> bool:
 def requests_cpus(host: Host, unit: str) -> bool:
     """Whether a unit requests CPUs, or will when it starts because of what was set live."""
     return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))
+
+
+def by_its_file(
+    host: Host, change: Change, before: undo.Original, files: t.Mapping[str, t.Optional[str]], taken: frozenset[int]
+) -> Change:
+    """The change that restores a unit's CPUs, with those of the file of set-property that the unit has then: systemd 257 puts what it
+    reads at a daemon-reload in force later. ``files`` are restored by the same plan.
+    """
+    file = control_file(before.target, "AllowedCPUs", runtime=False)
+    if before.kind != "property" or before.name != "AllowedCPUs" or is_own(before.target):
+        return change
+    cpus = unit_property.cpus_of_file(file, files[file] if file in files else host.read(file))
+    there = cgroup.cpu_list((host.read("/sys/devices/system/cpu/possible") or "").strip()) or cpus
+    if not cpus or cpus & taken or not cpus <= there or not any(step.kind == "property" for step in change.steps):
+        return change
+    first = make_step.unit_property(before.target, "AllowedCPUs", cpuset.format(cpus), RELEASE)
+    rest = (one for one in change.steps if one.kind != "property")  # Unset, it would be in force no longer.
+    return change._replace(wanted=cpuset.format(cpus), steps=(first, *rest))
 
 
 def restoring(host: Host, record: Record, online: str, taken: frozenset[int]) -> Change:

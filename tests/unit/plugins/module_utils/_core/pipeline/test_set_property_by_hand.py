@@ -12,7 +12,7 @@ import pytest
 import runs
 import services
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
-from test_persistent_set_property import FILE, FIRST, SECOND, UNIT, roll_out, with_workloads
+from test_persistent_set_property import FILE, FIRST, SECOND, UNIT, made, roll_out, with_workloads
 
 Make = t.Callable[..., node.Node]
 RELEASES = pytest.mark.parametrize("release", [BOOKWORM, TRIXIE, FORKY], ids=["6.1", "6.12", "7.2"])
@@ -95,3 +95,37 @@ def test_a_start_takes_what_a_hand_set_before_it_gives_these_cpus_away(
     fake.systemctl("set-property", "--runtime", "user.slice", "CPUWeight=100")  # 257: what was read is in force now.
     assert not fake.overlaps
     assert not fake.systemd.effective(UNIT) & fake.cpus(f"corral_{which.removesuffix('.service')}.slice")
+
+
+@RELEASES
+def test_what_a_hand_sets_last_is_there_after_the_removal(make: Make, release: Release) -> None:
+    """Nothing looked at it between: the removal wrote what had been there before Corral over it."""
+    fake = made(make, "2-3,6-7", applies=release == BOOKWORM)
+    roll_out(fake, with_workloads("first", "second"))
+    assert not fake.has(FILE)
+    fake.systemctl("set-property", UNIT, "AllowedCPUs=3,7")
+    text = fake.get(FILE)
+    assert not runs.remove(fake.host()).error
+    assert fake.get(FILE) == text
+    assert fake.systemd.effective(UNIT) == {3, 7}
+    assert fake.systemd.units[UNIT].cpus == {3, 7}
+
+
+@RELEASES
+def test_what_was_set_of_a_slice_that_did_not_run_is_in_force_after_the_removal(make: Make, release: Release) -> None:
+    """systemd 257 reads it at the daemon-reload, and puts it in force later: the slice had all CPUs."""
+    fake = plain(make, release, unit=UNIT, cpus="1,3")
+    roll_out(fake, with_workloads("first"))
+    assert not runs.remove(fake.host()).error
+    assert fake.systemd.effective(UNIT) == {1, 3}
+
+
+def test_a_live_value_with_an_offline_cpu_comes_back(make: Make) -> None:
+    """The kernel does not have that CPU in force: the removal took it for a failure."""
+    fake = make()
+    fake.systemctl("set-property", "--runtime", "user.slice", "AllowedCPUs=0-7")
+    fake.set_online(7)
+    roll_out(fake, with_workloads("first"))
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers) == ("", ())
+    assert fake.systemd.cgroups["user.slice"].requested == frozenset(range(8))
