@@ -23,6 +23,7 @@ from ..model.systemd.workload_units import NAME
 from ..model.tenants import tenant_admission, tenant_quota, tenant_slice
 from ..model.tenants.tenant import Tenant
 from ..model.workload.grants import Grant, slice_of_tenant
+from . import workload_limits
 
 # After the last move of CPUs: the slice around it has its own by then.
 LAST = 1 << 29
@@ -54,6 +55,12 @@ def slice_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> lis
         step = make_step.unit_property(unit, name, value, LIVE)
         changes.append(Change(NAME, unit, name, actual, target, "the limit in force differs", location, (step,)))
     return changes
+
+
+def override_changes(host: Host, tenant: Tenant, granted: t.Sequence[Grant]) -> list[Change]:
+    """The changes that remove what a persistent set-property says of the limits of a tenant's slice."""
+    names = tenant_slice.limits_in_force(tenant, granted)
+    return workload_limits.override_changes(host, slice_of_tenant(tenant.name), names)
 
 
 def owned_of(tenant: Tenant) -> set[str]:

@@ -98,19 +98,23 @@ def plan(host: Host, context: Context) -> Part:
     own_tasks = task_budget.exclusive_limits(context)
     tasks = task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks)
     containers = workload_placement.running_containers(host, found.needs)
+    by_hand = workload_limits.units_set_by_hand(host)
     if context.profile.tenants:
         from . import tenant_slices  # A node without tenants does not load it.
 
         for tenant in context.profile.tenants:
             changes += tenant_slices.slice_changes(host, tenant, found.allocated.grants)
+            if grants.slice_of_tenant(tenant.name) in by_hand:
+                changes += tenant_slices.override_changes(host, tenant, found.allocated.grants)
             owned |= tenant_slices.owned_of(tenant)
         changes += tenant_slices.excess_changes(context.profile.tenants, found.allocated.grants)
     weight = shared_weight.wanted(host, context.profile.tenants, found.allocated.grants)
     if weight is not None and found.needs:
         changes += filter(None, [shared_weight.change(host, weight)])
+        if CORRAL_SLICE in by_hand:
+            changes += workload_limits.override_changes(host, CORRAL_SLICE, [shared_weight.WEIGHT])
         owned.add(shared_weight.KEY)
     files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
-    by_hand = workload_limits.units_set_by_hand(host)
     undeclared = grants.undeclared_runs(found.allocated.grants, found.needs)
     renamed = grants.renamed(undeclared, found.needs)
     placed: list[tuple[ResourceRequirements, str]] = []

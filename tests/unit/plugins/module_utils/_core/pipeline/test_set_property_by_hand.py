@@ -129,3 +129,33 @@ def test_a_live_value_with_an_offline_cpu_comes_back(make: Make) -> None:
     outcome = runs.remove(fake.host())
     assert (outcome.error, outcome.leftovers) == ("", ())
     assert fake.systemd.cgroups["user.slice"].requested == frozenset(range(8))
+
+
+@pytest.mark.parametrize("applies", [True, False], ids=["252", "257"])
+@pytest.mark.parametrize("unit", ["corral.slice", "corral-acme.slice"])
+def test_a_limit_that_a_hand_sets_of_a_slice_around_workloads(make: Make, unit: str, applies: bool) -> None:
+    """It was corrected, and each daemon-reload brought it back; no item named its file."""
+    fake = make(reload_applies=applies)
+    services.add(fake, FIRST, SECOND)
+    assert not runs.install(fake.host()).error
+    data = with_workloads("first", "second")
+    data["cpu"]["policy"] = "none"
+    hard = {"requests.cpu": 4, "limits.memory": "64Mi"}
+    tenant = {"name": "acme", "members": {"units": ["*.service"]}, "quota": [{"name": "all", "hard": hard}]}
+    roll_out(fake, {**data, "tenants": [tenant]} if "acme" in unit else data)
+    assert services.start(fake, FIRST)
+    runs.tick(fake.host())
+    path = fake.systemd.place(unit)
+    before = fake.get(f"/sys/fs/cgroup/{path}/cpu.weight")
+    assert before.strip() != "50"
+    fake.systemctl("set-property", unit, "CPUWeight=50")
+    assert [one.property for one in runs.plan(fake.host()) if "by set-property" in one.property] == [
+        "CPUWeight by set-property"
+    ]
+    assert quiet(fake)
+    fake.systemctl("daemon-reload")
+    fake.systemctl("set-property", "--runtime", "user.slice", "CPUWeight=100")
+    assert fake.get(f"/sys/fs/cgroup/{path}/cpu.weight") == before
+    services.stop(fake, FIRST)
+    assert not runs.remove(fake.host()).error
+    assert not fake.has(f"{CONTROL}/{unit}.d/50-CPUWeight.conf")
