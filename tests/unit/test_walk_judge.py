@@ -401,3 +401,77 @@ def test_only_an_undo_gives_back_cpus_of_a_grant_that_began(undone: bool) -> Non
     judge.watch()
     judge.after_step(undone)
     assert bool(judge.wrong) == (not undone)
+
+
+def let_in(machine: Machine, judge: Judge, cpus: str) -> None:
+    """An administrator gives system.slice these CPUs."""
+    machine.hands = True
+    judge.let("system.slice", read_list(cpus))
+    machine.kernel.set_cpus("system.slice", read_list(cpus))
+    judge.watch()
+    machine.hands = False
+
+
+@pytest.mark.parametrize("who", ["system.slice", "corral.slice"])
+def test_what_an_administrator_lets_in_is_excused_also_for_what_starts_there_later(who: str) -> None:
+    machine = Machine()
+    judge = Judge(t.cast("t.Any", machine))
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = OFF
+    let_in(machine, judge, "0-2")
+    machine.add("system.slice/y.service")
+    judge.watch()
+    assert judge.wrong == []
+    machine.hands = True
+    machine.kernel.set_cpus("system.slice", read_list("0-1"))
+    judge.watch()
+    machine.hands = False
+    machine.add("corral.slice/y.service")
+    machine.kernel.set_cpus(who, read_list("2,4-7"))
+    judge.watch()
+    assert bool(judge.wrong) == (who == "corral.slice")
+
+
+@pytest.mark.parametrize("named", ["[]", "system.slice AllowedCPUs"])
+def test_a_tick_mends_what_an_administrator_let_in_or_names_it(named: str) -> None:
+    machine = Machine()
+    judge = Judge(t.cast("t.Any", machine))
+    judge.rolled_out = AUTO
+    let_in(machine, judge, "0-3")
+    judge.after_tick(named)
+    assert bool(judge.wrong) == (named == "[]")
+
+
+@pytest.mark.parametrize("ticks", [0, 1])
+def test_what_a_tick_mended_is_excused_no_more(ticks: int) -> None:
+    machine = partition(Machine())
+    judge = Judge(t.cast("t.Any", machine))
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = AUTO
+    let_in(machine, judge, "0-3")
+    machine.kernel.set_cpus("system.slice", read_list("0-1"))
+    for kind in ("member", "root"):
+        partition(machine, kind)
+        judge.watch()
+    for dummy in range(ticks):
+        judge.after_tick("[]")
+    assert judge.wrong == []
+    grow(machine, judge)
+    judge.watch()
+    assert bool(judge.wrong) == bool(ticks)
+
+
+@pytest.mark.parametrize("top", ["system.slice", "more.slice"])
+def test_only_an_unmanaged_slice_goes_on_asking_for_what_an_administrator_set(top: str) -> None:
+    machine = partition(Machine())
+    judge = Judge(t.cast("t.Any", machine))
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = AUTO
+    judge.let(top, read_list("4-5"))
+    machine.add(f"{top}/z.service")
+    machine.kernel.set_cpus(top, read_list("2-5"))
+    judge.watch()
+    assert bool(judge.wrong) == (top == "system.slice")

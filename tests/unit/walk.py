@@ -24,6 +24,7 @@ import runs
 import services
 import trees
 import walk_profiles
+import walk_properties
 from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
@@ -55,6 +56,7 @@ FULL = "full-"  # a small machine that is full: a grant that begins or moves get
 RENAMED = "renamed-"  # workloads get other names
 EDITED = "edited-"  # somebody removes files of Corral's
 RELOADED = "reloaded-"  # somebody has systemd read its files in the middle of what Corral does, or after it was killed
+SET = "set-"  # an administrator sets properties of slices by hand, and takes them back
 
 
 # Where files of Corral's are that systemd reads.
@@ -95,12 +97,16 @@ class Walk(Judge):
         for unit in INSTANCES:
             self.fake.put(f"/etc/systemd/system/multi-user.target.wants/{unit}", "")
         self.fake.set_online(*self.dice.choice([(), (), (self.cpus[-1],)]))
+        self.set_files = walk_properties.SetFiles(self.fake.root)
+        if seed.startswith(SET):
+            self.steps += [self.set_property() for dummy in range(self.dice.choice([0, 1, 2, 3]))]
         assert not runs.install(self.fake.host()).error
         self.steps.append(self.declare(f"the first profile, {self.data['cpu']}", self.data, ("",)))
         if seed.startswith(FULL):
             services.add(self.fake, PINNED, lines="Slice=corral_isolated.slice\n")
             self.steps += [self.started(unit, self.fake.host()) for unit in (*UNITS, PINNED)]
         self.after_step(undone=False)
+        self.wrong += self.set_files.after_step()
 
     # One step
 
@@ -111,6 +117,7 @@ class Walk(Judge):
             DARK_WEIGHTS if self.seed.startswith(DARK) else FULL_WEIGHTS if self.seed.startswith(FULL) else WEIGHTS
         )
         weights = EDITED_WEIGHTS if self.seed.startswith(EDITED) else weights
+        weights = SET_WEIGHTS if self.seed.startswith(SET) else weights
         act = dice.choices(ACTS, weights)[0]
         held, force = self.held(), self.in_force()
         self.before_step()
@@ -122,6 +129,7 @@ class Walk(Judge):
             self.wrong.append(text.splitlines()[-1])
         services.after_reload(self.fake)
         self.after_step("error at" in text or "undone" in text or "not all: " in text)
+        self.wrong += self.set_files.after_step()
         self.steps.append(f"{number:4} {text}")
         effective, groups = self.fake.systemd.kernel.effective(), self.fake.systemd.cgroups
         self.fallen = {
@@ -182,6 +190,7 @@ class Walk(Judge):
             result = "killed"
         happened = bool(fault) and len(host.acts) >= at
         if happened:
+            self.set_files.uncertain = True
             self.counts[fault] += 1
             result = f"{fault} at {host.acts[at - 1]}: {result}"
         if reloads and len(host.acts) >= moment:
@@ -210,7 +219,10 @@ class Walk(Judge):
     def roll_out(self) -> str:
         if self.seed.startswith(RENAMED) and self.data["workloads"] and self.dice.random() < 0.4:
             return self.rename()
-        what, data = walk_profiles.changed_profile(self.dice, self.data)
+        change = walk_profiles.changed_profile
+        if self.seed.startswith(SET) and self.dice.random() < 0.3:
+            change = walk_profiles.other_slices
+        what, data = change(self.dice, self.data)
         text = self.declare(what, data)
         if "refused:" not in text:
             self.data = data
@@ -263,7 +275,14 @@ class Walk(Judge):
         self.counts["removals"] += 1
         self.give_up()
         text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
-        runs.remove(self.fake.host())
+        certain = not self.set_files.uncertain
+        again = runs.remove(self.fake.host())
+        if again.error or again.leftovers:
+            self.set_files.uncertain = True
+        else:
+            self.wrong += self.set_files.after_removal()
+            if self.seed.startswith(SET) and certain:
+                self.wrong += walk_properties.not_in_force(self.fake)
         return f"{text}; install: {runs.install(self.fake.host()).error}"
 
     def tick(self) -> str:
@@ -276,6 +295,9 @@ class Walk(Judge):
         enforced = self.rolled_out.get("mode", "enforce") == "enforce"
         if code == 0 and enforced:
             self.at_rest()
+        if code != 1 and enforced and self.let_in and self.rolled_out.get("cpu"):
+            status = json.loads(self.fake.get("/run/corral/status.json"))
+            self.after_tick(json.dumps([status["items"], status["error"]]))
         if code == 1:
             self.refused("tick", json.loads(self.fake.get("/run/corral/status.json"))["error"])
         return code
@@ -333,6 +355,66 @@ class Walk(Judge):
         self.counts["edited in a run"] += len(before)
         self.kept(before)
         return text
+
+    def set_property(self) -> str:
+        """An administrator sets a property of a slice (systemctl set-property)."""
+        own = [path for path in self.fake.systemd.cgroups if path.startswith("corral_") and "/" not in path]
+        unit, assignment = walk_properties.assignment(self.dice, self.cpus, self.owned(), own)
+        # Of init.scope a persistent one writes no file (seen on 252 and 257).
+        words = ["--runtime"] * (self.dice.random() < 0.4 or unit == "init.scope")
+        with self.fake.by_hand(), self.set_files.by_hand(self.is_ruled):
+            name, dummy, value = assignment.partition("=")
+            if name == "AllowedCPUs":
+                self.let(unit, Cpus(cpuset.parse(value)) if value else None)
+            self.fake.systemctl("set-property", *words, unit, assignment)
+        self.counts["set by hand"] += 1
+        self.counts["let in"] += bool(self.let_in.get(unit))
+        return f"set-property {' '.join((*words, unit, assignment))}"
+
+    def unset(self) -> str:
+        """An administrator removes what set-property wrote, or all drop-ins of a unit."""
+        files = walk_properties.files(self.fake.root)
+        if not files:
+            return "nothing is set"
+        file = self.dice.choice(files)
+        unit = file.parent.name[: -len(".d")]
+        with self.fake.by_hand(), self.set_files.by_hand(self.is_ruled):
+            self.let(unit, None)
+            if self.dice.random() < 0.3:
+                self.fake.systemctl("revert", unit)
+                text = f"revert {unit}"
+            else:
+                self.set_files.unset.add(unit)
+                file.unlink()
+                text = f"{file.relative_to(self.fake.root)} is removed"
+                if self.dice.random() < 0.7:
+                    text = f"{text}; {self.reload()}"
+        self.counts["unset by hand"] += 1
+        return text
+
+    def is_ruled(self, unit: str) -> bool:
+        """Whether Corral wrote a file for a unit: what is set then is no original."""
+        return unit in self.set_files.ruled
+
+    def reload_at_rest(self) -> str:
+        """On a node at rest systemd reads its files: nothing changes, and Corral has nothing to do."""
+        text = self.settle()
+        if text != "settle: 0":
+            return text
+        before = walk_properties.in_force(self.fake)
+        services.after_reload(self.fake)
+        self.reload()
+        services.after_reload(self.fake)
+        after = walk_properties.in_force(self.fake)
+        changed = [
+            f"{key}: {before[key]} -> {after[key]}" for key in before.keys() & after.keys() if before[key] != after[key]
+        ]
+        # Limits of a run are compared with the kernel alone: who removes the file of one loses it at the next reload, for a tick.
+        lost = [unit for unit in self.set_files.unset if not unit.endswith("corral.slice")]
+        changed = [line for line in changed if line.startswith("cpuset") or not any(unit in line for unit in lost)]
+        self.wrong += [f"a daemon-reload at rest changes {line}" for line in changed]
+        self.counts["reloads at rest"] += 1
+        return f"{text}; daemon-reload"
 
     # systemd's
 
@@ -439,9 +521,15 @@ class Walk(Judge):
 WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.roll_out: 14, Walk.drop: 1, Walk.remove: 1, Walk.tick: 14, Walk.settle: 5, Walk.admit: 4, Walk.release: 2,
     Walk.start: 22, Walk.stop: 9, Walk.restart: 3, Walk.crash: 3, Walk.reload: 2, Walk.reboot: 1, Walk.slice_anew: 2,
-    Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0,
+    Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0, Walk.set_property: 0, Walk.unset: 0, Walk.reload_at_rest: 0,
 }  # fmt: skip
 ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
 EDITED_WEIGHTS = tuple({**WEIGHTED, Walk.edit: 20}.values())
+SET_WEIGHTS = tuple(
+    {
+        **WEIGHTED, Walk.set_property: 18, Walk.unset: 8, Walk.reload_at_rest: 6, Walk.reload: 6, Walk.reboot: 3,
+        Walk.slice_anew: 5, Walk.remove: 3, Walk.drop: 2, Walk.online: 3, Walk.intrude: 1, Walk.ask: 0, Walk.withdraw: 1,
+    }.values()
+)  # fmt: skip
 DARK_WEIGHTS = tuple({**WEIGHTED, Walk.online: 20, Walk.admit: 10}.values())
 FULL_WEIGHTS = tuple({**WEIGHTED, Walk.roll_out: 40, Walk.online: 12, Walk.drop: 0, Walk.remove: 0}.values())

@@ -6,7 +6,8 @@
 After each single change of a control group the guard (guard.py) tells whether an exclusive slice shares a CPU. What shares
 CPUs with no fault of Corral's is left out: what a hand does in that moment, a process of a control group that itself asks
 for the CPUs, an invalid partition as long as such a control group keeps it from being one, what runs on after a removal,
-and unmanaged control groups where the profile has partitions off (see Judge.excused).
+and unmanaged control groups where the profile has partitions off (see Judge.excused). An administrator who gives a slice
+CPUs of a workload makes that overlap: it is left out until a tick looks at it, which has to mend it or to name the slice.
 """
 
 from __future__ import annotations
@@ -52,6 +53,11 @@ class Judge:
         # step.
         self.given_back: set[Row] = set()
         self.granted: frozenset[str] = frozenset()  # the slices of the grants before this step
+        # Control groups at the top, and CPUs of others' slices that an administrator gave them, or no longer keeps them from.
+        self.let_in: dict[str, Cpus] = {}
+        self.set_tops: set[str] = (
+            set()
+        )  # control groups at the top whose CPUs an administrator has set: unmanaged ones ask for what they like
         fake.systemd.watch = self.watch
 
     def watch(self) -> None:
@@ -61,7 +67,7 @@ class Judge:
         if not self.fake.has(CHECKPOINT):
             self.note_sharing()
         now = systemd.overlaps()
-        asking = [path for path in systemd.cgroups if path.partition("/")[0] in GREEDY]
+        asking = [path for path in systemd.cgroups if self.is_asking(path.partition("/")[0])]
         tops = {path: group for path, group in systemd.cgroups.items() if path.startswith("corral_")}
         self.spoilt |= self.asked_for()
         self.spoilt = {path for path in self.spoilt if path in tops and not tops[path].valid}
@@ -81,6 +87,8 @@ class Judge:
     def excused(self, row: Row, asking: t.Sequence[str]) -> bool:
         """Whether who shares a CPU does so by what a person asked for, or by what no kernel prevents."""
         path, place, cpu = row
+        if any(cpu in self.let_in.get(one, ()) for one in (path.partition("/")[0], place)):
+            return True  # Until the next tick: see after_tick.
         if cpu in self.fallen.get(place, ()):
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
@@ -116,8 +124,10 @@ class Judge:
     def asked_for(self) -> set[str]:
         """The slices of Corral's of which a control group at the top requests CPUs by its own choice."""
         groups = self.fake.systemd.cgroups
-        asking = (group for path, group in groups.items() if path.partition("/")[0] in GREEDY)
+        asking = (group for path, group in groups.items() if self.is_asking(path.partition("/")[0]))
         asked = Cpus().union(*(group.requested or () for group in asking))
+        let_in = ((groups[path].requested or Cpus()) & cpus for path, cpus in self.let_in.items() if path in groups)
+        asked = asked.union(*let_in)
         return {
             path for path, group in groups.items() if path.startswith("corral_") and (group.requested or Cpus()) & asked
         }
@@ -196,6 +206,35 @@ class Judge:
         places = {run.place for run in self.fake.runs.values() if run.place.startswith("corral_")}
         return {place: effective[place] for place in places if place in systemd.cgroups}
 
+    def owned(self) -> dict[str, Cpus]:
+        """The CPUs of each exclusive slice: as granted, and as requested where it is to be a partition."""
+        found = {slice_of(name): cpus for name, cpus in self.held().items()}
+        for path, group in self.fake.systemd.cgroups.items():
+            if path.startswith("corral_") and "/" not in path and (group.partition != MEMBER or path == ISOLATED):
+                found[path] = found.get(path, Cpus()) | (group.requested or Cpus())
+        return found
+
+    def let(self, unit: str, cpus: Cpus | None) -> None:
+        """An administrator gave a unit these CPUs, or (None) took away what kept it off others'."""
+        others = Cpus().union(*(own for path, own in self.owned().items() if path != unit))
+        self.set_tops.add(unit)
+        self.let_in[unit] = self.let_in.get(unit, Cpus()) | (others if cpus is None else others & cpus)
+
+    def after_tick(self, named: str) -> None:
+        """A whole tick went over the node: no slice has CPUs of others' that an administrator gave it, or its status names the slice.
+
+        ``named`` is what the status says of drift.
+        """
+        owned, groups = self.owned(), self.fake.systemd.cgroups
+        rows = self.fake.systemd.overlaps()
+        for unit, cpus in list(self.let_in.items()):
+            asked = (groups[unit].requested or Cpus()) if unit in groups else Cpus()
+            others = Cpus().union(*(own for path, own in owned.items() if path != unit))
+            shared = (cpu for path, place, cpu in rows if unit in (path.partition("/")[0], place))
+            self.let_in[unit] = cpus & ((asked & others) | Cpus(shared))
+            if self.let_in[unit] and unit not in named:
+                self.wrong.append(f"after a tick: {unit} has {sorted(self.let_in[unit])}, and no item names it")
+
     def at_rest(self) -> None:
         """After a tick that finds nothing to do."""
         self.counts["in sync"] += 1
@@ -247,7 +286,7 @@ class Judge:
         own = {slice_of(name): cpus for name, cpus in held.items()}
         if cpu.get("isolated") and ISOLATED in groups:
             own[ISOLATED] = groups[ISOLATED].requested or Cpus()
-        strangers = {one.partition("/")[0] for one in (*UNMANAGED, *GREEDY)}
+        strangers = {one.partition("/")[0] for one in (*UNMANAGED, *GREEDY)} | set(filter(self.is_asking, groups))
         for path, group in groups.items():
             if "/" in path or path in strangers:
                 continue
@@ -259,7 +298,11 @@ class Judge:
 
     def asking(self) -> bool:
         """Whether a control group asks for CPUs of its own choice."""
-        return any(path.partition("/")[0] in GREEDY for path in self.fake.systemd.cgroups)
+        return any(self.is_asking(path.partition("/")[0]) for path in self.fake.systemd.cgroups)
+
+    def is_asking(self, top: str) -> bool:
+        """Whether a control group at the top has CPUs that somebody chose for it, and no profile says otherwise."""
+        return top in GREEDY or (top in self.set_tops and self.is_unmanaged(top))
 
 
 def slice_of(workload: str) -> str:

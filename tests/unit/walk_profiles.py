@@ -66,6 +66,19 @@ def renamed(dice: random.Random, before: Data) -> tuple[str, Data]:
     return name, data
 
 
+def other_slices(dice: random.Random, before: Data) -> tuple[str, Data]:
+    """What is changed, and the profile in which other slices are reserved and shared."""
+    data: Data = json.loads(json.dumps(before))
+    pool, choice = dice.choice(
+        [
+            ("shared", dice.choice([[], ["machine.slice"], ["more.slice"], ["machine.slice", "more.slice"]])),
+            ("reserved", dice.choice([["system.slice", "user.slice", "init.scope"], ["system.slice", "init.scope"]])),
+        ]
+    )
+    data["cpu"][pool]["slices"] = choice
+    return f"{pool} slices {' '.join(choice) or 'none'}", data
+
+
 def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
     """What is changed, and the profile with that one thing in it changed."""
     data: Data = json.loads(json.dumps(before))

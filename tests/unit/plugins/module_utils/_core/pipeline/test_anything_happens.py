@@ -21,7 +21,7 @@ import trees
 from _core.model.cpu import handover, partitions
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED_SLICE
-from walk import DARK, EDITED, FULL, RELOADED, RENAMED, TENANTS, Walk
+from walk import DARK, EDITED, FULL, RELOADED, RENAMED, SET, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -152,6 +152,11 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         # A run keeps what it has when the file that requires its grant is removed by hand.
         ("edited-60003", 7),
         ("71035", 62),  # systemd's file of a live property is no original: a later run would bring its CPUs back.
+        # A slice that does not run, and of which a persistent set-property says other CPUs.
+        ("set-10", 40),
+        ("set-37", 40),  # set-property made a control group for corral_isolated.slice, which no profile had.
+        ("set-1064", 60),  # A start takes CPUs that set-property gave a slice before: its file goes with them.
+        ("set-1021", 30),  # What was set live before has a CPU that is offline now.
         ("tenants-20117", 41),  # Without partitions, on a node whose reserved CPUs are offline.
     ],
 )
@@ -194,6 +199,11 @@ def test_whatever_happens_when_all_cpus_of_grants_go_offline(quick: None) -> Non
 
 def test_whatever_happens_when_workloads_get_other_names(quick: None) -> None:
     assert counted(walks(RENAMED))["renamed in a run"], "none got another name while it ran"
+
+
+def test_whatever_happens_when_an_administrator_sets_properties(quick: None) -> None:
+    counts = counted(walks(SET))
+    assert {what for what in ("let in", "unset by hand", "reloads at rest", "removals") if not counts[what]} == set()
 
 
 def test_whatever_happens_when_somebody_removes_files(quick: None) -> None:
