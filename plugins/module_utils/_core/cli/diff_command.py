@@ -25,6 +25,7 @@ from ..reports import data_diff
 from . import command_output
 
 MOST_BYTES = 256 << 20
+MACHINE = "a machine"
 
 
 def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
@@ -36,6 +37,11 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
             f"is {kinds[1]}, and {args.before} is {kinds[0]}: compare two machines or two JSON files",
             path="AFTER", value=args.after,
         )  # fmt: skip
+    for path, (kind, one) in zip((args.before, args.after), sides):
+        if (
+            kind == MACHINE and not one["topology"]["online"]
+        ):  # Nothing differs between two folders that are no machines.
+            raise refusal("shows no CPU: give the folder of a machine, which holds proc, sys and etc", path=path)
     found = data_diff.differences(sides[0][1], sides[1][1])
     data = {"before": args.before, "after": args.after, "differences": [one._asdict() for one in found]}
     command_output.show(args, data, data_diff.lines(found) or ["nothing differs"])
@@ -45,12 +51,12 @@ def do_diff(dummy_host: Host, args: argparse.Namespace) -> int:
 def side(path: str) -> tuple[str, t.Any]:
     """What is compared, and of which kind it is: "a machine" or "JSON". Raises CorralError."""
     if os.path.isdir(path):
-        return "a machine", machine(Host(path))
+        return MACHINE, machine(Host(path))
     data = json_of(path)
     if data is not None:
         return "JSON", data
     with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-        return "a machine", machine(Host(snapshot.unpack(path, folder)))
+        return MACHINE, machine(Host(snapshot.unpack(path, folder)))
 
 
 def json_of(path: str) -> t.Any:

@@ -48,7 +48,16 @@ def leaves(data: t.Any, path: str) -> t.Iterator[tuple[str, str]]:
         for name, row in rows:
             yield from leaves(row, f"{path}[{name}]")
     elif data not in ({}, [], None):
-        yield path, data if isinstance(data, str) else list_text(data) or json.dumps(data, sort_keys=True)
+        yield path, shown_text(data) if isinstance(data, str) else list_text(data) or json.dumps(data, sort_keys=True)
+
+
+def shown_text(text: str) -> str:
+    """A text, in quotes where it reads like a number or a truth value, which is another one."""
+    try:
+        is_other = json.loads(text) is None or isinstance(json.loads(text), (bool, int, float))
+    except (ValueError, RecursionError):
+        is_other = False
+    return json.dumps(text) if is_other else text
 
 
 def list_text(data: t.Any) -> str:

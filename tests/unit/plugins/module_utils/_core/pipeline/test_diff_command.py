@@ -33,6 +33,7 @@ def written(path: Path, data: object) -> Path:
 ROWS: list[tuple[str, object, object, list[tuple[str, str | None, str | None]]]] = [
     ("the same", {"a": [1, 2], "b": {"c": None}}, {"b": {"c": None}, "a": [1, 2]}, []),
     ("a value", {"a": {"b": 1}}, {"a": {"b": 2}}, [("a.b", "1", "2")]),
+    ("a number and a text", {"a": 4, "b": True}, {"a": "4", "b": "true"}, [("a", "4", '"4"'), ("b", "true", '"true"')]),
     ("a key that came", {}, {"a": "x"}, [("a", None, "x")]),
     ("CPUs as the kernel writes them", {"cpus": [0, 1, 2, 8]}, {"cpus": [0, 1]}, [("cpus", "0-2,8", "0-1")]),
     ("lists of CPUs", {"a": [[0, 4], [1, 5]]}, {"a": [[0], [1, 5]]}, [("a", "0,4 | 1,5", "0 | 1,5")]),
@@ -114,3 +115,9 @@ def test_what_cannot_be_compared_is_refused(
     (tmp_path / "other.txt").write_text("{")
     assert corral(before, after) == 1
     assert message in capsys.readouterr().err.replace('"', "")
+
+
+def test_a_folder_that_is_no_machine_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Two of them had nothing that differs."""
+    assert corral(tmp_path, tmp_path) == 1
+    assert f"{tmp_path}: shows no CPU: give the folder of a machine" in capsys.readouterr().err
