@@ -216,7 +216,10 @@ class Judge:
 
     def let(self, unit: str, cpus: Cpus | None) -> None:
         """An administrator gave a unit these CPUs, or (None) took away what kept it off others'."""
-        others = Cpus().union(*(own for path, own in self.owned().items() if path != unit))
+        owned = self.owned()
+        others = Cpus().union(*(own for path, own in owned.items() if path != unit))
+        if unit.startswith("corral_") and cpus is not None:
+            others |= cpus - owned.get(unit, Cpus())  # It claims them from whatever has them.
         self.set_tops.add(unit)
         self.let_in[unit] = self.let_in.get(unit, Cpus()) | (others if cpus is None else others & cpus)
 

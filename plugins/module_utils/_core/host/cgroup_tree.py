@@ -14,6 +14,7 @@ from ..model.plan.kernel_cpusets import MEMBER, NONE, ROOT, Cgroup, CpuSet, Mach
 from ..model.plan.plan import Step
 from ..model.profile.schema_types import EXCLUSIVE_PREFIX
 from ..model.systemd.unit_group import group_of
+from ..model.systemd.unit_property import control_file
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import is_exclusive
 from . import cgroup, systemd
@@ -70,6 +71,11 @@ def at_start(host: Host, steps: t.Iterable[Step]) -> dict[str, CpuSet]:
     stopped = [unit for unit in started if unit.endswith(".slice") and not runs(host, unit)]
     found = {group_of(unit): systemd.merged_cpus(systemd.unit_settings(host, unit, "AllowedCPUs")) for unit in stopped}
     return {path: cpus for path, cpus in found.items() if cpus}
+
+
+def hiding(host: Host, units: t.Iterable[str]) -> list[str]:
+    """The files of a persistent set-property of these units' CPUs, as far as they exist."""
+    return [file for file in (control_file(unit, "AllowedCPUs", runtime=False) for unit in units) if host.exists(file)]
 
 
 def runs(host: Host, unit: str) -> bool:

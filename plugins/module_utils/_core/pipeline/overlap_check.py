@@ -55,8 +55,15 @@ def overlaps(
     cpu = plan.context.profile.cpu if plan.context else None
     kept_out = cpu is None or cpu.partitions != "off"
     at_start = host.unrecorded(lambda: cgroup_tree.at_start(host, steps))
+    files = host.unrecorded(lambda: cgroup_tree.hiding(host, [path.rpartition("/")[2] for path in at_start]))
     return replay.problems(
-        steps, tree.machine, tree.populated & keeps, exclusive | keeps, partitions=kept_out, at_start=at_start
+        steps,
+        tree.machine,
+        tree.populated & keeps,
+        exclusive | keeps,
+        partitions=kept_out,
+        at_start=at_start,
+        hiding=files,
     )
 
 

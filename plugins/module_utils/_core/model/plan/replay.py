@@ -35,6 +35,7 @@ def problems(
     *,
     partitions: bool = True,
     at_start: t.Mapping[str, CpuSet] = NOTHING,
+    hiding: t.Collection[str] = (),
 ) -> list[Problem]:
     """The problems of the first step after which others would get CPUs of a control group of ``own`` (paths), at most MOST.
 
@@ -42,7 +43,8 @@ def problems(
     (``populated``); what others have of them before the first step is not these steps' doing. Others may begin to run at any
     moment, in any control group and in one that is yet to be made: that gets what the root has left. Without ``partitions``
     only those that request CPUs are kept off others'. ``at_start`` has the CPUs that slices which do not run would start with by their
-    files; to start one with them counts as a request.
+    files; to start one with them counts as a request. ``hiding`` are systemd's own files that hide what is set live (paths): a slice
+    starts with their CPUs until they are gone.
 
     A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it is sure
     to have had them.
@@ -50,9 +52,12 @@ def problems(
     moving = MovingMachine(machine)
     watch = Watch(moving, populated, own, partitions=partitions)
     asleep = dict(at_start)
+    hidden = {group_of(unit_of_cpus_file(file)): file for file in hiding}
     for step in steps:
         path = group_of(step.target)
-        if step.kind == "property" and step.name == "AllowedCPUs":
+        if step.kind == "file" and step.value is None:
+            hidden = {one: file for one, file in hidden.items() if file != step.target}
+        if step.kind == "property" and step.name == "AllowedCPUs" and path not in hidden:
             asleep.pop(path, None)
         do(moving, step)
         if step.kind == "unit" and step.value == "start" and path in asleep:

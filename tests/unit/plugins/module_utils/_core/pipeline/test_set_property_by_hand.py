@@ -5,12 +5,14 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import node
 import pytest
 import runs
 import services
+from _core.managers import cpu_moves
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from test_persistent_set_property import FILE, FIRST, SECOND, UNIT, made, roll_out, with_workloads
 
@@ -159,3 +161,20 @@ def test_a_limit_that_a_hand_sets_of_a_slice_around_workloads(make: Make, unit: 
     services.stop(fake, FIRST)
     assert not runs.remove(fake.host()).error
     assert not fake.has(f"{CONTROL}/{unit}.d/50-CPUWeight.conf")
+
+
+@pytest.mark.parametrize("forgets", [True, False])
+def test_a_plan_that_starts_a_slice_under_such_a_file_is_refused(
+    make: Make, forgets: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What is set live does not count while the file is there."""
+    fake = plain(make, BOOKWORM)
+    roll_out(fake, with_workloads("first", "second", hold="running"))
+    assert services.start(fake, SECOND)
+    with fake.by_hand():
+        fake.systemctl("set-property", "corral_gone.slice", "AllowedCPUs=0-7")
+    if forgets:
+        monkeypatch.setattr(cpu_moves, "without_set_property", lambda dummy, steps, *more: steps)
+    runs.tick(fake.host())
+    said = json.loads(fake.get("/run/corral/status.json"))["error"]
+    assert ("report this as a fault of Corral" in (said or "")) == forgets
