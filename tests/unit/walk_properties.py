@@ -130,11 +130,11 @@ class SetFiles:
         for path, text in now.items():
             if self.left.get(path) == text:
                 continue
-            if (
-                text not in self.ever.get(path, ())
-                if self.uncertain
-                else path in self.left or self.gone.get(path) != text
-            ):
+            if self.uncertain or path in self.either:
+                is_wrong = text not in self.ever.get(path, ())
+            else:
+                is_wrong = path in self.left or self.gone.get(path) != text
+            if is_wrong:
                 wrong.append(f"{path} was {self.left.get(path)!r}, and Corral made it {text!r}")
             self.gone.pop(path, None)
             self.original.add(path)
