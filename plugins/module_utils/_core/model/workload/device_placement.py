@@ -37,6 +37,7 @@ class DevicePool:
     ) -> None:
         """Raises Refused where there are too few for the workload as a whole."""
         self.budget = budget
+        self.name = need.workload.name
         self.before = before.devices if before else ()
         self.running = running
         self.resources = sorted({row[0] for *dummy, amounts in need.devices for row in amounts})
@@ -64,7 +65,7 @@ class DevicePool:
         notes = [
             f"{name} has {named(one.id for one in held if one.resource == resource)}"
             for name, held in self.budget.devices.items()
-            if any(one.resource == resource for one in held)
+            if name != self.name and any(one.resource == resource for one in held)
         ]
         unhealthy = [one.id for one in devices if one.unhealthy]
         notes += [f"unhealthy: {named(unhealthy)}"] if unhealthy else []

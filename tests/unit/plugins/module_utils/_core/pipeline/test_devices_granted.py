@@ -544,12 +544,14 @@ def test_what_was_changed_by_hand_is_brought_back(rolled: node.Node, path: str, 
 def test_a_lost_checkpoint_is_made_again_from_what_was_delivered(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     running(rolled, JOB)
+    services.stop(rolled, SERIAL)  # So the first device is free, and the job has the second.
     before = held(rolled)
     for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
         rolled.put(path, "lost")
     runs.tick(rolled.host())
     assert held(rolled) == before
-    assert running(rolled, OTHER).devices == {LINKS[2]}
+    assert running(rolled, OTHER).devices == {LINKS[0]}
+    assert running(rolled, SERIAL).devices == {LINKS[2]}
 
 
 # The end

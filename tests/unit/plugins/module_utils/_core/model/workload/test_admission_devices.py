@@ -216,6 +216,7 @@ def test_one_that_asks_for_more_or_less() -> None:
     node.alive.add("one")
     node.nics("one", 1)
     assert node.has("one") == ["a", "c"], "it runs: nothing is taken"
+    assert not node.allocate().events
     assert "missing" in refusal(node.nics("two", 2))
     node.alive.clear()
     node.nics("two", 1)
@@ -233,6 +234,27 @@ def test_a_running_workload_that_cannot_have_more_keeps_what_it_has() -> None:
     assert "1 can be given" not in refusal(found)
     node.nics("one", 2)
     assert node.has("one") == ["a", "b"]
+
+
+def test_two_running_workloads_that_ask_for_more_at_once_take_nothing_from_each_other() -> None:
+    node = Node(*THREE)
+    node.nics("one", 1)
+    node.nics("two", 1)
+    node.alive.update(("one", "two"))
+    for name in ("one", "two"):
+        node.rows[name]["requests"] = {NIC: 2}
+    assert "two has b" not in refusal(node.allocate())
+    assert (node.has("one"), node.has("two")) == (["a", "c"], ["b"])
+
+
+def test_a_container_of_a_running_pod_takes_nothing_from_another() -> None:
+    node = Node(*THREE)
+    containers = [{"name": "x", "requests": {NIC: 1}}, {"name": "y", "requests": {NIC: 1}}]
+    node.declare("web", containers=containers)
+    node.alive.add("web")
+    containers[0]["requests"] = {NIC: 2}
+    assert not node.declare("web", containers=containers).refusals
+    assert [(one.container, one.id) for one in node.held[0].devices] == [("x", "a"), ("x", "c"), ("y", "b")]
 
 
 def test_devices_of_a_workload_that_left_the_profile_are_given_out_when_it_stops() -> None:
@@ -257,6 +279,11 @@ def test_a_device_under_another_resource_or_name_is_still_held() -> None:
     node.devices = {NIC: (), GPU: (inner, device("z", 0, "", "b"))}
     node.rows["two"] = {"name": "two", "match": {"unit": "two.service"}, "requests": {GPU: 2}}
     assert "of 2 devices 1 can be given" in refusal(node.allocate())
+    # And the other way round: what is around a part that is held is held as well.
+    node = Node(device("tty", 0, "", "devices/pci0000:00/a/usb1/tty"))
+    node.nics("one", 1)
+    node.devices[GPU] = (device("a", 0, "", "devices/pci0000:00/a"),)
+    assert "of 1 devices 0 can be given" in refusal(node.declare("two", requests={GPU: 1}))
 
 
 def test_keys_follow_a_device_that_has_other_names_after_a_reboot() -> None:
