@@ -23,6 +23,7 @@ from . import (
     profile_confirm,
     profile_devices,
     profile_gc,
+    profile_kubelet,
     profile_memory,
     profile_tenants,
     profile_topology,
@@ -32,6 +33,7 @@ from . import (
 )
 from .profile_confirm import Confirm
 from .profile_gc import GC
+from .profile_kubelet import Kubelet
 from .profile_memory import Memory
 from .profile_workloads import Workload
 from .schema_reader import Reader
@@ -123,6 +125,7 @@ class Profile(NamedTuple):
     tenants: tuple[Tenant, ...] = ()
     devices: tuple[Resource, ...] = ()
     confirm: t.Optional[Confirm] = None
+    kubelet: t.Optional[Kubelet] = None
 
 
 class Section(NamedTuple):
@@ -144,6 +147,7 @@ SECTIONS = {
     "workloads": Section(profile_workloads.check, profile_workloads.build, profile_workloads.to_data),
     "tenants": Section(profile_tenants.check, profile_tenants.build, profile_tenants.to_data),
     "devices": Section(profile_devices.check, profile_devices.build, profile_devices.to_data),
+    "kubelet": Section(profile_kubelet.check, profile_kubelet.build, profile_kubelet.to_data),
 }
 
 

@@ -175,6 +175,11 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
     near = suggest.nearest(name, known)
     if near is not None:
         return join(path, near)
+    same = [
+        key for key in known if "_" in key and key.replace("_", "") == name.lower()
+    ]  # the kubelet's maxPods is max_pods
+    if same:
+        return join(path, same[0])
     if name in schema.KUBELET_NAMES:
         return schema.KUBELET_NAMES[name]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]

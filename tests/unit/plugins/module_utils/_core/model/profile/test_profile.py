@@ -159,14 +159,14 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(Min_Size="2Mi"), "memory.mounts[0].Min_Size: unknown key: did you mean memory.mounts[0].min_size?"),
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
-    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm"),
-    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm'),
+    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet"),
+    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet'),
     ({True: 1},
      ("True: unknown key, not text (YAML reads on, yes and true so): "
-      "write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm")),
+      "write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet")),
     ({"irq": {}}, "irq: not in this version of Corral: leave the key out"),
     ({"irq": []}, "irq: not in this version of Corral: leave the key out"),
-    ({"kubelet": {}}, "kubelet: not in this version of Corral: leave the key out"),
+    ({"kubelet": {"maxPods": 5}}, "kubelet.maxPods: unknown key: did you mean kubelet.max_pods?"),
     ({"irq": "off"}, "irq: not in this version of Corral: leave the key out"),
     ({"boot": {"isolcpus": "1"}}, "boot: not in this version of Corral: leave the key out"),
     # Words and names.
@@ -345,7 +345,7 @@ def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], lin
     assert lines({"name": "x", **data}) == [line]
 
 
-KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm"
+KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet"
 WRITE = f"not a mapping: write one or more of its keys, {KEYS}"
 
 

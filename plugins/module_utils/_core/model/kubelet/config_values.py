@@ -1,0 +1,145 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The amounts in a kubelet's configuration, read as it reads them: quantities, thresholds, times, bools, CPU lists.
+
+Two values that mean the same are equal here, however they are written: a comparison by text would restart kubelets for nothing.
+"""
+
+from __future__ import annotations
+
+import fractions
+import re
+import typing as t
+
+from ..values import cpuset, quantity
+
+TRUE, FALSE = ("1", "t", "T", "true", "TRUE", "True"), ("0", "f", "F", "false", "FALSE", "False")
+_DURATION = re.compile(r"([0-9]+(?:\.[0-9]*)?|\.[0-9]+)(ns|us|µs|ms|s|m|h)")
+_SECONDS = {
+    "ns": (1, 10**9),
+    "us": (1, 10**6),
+    "µs": (1, 10**6),
+    "ms": (1, 1000),
+    "s": (1, 1),
+    "m": (60, 1),
+    "h": (3600, 1),
+}
+
+TIMES = ("cpuManagerReconcilePeriod", "imageMinimumGCAge", "imageMaximumGCAge", "evictionPressureTransitionPeriod")
+QUANTITIES = ("containerLogMaxSize",)
+OPTIONS = ("cpuManagerPolicyOptions", "topologyManagerPolicyOptions")
+
+
+def seconds(value: object) -> t.Optional[fractions.Fraction]:
+    """A duration as Go writes it (``1m30s``) in seconds; None for what is none. JSON has a bare 0 as well."""
+    text = str(value).strip()
+    if text == "0":
+        return fractions.Fraction(0)
+    found, rest = fractions.Fraction(0), text
+    while rest:
+        match = _DURATION.match(rest)
+        if match is None:
+            return None
+        factor, divisor = _SECONDS[match.group(2)]
+        found += fractions.Fraction(match.group(1)) * factor / divisor
+        rest = rest[match.end() :]
+    return found if text else None
+
+
+def amount(value: object) -> t.Optional[quantity.Quantity]:
+    """A quantity; None where there is none, or what is none."""
+    if value is None or isinstance(value, bool):
+        return None
+    try:
+        return quantity.parse(value if isinstance(value, (int, float)) else str(value))
+    except ValueError:
+        return None
+
+
+def units(value: object) -> int:
+    """A quantity in whole units; 0 where there is none."""
+    found = amount(value)
+    return 0 if found is None else found.value()
+
+
+def milli(value: object) -> int:
+    """A quantity in thousandths; 0 where there is none."""
+    found = amount(value)
+    return 0 if found is None else found.milli()
+
+
+def percent(value: object) -> t.Optional[fractions.Fraction]:
+    """A share such as ``10%`` in percent; None for what is none."""
+    text = str(value).strip()
+    try:
+        return fractions.Fraction(text[:-1]) if text.endswith("%") else None
+    except ValueError:
+        return None
+
+
+def threshold(value: object, capacity: int) -> int:
+    """An eviction threshold in units of a resource of this capacity, as the kubelet computes it (a share is rounded down)."""
+    share = percent(value)
+    return int(capacity * share / 100) if share is not None else units(value)
+
+
+def is_on(value: object) -> bool:
+    """Whether an option is set: a Go bool, as text or as YAML has it."""
+    return str(value) in TRUE
+
+
+def meaning(key: str, value: t.Any) -> t.Any:
+    """A value of a top-level key in a form in which equal ones are equal. What cannot be read stays as it is."""
+    if isinstance(value, dict):
+        kept = {name: one for name, one in value.items() if one is not None}
+        found = {name: meaning_in(key, name, one) for name, one in kept.items()}
+        return {name: one for name, one in found.items() if one is not None} or None
+    if value in (None, "", []):
+        return None
+    if key == "reservedSystemCPUs":
+        try:
+            return cpuset.parse(str(value))
+        except ValueError:
+            return value
+    if key in TIMES:
+        found_seconds = seconds(value)
+        return value if found_seconds is None else found_seconds
+    if key in QUANTITIES:
+        size = amount(value)
+        return value if size is None else size.nano
+    if key == "enforceNodeAllocatable" and isinstance(value, (list, tuple)):
+        return frozenset(map(str, value))
+    if key == "reservedMemory" and isinstance(value, (list, tuple)):
+        return reserved_memory(value)
+    return value
+
+
+def meaning_in(key: str, name: str, value: t.Any) -> t.Any:
+    """A value within a map; None for an option that is off, which is the same as one that is not there."""
+    if key in OPTIONS:
+        return None if str(value) in FALSE else True if str(value) in TRUE else str(value)
+    if key == "evictionSoftGracePeriod":
+        found = seconds(value)
+        return value if found is None else found
+    if key in ("evictionHard", "evictionSoft"):
+        share = percent(value)
+        if share is not None:
+            return ("%", share)
+    if key in ("evictionHard", "evictionSoft", "systemReserved", "kubeReserved", "evictionMinimumReclaim"):
+        size = amount(value)
+        return value if size is None else size.nano
+    return value
+
+
+def reserved_memory(rows: t.Sequence[t.Any]) -> t.Any:
+    """reservedMemory by NUMA node and kind; the rows as they are where they cannot be read."""
+    try:
+        return {
+            int(row["numaNode"]): {kind: quantity.parse(str(size)).nano for kind, size in row["limits"].items()}
+            for row in rows
+        }
+    except (ValueError, LookupError, TypeError, AttributeError):
+        return list(rows)

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The kubelet's words for what Corral configures, and since which version (1.MINOR) it knows each of them.
+
+Kubernetes, pkg/features/kube_features.go, pkg/kubelet/cm/cpumanager/policy_options.go, pkg/kubelet/cm/topologymanager/policy_options.go
+and pkg/kubelet/apis/config/validation. Corral supports kubelets from 1.28 on.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values.records import NamedTuple
+
+OLDEST = 28
+
+SIGNALS = (
+    "memory.available",
+    "nodefs.available",
+    "nodefs.inodesFree",
+    "imagefs.available",
+    "imagefs.inodesFree",
+    "containerfs.available",
+    "containerfs.inodesFree",
+    "pid.available",
+    "allocatableMemory.available",
+)
+
+# Gates of whole groups of options: those of alpha maturity are off by default, those of beta are on.
+CPU_ALPHA, TOPOLOGY_ALPHA = "CPUManagerPolicyAlphaOptions", "TopologyManagerPolicyAlphaOptions"
+
+
+class Since(NamedTuple):
+    """The minor versions in which something came, and from which on it needs no gate any more; ``gate`` is what it needs until then."""
+
+    came: int
+    free: int
+    gate: str = ""
+
+    def known(self, minor: int) -> bool:
+        """Whether a version has it."""
+        return minor >= self.came
+
+    def gate_of(self, minor: int) -> str:
+        """The gate that has to be set for it in a version; "" where none is needed."""
+        return self.gate if self.came <= minor < self.free else ""
+
+
+CPU_OPTIONS = {
+    "full-pcpus-only": Since(22, 23, CPU_ALPHA),
+    "distribute-cpus-across-numa": Since(23, 33, CPU_ALPHA),
+    "align-by-socket": Since(25, 1 << 30, CPU_ALPHA),
+    "distribute-cpus-across-cores": Since(31, 1 << 30, CPU_ALPHA),
+    "strict-cpu-reservation": Since(32, 33, CPU_ALPHA),
+    "prefer-align-cpus-by-uncorecache": Since(32, 34, CPU_ALPHA),
+}
+TOPOLOGY_OPTIONS = {
+    "prefer-closest-numa-nodes": Since(26, 28, TOPOLOGY_ALPHA),
+    "max-allowable-numa-nodes": Since(31, 31),
+}
+# Keys of the configuration that are younger than the oldest kubelet, or need a gate in some versions.
+KEYS = {
+    "imageMaximumGCAge": Since(29, 30, "ImageMaximumGCAge"),
+    "memorySwap": Since(22, 30, "NodeSwap"),
+}
+# Words of enforceNodeAllocatable, and of memorySwap.swapBehavior.
+WORDS = {
+    "system-reserved-compressible": Since(32, 32),
+    "kube-reserved-compressible": Since(32, 32),
+    "NoSwap": Since(30, 30),
+}
+
+
+def version(text: str) -> t.Optional[tuple[int, int]]:
+    """``Kubernetes v1.30.2+k3s1`` → (1, 30); None for a text that is none."""
+    word = text.rsplit(maxsplit=1)[-1].lstrip("v") if text.split() else ""
+    parts = word.split(".")
+    if len(parts) < 2 or not parts[0].isdecimal() or not parts[1].isdecimal():
+        return None
+    return int(parts[0]), int(parts[1])

@@ -1,0 +1,76 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What a kubelet offers to pods of a node's resources (allocatable), as it computes that at its start.
+
+Kubernetes 1.36: pkg/kubelet/cm/node_container_manager_linux.go, pkg/kubelet/nodestatus/setters.go: capacity, less what is reserved and
+the hard eviction threshold; hugepages count as memory that is gone, and are offered whole.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..values import cpuset, sizes
+from ..values.records import NamedTuple
+from . import config_values
+from .config_values import units
+from .kubelet_config import Config
+from .kubelet_wanted import MEMORY, Machine
+
+
+class Amount(NamedTuple):
+    """A resource: what the node has, and what of it pods may have. CPUs in thousandths, memory and hugepages in bytes."""
+
+    resource: str
+    capacity: int
+    allocatable: int
+
+    def text(self, value: int) -> str:
+        """An amount of this resource as Kubernetes writes it."""
+        if self.resource == "cpu":
+            return str(value // 1000) if value % 1000 == 0 else f"{value}m"
+        return str(value) if self.resource in ("pid", "pods") else sizes.size_text(value)
+
+
+def sizing(config: Config, machine: Machine) -> list[Amount]:
+    """The resources of a node under a configuration: cpu, memory, hugepages by page size, pid, pods."""
+    found = []
+    cpus = len(machine.online) * 1000
+    found.append(Amount("cpu", cpus, max(cpus - reserved_cpus(config), 0)))
+    pages: dict[str, int] = {}
+    for kinds in machine.numa.values():
+        for kind, size in kinds.items():
+            if kind != MEMORY:
+                pages[kind] = pages.get(kind, 0) + size
+    kept = sum(units(config.get(key, MEMORY)) for key in ("kubeReserved", "systemReserved"))
+    kept += config_values.threshold(config.get("evictionHard", "memory.available") or 0, machine.memory)
+    found.append(Amount(MEMORY, machine.memory, max(machine.memory - kept - sum(pages.values()), 0)))
+    found += [Amount(kind, size, size) for kind, size in sorted(pages.items())]
+    if machine.pids is not None:
+        reserved = sum(units(config.get(key, "pid")) for key in ("kubeReserved", "systemReserved"))
+        found.append(Amount("pid", machine.pids, max(machine.pids - reserved, 0)))
+    pods, per_core = units(config.get("maxPods")), units(config.get("podsPerCore"))
+    most = min(pods, per_core * len(machine.online)) if per_core > 0 else pods
+    found.append(Amount("pods", most, most))
+    return found
+
+
+def reserved_cpus(config: Config) -> int:
+    """Thousandths of CPUs that are reserved: reservedSystemCPUs stand in place of both amounts."""
+    listed = config.get("reservedSystemCPUs")
+    if listed:
+        try:
+            return len(cpuset.parse(str(listed))) * 1000
+        except ValueError:
+            return 0
+    return sum(config_values.milli(config.get(key, "cpu")) for key in ("kubeReserved", "systemReserved"))
+
+
+def compared(before: t.Sequence[Amount], after: t.Sequence[Amount]) -> list[tuple[Amount, Amount]]:
+    """The resources of which pods get another amount."""
+    known = {one.resource: one for one in before}
+    pairs = [(known.get(one.resource, one._replace(allocatable=0)), one) for one in after]
+    return [(old, new) for old, new in pairs if old.allocatable != new.allocatable]

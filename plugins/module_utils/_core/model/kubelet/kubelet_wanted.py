@@ -1,0 +1,244 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The section ``kubelet`` of a profile as keys of a KubeletConfiguration, for a node and for the kubelet that is installed there."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile_kubelet import Kubelet
+from ..values import cpuset, duration, sizes
+from ..values.errors import Problem
+from ..values.records import NamedTuple
+from . import config_values
+from .kubelet_config import DEFAULTS, Config, Layer, effective, merge_patch
+from .kubelet_options import CPU_OPTIONS, KEYS, TOPOLOGY_OPTIONS, WORDS, Since
+
+MEMORY = "memory"
+# The key of each field of the section, where the field is one key.
+TERMS = {
+    "cpu_manager_policy": "cpuManagerPolicy",
+    "cpu_manager_policy_options": "cpuManagerPolicyOptions",
+    "cpu_manager_reconcile_period": "cpuManagerReconcilePeriod",
+    "memory_manager_policy": "memoryManagerPolicy",
+    "reserved_memory": "reservedMemory",
+    "topology_manager_policy": "topologyManagerPolicy",
+    "topology_manager_scope": "topologyManagerScope",
+    "topology_manager_policy_options": "topologyManagerPolicyOptions",
+    "system_reserved": "systemReserved",
+    "kube_reserved": "kubeReserved",
+    "enforce_node_allocatable": "enforceNodeAllocatable",
+    "system_reserved_cgroup": "systemReservedCgroup",
+    "kube_reserved_cgroup": "kubeReservedCgroup",
+    "eviction_hard": "evictionHard",
+    "eviction_soft": "evictionSoft",
+    "eviction_soft_grace_period": "evictionSoftGracePeriod",
+    "pod_pids_limit": "podPidsLimit",
+    "max_pods": "maxPods",
+    "image_gc_high_threshold_percent": "imageGCHighThresholdPercent",
+    "image_gc_low_threshold_percent": "imageGCLowThresholdPercent",
+    "image_minimum_gc_age": "imageMinimumGCAge",
+    "image_maximum_gc_age": "imageMaximumGCAge",
+    "container_log_max_size": "containerLogMaxSize",
+    "container_log_max_files": "containerLogMaxFiles",
+    "fail_swap_on": "failSwapOn",
+    "swap_behavior": "memorySwap",
+}
+RESERVED_CPUS, GATES, MAXIMUM_AGE = "reservedSystemCPUs", "featureGates", "imageMaximumGCAge"
+# The key of the profile that each key of the configuration follows from.
+ASKED_BY = {term: f"kubelet.{field}" for field, term in TERMS.items()}
+ASKED_BY[RESERVED_CPUS] = "cpu.reserved"
+
+
+class Machine(NamedTuple):
+    """What a kubelet's configuration has to fit: the installed version (1, MINOR), CPUs, memory and processes.
+
+    ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
+    bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
+    pid_max and threads-max (None: not known).
+    """
+
+    version: tuple[int, int]
+    online: frozenset[int]
+    reserved: t.Optional[frozenset[int]] = None
+    isolated: frozenset[int] = cpuset.EMPTY
+    isolcpus: frozenset[int] = cpuset.EMPTY
+    sockets: int = 1
+    numa: t.Mapping[int, t.Mapping[str, int]] = {}
+    memory: int = 0
+    pids: t.Optional[int] = None
+    swap: bool = False
+
+
+class Wanted(NamedTuple):
+    """The keys that are to be in force; an empty map or list is a key that is to have nothing. ``problems`` are what the
+    installed version does not know.
+    """
+
+    data: dict[str, t.Any]
+    problems: tuple[Problem, ...] = ()
+
+    def patch(self, below: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """The JSON merge patch that makes them so over a configuration: what a map is not to have is null."""
+        return {key: patch_of(key, value, below.get(key)) for key, value in self.data.items() if self.says(key, below)}
+
+    def replacing(self, below: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+        """The keys as a file has them that others' keys are in as well."""
+        return {
+            key: merge_patch(below.get(key), value) if key == GATES else value
+            for key, value in self.data.items()
+            if self.says(key, below)
+        }
+
+    def says(self, key: str, below: t.Mapping[str, t.Any]) -> bool:
+        """Whether a key has to be written: not one that is to be unset, is so already, and has no default."""
+        return self.data[key] not in ({}, []) or key in DEFAULTS or bool(below.get(key))
+
+
+def patch_of(key: str, value: t.Any, below: t.Any) -> t.Any:
+    """What makes one key so over the value that it has below; the feature gates of others stay."""
+    if not isinstance(value, dict) or key == GATES or not isinstance(below, dict):
+        return value
+    return {**dict.fromkeys((name for name in below if name not in value), None), **value}
+
+
+def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
+    """The keys that the section declares, for this machine and this version; reservedMemory that is not declared comes after."""
+    data: dict[str, t.Any] = {}
+    for field, term in TERMS.items():
+        value = getattr(kubelet, field)
+        if value is not None:
+            data[term] = WRITERS.get(term, as_is)(value)
+    if kubelet.cpu_manager_policy == "none" and kubelet.cpu_manager_policy_options is None:
+        data["cpuManagerPolicyOptions"] = {}  # The kubelet does not start with any of them.
+    if kubelet.memory_manager_policy == "none" and kubelet.reserved_memory is None:
+        data["reservedMemory"] = []
+    if machine.reserved is not None:
+        data[RESERVED_CPUS] = cpuset.format(machine.reserved | machine.isolated)
+    if data.get(MAXIMUM_AGE) == "0s" and not KEYS[MAXIMUM_AGE].known(machine.version[1]):
+        del data[MAXIMUM_AGE]  # That version never removes images by age.
+    problems: list[Problem] = []
+    gates: dict[str, bool] = {}
+    for path, value, what, since in versioned(data):
+        if not since.known(machine.version[1]):
+            shown = ".".join(map(str, machine.version))
+            message = f"the installed kubelet {shown} does not know {what}, 1.{since.came} does: leave it out, or update the kubelet"
+            problems.append(Problem(path, value, message))
+        elif since.gate_of(machine.version[1]):
+            gates[since.gate] = True
+    if gates:
+        data[GATES] = gates
+    return Wanted(data, tuple(problems))
+
+
+def versioned(data: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, t.Any, str, Since]]:
+    """What not every version knows: the path in the profile, the value there, the kubelet's word, and since when."""
+    for term, known in (("cpuManagerPolicyOptions", CPU_OPTIONS), ("topologyManagerPolicyOptions", TOPOLOGY_OPTIONS)):
+        for name, value in (data.get(term) or {}).items():
+            yield f"{ASKED_BY[term]}.{name}", value, f"the option {name}", known[name]
+    for term, since in KEYS.items():
+        if term in data:
+            yield ASKED_BY[term], None, term, since
+    words = [("enforceNodeAllocatable", word) for word in data.get("enforceNodeAllocatable") or ()]
+    words += [("memorySwap", word) for word in (data.get("memorySwap") or {}).values()]
+    for term, word in words:
+        if word in WORDS:
+            yield ASKED_BY[term], word, f"{term}: {word}", WORDS[word]
+
+
+def as_is(value: t.Any) -> t.Any:
+    """A value that the configuration has as the profile does."""
+    return value
+
+
+def memory_rows(memory: t.Mapping[int, int]) -> list[dict[str, t.Any]]:
+    """reservedMemory, of bytes by NUMA node."""
+    return [
+        {"numaNode": node, "limits": {MEMORY: sizes.size_text(size)}} for node, size in sorted(memory.items()) if size
+    ]
+
+
+def go_duration(seconds: int) -> str:
+    """Seconds as Go reads them: it has no days."""
+    days, rest = divmod(seconds, duration.UNITS["d"])
+    if not days:
+        return duration.text(seconds)
+    hours, rest = divmod(rest, duration.UNITS["h"])
+    return f"{days * 24 + hours}h{duration.text(rest) if rest else ''}"
+
+
+WRITERS: dict[str, t.Callable[[t.Any], t.Any]] = {
+    "cpuManagerPolicyOptions": lambda names: dict.fromkeys(names, "true"),
+    "cpuManagerReconcilePeriod": go_duration,
+    "imageMinimumGCAge": go_duration,
+    "imageMaximumGCAge": go_duration,
+    "evictionSoftGracePeriod": lambda periods: {name: go_duration(seconds) for name, seconds in periods.items()},
+    "memoryManagerPolicy": lambda policy: policy.capitalize(),
+    "reservedMemory": memory_rows,
+    "enforceNodeAllocatable": list,
+    "containerLogMaxSize": sizes.size_text,
+    "memorySwap": lambda behavior: {"swapBehavior": behavior},
+    "systemReserved": dict,
+    "kubeReserved": dict,
+    "evictionHard": dict,
+    "evictionSoft": dict,
+}
+
+
+def reserved_in_all(config: Config, capacity: int) -> int:
+    """The bytes that reservedMemory must make together: what is reserved and the hard eviction threshold (NodeAllocatableReservation)."""
+    reserved = sum(config_values.units(config.get(key, MEMORY)) for key in ("kubeReserved", "systemReserved"))
+    return reserved + config_values.threshold(config.get("evictionHard", "memory.available") or 0, capacity)
+
+
+def divided(total: int, numa: t.Mapping[int, t.Mapping[str, int]]) -> dict[int, int]:
+    """A reserve divided over the NUMA nodes in proportion to their memory, in whole Mi; the first one that has memory gets the rest."""
+    sizes_of = {node: kinds.get(MEMORY, 0) for node, kinds in sorted(numa.items()) if kinds.get(MEMORY, 0)}
+    whole = sum(sizes_of.values())
+    if not whole:
+        return {}
+    parts = {node: (total * size // whole) >> 20 << 20 for node, size in sizes_of.items()}
+    first = next(iter(parts))
+    parts[first] += total - sum(parts.values())
+    return parts
+
+
+def complete(wanted: Wanted, kubelet: Kubelet, machine: Machine, in_force: t.Callable[[Wanted], Config]) -> Wanted:
+    """With reservedMemory, where the policy static needs it and the profile leaves it to Corral.
+
+    ``in_force`` is the configuration that results from what is wanted: others may declare the reserves that count.
+    """
+    if kubelet.memory_manager_policy != "static" or kubelet.reserved_memory is not None:
+        return wanted
+    total = reserved_in_all(in_force(wanted), machine.memory)
+    return wanted._replace(data={**wanted.data, "reservedMemory": memory_rows(divided(total, machine.numa))})
+
+
+def in_force(files: t.Sequence[Layer], flags: t.Sequence[Layer], own: str, patch: t.Mapping[str, t.Any]) -> Config:
+    """The configuration with a drop-in at ``own`` that has this patch, in its place among the others' files."""
+    others = [layer for layer in files if layer.origin != own]
+    at = place_of(others, own)
+    return effective([*others[:at], Layer(own, patch), *others[at:]], flags)
+
+
+def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
+    """What the files before a drop-in make together."""
+    others = [layer for layer in files if layer.origin != own]
+    data: dict[str, t.Any] = {}
+    for layer in others[: place_of(others, own)]:
+        data = merge_patch(data, layer.data)
+    return data
+
+
+def place_of(others: t.Sequence[Layer], own: str) -> int:
+    """How many of the files come before a drop-in: --config, and the drop-ins whose names sort before, folder by folder."""
+    folder = own.rpartition("/")[0] + "/"
+    place = 0
+    for index, layer in enumerate(others):
+        is_dropin = layer.origin.startswith(folder)
+        if not is_dropin or layer.origin[len(folder) :].partition("/")[0] < own[len(folder) :]:
+            place = index + 1
+    return place

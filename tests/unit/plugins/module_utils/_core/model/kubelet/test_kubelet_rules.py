@@ -1,0 +1,179 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""Contradictions in a kubelet's configuration, each with the place that declares it, its value and the way out."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from _core.model.kubelet import kubelet_rules, kubelet_sizing
+from _core.model.kubelet.kubelet_config import Layer, effective
+from _core.model.kubelet.kubelet_sizing import Amount
+from _core.model.kubelet.kubelet_wanted import Machine
+
+MIB, GIB = 1 << 20, 1 << 30
+MACHINE = Machine(
+    (1, 36),
+    frozenset(range(8)),
+    sockets=2,
+    numa={0: {"memory": 4 * GIB, "hugepages-2Mi": 512 * MIB}, 1: {"memory": 4 * GIB}},
+    memory=8 * GIB,
+    pids=32768,
+)
+FILE = "/var/lib/kubelet/config.yaml"
+STATIC = {"cpuManagerPolicy": "static", "reservedSystemCPUs": "0-1"}
+
+
+def found(config: dict[str, t.Any], machine: Machine = MACHINE, own: tuple[str, ...] = ()) -> list[str]:
+    in_force = effective([Layer(FILE, config)])
+    return [problem.line() for problem in kubelet_rules.problems(in_force, machine, own)]
+
+
+def test_the_defaults_and_a_usual_static_policy_are_right() -> None:
+    assert found({}) == []
+    memory = [{"numaNode": 0, "limits": {"memory": "1124Mi"}}]
+    usual = {
+        **STATIC,
+        "memoryManagerPolicy": "Static",
+        "systemReserved": {"memory": "1Gi", "pid": "1000"},
+        "podPidsLimit": 256,
+    }
+    assert found({**usual, "reservedMemory": memory, "topologyManagerPolicy": "single-numa-node"}) == []
+
+
+WAYS_OUT = ("declare ", "leave ", "write ", "reserve ", "name ", "take ", "turn it off", "the kubelet demands the same")
+OPTIONS = "cpuManagerPolicyOptions"
+REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
+    ({**STATIC, "reservedSystemCPUs": "7-9"}, {}, "reservedSystemCPUs: 7-9: CPUs 8-9 are not online"),
+    ({**STATIC, "systemReservedCgroup": "/system.slice"}, {}, "systemReservedCgroup: /system.slice: the kubelet does not take it"),
+    ({"cpuManagerPolicy": "static"}, {}, "cpuManagerPolicy: static: needs reserved CPUs"),
+    ({**STATIC, "reservedSystemCPUs": "0-7"}, {}, "reservedSystemCPUs: 0-7: leaves no CPU for pods"),
+    (STATIC, {"isolated": frozenset({7})}, "cpuManagerPolicy: static: pods of other classes would run on the isolated CPUs 7"),
+    (STATIC, {"isolcpus": frozenset({1, 6})}, "reservedSystemCPUs: 0-1: pods share CPUs 6, on which the kernel balances no load"),
+    ({OPTIONS: {"full-pcpus-only": "true"}}, {}, "cpuManagerPolicyOptions: full-pcpus-only: the policy none takes no options"),
+    (
+        {**STATIC, OPTIONS: {"full-pcpus-only": "true", "distribute-cpus-across-cores": "1"}}, {},
+        "cpuManagerPolicyOptions.distribute-cpus-across-cores: true: cannot stand beside full-pcpus-only",
+    ),
+    (
+        {**STATIC, OPTIONS: {"align-by-socket": "true"}, "topologyManagerPolicy": "single-numa-node"}, {},
+        "cpuManagerPolicyOptions.align-by-socket: true: cannot stand beside the topology policy single-numa-node",
+    ),
+    ({**STATIC, OPTIONS: {"align-by-socket": "true"}}, {"sockets": 3}, "cpuManagerPolicyOptions.align-by-socket: true: this machine"),
+    (
+        {"topologyManagerPolicy": "single-numa-node", "topologyManagerPolicyOptions": {"prefer-closest-numa-nodes": "true"}}, {},
+        "topologyManagerPolicyOptions.prefer-closest-numa-nodes: true: has no effect with the policy single-numa-node",
+    ),
+    (
+        {"topologyManagerPolicy": "restricted"}, {"numa": {node: {"memory": GIB} for node in range(9)}},
+        "topologyManagerPolicy: restricted: this machine has 9 NUMA nodes and the kubelet starts with at most 8",
+    ),
+    ({"enforceNodeAllocatable": ["pods", "none"]}, {}, "enforceNodeAllocatable: none: stands alone"),
+    ({"enforceNodeAllocatable": ["pods"], "cgroupsPerQOS": False}, {}, "enforceNodeAllocatable: pods: needs cgroupsPerQOS"),
+    ({"enforceNodeAllocatable": ["system-reserved"]}, {}, "enforceNodeAllocatable: system-reserved: needs systemReservedCgroup"),
+    (
+        {"enforceNodeAllocatable": ["kube-reserved", "kube-reserved-compressible"], "kubeReservedCgroup": "/kube"}, {},
+        "enforceNodeAllocatable: kube-reserved-compressible: cannot stand beside kube-reserved",
+    ),
+    ({"evictionSoft": {"memory.available": "1Gi"}}, {}, "evictionSoft.memory.available: 1Gi: has no grace period"),
+    (
+        {"evictionSoft": {"nodefs.available": "5%"}, "evictionSoftGracePeriod": {"nodefs.available": "1m"}}, {},
+        "evictionSoft.nodefs.available: 5%: is below the hard threshold 10%",
+    ),
+    ({"imageGCLowThresholdPercent": 85}, {}, "imageGCLowThresholdPercent: 85: is not below imageGCHighThresholdPercent (85)"),
+    ({"imageMaximumGCAge": "1m"}, {}, "imageMaximumGCAge: 1m: is not more than imageMinimumGCAge (2m0s)"),
+    ({"imageGCHighThresholdPercent": 90}, {}, "imageGCHighThresholdPercent: 90: pods are evicted from 85% on"),
+    (
+        {"systemReserved": {"pid": "40000"}}, {},
+        "systemReserved.pid: 40000: leaves nothing of the 32768 tasks of this machine",
+    ),
+    ({"podPidsLimit": 1024}, {}, "podPidsLimit: 1024: 110 pods with 1024 tasks each and 0 reserved ones are more than the 32768"),
+    ({"systemReserved": {"memory": "8Gi"}}, {}, "systemReserved.memory: 8Gi: with the eviction threshold and hugepages of 512Mi"),
+    ({"memoryManagerPolicy": "Static"}, {}, "memoryManagerPolicy: Static: needs reservedMemory"),
+    (
+        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}, {},
+        "reservedMemory: makes 1Gi together, and kubeReserved, systemReserved and the hard eviction threshold of memory make 100Mi",
+    ),
+    (
+        {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 2, "limits": {"memory": "100Mi"}}]}, {},
+        "reservedMemory: 2: this machine has no NUMA node 2",
+    ),
+    (
+        {
+            "memoryManagerPolicy": "Static", "systemReserved": {"memory": "3900Mi"},
+            "reservedMemory": [{"numaNode": 0, "limits": {"memory": "4000Mi"}}],
+        }, {},
+        "reservedMemory: 4000Mi: NUMA node 0 has 4096Mi, of which hugepages are 512Mi",
+    ),
+    ({"failSwapOn": True}, {"swap": True}, "failSwapOn: true: swap is on here"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("config", "machine", "line"), REFUSED, ids=[line[:70] for dummy, dummy2, line in REFUSED])
+def test_a_contradiction_is_named_where_it_is_declared(
+    config: dict[str, t.Any], machine: dict[str, t.Any], line: str
+) -> None:
+    key = line.partition(": ")[0]
+    lines = found(config, MACHINE._replace(**machine))
+    declared = key.partition(".")[0] in config
+    assert [one for one in lines if one.startswith(f"{FILE}: {line}" if declared else line)], lines
+    assert len(lines) == 1, "one fault, one line"
+    assert any(word in lines[0] for word in WAYS_OUT)
+
+
+def test_what_the_profile_declares_has_the_profiles_path_and_all_is_told_at_once() -> None:
+    config = {
+        **STATIC,
+        OPTIONS: {"align-by-socket": "true"},
+        "topologyManagerPolicy": "single-numa-node",
+        "evictionSoft": {"memory.available": "1Gi"},
+        "podPidsLimit": 9999,
+    }
+    paths = [line.partition(": ")[0] for line in found(config, own=tuple(config))]
+    assert paths == [
+        "kubelet.cpu_manager_policy_options.align-by-socket",
+        'kubelet.eviction_soft["memory.available"]',
+        "kubelet.pod_pids_limit",
+    ]
+
+
+def test_what_pods_may_have_is_what_the_kubelet_computes() -> None:
+    config = effective(
+        [
+            Layer(
+                FILE,
+                {
+                    "reservedSystemCPUs": "0-1",
+                    "kubeReserved": {"cpu": "3", "memory": "512Mi", "pid": "500"},
+                    "systemReserved": {"memory": "1Gi", "pid": "1000"},
+                    "evictionHard": {"memory.available": "5%"},
+                    "podsPerCore": 5,
+                },
+            )
+        ]
+    )
+    amounts = kubelet_sizing.sizing(config, MACHINE)
+    memory = 8 * GIB - 1536 * MIB - 8 * GIB * 5 // 100 - 512 * MIB
+    assert amounts == [
+        Amount("cpu", 8000, 6000),
+        Amount("memory", 8 * GIB, memory),
+        Amount("hugepages-2Mi", 512 * MIB, 512 * MIB),
+        Amount("pid", 32768, 31268),
+        Amount("pods", 40, 40),
+    ]
+    before = kubelet_sizing.sizing(effective([]), MACHINE)
+    changed = kubelet_sizing.compared(before, amounts)
+    assert [(new.resource, new.text(old.allocatable), new.text(new.allocatable)) for old, new in changed] == [
+        ("cpu", "8", "6"),
+        ("memory", "7580Mi", str(memory)),
+        ("pid", "32768", "31268"),
+        ("pods", "110", "40"),
+    ]
+
+
+def test_a_reserve_without_a_list_counts_both_amounts() -> None:
+    config = effective([Layer(FILE, {"kubeReserved": {"cpu": "500m"}, "systemReserved": {"cpu": "250m"}})])
+    assert kubelet_sizing.sizing(config, MACHINE)[0] == Amount("cpu", 8000, 7250)
+    assert kubelet_sizing.sizing(config, MACHINE)[0].text(7250) == "7250m"

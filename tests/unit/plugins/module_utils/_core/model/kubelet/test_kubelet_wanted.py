@@ -1,0 +1,245 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The section kubelet compiled for versions and machines, and the patch that makes it so over what others configure."""
+
+from __future__ import annotations
+
+import typing as t
+
+import pytest
+from _core.model.kubelet import config_values, kubelet_wanted
+from _core.model.kubelet.kubelet_config import Layer, effective
+from _core.model.kubelet.kubelet_wanted import Machine, Wanted
+from _core.model.profile import profile
+from _core.model.profile.profile_kubelet import Kubelet
+from hypothesis import given
+from hypothesis import strategies as st
+
+GIB = 1 << 30
+MACHINE = Machine((1, 36), frozenset(range(8)), numa={0: {"memory": 3 * GIB}, 1: {"memory": GIB}}, memory=4 * GIB)
+OWN = "/etc/kubelet.d/20-corral.conf"
+
+
+def compiled(machine: Machine = MACHINE, **kubelet: t.Any) -> Wanted:
+    section = profile.parse({"name": "x", "kubelet": kubelet}).kubelet
+    assert section is not None
+    return kubelet_wanted.compile(section, machine)
+
+
+def test_each_key_has_the_kubelets_name_and_its_way_to_write_values() -> None:
+    found = compiled(
+        cpu_manager_policy="static",
+        cpu_manager_policy_options={"full-pcpus-only": True, "align-by-socket": False},
+        cpu_manager_reconcile_period="5s",
+        memory_manager_policy="static",
+        reserved_memory={"1": "1Gi"},
+        topology_manager_policy_options={"max-allowable-numa-nodes": 16},
+        system_reserved={"memory": "1Gi"},
+        enforce_node_allocatable=["pods"],
+        eviction_soft={"memory.available": "1Gi"},
+        eviction_soft_grace_period={"memory.available": "1m30s"},
+        image_maximum_gc_age="30d",
+        container_log_max_size="10Mi",
+        swap_behavior="LimitedSwap",
+    )
+    assert found == Wanted(
+        {
+            "cpuManagerPolicy": "static",
+            "cpuManagerPolicyOptions": {"full-pcpus-only": "true"},
+            "cpuManagerReconcilePeriod": "5s",
+            "memoryManagerPolicy": "Static",
+            "reservedMemory": [{"numaNode": 1, "limits": {"memory": "1Gi"}}],
+            "topologyManagerPolicyOptions": {"max-allowable-numa-nodes": "16"},
+            "systemReserved": {"memory": "1Gi"},
+            "enforceNodeAllocatable": ["pods"],
+            "evictionSoft": {"memory.available": "1Gi"},
+            "evictionSoftGracePeriod": {"memory.available": "1m30s"},
+            "imageMaximumGCAge": "720h",
+            "containerLogMaxSize": "10Mi",
+            "memorySwap": {"swapBehavior": "LimitedSwap"},
+        }
+    )
+    assert compiled() == Wanted({})
+
+
+def test_every_field_of_the_section_has_a_term() -> None:
+    assert set(Kubelet._fields) - set(kubelet_wanted.TERMS) == {"optional", "drain"}
+
+
+def test_the_pools_of_the_profile_are_the_reserved_cpus() -> None:
+    machine = MACHINE._replace(reserved=frozenset({0, 1}), isolated=frozenset({7}))
+    assert compiled(machine).data == {"reservedSystemCPUs": "0-1,7"}
+
+
+def test_the_policy_none_takes_options_and_reserves_away() -> None:
+    found = compiled(cpu_manager_policy="none", memory_manager_policy="none")
+    theirs = {"cpuManagerPolicyOptions": {"full-pcpus-only": "true"}, "reservedMemory": [{}], "maxPods": 5}
+    assert found.patch(theirs) == {
+        "cpuManagerPolicy": "none",
+        "cpuManagerPolicyOptions": {"full-pcpus-only": None},
+        "memoryManagerPolicy": "None",
+        "reservedMemory": [],
+    }
+    assert found.replacing(theirs)["cpuManagerPolicyOptions"] == {}
+    assert found.patch({}) == {"cpuManagerPolicy": "none", "memoryManagerPolicy": "None"}
+
+
+# What is asked for, the versions in which it is refused, and the gate with those in which it needs one, of 1.28 to 1.37.
+VERSIONS: list[tuple[dict[str, t.Any], str, range, str, range]] = [
+    ({"cpu_manager_policy_options": {"full-pcpus-only": True}}, "", range(0), "", range(0)),
+    (
+        {"cpu_manager_policy_options": {"distribute-cpus-across-numa": True}}, "", range(0),
+        "CPUManagerPolicyAlphaOptions", range(28, 33),
+    ),
+    ({"cpu_manager_policy_options": {"align-by-socket": True}}, "", range(0), "CPUManagerPolicyAlphaOptions", range(28, 38)),
+    (
+        {"cpu_manager_policy_options": {"distribute-cpus-across-cores": True}}, "the option distribute-cpus-across-cores",
+        range(28, 31), "CPUManagerPolicyAlphaOptions", range(31, 38),
+    ),
+    (
+        {"cpu_manager_policy_options": {"strict-cpu-reservation": True}}, "the option strict-cpu-reservation", range(28, 32),
+        "CPUManagerPolicyAlphaOptions", range(32, 33),
+    ),
+    (
+        {"cpu_manager_policy_options": {"prefer-align-cpus-by-uncorecache": True}},
+        "the option prefer-align-cpus-by-uncorecache", range(28, 32), "CPUManagerPolicyAlphaOptions", range(32, 34),
+    ),
+    ({"topology_manager_policy_options": {"prefer-closest-numa-nodes": True}}, "", range(0), "", range(0)),
+    (
+        {"topology_manager_policy_options": {"max-allowable-numa-nodes": 16}}, "the option max-allowable-numa-nodes",
+        range(28, 31), "", range(0),
+    ),
+    ({"image_maximum_gc_age": "1d"}, "imageMaximumGCAge", range(28, 29), "ImageMaximumGCAge", range(29, 30)),
+    ({"swap_behavior": "LimitedSwap"}, "", range(0), "NodeSwap", range(28, 30)),
+    ({"enforce_node_allocatable": ["system-reserved-compressible"]}, "enforceNodeAllocatable: system-reserved-compressible",
+     range(28, 32), "", range(0)),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("asked", "word", "refused", "gate", "gated"), VERSIONS)
+def test_what_a_version_does_not_know_is_refused_by_name_and_gates_are_set_where_needed(
+    asked: dict[str, t.Any], word: str, refused: range, gate: str, gated: range
+) -> None:
+    for minor in range(28, 38):
+        found = compiled(MACHINE._replace(version=(1, minor)), **asked)
+        lines = [problem.line() for problem in found.problems]
+        assert bool(lines) == (minor in refused), minor
+        if lines:
+            assert (
+                f"the installed kubelet 1.{minor} does not know {word}, 1.{refused.stop} does: leave it out" in lines[0]
+            )
+            assert lines[0].startswith(f"kubelet.{next(iter(asked))}")
+        assert found.data.get("featureGates") == ({gate: True} if minor in gated else None), minor
+
+
+def test_no_limit_of_age_is_not_written_for_a_version_without_one() -> None:
+    assert compiled(MACHINE._replace(version=(1, 28)), image_maximum_gc_age="0s") == Wanted({})
+
+
+def test_a_reserve_that_is_left_to_corral_is_what_the_kubelet_demands_whoever_declares_it() -> None:
+    base = Layer("/base", {"kubeReserved": {"memory": "1Gi"}, "evictionHard": {"memory.available": "5%"}})
+    section = Kubelet(memory_manager_policy="static", system_reserved={"memory": "300Mi"})
+    wanted = kubelet_wanted.compile(section, MACHINE)
+
+    def in_force(one: Wanted) -> t.Any:
+        return kubelet_wanted.in_force([base], [], OWN, one.patch(base.data))
+
+    found = kubelet_wanted.complete(wanted, section, MACHINE, in_force).data["reservedMemory"]
+    rows = config_values.reserved_memory(found)
+    total = sum(kinds["memory"] for kinds in rows.values()) // 10**9
+    assert total == GIB + (300 << 20) + 4 * GIB * 5 // 100
+    assert set(rows) == {0, 1}
+    assert rows[0]["memory"] > 2 * rows[1]["memory"], "in proportion to the nodes' memory"
+    assert rows[1]["memory"] // 10**9 % (1 << 20) == 0
+
+
+@given(
+    total=st.integers(0, 1 << 40),
+    nodes=st.dictionaries(st.integers(0, 9), st.integers(0, 1 << 41).map(lambda size: {"memory": size}), max_size=8),
+)
+def test_a_divided_reserve_is_whole(total: int, nodes: dict[int, dict[str, int]]) -> None:
+    parts = kubelet_wanted.divided(total, nodes)
+    if any(kinds["memory"] for kinds in nodes.values()):
+        assert sum(parts.values()) == total
+    assert all(size >= 0 and nodes[node]["memory"] for node, size in parts.items())
+
+
+VALUES = st.dictionaries(st.sampled_from("abc"), st.sampled_from(["1", "2"]), max_size=3)
+SECTIONS = st.fixed_dictionaries(
+    {},
+    optional={
+        "evictionHard": VALUES,
+        "systemReserved": VALUES,
+        "maxPods": st.integers(1, 9),
+        "enforceNodeAllocatable": st.lists(st.sampled_from(["pods", "none"]), max_size=2),
+    },
+)
+
+
+@given(before=st.lists(SECTIONS, max_size=3), wanted=SECTIONS)
+def test_over_any_files_before_it_the_patch_makes_exactly_what_is_wanted(
+    before: list[dict[str, t.Any]], wanted: dict[str, t.Any]
+) -> None:
+    files = [Layer(f"/etc/kubelet.d/{index:02}.conf", data) for index, data in enumerate(before)]
+    one = Wanted(wanted)
+    found = kubelet_wanted.in_force(files, [], OWN, one.patch(kubelet_wanted.below(files, OWN)))
+    for key, value in wanted.items():
+        assert config_values.meaning(key, found.get(key)) == config_values.meaning(key, value)
+    others = effective(files)
+    for key in others.data:
+        assert key in wanted or found.get(key) == others.get(key)
+
+
+def test_it_takes_the_place_of_its_name_among_the_files() -> None:
+    names = ["10-a.conf", "10-dir/99.conf", "20-corral.conf", "20-later.conf", "30.conf"]
+    files = [Layer("/var/lib/kubelet/config.yaml", {"maxPods": 1})]
+    files += [Layer(f"/etc/kubelet.d/{name}", {"maxPods": index}) for index, name in enumerate(names, 2)]
+    others = [layer for layer in files if layer.origin != OWN]
+    assert [layer.origin for layer in others[: kubelet_wanted.place_of(others, OWN)]] == [
+        "/var/lib/kubelet/config.yaml",
+        "/etc/kubelet.d/10-a.conf",
+        "/etc/kubelet.d/10-dir/99.conf",
+    ]
+
+
+SAME: list[tuple[str, t.Any, t.Any]] = [
+    ("cpuManagerReconcilePeriod", "1m30s", "90s"),
+    ("imageMaximumGCAge", "720h", "720h0m0s"),
+    ("imageMaximumGCAge", "0s", 0),
+    ("reservedSystemCPUs", "0-1,4", "0,1,4"),
+    ("systemReserved", {"cpu": "500m", "memory": "1Gi"}, {"memory": "1024Mi", "cpu": 0.5}),
+    ("cpuManagerPolicyOptions", {"full-pcpus-only": "true", "align-by-socket": "false"}, {"full-pcpus-only": "1"}),
+    ("evictionHard", {"memory.available": "1Gi", "nodefs.available": "10%"}, {"nodefs.available": "10.0%", "memory.available": "1024Mi"}),
+    ("enforceNodeAllocatable", ["pods", "kube-reserved"], ["kube-reserved", "pods"]),
+    ("reservedMemory", [{"numaNode": 0, "limits": {"memory": "1Gi"}}], [{"numaNode": "0", "limits": {"memory": "1024Mi"}}]),
+    ("containerLogMaxSize", "10Mi", "10485760"),
+    ("evictionSoft", {}, None),
+]  # fmt: skip
+OTHER: list[tuple[str, t.Any, t.Any]] = [
+    ("cpuManagerReconcilePeriod", "10s", "10m"),
+    ("reservedSystemCPUs", "0-1", "0"),
+    ("systemReserved", {"memory": "1G"}, {"memory": "1Gi"}),
+    ("cpuManagerPolicyOptions", {"full-pcpus-only": "true"}, {"full-pcpus-only": "false"}),
+    ("evictionHard", {"memory.available": "10%"}, {"memory.available": "10"}),
+    ("reservedMemory", [{"numaNode": 0, "limits": {"memory": "1Gi"}}], [{"numaNode": 1, "limits": {"memory": "1Gi"}}]),
+    ("maxPods", 110, 50),
+    ("failSwapOn", False, None),
+]
+
+
+@pytest.mark.parametrize(("key", "one", "other"), SAME)
+def test_values_are_compared_by_meaning(key: str, one: t.Any, other: t.Any) -> None:
+    assert config_values.meaning(key, one) == config_values.meaning(key, other)
+
+
+@pytest.mark.parametrize(("key", "one", "other"), OTHER)
+def test_other_values_differ(key: str, one: t.Any, other: t.Any) -> None:
+    assert config_values.meaning(key, one) != config_values.meaning(key, other)
+
+
+@pytest.mark.parametrize("value", ["x", "5", "", None, [], {}, True, "1h-", "9" * 5000, "١s"])
+@pytest.mark.parametrize("key", sorted(kubelet_wanted.ASKED_BY))
+def test_no_value_of_others_is_too_odd_to_compare(key: str, value: t.Any) -> None:
+    for one in (value, {"memory": value}, [value], [{"numaNode": value, "limits": value}]):
+        assert config_values.meaning(key, one) == config_values.meaning(key, one)
