@@ -29,6 +29,9 @@ from fake_podman import Storage
 from fake_systemd import CGROUP, Cgroup, FakeSystemd, Unit
 from guard import exposed, told
 
+if t.TYPE_CHECKING:
+    from fake_kubelet import FakeKubelet
+
 EDGE = Path(__file__).resolve().parents[2] / "examples" / "edge.yml"
 ISOLATED = "corral_isolated.slice"
 # The lab's machine: 8 CPUs, 2 NUMA nodes, SMT; siblings are 0,4 1,5 (node 0) and 2,6 3,7 (node 1).
@@ -131,8 +134,12 @@ class NodeHost(Host):
         held = next((one for one in self.node.podmans.values() if f"{path}/".startswith(f"{one.path}/")), None)
         return super().space(path) if held is None else held.disk.space()
 
+    def ask(self, address: str, port: int, path: str, dummy_timeout: float = 5.0) -> tuple[int, str]:
+        kubelet = self.node.kubelet
+        return kubelet.answer(address, port, path) if kubelet else (0, "Connection refused")
+
     def _answer(self, argv: t.Sequence[str], dummy_timeout: float) -> Command:
-        if argv[:2] == ("systemctl", "is-active"):
+        if argv[:2] == ("systemctl", "is-active") or argv[-1] == "--version" or argv[0] == "journalctl":
             return self.node.run(*argv)  # A question, not an act.
         return t.cast("Command", self._act("run", " ".join(argv), lambda: self.node.run(*argv)))
 
@@ -179,6 +186,7 @@ class Node:
         self.reloads = 0  # of systemd's configuration, whose jobs have run
         self.started = 100  # processes so far
         self.said: list[str] = []  # what refused starts said
+        self.kubelet: FakeKubelet | None = None
         devices = root / "sys/devices/system"
         devices.mkdir(parents=True)
         shutil.copytree(template / "sys/devices/system/node", devices / "node")
@@ -332,6 +340,9 @@ class Node:
     # Commands
 
     def run(self, *argv: str) -> Command:
+        answer = self.kubelet.command(self, argv) if self.kubelet else None
+        if answer is not None:
+            return answer
         if argv[0] == "systemctl":
             return self.systemd.systemctl(*argv[1:])
         if argv[1:4] == ("-I", "-m", "compileall"):
@@ -413,6 +424,7 @@ class Node:
         twin.programs = dict(self.programs)
         twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
         twin.said = list(self.said)
+        twin.kubelet = copy.deepcopy(self.kubelet)
         return twin
 
     def watch(self) -> None:

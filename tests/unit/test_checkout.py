@@ -30,6 +30,8 @@ MANAGER_OF = {
     "cpu_dropins": "cpu",
     "cpu_moves": "cpu",
     "cpu_observed": "cpu",
+    "kubelet_change": "kubelet",
+    "kubelet_observed": "kubelet",
     "memory_described": "memory",
     "memory_mounts": "memory",
     "checkpoint": "workloads",

@@ -120,6 +120,12 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
         control_mount(host, step)
     elif step.kind == "compile":
         compile_folder(host, step)
+    elif step.kind in ("hook", "health"):
+        from . import node_hooks
+
+        said = node_hooks.refused(host, step)
+        if said:
+            raise StepFailed(said)
     else:
         raise StepFailed(f"{step.kind}: no such kind of step")
 

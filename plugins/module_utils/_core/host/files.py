@@ -387,6 +387,12 @@ class Host:
 
         return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
 
+    def ask(self, address: str, port: int, path: str, timeout: float = 5.0) -> tuple[int, str]:
+        """What an HTTP server of the machine answers: the status and the body; status 0 and the reason without an answer."""
+        from . import http_answer
+
+        return http_answer.get(address, port, path, timeout) if self.live else (0, "a tree answers nothing")
+
 
 def make_folders(folder: str) -> None:
     """Make a folder and those above it, readable for all whatever the umask is (the agent's is 077)."""

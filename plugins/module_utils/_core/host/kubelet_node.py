@@ -14,11 +14,11 @@ from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of
 from ..model.kubelet.pod_cgroups import Container, container_of, named_by_log
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from . import cgroup
+from . import cgroup, kubelet_unit
 from .files import Host
 
 ROOT_DIR = "/var/lib/kubelet"
-UNIT = "kubelet.service"
+UNIT, NAME = kubelet_unit.UNIT, "kubelet"
 LOGS = "/var/log/containers"
 # A program that holds a kubelet within itself, and has configuration of another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
@@ -26,11 +26,13 @@ TICKS = 100  # of a second, in /proc/PID/stat: USER_HZ is the same on every arch
 
 
 class Process(NamedTuple):
-    """A running kubelet: its process, when it began (epoch seconds, None: not known), and its arguments."""
+    """A running kubelet: its process, when it began (epoch seconds, None: not known), its arguments, and its program."""
 
     pid: int
     began: t.Optional[float]
     arguments: tuple[str, ...]
+    program: str = ""
+    by_unit: bool = False  # whether it is in the control group of kubelet.service
 
 
 class KubeletFiles(NamedTuple):
@@ -44,35 +46,52 @@ class KubeletFiles(NamedTuple):
 
 def process(host: Host) -> t.Optional[Process]:
     """The node's kubelet, whatever started it; None where none runs. Raises CorralError for one within another program."""
-    unit = f"{cgroup.units(host)}/system.slice/{UNIT}/cgroup.procs"
-    for pid in (*host.processes(unit), *(name for name in host.names("/proc") if name.isdigit())):
+    own = of_unit(host)
+    if own is not None:
+        return own
+    for pid in (name for name in host.names("/proc") if name.isdigit()):
         name = (host.read(f"/proc/{pid}/comm") or "").strip()
         if name in EMBEDDED:
             raise refusal(
                 f"{EMBEDDED[name]} runs here (process {pid}): its kubelet is part of it and is configured by its own files, "
-                "which Corral does not read",
+                "which Corral neither reads nor writes",
                 path=f"/proc/{pid}",
             )
-        if name == "kubelet":
-            words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
-            return Process(int(pid), began(host, pid), tuple(word for word in words[1:] if word))
+        if name == NAME:
+            return described(host, pid)
     return None
 
 
+def of_unit(host: Host) -> t.Optional[Process]:
+    """The kubelet that kubelet.service runs; None where it does not run."""
+    for pid in host.processes(f"{cgroup.units(host)}/system.slice/{UNIT}/cgroup.procs"):
+        if (host.read(f"/proc/{pid}/comm") or "").strip() == NAME:
+            return described(host, pid)._replace(by_unit=True)
+    return None
+
+
+def described(host: Host, pid: str) -> Process:
+    """A process by its id."""
+    words = (host.read(f"/proc/{pid}/cmdline") or "").split("\0")
+    return Process(int(pid), began(host, pid), tuple(word for word in words[1:] if word), words[0])
+
+
 def began(host: Host, pid: str) -> t.Optional[float]:
-    """When a process began, in epoch seconds."""
-    fields = (host.read(f"/proc/{pid}/stat") or "").rpartition(")")[2].split()
+    """When a process began, in epoch seconds. It is not asked for again: a process has one beginning."""
+    text = host.unrecorded(lambda: host.read(f"/proc/{pid}/stat")) or ""
+    fields = text.rpartition(")")[2].split()
     try:
         return host.now() - host.uptime() + int(fields[19]) / TICKS
     except (LookupError, ValueError):
         return None
 
 
-def files(running: t.Optional[Process]) -> KubeletFiles:
-    """Where it keeps what by its flags; without a process, where kubeadm puts it."""
-    flags = flags_of(running.arguments if running else ())
+def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
+    """Where it keeps what by its flags; without a process by those of its unit, and without a unit where kubeadm puts it."""
+    words = running.arguments if running else kubelet_unit.command(host)[1:]
+    flags = flags_of(words)
     root_dir = flags.get("root-dir") or ROOT_DIR
-    config = flags.get("config", "") if running else f"{root_dir}/config.yaml"
+    config = flags.get("config", "") if running or words else f"{root_dir}/config.yaml"
     return KubeletFiles(root_dir, config, flags.get("config-dir", ""), flags)
 
 

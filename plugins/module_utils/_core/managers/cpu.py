@@ -98,11 +98,11 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
-    found = (
-        one
-        for one in seen.unmanaged
-        if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all)
-    )
+    # With the section kubelet the CPUs of pods are the kubelet's matter: it has been told which ones are Corral's.
+    others = [
+        one for one in seen.unmanaged if context.profile.kubelet is None or not unmanaged_groups.is_of_pods(one.name)
+    ]
+    found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
     # A partition has what it requests, also what partitions in it took from its effective CPUs.
     foreign = seen.foreign & wanted.online
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)

@@ -22,6 +22,7 @@ if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement
         declaration,
         device_grants,
         gc_timer,
+        kubelet,
         memory,
         pids,
         workloads,
@@ -35,6 +36,7 @@ FILES = {
     "pids": "pids",
     "gc": "gc_timer",
     "conflicts": "agent_conflicts",
+    "kubelet": "kubelet",
     WORKLOADS: "workloads",
     DEVICES: "device_grants",
 }

@@ -11,11 +11,12 @@ import json
 import typing as t
 
 from ..constants import SCHEMA
+from ..host.kubelet_state import File
 from ..model.kubelet.kubelet_config import DEFAULT
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
 from ..model.values import cpuset
-from ..pipeline.kubelet_inspection import File, Inspection
+from ..pipeline.kubelet_inspection import Inspection
 from .text_table import aligned
 
 if t.TYPE_CHECKING:

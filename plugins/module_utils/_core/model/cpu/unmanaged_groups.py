@@ -41,6 +41,11 @@ class Unmanaged(NamedTuple):
     is_partition: bool = False
 
 
+def is_of_pods(name: str) -> bool:
+    """Whether a control group is the one of a kubelet's pods, whose CPUs the kubelet sets."""
+    return name in ("kubepods.slice", "kubepods")
+
+
 def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:
     """Whether something may start in an empty control group, and would have some of these CPUs.
 

@@ -54,14 +54,14 @@ ASKED_BY[RESERVED_CPUS] = "cpu.reserved"
 
 
 class Machine(NamedTuple):
-    """What a kubelet's configuration has to fit: the installed version (1, MINOR), CPUs, memory and processes.
+    """What a kubelet's configuration has to fit: the installed version (1, MINOR; None: not asked), CPUs, memory and processes.
 
     ``reserved`` and ``isolated`` are the profile's pools (None: it has none), ``isolcpus`` what the kernel isolates. ``numa`` has the
     bytes of each NUMA node by kind (memory, hugepages-2Mi …) with the hugepages that the profile declares; ``pids`` is the smaller of
     pid_max and threads-max (None: not known).
     """
 
-    version: tuple[int, int]
+    version: t.Optional[tuple[int, int]]
     online: frozenset[int]
     reserved: t.Optional[frozenset[int]] = None
     isolated: frozenset[int] = cpuset.EMPTY
@@ -118,6 +118,8 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
         data["reservedMemory"] = []
     if machine.reserved is not None:
         data[RESERVED_CPUS] = cpuset.format(machine.reserved | machine.isolated)
+    if machine.version is None:
+        return Wanted(data)
     if data.get(MAXIMUM_AGE) == "0s" and not KEYS[MAXIMUM_AGE].known(machine.version[1]):
         del data[MAXIMUM_AGE]  # That version never removes images by age.
     problems: list[Problem] = []

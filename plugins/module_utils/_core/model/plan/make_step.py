@@ -78,6 +78,16 @@ def mount(name: str, path: str, verb: Verb, phase: int, order: int = 0, *, optio
     return Step("mount", name, verb, phase, order, name=path, optional=optional)
 
 
+def hook(path: str, argument: t.Literal["drain", "resume"], phase: int, order: int = 0) -> Step:
+    """Run a program of the administrator's with one argument. The undo of "drain" is "resume"."""
+    return Step("hook", path, argument, phase, order)
+
+
+def health(unit: str, address: str, phase: int, order: int = 0) -> Step:
+    """Wait until a service says that it is healthy: ADDRESS:PORT of its /healthz."""
+    return Step("health", unit, address, phase, order)
+
+
 def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
     """Compile a program with a Python; its files are named one a line. Python "": remove what was compiled."""
     return Step("compile", folder, python, phase, order, name=files)

@@ -125,8 +125,9 @@ def unit_of_cpus_file(path: str) -> str:
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
-    """All steps of a plan in the order in which they run, with one daemon-reload where any step asks for it."""
-    steps = [step for change in changes for step in change.steps]
+    """All steps of a plan in the order in which they run, each once, with one daemon-reload where any step asks for it."""
+    # Changes that are made by one and the same step all have it.
+    steps = list(dict.fromkeys(step for change in changes for step in change.steps))
     if any(step.reload for step in steps):
         steps.append(Step("unit", "", "daemon-reload", RELOAD))
     return sorted(steps, key=lambda step: (step.phase, step.order))

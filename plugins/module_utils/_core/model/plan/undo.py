@@ -205,6 +205,8 @@ def inverse(before: Original, step: Step, online: str) -> list[Step]:
     """
     if step.kind == "unit" and not step.target:
         return []
+    if step.kind == "hook":
+        return [make_step.hook(step.target, "resume", START)] if step.value == "drain" else []
     if step.kind == "partition" and before.value == step.value:
         return []  # The step renewed a partition. To write that again would end it first: see apply_step.set_partition().
     if step.kind in ("unit", "mount") and before.active and step.value == "stop":

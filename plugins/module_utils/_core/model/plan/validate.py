@@ -18,7 +18,7 @@ from ..values.errors import Problem
 from .places import Place, covering
 from .plan import Change, Step, unit_of_cpus_file
 
-BY_UNIT = ("property", "unit", "mount")
+BY_UNIT = ("property", "unit", "mount", "health")
 UNIT = re.compile(r"[A-Za-z0-9:_.\\@-]{1,255}\.(slice|scope|service|timer|path|mount)")
 CONTROL = re.compile(r"[\x00-\x1f\x7f]")  # no path or unit of Corral's has a newline or another control character
 POOL = re.compile(r".*/(?:node(\d+)|mm)/hugepages/hugepages-(\d+)kB/nr_hugepages")

@@ -62,7 +62,7 @@ def changes(
             found.append(
                 unchangeable(manager, key, "value by tuned", given.value.lstrip(">"), str(wanted), reason, given.file)
             )
-    if kubelet and kubelet.policy == "static" and profile.cpu is not None:
+    if kubelet and kubelet.policy == "static" and profile.cpu is not None and profile.kubelet is None:
         granted = pools.online - kubelet.reserved
         theirs = workload_cpus(pools)
         if not granted <= theirs:
@@ -137,7 +137,7 @@ def notes(
             "numad runs and sets the CPU affinity of processes by itself: systemctl disable --now numad, so that the "
             "pools alone decide"
         )
-    if kubelet and cpu and kubelet.policy != "static":
+    if kubelet and cpu and kubelet.policy != "static" and profile.kubelet is None:
         found.append(
             f"a kubelet runs (cpuManagerPolicy {kubelet.policy or 'none'}, {kubelet.file}): its pods are in "
             "kubepods.slice, which belongs in cpu.shared.slices"

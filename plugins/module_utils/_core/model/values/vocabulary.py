@@ -31,6 +31,8 @@ StepKind = t.Literal[
     "unit",
     "mount",
     "compile",
+    "hook",
+    "health",
 ]
 # Whether the agent corrects drift or only reports it.
 Mode = t.Literal["enforce", "audit"]

@@ -59,6 +59,19 @@ ALLOWED: dict[str, list[Step]] = {
         step("file", "/var/lib/corral/gc.json.previous", None),
     ],
     "conflicts": [],
+    "kubelet": [
+        step("file", "/etc/kubernetes/kubelet.conf.d/20-corral.conf"),
+        step("file", "/var/lib/kubelet/config.yaml"),
+        step("file", "/etc/kubernetes/kubelet-config.yaml"),
+        step("file", "/etc/kubernetes/kubelet/config.json"),
+        step("file", "/var/lib/kubelet/cpu_manager_state", None),
+        step("file", "/mnt/kubelet/memory_manager_state.corral-memory-20261125T170000Z"),
+        step("file", "/var/lib/corral/kubelet.json"),
+        step("file", "/run/corral/kubelet-due", None),
+        step("unit", "kubelet.service", "stop"),
+        step("health", "kubelet.service", "127.0.0.1:10248"),
+        step("hook", "/usr/local/sbin/drain-node", "drain"),
+    ],
     "workloads": [
         step("file", "/var/lib/corral/checkpoint.json"),
         step("file", "/var/lib/corral/admitted.json.previous", None),
@@ -91,6 +104,15 @@ ALLOWED: dict[str, list[Step]] = {
     ],
 }
 REFUSED = [
+    step("file", "/usr/bin/kubelet"),
+    step("file", "/etc/systemd/system/kubelet.service"),
+    step("file", "/etc/kubernetes/kubelet.conf.d/99-cloud.conf"),
+    step("file", "/var/lib/kubelet/cpu_manager_state"),  # It may be removed, not written.
+    step("file", "/etc/containerd/config.yaml"),
+    step("unit", "kubelet.service", "restart"),
+    step("health", "sshd.service", "127.0.0.1:22"),
+    step("hook", "/usr/local/sbin/drain-node", "reboot"),
+    step("hook", "drain-node", "drain"),
     step("file", "/etc/passwd"),
     step("file", "/etc/systemd/system.conf"),
     step("file", f"{SYSTEM}/a.service.d/more/10-corral.conf"),

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A node's state files of the kubelet: what is in them, and whether a kubelet would start with them under a configuration."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.cpu import allocation
+from ..model.cpu.cpu_options import NAMES, Options
+from ..model.kubelet import config_values, start_checks, state_files
+from ..model.kubelet.go_values import GoError
+from ..model.kubelet.kubelet_config import Config
+from ..model.kubelet.start_checks import Amounts, CpuSettings
+from ..model.kubelet.state_files import CPU, MEMORY, CpuState, DeviceState, MemoryState, Refused
+from ..model.topology import cpu_topology
+from ..model.topology.topology import Topology
+from ..model.values import cpuset, quantity
+from ..model.values.records import NamedTuple
+from ..model.values.sizes import page_text
+from .files import Host
+
+GATE = "PodLevelResourceManagers"
+
+
+class File(NamedTuple):
+    """A state file: its path, whether it is there, its version or the state of its checksum, and why the kubelet would
+    not start with it ("": it would)."""
+
+    path: str
+    exists: bool
+    version: str = ""
+    refusal: str = ""
+
+
+def gate(config: Config) -> bool:
+    """Whether state files have pods of their own (alpha)."""
+    return config.get("featureGates", GATE) is True
+
+
+def option(config: Config, name: str) -> bool:
+    """Whether an option of the CPU manager's policy is set: a Go bool, as text."""
+    return config_values.is_on(config.get("cpuManagerPolicyOptions", name))
+
+
+def settings_of(config: Config, topology: Topology) -> CpuSettings:
+    """What the CPU manager goes by. Without reservedSystemCPUs it chooses as many as are reserved in all."""
+    policy = str(config.get("cpuManagerPolicy"))
+    strict = option(config, "strict-cpu-reservation")
+    listed = config.get("reservedSystemCPUs")
+    if listed:
+        try:
+            return CpuSettings(policy, topology.online, cpuset.parse(str(listed)), strict)
+        except ValueError as error:
+            raise Refused(f"reservedSystemCPUs: {error}") from None
+    milli = sum(config_values.milli(config.get(key, "cpu")) for key in ("kubeReserved", "systemReserved"))
+    options = Options(**{field: option(config, name) for name, field in NAMES.items()})
+    try:
+        # The kubelet chooses them without asking for whole cores.
+        chosen = options._replace(full_pcpus_only=False)
+        reserved = allocation.take(cpu_topology.of(topology), topology.online, -(-milli // 1000), chosen)
+    except ValueError as error:
+        raise Refused(str(error)) from None
+    return CpuSettings(policy, topology.online, reserved, strict)
+
+
+def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) -> tuple[File, t.Optional[CpuState]]:
+    """The CPU manager's file. What was read of one that is refused counts for the findings all the same."""
+    path, text = f"{root_dir}/{CPU.file}", host.read(f"{root_dir}/{CPU.file}")
+    found = unread(host, path, text)
+    if found is not None or not text:
+        return found or File(path, exists=text is not None), None
+    read = state_files.read(CPU, text, pod_level=gate(config))
+    file = File(path, exists=True, version=read.version)
+    state = None
+    try:
+        if not read.refusal:
+            state = state_files.cpu_state(read, {})
+        restored = state_files.restore_cpus(text, str(config.get("cpuManagerPolicy")), pod_level=gate(config))
+    except Refused as error:
+        return file._replace(refusal=state_files.advice(CPU, path, str(error))), state
+    try:
+        start_checks.check_cpus(restored, settings_of(config, topology))
+    except Refused as error:
+        return file._replace(refusal=str(error)), state
+    return file, state
+
+
+def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> tuple[File, t.Optional[MemoryState]]:
+    """The memory manager's file, on a machine with these bytes by NUMA node and kind."""
+    path, text = f"{root_dir}/{MEMORY.file}", host.read(f"{root_dir}/{MEMORY.file}")
+    found = unread(host, path, text)
+    if found is not None or not text:
+        return found or File(path, exists=text is not None), None
+    read = state_files.read(MEMORY, text, pod_level=gate(config))
+    file = File(path, exists=True, version=read.version)
+    if read.refusal:
+        return file._replace(refusal=state_files.advice(MEMORY, path, read.refusal)), None
+    state = state_files.memory_state(read)
+    policy = str(config.get("memoryManagerPolicy"))
+    try:
+        restored = state_files.restore_memory(text, policy, pod_level=gate(config))
+    except Refused as error:
+        return file._replace(refusal=state_files.advice(MEMORY, path, str(error))), state
+    try:
+        start_checks.check_memory(restored, policy, numa, reserved_memory(config))
+    except Refused as error:
+        return file._replace(refusal=str(error)), state
+    return file, state
+
+
+def unread(host: Host, path: str, text: t.Optional[str]) -> t.Optional[File]:
+    """The file where it is there and cannot be read."""
+    if text is not None or host.errors.get(path, 2) == 2:
+        return None
+    return File(path, exists=True, refusal=f"cannot be read: {host.why(path)}")
+
+
+def totals(topology: Topology) -> dict[int, dict[str, int]]:
+    """Bytes of each NUMA node by kind, as the kubelet counts them."""
+    found = {}
+    for node, one in topology.numa.items():
+        pages = {f"hugepages-{page_text(size)}": (size << 10) * count for size, count in one.hugepages.items()}
+        found[node] = {**pages, start_checks.MEMORY: (one.memory_kib or 0) << 10}
+    return found
+
+
+def reserved_memory(config: Config) -> dict[int, dict[str, int]]:
+    """reservedMemory, in bytes by NUMA node and kind. Raises Refused for what is none."""
+    found: dict[int, dict[str, int]] = {}
+    rows = config.get("reservedMemory") or ()
+    try:
+        for row in rows:
+            kinds = {kind: quantity.parse(str(size)).value() for kind, size in row["limits"].items()}
+            found.setdefault(int(row["numaNode"]), {}).update(kinds)
+    except (ValueError, LookupError, TypeError, AttributeError) as error:
+        raise Refused(f"reservedMemory: {error}") from None
+    return found
+
+
+def inspect_devices(host: Host, root_dir: str) -> tuple[File, t.Optional[DeviceState]]:
+    """The device manager's file. A wrong checksum makes the kubelet begin without it; it starts all the same."""
+    path = f"{root_dir}/{state_files.DEVICE_FILE}"
+    text = host.read(path)
+    found = unread(host, path, text)
+    if found is not None or not text:
+        return found or File(path, exists=text is not None), None
+    try:
+        state = state_files.read_devices(text)
+    except GoError as error:
+        return File(path, exists=True, refusal=str(error)), None
+    return File(path, exists=True, version=f"checksum {state.checksum}"), state

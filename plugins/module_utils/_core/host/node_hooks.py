@@ -1,0 +1,61 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Steps that others take part in: a program of the administrator's, and the wait for a service that says that it is healthy."""
+
+from __future__ import annotations
+
+import time
+
+from ..model.plan.plan import Step
+from . import systemd
+from .files import Host
+
+HOOK_SECONDS = 1800.0
+HEALTH_SECONDS = 120.0
+# A kubelet answers before its managers have read their state files, and ends where it refuses one.
+STEADY_SECONDS = 8.0
+BETWEEN_SECONDS = 0.5
+LOG_LINES = 5
+
+
+def refused(host: Host, step: Step) -> str:
+    """Run the hook, or wait. The reason why it failed; "" where it did not."""
+    return run_hook(host, step) if step.kind == "hook" else wait_for_health(host, step)
+
+
+def run_hook(host: Host, step: Step) -> str:
+    """Run the program with its argument."""
+    answer = host.run(step.target, step.value or "", timeout=HOOK_SECONDS)
+    said = systemd.complaint(answer.err, answer.out)[-500:]
+    return f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
+
+
+def wait_for_health(host: Host, step: Step) -> str:
+    """Ask for /healthz until it is 200 for some seconds; when time is up, the unit's last log lines say why it is not."""
+    address, dummy, port = (step.value or "").rpartition(":")
+    began = time.monotonic()
+    healthy_since = None
+    while True:
+        status, text = host.ask(address, int(port), "/healthz")
+        now = time.monotonic()
+        healthy_since = None if status != 200 else now if healthy_since is None else healthy_since
+        if healthy_since is not None and now - healthy_since >= STEADY_SECONDS:
+            return ""
+        if now - began > HEALTH_SECONDS:
+            break
+        time.sleep(BETWEEN_SECONDS)
+    said = f"status {status}: {text}" if status else text
+    return (
+        f"{step.target}: not healthy for {now - began:.0f} s (http://{step.value}/healthz: {' '.join(said.split())[:200]}); its last "
+        f"log lines: {last_lines(host, step.target)}"
+    )
+
+
+def last_lines(host: Host, unit: str) -> str:
+    """The last lines of a unit's log, on one line."""
+    answer = host.run("journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"--unit={unit}")
+    lines = [" ".join(line.split())[:300] for line in answer.out.splitlines() if line.strip()]
+    return " | ".join(lines[-LOG_LINES:]) or f"none (journalctl -u {unit})"

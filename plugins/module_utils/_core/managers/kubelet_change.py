@@ -1,0 +1,152 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The change of a kubelet's configuration without a crash loop: which state files have to go, and the steps in their order.
+
+drain → stop → set the state files aside that the kubelet would refuse → write → start → healthy → resume. A step that is refused undoes
+all of them (pipeline/applying.py): the files come back, and the kubelet starts with what it had.
+"""
+
+from __future__ import annotations
+
+import time
+import typing as t
+
+from ..host import kubelet_node, kubelet_state, kubelet_unit
+from ..host.files import Host
+from ..model.kubelet import kubelet_sizing, pod_findings
+from ..model.kubelet.kubelet_config import Config
+from ..model.kubelet.pod_cgroups import Container
+from ..model.plan import make_step
+from ..model.plan.context import Context
+from ..model.plan.plan import CLAIM, DECLARE, START, STOP, Step
+from ..model.values.errors import Problem
+from ..model.values.records import NamedTuple
+from .kubelet_observed import DUE, Observation
+
+HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
+# A word of each cause, by what the refusal says.
+CAUSES = (
+    ("differs from state checkpoint policy", "policy"),
+    ("reserved cpus", "reserved"),
+    ("set of available CPUs", "cpus"),
+    ("machine state is different", "memory"),
+)
+NAMED = 4
+# Where a server that listens on all addresses is asked.
+ANY = {"0.0.0.0": HEALTHZ_ADDRESS, "::": "::1"}  # noqa: S104 - asked, not bound
+
+
+class Refused(NamedTuple):
+    """A state file that the kubelet would not start with: its path and text, and the refusal."""
+
+    path: str
+    text: str
+    mode: int
+    refusal: str
+
+
+class State(NamedTuple):
+    """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory."""
+
+    refused: tuple[Refused, ...] = ()
+    running: tuple[Container, ...] = ()
+    assigned: tuple[str, ...] = ()
+
+    @property
+    def drains(self) -> bool:
+        """Whether pods could lose what they have."""
+        return bool(self.refused and self.running)
+
+
+def state_under(host: Host, seen: Observation, config: Config, context: Context) -> State:
+    """What a configuration makes of the state files."""
+    root = seen.places.root_dir
+    cpu_file, cpus = kubelet_state.inspect_cpus(host, root, config, context.topology)
+    memory_file, memory = kubelet_state.inspect_memory(host, root, config, seen.machine.numa)
+    refused = [file for file in (cpu_file, memory_file) if file.refusal]
+    if not refused:
+        return State()
+    running = tuple(kubelet_node.containers(host))
+    names = {one.pod: one.pod_name or one.pod for one in running}
+    assigned = {
+        pod for pod, own in (pod_findings.exclusive_of(cpus) if cpus else {}).items() if own and cpu_file.refusal
+    }
+    assigned |= set(memory.containers) if memory and memory_file.refusal else set()
+    found = [Refused(one.path, text_of(host, one.path), host.mode(one.path) or 0o600, one.refusal) for one in refused]
+    return State(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)))
+
+
+def text_of(host: Host, path: str) -> str:
+    """A file's text, bytes that are no UTF-8 kept as they are."""
+    return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
+
+
+def problems(state: State, drain: t.Optional[str]) -> list[Problem]:
+    """A change that would take CPUs or memory away from pods, without a word about that."""
+    if not (state.refused and state.assigned) or drain is not None:
+        return []
+    pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
+    files = " and ".join(one.path for one in state.refused)
+    message = (
+        f"the kubelet would not start with {files}, so that it has to begin anew, and these pods have exclusive CPUs or memory by it: "
+        f"{pods}. Drain the node first, or declare kubelet.drain: a program that does, or none to go on without"
+    )
+    return [Problem("kubelet.drain", None, message)]
+
+
+def aside(state: State, now: float) -> list[Step]:
+    """Set the refused files aside, with the cause and the time in their names."""
+    stamp = time.strftime("%Y%m%dT%H%M%SZ", time.gmtime(now))
+    steps = []
+    for order, one in enumerate(state.refused):
+        copy = f"{one.path}.corral-{cause(one.refusal)}-{stamp}"
+        steps.append(make_step.file(copy, one.text, STOP, 60 + 2 * order, mode=one.mode))
+        steps.append(make_step.file(one.path, None, STOP, 61 + 2 * order))
+    return steps
+
+
+def cause(refusal: str) -> str:
+    """One word for a refusal."""
+    return next((word for text, word in CAUSES if text in refusal), "unreadable")
+
+
+def stops(seen: Observation) -> bool:
+    """Whether the kubelet has to be stopped and started: it runs, or an earlier run stopped it."""
+    return seen.process is not None or seen.due
+
+
+def restart(seen: Observation, state: State, config: Config, drain: t.Optional[str], now: float) -> list[Step]:
+    """The steps around the write of a configuration. A kubelet that does not run is not started: it reads it when it starts."""
+    if not stops(seen):
+        return aside(state, now)
+    hook = drain if drain not in (None, "none") and state.drains else None
+    steps = [make_step.file(DUE, "", CLAIM, -20)]
+    if hook:
+        steps += [make_step.hook(hook, "drain", CLAIM, -10), make_step.hook(hook, "resume", DECLARE, -20)]
+    steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, now)]
+    steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))
+    address = health_address(config)
+    if address:
+        steps.append(make_step.health(kubelet_unit.UNIT, address, START, 60))
+    return [*steps, make_step.file(DUE, None, DECLARE, -10)]
+
+
+def health_address(config: Config) -> str:
+    """ADDRESS:PORT of the kubelet's healthz; "" where it is turned off."""
+    port, address = config.get("healthzPort"), config.get("healthzBindAddress") or HEALTHZ_ADDRESS
+    if port == 0:
+        return ""
+    number = port if isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65536 else HEALTHZ_PORT
+    return f"{ANY.get(address, address)}:{number}"
+
+
+def sizing_notes(now: Config, then: Config, seen: Observation) -> list[str]:
+    """What pods may have afterwards, where that changes."""
+    before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (now, then))
+    return [
+        f"allocatable {new.resource} of the kubelet: {new.text(old.allocatable)} -> {new.text(new.allocatable)} (of {new.text(new.capacity)})"
+        for old, new in kubelet_sizing.compared(before, after)
+    ]

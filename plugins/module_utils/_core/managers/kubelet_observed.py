@@ -1,0 +1,167 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A node's kubelet as the kubelet manager observes it: its process, its files, its flags, its version, what it is to fit."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import kubelet_node, kubelet_state, kubelet_unit, state, sysctl
+from ..host.files import Host
+from ..host.kubelet_node import KubeletFiles, Process
+from ..model.kubelet import kubelet_config, kubelet_options
+from ..model.kubelet.config_text import DROPIN
+from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer
+from ..model.kubelet.kubelet_wanted import MEMORY, Machine
+from ..model.plan.context import Context
+from ..model.profile.profile_memory import Hugepages
+from ..model.topology.topology import Topology
+from ..model.values import cpuset
+from ..model.values.errors import CorralError
+from ..model.values.records import NamedTuple
+from ..model.values.sizes import page_text
+from ..model.workload.task_budget import PID_MAX, THREADS_MAX, capacity
+
+NAME = "kubelet"
+KEPT = f"{state.STATE}/kubelet.json"  # the lines that keys of a file of others had before Corral
+DUE = f"{state.RUN}/kubelet-due"  # there from before a kubelet is stopped until the new one is healthy
+PROGRAMS = ("/usr/bin/kubelet", "/usr/local/bin/kubelet", "/opt/bin/kubelet")
+VERSION_SECONDS = 20.0
+
+
+class Kept(NamedTuple):
+    """The file of others in which Corral changed keys ("": none), and the lines that each key had (None: it was not there)."""
+
+    file: str = ""
+    lines: t.Mapping[str, t.Optional[str]] = {}
+
+
+class Observation(NamedTuple):
+    """``missing`` says why there is no kubelet to configure; then the rest is empty.
+
+    ``layers`` are the files in the kubelet's order with their ``texts``, ``wrong`` what is wrong with them; ``flags`` are those of the
+    process, or of the unit. ``links`` are those of the files that are links. ``due``: an earlier run stopped the kubelet and did not end.
+    """
+
+    missing: str = ""
+    process: t.Optional[Process] = None
+    places: KubeletFiles = KubeletFiles("", "", "", {})
+    layers: tuple[Layer, ...] = ()
+    texts: t.Mapping[str, t.Optional[str]] = {}
+    wrong: tuple[str, ...] = ()
+    flags: tuple[Layer, ...] = ()
+    modes: t.Mapping[str, int] = {}
+    links: t.Container[str] = ()
+    version_error: str = ""
+    kept: Kept = Kept()
+    due: bool = False
+    machine: Machine = Machine(None, cpuset.EMPTY)
+
+    @property
+    def own(self) -> str:
+        """The file that Corral writes: a drop-in where the kubelet reads any, else its --config."""
+        return self.dropin or self.places.config
+
+    @property
+    def dropin(self) -> str:
+        """The path of Corral's drop-in; "" where the kubelet reads none."""
+        return f"{self.places.config_dir.rstrip('/')}/{DROPIN}" if self.places.config_dir else ""
+
+
+def observe(host: Host, context: Context) -> Observation:
+    """Look at the kubelet. A tick looks in the control group of its unit alone, and starts no process."""
+    try:
+        process = kubelet_node.of_unit(host) if context.by_timer else kubelet_node.process(host)
+    except CorralError as error:
+        return Observation(missing=str(error))
+    places = kubelet_node.files(host, process)
+    if process is None and not kubelet_unit.command(host) and not host.exists(places.config):
+        return Observation(
+            missing=f"this node has no kubelet: there is no {kubelet_unit.UNIT} and no {places.config}, install it first"
+        )
+    layers, wrong = kubelet_node.layers(host, places)
+    flags, unread = kubelet_config.flag_layers(places.flags)
+    found = Observation("", process, places)
+    own = found.dropin
+    paths = {*(layer.origin for layer in layers), *([own] if own else [])}
+    texts = {path: host.read(path) for path in sorted(paths)}
+    # What is wrong with Corral's own file is mended.
+    wrong = [line for line in wrong if not own or not line.startswith(f"{own}: ")]
+    return found._replace(
+        layers=tuple(layer for layer in layers if layer.origin != own or is_ours(layer)),
+        texts=texts,
+        wrong=(*wrong, *unread),
+        flags=tuple(flags),
+        modes={path: host.mode(path) or 0o644 for path, text in texts.items() if text is not None},
+        links=[path for path in texts if host.link(path) is not None],
+        kept=kept(host),
+        due=host.exists(DUE),
+        machine=machine(host, context),
+    )
+
+
+def is_ours(layer: Layer) -> bool:
+    """Whether the kubelet takes Corral's drop-in as a configuration."""
+    return (layer.data.get("apiVersion"), layer.data.get("kind")) == (API_VERSION, KIND)
+
+
+def with_version(host: Host, seen: Observation) -> Observation:
+    """The observation with the version of the installed kubelet."""
+    version, error = version_of(host, seen.process)
+    return seen._replace(version_error=error, machine=seen.machine._replace(version=version))
+
+
+def kept(host: Host) -> Kept:
+    """What Corral keeps of a file of others; nothing where it changed none."""
+    data = state.checked(host, KEPT) if host.exists(KEPT) else None
+    return Kept(data["file"], data["lines"]) if isinstance(data, dict) and {"file", "lines"} <= data.keys() else Kept()
+
+
+def version_of(host: Host, process: t.Optional[Process]) -> tuple[t.Optional[tuple[int, int]], str]:
+    """The version of the installed kubelet, or why it is not known."""
+    words = kubelet_unit.command(host)
+    named = [process.program if process else "", *words[:1], *(path for path in PROGRAMS if host.exists(path))]
+    program = next((path for path in named if path.startswith("/")), "kubelet")
+    answer = host.run(program, "--version", timeout=VERSION_SECONDS)
+    found = kubelet_options.version(answer.out) if not answer.code else None
+    said = " ".join((answer.err or answer.out).split())[:200]
+    return found, "" if found else f"{program} --version: {said or 'no version'}"
+
+
+def machine(host: Host, context: Context) -> Machine:
+    """What the configuration is to fit on this node, once the rest of the profile is applied."""
+    topology, pids = context.topology, context.profile.pids
+    limits = capacity(pids, {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)})
+    return Machine(
+        None,
+        topology.online,
+        context.pools.reserved if context.profile.cpu is not None else None,
+        context.pools.isolated,
+        topology.isolated or cpuset.EMPTY,
+        max(len(topology.sockets), 1),
+        numa(topology, context.profile.memory.hugepages),
+        (topology.machine_memory_kib or 0) << 10,
+        limits,
+        len((host.read("/proc/swaps") or "").splitlines()) > 1,
+    )
+
+
+def numa(topology: Topology, hugepages: t.Sequence[Hugepages]) -> dict[int, dict[str, int]]:
+    """Bytes of each NUMA node by kind, as the kubelet will count them: with the pools of hugepages that are declared.
+
+    A pool of the whole machine is counted as the kernel spreads it.
+    """
+    found = kubelet_state.totals(topology)
+    nodes = [node for node in sorted(found) if found[node].get(MEMORY)]
+    for pool in hugepages:
+        kind = f"hugepages-{page_text(pool.size_kib)}"
+        size = pool.size_kib << 10
+        if pool.node is not None:
+            found.setdefault(pool.node, {})[kind] = pool.pages * size
+            continue
+        for index, node in enumerate(nodes):
+            found[node][kind] = (pool.pages // len(nodes) + (index < pool.pages % len(nodes))) * size
+    return found

@@ -1,0 +1,72 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""How a kubelet's configuration in force differs from what is wanted: key by key, by meaning, each with what sets it."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..values.records import NamedTuple
+from . import config_values
+from .kubelet_config import DEFAULT, Config
+from .kubelet_wanted import GATES
+
+
+class Difference(NamedTuple):
+    """A top-level key that is not as wanted: its values as texts (None: not set), and the file or flag that sets it (or "default").
+
+    ``overridden``: a later file or a flag sets it, so that Corral's file does not count.
+    """
+
+    key: str
+    actual: t.Optional[str]
+    wanted: t.Optional[str]
+    origin: str
+    overridden: bool = False
+
+
+def changing(now: Config, then: Config, keys: t.Optional[t.Container[str]] = None) -> list[Difference]:
+    """The keys (None: all) whose values differ between the configuration in force and the one that is planned."""
+    return [
+        Difference(key, shown(now.get(key)), shown(then.get(key)), origin_of(now, key))
+        for key in sorted(now.data.keys() | then.data.keys())
+        if (keys is None or key in keys) and not same(key, now.get(key), then.get(key))
+    ]
+
+
+def overridden(then: Config, wanted: t.Mapping[str, t.Any]) -> list[Difference]:
+    """The keys that are not as wanted even once Corral's file has them."""
+    found = []
+    for key, value in wanted.items():
+        actual = then.get(key)
+        if key == GATES and isinstance(actual, dict):
+            actual = {name: one for name, one in actual.items() if name in value}
+        if not same(key, actual, value):
+            found.append(Difference(key, shown(actual), shown(value), origin_of(then, key, value), overridden=True))
+    return found
+
+
+def same(key: str, one: t.Any, other: t.Any) -> bool:
+    """Whether two values of a key mean the same."""
+    return bool(config_values.meaning(key, one) == config_values.meaning(key, other))
+
+
+def origin_of(config: Config, key: str, wanted: t.Any = None) -> str:
+    """What sets a key; of a map, what sets the first value in it that is not as wanted."""
+    origins = {path: origin for path, origin in config.origins.items() if path[0] == key}
+    if isinstance(wanted, dict):
+        for path, origin in sorted(origins.items()):
+            if len(path) > 1 and not same(key, {path[1]: config.get(*path)}, {path[1]: wanted.get(path[1])}):
+                return origin
+    return next((origin for path, origin in sorted(origins.items())), DEFAULT)
+
+
+def shown(value: t.Any) -> t.Optional[str]:
+    """A value as text; None for one that is not set."""
+    if value is None or isinstance(value, str):
+        return value
+    return json.dumps(value, sort_keys=True)

@@ -1,0 +1,83 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The wait for a service that says that it is healthy, on a real server of this machine."""
+
+from __future__ import annotations
+
+import http.server
+import threading
+import typing as t
+
+import pytest
+from _core.host import http_answer, node_hooks
+from _core.host.command import Command
+from _core.host.files import Host
+from _core.model.plan import make_step
+
+ANSWERS: list[int] = []
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """Answers what ANSWERS says, its last entry again and again."""
+
+    def do_GET(self) -> None:
+        status = ANSWERS.pop(0) if len(ANSWERS) > 1 else ANSWERS[0]
+        self.send_response(status if self.path == "/healthz" else 404)
+        self.end_headers()
+        self.wfile.write(b"not yet\n" if status != 200 else b"ok")
+
+    def log_message(self, *dummy: t.Any) -> None:
+        """Say nothing."""
+
+
+@pytest.fixture
+def port() -> t.Iterator[int]:
+    server = http.server.HTTPServer(("127.0.0.1", 0), Health)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})
+    thread.start()
+    yield server.server_port
+    server.shutdown()
+    thread.join()
+    server.server_close()
+
+
+@pytest.fixture
+def host(monkeypatch: pytest.MonkeyPatch) -> Host:
+    """This machine, where commands say that a log ends so."""
+    monkeypatch.setattr(node_hooks, "BETWEEN_SECONDS", 0.01)
+    return Host(run=lambda argv, timeout: Command(0, "first\n\n  the last   line\n", ""))
+
+
+def wait(host: Host, port: int) -> str:
+    return node_hooks.refused(host, make_step.health("kubelet.service", f"127.0.0.1:{port}", 0))
+
+
+def test_it_waits_until_the_answer_is_right_and_stays_so(
+    host: Host, port: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(node_hooks, "STEADY_SECONDS", 0.05)
+    ANSWERS[:] = [500, 200, 500, 500, 200]
+    assert wait(host, port) == ""
+    assert ANSWERS == [200], "one good answer among bad ones is not enough"
+
+
+def test_when_time_is_up_the_answer_and_the_log_say_why(host: Host, port: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_hooks, "HEALTH_SECONDS", 0.05)
+    ANSWERS[:] = [500]
+    said = wait(host, port)
+    assert said.startswith("kubelet.service: not healthy for 0 s")
+    assert f"http://127.0.0.1:{port}/healthz: status 500: not yet" in said
+    assert said.endswith("its last log lines: first | the last line")
+
+
+def test_no_server_is_an_answer_as_well(port: int) -> None:
+    status, why = http_answer.get("127.0.0.1", 1, "/healthz", 1.0)
+    assert (status, "refused" in why) == (0, True)
+    assert Host("/nowhere").ask("127.0.0.1", port, "/healthz") == (0, "a tree answers nothing")
+
+
+def test_a_hook_that_fails_is_told_with_its_last_words() -> None:
+    host = Host(run=lambda argv, timeout: Command(3, "", f"{argv}\n  cannot evict\n"))
+    said = node_hooks.refused(host, make_step.hook("/sbin/drainer", "drain", 0))
+    assert said == "/sbin/drainer drain: exit code 3: ('/sbin/drainer', 'drain') cannot evict"

@@ -1,0 +1,464 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The kubelet's configuration rolled out, kept and taken back on a fake node with a stand-in for the kubelet."""
+
+from __future__ import annotations
+
+import json
+import os
+import typing as t
+
+import fake_kubelet
+import node
+import pytest
+import runs
+import yaml
+from _core.host import node_hooks
+from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
+from _core.model.values.errors import CorralError
+from _core.pipeline import planning
+from _core.pipeline import tick as full_tick
+from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
+
+DROPIN = f"{DROPINS}/20-corral.conf"
+CGROUP = "sys/fs/cgroup/system.slice/kubelet.service"  # It has another process.
+STATE = f"{ROOT}/cpu_manager_state"
+PODS = {"max_pods": 50, "eviction_hard": {"memory.available": "200Mi"}}
+STATIC = {"cpu_manager_policy": "static", "cpu_manager_policy_options": {"strict-cpu-reservation": True}}
+
+
+@pytest.fixture(autouse=True)
+def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_hooks, "STEADY_SECONDS", 0.0)
+    monkeypatch.setattr(node_hooks, "HEALTH_SECONDS", 0.0)
+
+
+@pytest.fixture
+def kubelet(fake: node.Node) -> FakeKubelet:
+    return fake_kubelet.install(fake)
+
+
+def planned(fake: node.Node, **kubelet: t.Any) -> list[Change]:
+    context = planning.compile_profile(fake.host(), node.parsed(kubelet=kubelet), fresh=True)
+    return ours(planning.plan_profile(fake.host(), context).changes)
+
+
+def ours(changes: t.Iterable[Change]) -> list[Change]:
+    return [change for change in changes if change.manager == "kubelet"]
+
+
+def refusal(fake: node.Node, **kubelet: t.Any) -> list[str]:
+    with pytest.raises(CorralError) as error:
+        runs.declare(fake.host(), kubelet=kubelet)
+    return str(error.value).splitlines()
+
+
+def rolled_out(fake: node.Node, **kubelet: t.Any) -> list[Change]:
+    outcome = runs.declare(fake.host(), kubelet=kubelet)
+    assert (outcome.error, ours(outcome.remaining)) == ("", [])
+    return ours(outcome.applied)
+
+
+def test_a_drop_in_is_written_and_the_kubelet_restarted_once(fake: node.Node, kubelet: FakeKubelet) -> None:
+    before = fake.get(CONFIG)
+    applied = rolled_out(fake, **PODS)
+    assert {(one.subject, one.actual, one.wanted) for one in applied if one.property == "value"} == {
+        ("maxPods", "110", "50"),
+        ("reservedSystemCPUs", None, "0,2-4,6-7"),
+        (
+            "evictionHard",
+            (
+                '{"imagefs.available": "15%", "imagefs.inodesFree": "5%", "memory.available": "100Mi", "nodefs.available": "10%", '
+                '"nodefs.inodesFree": "5%"}'
+            ),
+            '{"memory.available": "200Mi"}',
+        ),
+    }
+    assert kubelet.acts == ["stop", "start"]
+    assert (kubelet.config["maxPods"], kubelet.config["evictionHard"]) == (50, {"memory.available": "200Mi"})
+    assert fake.get(CONFIG) == before
+    host = fake.host()
+    again = runs.declare(host, kubelet=PODS)
+    assert (ours(again.applied), kubelet.acts) == ([], ["stop", "start"]), "no restart where nothing changed"
+    assert [act for act in host.acts if "kubelet" in act] == []
+
+
+def test_keys_in_a_file_of_others_change_and_all_else_stays(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    lines = 'evictionHard: {memory.available: 200Mi}\nreservedSystemCPUs: "0,2-4,6-7"\n'
+    assert fake.get(CONFIG) == BASE.replace("maxPods: 110", "maxPods: 50") + lines
+    assert kubelet.config["maxPods"] == 50
+    fake.put(CONFIG, fake.get(CONFIG).replace("enabled: false # nobody", "enabled: true"))
+    assert not runs.remove(fake.host()).error
+    assert fake.get(CONFIG) == BASE.replace("enabled: false # nobody", "enabled: true"), (
+        "what others changed meanwhile stays"
+    )
+    assert not fake.has("/var/lib/corral")
+    assert kubelet.config["maxPods"] == 110
+
+
+def test_a_section_that_is_left_out_later_goes_back(fake: node.Node) -> None:
+    for dropins in (True, False):
+        kubelet = fake_kubelet.install(fake, dropins=dropins) if not fake.kubelet else fake.kubelet
+        assert kubelet is not None
+        rolled_out(fake, **PODS)
+        outcome = runs.declare(fake.host())
+        assert (outcome.error, ours(outcome.remaining)) == ("", [])
+        assert fake.get(CONFIG) == BASE
+        assert not fake.has(DROPIN)
+        assert (kubelet.config["maxPods"], "evictionHard" in kubelet.config) == (110, False)
+        if dropins:
+            unit = fake.get("/usr/lib/systemd/system/kubelet.service")
+            fake.put("/usr/lib/systemd/system/kubelet.service", unit.replace(f" --config-dir={DROPINS}", ""))
+            kubelet.restart(fake)
+
+
+def test_fewer_keys_in_the_next_profile_give_the_others_back(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    rolled_out(fake, eviction_hard=PODS["eviction_hard"])
+    assert yaml.safe_load(fake.get(CONFIG))["maxPods"] == 110
+    rolled_out(fake, max_pods=40)
+    assert yaml.safe_load(fake.get(CONFIG)) == {
+        **yaml.safe_load(BASE),
+        "maxPods": 40,
+        "reservedSystemCPUs": "0,2-4,6-7",
+    }
+
+
+def test_the_node_comes_back_as_it_was(fake: node.Node, kubelet: FakeKubelet) -> None:
+    before = fake.fingerprint(CGROUP)
+    rolled_out(fake, **PODS)
+    assert not runs.remove(fake.host()).error
+    assert node.different(before, fake.fingerprint(CGROUP)) == []
+    assert kubelet.acts == ["stop", "start", "stop", "start"]
+
+
+def test_another_policy_sets_the_state_aside_and_no_other_file(fake: node.Node, kubelet: FakeKubelet) -> None:
+    old = fake.get(STATE)
+    fake.put(f"{ROOT}/memory_manager_state", "")
+    rolled_out(fake, **STATIC)
+    assert (kubelet.acts, bool(kubelet.pid)) == (["stop", "start"], True)
+    names = sorted(path.name for path in (fake.root / ROOT[1:]).iterdir())
+    assert names == [
+        "config.yaml",
+        "cpu_manager_state",
+        "cpu_manager_state.corral-policy-20231114T221320Z",
+        "memory_manager_state",
+    ]
+    assert fake.get(f"{ROOT}/{names[2]}") == old
+    assert json.loads(fake.get(STATE))["defaultCpuSet"] == "1,5", "reserved and isolated CPUs are nobody's"
+    rolled_out(fake, **STATIC, max_pods=20)
+    assert len(list((fake.root / ROOT[1:]).iterdir())) == 4, "no reset where none is needed"
+
+
+def test_a_kubelet_that_does_not_become_healthy_gets_everything_back(fake: node.Node, kubelet: FakeKubelet) -> None:
+    kubelet.broken = kubelet.config
+    before = fake.fingerprint(CGROUP, "run/corral")
+    outcome = runs.declare(fake.host(), kubelet=STATIC)
+    assert "kubelet.service: not healthy" in outcome.error
+    assert "E1125 kubelet ended: failed to run Kubelet: made to fail" in outcome.error
+    assert outcome.leftovers == ()
+    assert node.different(before, fake.fingerprint(CGROUP, "run/corral")) == []
+    assert kubelet.acts == ["stop", "start", "stop", "start"]
+    assert kubelet.pid, "it runs with what it had"
+
+
+def exclusive_pod(fake: node.Node) -> None:
+    """A pod with exclusive CPUs by the state file, whose container runs."""
+    fake.put(
+        STATE,
+        json.dumps(
+            {"policyName": "static", "defaultCpuSet": "0-3,5-7", "entries": {"uid": {"main": "4"}}, "checksum": 0}
+        ),
+    )
+    identity = "0123456789abcdef" * 4
+    fake.put(
+        f"/sys/fs/cgroup/kubepods.slice/kubepods-poduid.slice/cri-containerd-{identity}.scope/cpuset.cpus.effective",
+        "4",
+    )
+    fake.put(f"/var/log/containers/web_default_main-{identity}.log", "")
+
+
+def with_exclusive_pod(fake: node.Node) -> FakeKubelet:
+    base = BASE + 'cpuManagerPolicy: static\nreservedSystemCPUs: "0"\n'
+    kubelet = fake_kubelet.install(fake, base=base)
+    exclusive_pod(fake)
+    kubelet.restart(fake)
+    assert kubelet.pid
+    kubelet.acts.clear()
+    return kubelet
+
+
+def test_cpus_are_not_taken_from_pods_without_a_word_about_draining(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    (line,) = refusal(fake, **STATIC)
+    assert line.startswith(f"kubelet.drain: the kubelet would not start with {STATE}")
+    assert "exclusive CPUs or memory by it: default/web. Drain the node first" in line
+    assert kubelet.acts == []
+    rolled_out(fake, **STATIC, drain="none")
+    assert kubelet.acts == ["stop", "start"]
+
+
+def test_the_hook_drains_before_the_stop_and_resumes_when_healthy(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    rolled_out(fake, **STATIC, drain="/usr/sbin/drainer")
+    assert kubelet.acts == ["drain", "stop", "start", "resume"]
+    assert kubelet.hooks == [("/usr/sbin/drainer", "drain"), ("/usr/sbin/drainer", "resume")]
+
+
+def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    kubelet.failing.add(("/usr/sbin/drainer", "drain"))
+    outcome = runs.declare(fake.host(), kubelet={**STATIC, "drain": "/usr/sbin/drainer"})
+    assert outcome.error == "/usr/sbin/drainer drain: exit code 1: no answer from the API server"
+    assert kubelet.acts == ["drain", "resume"]
+    assert not fake.has(DROPIN)
+
+
+def test_a_stopped_kubelet_is_not_started(fake: node.Node, kubelet: FakeKubelet) -> None:
+    kubelet.stop(fake)
+    applied = rolled_out(fake, **STATIC)
+    assert {one.when for one in applied} == {"next start"}
+    assert kubelet.acts == []
+    kubelet.start(fake)
+    assert kubelet.pid, "its state was set aside"
+
+
+def test_a_flag_that_wins_is_drift_that_names_where_it_is(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, flags="--max-pods=70 --pod-max-pids=100")
+    outcome = runs.declare(fake.host(), kubelet=PODS)
+    (left,) = ours(outcome.remaining)
+    assert (left.subject, left.actual, left.wanted, left.verdict) == ("maxPods", "70", "50", UNCHANGEABLE)
+    assert left.reason.startswith("the flag --max-pods in /usr/lib/systemd/system/kubelet.service wins over every file")
+    assert kubelet.acts == ["stop", "start"]
+    outcome = runs.declare(fake.host(), kubelet=PODS)
+    assert kubelet.acts == ["stop", "start"], "nothing that it could write changes that"
+
+
+def test_a_later_file_that_wins_is_drift_that_names_it(fake: node.Node, kubelet: FakeKubelet) -> None:
+    later = f"{DROPINS}/99-cloud.conf"
+    fake.put(later, yaml.safe_dump({**fake_kubelet.HEAD, "maxPods": 30}))
+    kubelet.restart(fake)
+    outcome = runs.declare(fake.host(), kubelet=PODS)
+    (left,) = ours(outcome.remaining)
+    assert (left.subject, left.actual, left.wanted, left.location) == ("maxPods", "30", "50", later)
+
+
+def test_what_others_give_already_is_not_written(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, base=BASE + 'reservedSystemCPUs: "0,2,3,4,6-7"\n')
+    assert rolled_out(fake, max_pods=110) == []
+    assert not fake.has(DROPIN)
+    assert kubelet.acts == []
+
+
+def test_a_tick_names_what_differs_and_restarts_nothing(fake: node.Node, kubelet: FakeKubelet) -> None:
+    assert not runs.install(fake.host()).error
+    rolled_out(fake, **PODS)
+    assert runs.tick(fake.host()) == 0
+    fake.drop(DROPIN)
+    fake.wait(10)
+    assert runs.tick(fake.host()) == 2
+    items = json.loads(fake.get("/run/corral/status.json"))["items"]
+    assert {(item["subject"], item["actual"]) for item in items} >= {("maxPods", "110")}
+    assert all("a tick restarts no kubelet" in item["reason"] for item in items)
+    assert (kubelet.acts, fake.has(DROPIN)) == (["stop", "start"], False)
+    rolled_out(fake, **PODS)
+
+
+@pytest.mark.parametrize("fail", ["killed", "torn"])
+def test_whatever_write_kills_a_run_the_next_tick_finishes_it(
+    fail: str, fake: node.Node, make: t.Callable[..., node.Node]
+) -> None:
+    kubelet = fake_kubelet.install(fake)
+    assert not runs.install(fake.host()).error
+    assert not runs.declare(fake.host()).error
+    whole = fake.clone(fake.root.with_name("whole"))
+    host = whole.host()
+    assert not runs.declare(host, kubelet=STATIC).error
+    assert kubelet.acts == []
+    for at in range(1, len(host.acts) + 1):
+        twin = fake.clone(fake.root.with_name(f"killed{at}"))
+        with pytest.raises(node.Killed):
+            runs.declare(twin.host(fail, at), kubelet=STATIC)
+        twin.wait(10)
+        runs.tick(twin.host())
+        assert twin.kubelet is not None
+        assert twin.kubelet.pid, f"after {host.acts[at - 1]} it was left stopped"
+        assert not twin.has("/run/corral/kubelet-due")
+        outcome = runs.declare(twin.host(), kubelet=STATIC)
+        assert (outcome.error, ours(outcome.remaining)) == ("", [])
+        assert twin.kubelet.config["cpuManagerPolicy"] == "static"
+
+
+def test_whatever_is_refused_all_of_it_is_undone(fake: node.Node) -> None:
+    fake_kubelet.install(fake)
+    assert not runs.declare(fake.host()).error
+    whole = fake.clone(fake.root.with_name("whole"))
+    host = whole.host()
+    assert not runs.declare(host, kubelet=STATIC).error
+    before = fake.fingerprint(CGROUP, "run/corral", "var/lib/corral")
+    undone = 0
+    for at in range(1, len(host.acts) + 1):
+        twin = fake.clone(fake.root.with_name(f"refused{at}"))
+        try:
+            outcome = runs.declare(twin.host("error", at), kubelet=STATIC)
+        except (CorralError, OSError):
+            outcome = None
+        assert twin.kubelet is not None
+        assert twin.kubelet.pid, f"after {host.acts[at - 1]} it was left stopped"
+        if outcome is not None and outcome.error:
+            undone += 1
+            assert node.different(before, twin.fingerprint(CGROUP, "run/corral", "var/lib/corral")) == [], host.acts[
+                at - 1
+            ]
+            assert "cpuManagerPolicy" not in twin.kubelet.config
+    assert undone >= 8, "the stop, the start and each file"
+
+
+def test_at_boot_a_state_of_other_cpus_goes_before_the_kubelet_starts(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **STATIC)
+    kubelet.stop(fake)
+    fake.set_online(5)
+    kubelet.start(fake)
+    assert not kubelet.pid, "it would not start"
+    runs.tick(fake.host(), at_boot=True)
+    kubelet.start(fake)
+    assert kubelet.pid
+    assert [path.name for path in (fake.root / ROOT[1:]).glob("*.corral-cpus-*")]
+
+
+def test_files_that_are_newer_than_the_kubelet_are_named(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    assert planned(fake, **PODS) == []
+    later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
+    os.utime(fake.root / CONFIG[1:], (later, later))
+    (item,) = planned(fake, **PODS)
+    assert (item.subject, item.property, item.verdict) == (CONFIG, "read", UNCHANGEABLE)
+    assert "systemctl restart kubelet.service" in item.reason
+
+
+def no_kubelet(fake: node.Node) -> None:
+    pass
+
+
+def old(fake: node.Node) -> None:
+    fake_kubelet.install(fake, version="v1.27.9")
+
+
+def of_1_30(fake: node.Node) -> None:
+    fake_kubelet.install(fake, version="v1.30.2")
+
+
+def torn(fake: node.Node) -> None:
+    fake_kubelet.install(fake)
+    fake.put(CONFIG, "kind: [")
+
+
+def in_json(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False, base=json.dumps({**fake_kubelet.HEAD, "maxPods": 5}))
+
+
+def by_hand(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake)
+    words = fake.get(f"/proc/{kubelet.pid}/cmdline")
+    kubelet.stop(fake)
+    fake.put("/proc/77/comm", "kubelet\n")
+    fake.put("/proc/77/cmdline", words)
+
+
+def k3s(fake: node.Node) -> None:
+    fake.put("/proc/77/comm", "k3s-server\n")
+
+
+REFUSED: list[tuple[t.Callable[[node.Node], None], dict[str, t.Any], str]] = [
+    (no_kubelet, PODS, "kubelet: this node has no kubelet: there is no kubelet.service and no /var/lib/kubelet/config.yaml, install it first"),
+    (k3s, PODS, "kubelet: /proc/77: k3s runs here (process 77): its kubelet is part of it"),
+    (old, PODS, "kubelet: 1.27: Corral configures kubelets from 1.28 on: update it"),
+    (of_1_30, STATIC, "kubelet.cpu_manager_policy_options.strict-cpu-reservation: true: the installed kubelet 1.30 does not know"),
+    (torn, PODS, f"kubelet: {CONFIG}: is no YAML"),
+    (in_json, PODS, f"{CONFIG}: its keys cannot be changed one by one (line 1 begins no key): write it as YAML, or give"),
+    (by_hand, PODS, "kubelet: process 77 is not run by kubelet.service: start it by that unit"),
+    (lambda fake: fake_kubelet.install(fake) and None, {**PODS, "pod_pids_limit": 4096}, "kubelet.pod_pids_limit: 4096: 50 pods with 4096"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("prepare", "section", "line"), REFUSED, ids=[line[:50] for dummy, dummy2, line in REFUSED])
+def test_it_is_refused_before_anything_is_changed(
+    prepare: t.Callable[[node.Node], None], section: dict[str, t.Any], line: str, fake: node.Node
+) -> None:
+    prepare(fake)
+    before = fake.fingerprint()
+    lines = refusal(fake, **section)
+    assert [one for one in lines if one.startswith(line)], lines
+    assert node.different(before, fake.fingerprint("run/corral")) in (
+        [],
+        [f"run/corral: {before.get('run/corral')} -> None"],
+    )
+
+
+@pytest.mark.parametrize("prepare", [no_kubelet, k3s])
+def test_a_node_may_do_without(prepare: t.Callable[[node.Node], None], fake: node.Node) -> None:
+    prepare(fake)
+    outcome = runs.declare(fake.host(), kubelet={**PODS, "optional": True})
+    assert (outcome.error, ours(outcome.applied), ours(outcome.remaining)) == ("", [], [])
+    assert any("kubelet is left out (kubelet.optional)" in note for note in outcome.plan.notes)
+
+
+def test_what_pods_may_have_is_told_before_a_change(fake: node.Node, kubelet: FakeKubelet) -> None:
+    context = planning.compile_profile(fake.host(), node.parsed(kubelet={**STATIC, "max_pods": 20}), fresh=True)
+    notes = planning.plan_profile(fake.host(), context).notes
+    assert "allocatable cpu of the kubelet: 8 -> 2 (of 8)" in notes
+    assert "allocatable pods of the kubelet: 110 -> 20 (of 20)" in notes
+
+
+def test_a_kubelet_that_became_unknown_is_not_in_sync(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    fake.put(CONFIG, "kind: [")
+    assert [(one.verdict, one.subject) for one in planned(fake, **PODS)] == [(UNKNOWN, "configuration")]
+
+
+def test_a_drop_in_that_was_damaged_is_mended(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    fake.put(DROPIN, "kind: [")
+    assert DROPIN in [one.subject for one in rolled_out(fake, **PODS)]
+    assert yaml.safe_load(fake.get(DROPIN))["maxPods"] == 50
+
+
+def test_a_quiet_tick_starts_no_process_and_writes_nothing_of_the_kubelet(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    assert not runs.install(fake.host()).error
+    rolled_out(fake, **STATIC)
+    for dummy in range(3):
+        fake.wait(10)
+        host = fake.host()
+        assert runs.tick(host) == 0
+        assert (host.commands, [path for path in host.writes if "kubelet" in path]) == ([], [])
+
+
+def test_pods_are_not_confined_behind_the_kubelets_back(fake: node.Node, kubelet: FakeKubelet) -> None:
+    fake.intrude("kubepods.slice/kubepods-burstable.slice")
+    cpu = {**node.edge()["cpu"], "unmanaged": "confine"}
+    outcome = runs.declare(fake.host(), kubelet=PODS, cpu=cpu)
+    assert (outcome.error, [one.subject for one in outcome.remaining]) == ("", [])
+    assert not [one for one in outcome.applied if "kubepods" in one.subject]
+    without = runs.declare(fake.host(), cpu=cpu)
+    assert [one.subject for one in without.applied if "kubepods" in one.subject] == ["kubepods.slice"]
+
+
+def test_a_tick_that_finds_nothing_new_looks_no_further_and_sees_another_kubelet(
+    fake: node.Node, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert not runs.install(fake.host()).error
+    rolled_out(fake, **STATIC)
+    fake.wait(10)
+    assert runs.tick(fake.host()) == 0
+    with monkeypatch.context() as patch:
+        patch.setattr(full_tick, "run", lambda *dummy, **more: 77)
+        assert runs.tick(fake.host()) == 0
+        kubelet.restart(fake)
+        assert runs.tick(fake.host()) == 77
+    assert runs.tick(fake.host()) == 0
