@@ -64,13 +64,13 @@ since:
   sample: 1795427282
 config:
   description:
-    - Each key of the configuration in force by its path, with what sets it. That is a file, a flag or V(default).
+    - Each key of the configuration in force by its path, with what sets it and since when. That is a file, a flag or V(default).
     - Drop-ins of C(--config-dir) are merged over the file, flags win over both.
   returned: success
   type: dict
   sample:
-    cpuManagerPolicy: {"value": "static", "origin": "/etc/kubernetes/kubelet.conf.d/20-cpu.conf"}
-    maxPods: {"value": 110, "origin": "default"}
+    cpuManagerPolicy: {"value": "static", "origin": "/etc/kubernetes/kubelet.conf.d/20-cpu.conf", "since": 1795427282}
+    maxPods: {"value": 110, "origin": "default", "since": null}
 config_problems:
   description: What is wrong with files and flags of the configuration.
   returned: success
@@ -125,6 +125,19 @@ findings:
       wanted: ""
       message: may run on CPUs 4, which are exclusively of pod 0b2a1f8e-0a1b-4c2d-8e3f-1234567890ab
       text: "default/web nginx: may run on CPUs 4, which are exclusively of pod 0b2a1f8e-0a1b-4c2d-8e3f-1234567890ab"
+allocatable:
+  description: What pods may have of the node now, and once the declared profile is applied; C(wanted) is V(null) where it declares nothing of the kubelet.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {"resource": "cpu", "capacity": "8", "allocatable": "6", "wanted": null}
+drift:
+  description: What differs from the section C(kubelet) of the declared profile.
+  returned: success
+  type: list
+  elements: dict
+  sample: []
 report:
   description: The same as a person reads it.
   returned: success

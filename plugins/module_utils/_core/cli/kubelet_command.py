@@ -20,4 +20,5 @@ def do_kubelet(host: Host, args: argparse.Namespace) -> int:
     """corral kubelet"""
     found = kubelet_inspection.inspect(host)
     command_output.show(args, kubelet_report.to_data(found), kubelet_report.lines(found), schema=False)
-    return DIFFERS if found.findings or found.refusals or found.config.problems else IN_SYNC
+    differs = found.findings or found.refusals or found.config.problems or found.drift
+    return DIFFERS if differs else IN_SYNC

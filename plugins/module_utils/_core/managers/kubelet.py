@@ -15,10 +15,19 @@ import typing as t
 
 from ..host import kubelet_node, kubelet_unit, state
 from ..host.files import Host
-from ..model.kubelet import config_text, kubelet_drift, kubelet_options, kubelet_rules, kubelet_wanted
+from ..model.kubelet import (
+    config_text,
+    kubelet_config,
+    kubelet_drift,
+    kubelet_options,
+    kubelet_rules,
+    kubelet_sizing,
+    kubelet_wanted,
+)
 from ..model.kubelet.config_text import DROPIN, NotEditable
 from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
 from ..model.kubelet.kubelet_drift import Difference
+from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.kubelet_wanted import ASKED_BY, Wanted
 from ..model.plan import make_step
 from ..model.plan.context import Context
@@ -120,7 +129,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     changes = changes_of(seen, then, differences, after, kubelet, context, refusals)
     changes += [overridden_item(host, one) for one in kubelet_drift.overridden(then.config, wanted.data)]
     changes += older_than_files(host, seen, differences)
-    notes = [f"the kubelet: {line}" for line in others]
+    notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
     notes += kubelet_change.sizing_notes(now, then.config, seen) if context.fresh else []
     return Part(tuple(changes), owned, problems=tuple(refusals), notes=tuple(notes))
 
@@ -420,17 +429,33 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """The kubelet goes back to what others configure."""
     if NAME not in removed or not is_held(host):
         return ()
-    from ..host.discovery import sysfs
-    from ..model.cpu.pools import Pools
-    from ..model.profile import profile
-    from ..model.values import cpuset
-
-    topology = sysfs.discover(host, with_devices=False)
-    none = cpuset.EMPTY
-    pools = Pools(topology.online, none, topology.online, none, {}, (), False)
-    context = Context(profile.parse({"name": "removed"}), topology, pools, host.now())
+    context = kubelet_observed.without_profile(host)
     seen = kubelet_observed.observe(host, context)
     return tuple(back_changes(host, seen, context))
+
+
+class Outlook(NamedTuple):
+    """What pods may have of the node now, and once the profile is applied (None: it declares nothing of the kubelet)."""
+
+    now: tuple[Amount, ...]
+    then: t.Optional[tuple[Amount, ...]]
+
+
+def outlook(host: Host, context: t.Optional[Context]) -> t.Optional[Outlook]:
+    """The sizing of the node before and after a profile; None where there is no kubelet to size. No process is started."""
+    asked = context is not None and context.profile.kubelet is not None
+    context = (context or kubelet_observed.without_profile(host))._replace(by_timer=True)
+    seen = kubelet_observed.observe(host, context)
+    if seen.missing:
+        return None
+    now = tuple(kubelet_sizing.sizing(effective(seen.layers, seen.flags), seen.machine))
+    if not asked or context.profile.kubelet is None:
+        return Outlook(now, None)
+    try:
+        dummy, then = wanted_of(seen, context.profile.kubelet)
+    except NotEditable:
+        return Outlook(now, None)
+    return Outlook(now, tuple(kubelet_sizing.sizing(then.config, seen.machine)))
 
 
 # Its entry for the registry

@@ -10,13 +10,16 @@ from __future__ import annotations
 import typing as t
 
 from ..host import kubelet_node, kubelet_state, kubelet_unit, state, sysctl
+from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
+from ..model.cpu.pools import Pools
 from ..model.kubelet import kubelet_config, kubelet_options
 from ..model.kubelet.config_text import DROPIN
 from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer
 from ..model.kubelet.kubelet_wanted import MEMORY, Machine
 from ..model.plan.context import Context
+from ..model.profile import profile
 from ..model.profile.profile_memory import Hugepages
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -112,6 +115,14 @@ def with_version(host: Host, seen: Observation) -> Observation:
     """The observation with the version of the installed kubelet."""
     version, error = version_of(host, seen.process)
     return seen._replace(version_error=error, machine=seen.machine._replace(version=version))
+
+
+def without_profile(host: Host) -> Context:
+    """The context of a node of which no profile declares anything."""
+    topology = sysfs.discover(host, with_devices=False)
+    none = cpuset.EMPTY
+    pools = Pools(topology.online, none, topology.online, none, {}, (), strict=False)
+    return Context(profile.parse({"name": "none"}), topology, pools, host.now())
 
 
 def kept(host: Host) -> Kept:

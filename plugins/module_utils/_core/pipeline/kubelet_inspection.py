@@ -16,12 +16,17 @@ from ..host import kubelet_node, kubelet_state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
+from ..host.state import DECLARED
+from ..managers import kubelet
+from ..managers.kubelet import Outlook
 from ..model.kubelet import kubelet_config, pod_findings
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceState, MemoryState
-from ..model.values.errors import refusal
+from ..model.plan.plan import UNKNOWN, Change
+from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
+from . import declared_profile, planning
 
 
 class Inspection(NamedTuple):
@@ -36,6 +41,9 @@ class Inspection(NamedTuple):
     memory: t.Optional[MemoryState]
     devices: t.Optional[DeviceState]
     findings: tuple[Finding, ...]
+    changed: t.Mapping[str, float] = {}  # when each file of the configuration was changed last
+    drift: tuple[Change, ...] = ()  # from the declared profile, of its section kubelet
+    outlook: t.Optional[Outlook] = None
 
     @property
     def refusals(self) -> tuple[File, ...]:
@@ -54,7 +62,7 @@ def inspect(host: Host) -> Inspection:
     layers, wrong = kubelet_node.layers(host, places) if process or host.exists(places.config) else ([], [])
     flag_layers, unread = kubelet_config.flag_layers(places.flags)
     config = kubelet_config.effective(layers, flag_layers)
-    config = config._replace(problems=(*wrong, *unread, *config.problems))
+    config = config._replace(problems=(*wrong, *unread, *kubelet_config.unknown_keys(layers), *config.problems))
     topology = sysfs.discover(host, with_devices=False)
     cpu_file, cpus = kubelet_state.inspect_cpus(host, places.root_dir, config, topology)
     numa = kubelet_state.totals(topology)
@@ -76,5 +84,22 @@ def inspect(host: Host) -> Inspection:
     newer = [one.origin for one in layers if began and (host.modified(one.origin) or 0) > began]
     return Inspection(
         process.pid if process else None, began, config, tuple(newer), (cpu_file, memory_file, device_file), cpus, memory,
-        devices, tuple(findings),
+        devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host),
     )  # fmt: skip
+
+
+def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
+    """What differs from the declared profile, and what pods may have now and once that is applied. No process is started."""
+    context = None
+    changes: tuple[Change, ...] = ()
+    try:
+        found = declared_profile.read_declared(host)
+        if found is not None and found.kubelet is not None:
+            context = planning.compile_profile(host, found)._replace(by_timer=True)
+            plan = planning.plan_profile(host, context, managers=(kubelet.MANAGER.name,))
+            changes = tuple(change for change in plan.changes if change.manager == kubelet.MANAGER.name)
+        return changes, kubelet.outlook(host, context)
+    except CorralError as error:
+        said = str(error).replace("\n", "; ")
+        item = Change(kubelet.MANAGER.name, "configuration", "keys", None, None, said, DECLARED, (), UNKNOWN)
+        return (item,), None

@@ -12,15 +12,24 @@ import typing as t
 
 from ..constants import SCHEMA
 from ..host.kubelet_state import File
-from ..model.kubelet.kubelet_config import DEFAULT
+from ..model.kubelet.kubelet_config import DEFAULT, Setting
+from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
 from ..model.values import cpuset
 from ..pipeline.kubelet_inspection import Inspection
+from . import change_text
 from .text_table import aligned
 
 if t.TYPE_CHECKING:
-    from ..model.status.kubelet_shapes import KubeletCpus, KubeletDevice, KubeletFinding, KubeletReport
+    from ..model.status.kubelet_shapes import (
+        KubeletAmount,
+        KubeletCpus,
+        KubeletDevice,
+        KubeletFinding,
+        KubeletReport,
+        KubeletSetting,
+    )
 
 
 def to_data(found: Inspection) -> KubeletReport:
@@ -31,7 +40,7 @@ def to_data(found: Inspection) -> KubeletReport:
         "running": found.pid is not None,
         "pid": found.pid,
         "since": None if found.began is None else int(found.began),
-        "config": {name: {"value": one.value, "origin": one.origin} for name, one in settings.items()},
+        "config": {name: setting_data(found, one) for name, one in settings.items()},
         "config_problems": list(found.config.problems),
         "config_newer": list(found.newer),
         "files": [
@@ -41,6 +50,32 @@ def to_data(found: Inspection) -> KubeletReport:
         "cpus": None if found.cpus is None else cpus_data(found.cpus),
         "devices": [device_data(one) for one in (found.devices.entries if found.devices else ())],
         "findings": [finding_data(one) for one in found.findings],
+        "allocatable": [amount_data(*both) for both in amounts(found)],
+        "drift": [change_text.with_text(one) for one in found.drift],
+    }
+
+
+def setting_data(found: Inspection, one: Setting) -> KubeletSetting:
+    """A key as JSON, with the time from which on what sets it can be in force: a file's last change, or a flag's process."""
+    since = found.began if one.origin.startswith("--") else found.changed.get(one.origin)
+    return {"value": one.value, "origin": one.origin, "since": int(since) if since else None}
+
+
+def amounts(found: Inspection) -> list[tuple[Amount, t.Optional[Amount]]]:
+    """Each resource as it is, and as it will be once the profile is applied (None: no profile says)."""
+    if found.outlook is None:
+        return []
+    then = {one.resource: one for one in found.outlook.then or ()}
+    return [(one, then.get(one.resource)) for one in found.outlook.now]
+
+
+def amount_data(now: Amount, then: t.Optional[Amount]) -> KubeletAmount:
+    """A resource as JSON."""
+    return {
+        "resource": now.resource,
+        "capacity": now.text(now.capacity),
+        "allocatable": now.text(now.allocatable),
+        "wanted": None if then is None else then.text(then.allocatable),
     }
 
 
@@ -93,8 +128,22 @@ def lines(found: Inspection) -> list[str]:
     said += ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
     if found.cpus is not None:
         said += ["", *assignments(found.cpus)]
+    if found.outlook is not None:
+        said += ["", "allocatable to pods:", *(f"  {line}" for line in aligned(sizing_rows(found)))]
+    if found.drift:
+        said += ["", "differs from the declared profile:", *(f"  {change_text.line(one)}" for one in found.drift)]
     findings = [finding_text(one) for one in found.findings]
     return [*said, "", *(findings or ["no assignment leaks, no CPUs overlap"])]
+
+
+def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
+    """Resources with what pods may have of them, and what a rollout of the declared profile makes of that."""
+    rows = []
+    for now, then in amounts(found):
+        changes = then is not None and then.allocatable != now.allocatable
+        after = f"-> {then.text(then.allocatable)} by the declared profile" if then is not None and changes else ""
+        rows.append((now.resource, f"{now.text(now.allocatable)} of {now.text(now.capacity)}", after))
+    return rows
 
 
 def of_file(one: File) -> str:

@@ -15,6 +15,7 @@ import re
 import typing as t
 
 from ..values.records import NamedTuple
+from .kubelet_options import CONFIGURATION, NEWEST
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
 DEFAULT = "default"
@@ -224,6 +225,17 @@ def forget(origins: dict[Path, str], at: Path) -> None:
     """Forget a leaf and everything below it."""
     for path in [path for path in origins if path[: len(at)] == at]:
         del origins[path]
+
+
+def unknown_keys(files: t.Iterable[Layer]) -> list[str]:
+    """The keys of the top level that no kubelet known here has, each with its file. A kubelet ignores them, and logs that."""
+    return [
+        f"{layer.origin}: {key}: no key of a KubeletConfiguration up to 1.{NEWEST}: misspelt, or newer; the kubelet ignores one that it "
+        "does not know"
+        for layer in files
+        for key in sorted(map(str, layer.data))
+        if key not in (*CONFIGURATION, "apiVersion", "kind")
+    ]
 
 
 # Flags

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..kubelet.pod_findings import Kind
+from .json_shapes import RenderedItem
 
 
 class KubeletSetting(t.TypedDict):
@@ -17,6 +18,7 @@ class KubeletSetting(t.TypedDict):
 
     value: t.Any
     origin: str
+    since: t.Optional[int]
 
 
 class KubeletFile(t.TypedDict):
@@ -58,6 +60,15 @@ class KubeletFinding(t.TypedDict):
     text: str
 
 
+class KubeletAmount(t.TypedDict):
+    """A resource of the node: what it has, what pods may have of it, and what they may have once the profile is applied."""
+
+    resource: str
+    capacity: str
+    allocatable: str
+    wanted: t.Optional[str]
+
+
 class KubeletReport(t.TypedDict):
     """What ``corral kubelet --json`` and the module kubelet_info say."""
 
@@ -72,3 +83,5 @@ class KubeletReport(t.TypedDict):
     cpus: t.Optional[KubeletCpus]
     devices: list[KubeletDevice]
     findings: list[KubeletFinding]
+    allocatable: list[KubeletAmount]
+    drift: list[RenderedItem]

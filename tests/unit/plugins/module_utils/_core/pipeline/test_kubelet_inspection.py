@@ -98,11 +98,50 @@ def test_a_node_in_order_has_no_findings(tree: Tree) -> None:
     assert (found.pid, found.findings, found.refusals, found.config.problems) == (1047, (), (), ())
     data = kubelet_report.to_data(found)
     assert misfits(data, kubelet_shapes.KubeletReport) == []
-    assert data["config"]["maxPods"] == {"value": 50, "origin": "/var/lib/kubelet/config.yaml"}
+    file = "/var/lib/kubelet/config.yaml"
+    changed = int((tree.folder / file[1:]).stat().st_mtime)
+    assert data["config"]["maxPods"] == {"value": 50, "origin": file, "since": changed}
+    assert data["config"]["podPidsLimit"] == {"value": -1, "origin": "default", "since": None}
     said = "\n".join(kubelet_report.lines(found))
     assert "no assignment leaks, no CPUs overlap" in said
     assert "exclusive  4-5" in said
     assert main(["kubelet", "--root", str(tree.folder)]) == 0
+
+
+def test_a_key_that_no_kubelet_has_is_named_and_nothing_else_of_its_file(tree: Tree) -> None:
+    tree.write("etc/kubelet.d/20.conf", DROP_IN + "maxPod: 60\nmaxPods: 61\n")
+    (problem,) = tree.look().config.problems
+    assert problem.startswith(
+        "/etc/kubelet.d/20.conf: maxPod: no key of a KubeletConfiguration up to 1.37: misspelt, or newer"
+    )
+
+
+def test_what_pods_may_have_is_shown_now_and_by_the_declared_profile(tree: Tree) -> None:
+    found = tree.look()
+    (cpu, *dummy, pods) = kubelet_report.to_data(found)["allocatable"]
+    assert cpu == {"resource": "cpu", "capacity": "8", "allocatable": "6", "wanted": None}
+    assert pods == {"resource": "pods", "capacity": "50", "allocatable": "50", "wanted": None}
+    assert found.drift == ()
+    profile = {"name": "x", "cpu": {"reserved": {"cpus": "0-3"}}, "kubelet": {"max_pods": 20}}
+    tree.write("etc/corral/profile.json", json.dumps(profile))
+    found = tree.look()
+    (cpu, *dummy, pods) = kubelet_report.to_data(found)["allocatable"]
+    assert (cpu["wanted"], pods["wanted"]) == ("4", "20")
+    assert [(one.subject, one.actual, one.wanted, one.location) for one in found.drift] == [
+        ("maxPods", "50", "20", "/var/lib/kubelet/config.yaml"),
+        ("reservedSystemCPUs", "0-1", "0-3", "/var/lib/kubelet/config.yaml"),
+    ]
+    said = "\n".join(kubelet_report.lines(found))
+    assert "-> 20 by the declared profile" in said
+    assert "~ kubelet maxPods value: 50 -> 20" in said
+    assert main(["kubelet", "--root", str(tree.folder)]) == 2
+
+
+def test_a_declared_profile_that_does_not_fit_hides_nothing_else(tree: Tree) -> None:
+    tree.write("etc/corral/profile.json", json.dumps({"name": "x", "cpu": {"reserved": {"cpus": "9"}}, "kubelet": {}}))
+    found = tree.look()
+    assert [(one.verdict, one.subject) for one in found.drift] == [("unknown", "configuration")]
+    assert "cpu.reserved.cpus: 9" in found.drift[0].reason
 
 
 def test_drop_ins_are_read_in_the_kubelets_order_and_wrong_ones_are_named(tree: Tree) -> None:
