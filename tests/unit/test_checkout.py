@@ -32,6 +32,8 @@ MANAGER_OF = {
     "cpu_observed": "cpu",
     "kubelet_change": "kubelet",
     "kubelet_observed": "kubelet",
+    "kubelet_places": "kubelet",
+    "kubelet_plan": "kubelet",
     "memory_described": "memory",
     "memory_mounts": "memory",
     "checkpoint": "workloads",

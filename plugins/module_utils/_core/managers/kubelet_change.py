@@ -24,7 +24,8 @@ from ..model.plan.context import Context
 from ..model.plan.plan import CLAIM, DECLARE, START, STOP, Step
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
-from .kubelet_observed import DUE, Observation
+from .kubelet_observed import Observation
+from .kubelet_places import DUE
 
 HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
 # A word of each cause, by what the refusal says.

@@ -15,7 +15,6 @@ from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
 from ..model.cpu.pools import Pools
 from ..model.kubelet import kubelet_config, kubelet_options
-from ..model.kubelet.config_text import DROPIN
 from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer
 from ..model.kubelet.kubelet_wanted import MEMORY, Machine
 from ..model.plan.context import Context
@@ -27,10 +26,8 @@ from ..model.values.errors import CorralError
 from ..model.values.records import NamedTuple
 from ..model.values.sizes import page_text
 from ..model.workload.task_budget import PID_MAX, THREADS_MAX, capacity
+from .kubelet_places import DROPIN, DUE, KEPT
 
-NAME = "kubelet"
-KEPT = f"{state.STATE}/kubelet.json"  # the lines that keys of a file of others had before Corral
-DUE = f"{state.RUN}/kubelet-due"  # there from before a kubelet is stopped until the new one is healthy
 PROGRAMS = ("/usr/bin/kubelet", "/usr/local/bin/kubelet", "/opt/bin/kubelet")
 VERSION_SECONDS = 20.0
 

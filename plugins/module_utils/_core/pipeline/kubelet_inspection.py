@@ -17,8 +17,9 @@ from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
 from ..host.state import DECLARED
-from ..managers import kubelet
-from ..managers.kubelet import Outlook
+from ..managers import kubelet_plan
+from ..managers.kubelet_places import NAME
+from ..managers.kubelet_plan import Outlook
 from ..model.kubelet import kubelet_config, pod_findings
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.pod_findings import Finding
@@ -96,10 +97,10 @@ def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
         found = declared_profile.read_declared(host)
         if found is not None and found.kubelet is not None:
             context = planning.compile_profile(host, found)._replace(by_timer=True)
-            plan = planning.plan_profile(host, context, managers=(kubelet.MANAGER.name,))
-            changes = tuple(change for change in plan.changes if change.manager == kubelet.MANAGER.name)
-        return changes, kubelet.outlook(host, context)
+            plan = planning.plan_profile(host, context, managers=(NAME,))
+            changes = tuple(change for change in plan.changes if change.manager == NAME)
+        return changes, kubelet_plan.outlook(host, context)
     except CorralError as error:
         said = str(error).replace("\n", "; ")
-        item = Change(kubelet.MANAGER.name, "configuration", "keys", None, None, said, DECLARED, (), UNKNOWN)
+        item = Change(NAME, "configuration", "keys", None, None, said, DECLARED, (), UNKNOWN)
         return (item,), None

@@ -19,7 +19,6 @@ from ..values import yaml_text
 from ..values.records import NamedTuple
 from .kubelet_config import API_VERSION, KIND
 
-DROPIN = "20-corral.conf"
 # A key at the beginning of a line, plain or in quotes, and the colon that makes it one.
 _KEY = re.compile(r"""(?:"([^"\\]+)"|'([^']+)'|([A-Za-z0-9_.-]+))[ \t]*:(?:[ \t\r]|$)""")
 _LIST_ITEM = re.compile(r"-(?:[ \t]|$)")
