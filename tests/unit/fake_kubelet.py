@@ -127,6 +127,11 @@ class FakeKubelet:
         """Raise ValueError where a kubelet would end."""
         if self.broken is not None and config != self.broken:
             raise ValueError("failed to run Kubelet: made to fail")
+        options = config.get("cpuManagerPolicyOptions") or {}
+        if "align-by-socket" in options and not (config.get("featureGates") or {}).get("CPUManagerPolicyAlphaOptions"):
+            raise ValueError(
+                'CPU Manager Policy Alpha-level Options not enabled, but option "align-by-socket" provided'
+            )
         path = f"{ROOT}/cpu_manager_state"
         policy = config.get("cpuManagerPolicy") or "none"
         reserved = listed(config.get("reservedSystemCPUs") or "")

@@ -267,6 +267,7 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "gc",
             "gc-trixie",
             "intruders",
+            "kubelet-standin",
             "legacy",
         ),
         *("parts", "rollout", "trixie", "workloads", "workloads-trixie"),

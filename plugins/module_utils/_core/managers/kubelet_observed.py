@@ -130,8 +130,12 @@ def kept(host: Host) -> Kept:
 
 def version_of(host: Host, process: t.Optional[Process]) -> tuple[t.Optional[tuple[int, int]], str]:
     """The version of the installed kubelet, or why it is not known."""
-    words = kubelet_unit.command(host)
-    named = [process.program if process else "", *words[:1], *(path for path in PROGRAMS if host.exists(path))]
+    # The first word of a process is not always its program: that of a script is its interpreter.
+    named = [
+        *kubelet_unit.command(host)[:1],
+        process.program if process else "",
+        *(path for path in PROGRAMS if host.exists(path)),
+    ]
     program = next((path for path in named if path.startswith("/")), "kubelet")
     answer = host.run(program, "--version", timeout=VERSION_SECONDS)
     found = kubelet_options.version(answer.out) if not answer.code else None

@@ -11,11 +11,13 @@ and pkg/kubelet/apis/config/validation. Corral supports kubelets from 1.28 on.
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..values.records import NamedTuple
 
 OLDEST = 28
+_VERSION = re.compile(r"Kubernetes v([0-9]{1,4})\.([0-9]{1,4})(?![0-9])", re.ASCII)
 
 SIGNALS = (
     "memory.available",
@@ -75,12 +77,9 @@ WORDS = {
 
 
 def version(text: str) -> t.Optional[tuple[int, int]]:
-    """``Kubernetes v1.30.2+k3s1`` → (1, 30); None for a text that is none."""
-    word = text.rsplit(maxsplit=1)[-1].lstrip("v") if text.split() else ""
-    parts = word.split(".")
-    if len(parts) < 2 or not parts[0].isdecimal() or not parts[1].isdecimal():
-        return None
-    return int(parts[0]), int(parts[1])
+    """What ``kubelet --version`` prints: ``Kubernetes v1.30.2+k3s1`` → (1, 30); None for any other text."""
+    match = _VERSION.match(text)
+    return (int(match.group(1)), int(match.group(2))) if match else None
 
 
 # The keys of a KubeletConfiguration in Kubernetes 1.37 (staging/src/k8s.io/kubelet/config/v1beta1/types.go).

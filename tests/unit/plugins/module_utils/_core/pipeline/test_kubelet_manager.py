@@ -26,6 +26,8 @@ CGROUP = "sys/fs/cgroup/system.slice/kubelet.service"  # It has another process.
 STATE = f"{ROOT}/cpu_manager_state"
 PODS = {"max_pods": 50, "eviction_hard": {"memory.available": "200Mi"}}
 STATIC = {"cpu_manager_policy": "static", "cpu_manager_policy_options": {"strict-cpu-reservation": True}}
+# The version that runs needs a feature gate for it.
+ALPHA = {**STATIC, "cpu_manager_policy_options": {"strict-cpu-reservation": True, "align-by-socket": True}}
 
 
 @pytest.fixture(autouse=True)
@@ -218,6 +220,17 @@ def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) 
     assert not fake.has(DROPIN)
 
 
+def test_a_gate_is_set_for_an_option_that_needs_one_and_those_of_others_stay(fake: node.Node) -> None:
+    for dropins in (True, False):
+        twin = fake.clone(fake.root.with_name(f"dropins-{dropins}"))
+        kubelet = fake_kubelet.install(twin, dropins=dropins, base=BASE + "featureGates:\n  Theirs: true # wanted\n")
+        rolled_out(twin, **ALPHA)
+        assert kubelet.config["featureGates"] == {"Theirs": True, "CPUManagerPolicyAlphaOptions": True}
+        assert not runs.remove(twin.host()).error
+        assert kubelet.config["featureGates"] == {"Theirs": True}
+        assert twin.get(CONFIG) == BASE + "featureGates:\n  Theirs: true # wanted\n"
+
+
 def test_a_stopped_kubelet_is_not_started(fake: node.Node, kubelet: FakeKubelet) -> None:
     kubelet.stop(fake)
     applied = rolled_out(fake, **STATIC)
@@ -269,26 +282,24 @@ def test_a_tick_names_what_differs_and_restarts_nothing(fake: node.Node, kubelet
 
 
 @pytest.mark.parametrize("fail", ["killed", "torn"])
-def test_whatever_write_kills_a_run_the_next_tick_finishes_it(
-    fail: str, fake: node.Node, make: t.Callable[..., node.Node]
-) -> None:
+def test_whatever_write_kills_a_run_the_next_tick_finishes_it(fail: str, fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake)
     assert not runs.install(fake.host()).error
     assert not runs.declare(fake.host()).error
     whole = fake.clone(fake.root.with_name("whole"))
     host = whole.host()
-    assert not runs.declare(host, kubelet=STATIC).error
+    assert not runs.declare(host, kubelet=ALPHA).error
     assert kubelet.acts == []
     for at in range(1, len(host.acts) + 1):
         twin = fake.clone(fake.root.with_name(f"killed{at}"))
         with pytest.raises(node.Killed):
-            runs.declare(twin.host(fail, at), kubelet=STATIC)
+            runs.declare(twin.host(fail, at), kubelet=ALPHA)
         twin.wait(10)
         runs.tick(twin.host())
         assert twin.kubelet is not None
         assert twin.kubelet.pid, f"after {host.acts[at - 1]} it was left stopped"
         assert not twin.has("/run/corral/kubelet-due")
-        outcome = runs.declare(twin.host(), kubelet=STATIC)
+        outcome = runs.declare(twin.host(), kubelet=ALPHA)
         assert (outcome.error, ours(outcome.remaining)) == ("", [])
         assert twin.kubelet.config["cpuManagerPolicy"] == "static"
 

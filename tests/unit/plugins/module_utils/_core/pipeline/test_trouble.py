@@ -58,7 +58,7 @@ REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
     "an option as a slice": ({"cpu": {**CPU, "shared": {"slices": ["--force.slice"]}}}, "cpu.shared.slices"),
     "a newline in the name": ({"name": "a\nb"}, "name"),
     "a newer version": ({"version": 99}, "newer version"),
-    "a later manager's key": ({"kubelet": {}}, "not in this version"),
+    "a later manager's key": ({"irq": {}}, "not in this version"),
     "an unknown key": ({"cpus": {}}, "did you mean cpu"),
 }  # fmt: skip
 

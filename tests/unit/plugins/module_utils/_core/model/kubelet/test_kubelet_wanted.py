@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model.kubelet import config_values, kubelet_wanted
+from _core.model.kubelet import config_values, kubelet_options, kubelet_wanted
 from _core.model.kubelet.kubelet_config import Layer, effective
 from _core.model.kubelet.kubelet_wanted import Machine, Wanted
 from _core.model.profile import profile
@@ -131,6 +131,22 @@ def test_what_a_version_does_not_know_is_refused_by_name_and_gates_are_set_where
             )
             assert lines[0].startswith(f"kubelet.{next(iter(asked))}")
         assert found.data.get("featureGates") == ({gate: True} if minor in gated else None), minor
+
+
+@pytest.mark.parametrize(
+    ("text", "version"),
+    [
+        ("Kubernetes v1.36.2\n", (1, 36)),
+        ("Kubernetes v1.29.6+aba1e8d\n", (1, 29)),
+        ("Kubernetes v1.37.0-rc.0", (1, 37)),
+        ("Python 3.11.2", None),
+        ("kubelet v1.30.0", None),
+        ("Kubernetes", None),
+        ("", None),
+    ],
+)
+def test_a_version_is_read_from_what_the_kubelet_prints(text: str, version: tuple[int, int] | None) -> None:
+    assert kubelet_options.version(text) == version
 
 
 def test_no_limit_of_age_is_not_written_for_a_version_without_one() -> None:
