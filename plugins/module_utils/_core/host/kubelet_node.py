@@ -8,6 +8,7 @@
 from __future__ import annotations
 
 import json
+import sys
 import typing as t
 
 from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of
@@ -145,13 +146,25 @@ def load(text: str, path: str) -> t.Any:
     except (ValueError, RecursionError):
         pass
     try:
-        import yaml
+        yaml = imported_yaml()
     except ImportError:
         raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
     try:
         return yaml.safe_load(text)
     except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
         raise refusal(f"is no YAML: {' '.join(str(error).split())}", path=path) from None
+
+
+def imported_yaml() -> t.Any:
+    """PyYAML. The agent's Python looks for no packages (-S), which are looked for here then. Raises ImportError."""
+    try:
+        import yaml
+    except ImportError:
+        import site
+
+        sys.path += [folder for folder in site.getsitepackages() if folder not in sys.path]
+        import yaml
+    return yaml
 
 
 def containers(host: Host) -> list[Container]:

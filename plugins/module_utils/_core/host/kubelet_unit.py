@@ -11,11 +11,12 @@ import re
 import shlex
 import typing as t
 
-from . import systemd
+from . import cgroup, systemd
 from .files import Host
 from .systemd import UnitFiles
 
 UNIT = "kubelet.service"
+START_SECONDS = 120.0
 # A word that stands for a variable of the environment, whose value is split into words, and a variable within a word.
 _WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -38,6 +39,18 @@ def command(host: Host) -> tuple[str, ...]:
         else:
             words.append(_INNER.sub(lambda match: variables.get(match.group(1), ""), word))
     return tuple(words)
+
+
+def start_again(host: Host) -> str:
+    """Start the kubelet that a run stopped before it was ended itself, with whatever files are there; what happened, "" for nothing.
+
+    The files fit at each moment: a state is set aside before the configuration is written that needs that.
+    """
+    if cgroup.service_runs(host, UNIT):
+        return ""
+    answer = systemd.control(host, "start", UNIT, timeout=START_SECONDS)
+    failed = f": {systemd.complaint(answer.err, answer.out)}" if answer.code else ""
+    return f"started {UNIT}, which a run had stopped before it was ended itself{failed}"
 
 
 def environment(host: Host, files: UnitFiles) -> dict[str, str]:

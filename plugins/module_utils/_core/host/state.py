@@ -46,6 +46,8 @@ ATTEMPTS = f"{RUN}/attempts.json"
 WAY_BACK = f"{RUN}/way-back.json"
 GC_STATUS = f"{RUN}/gc.json"
 RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
+# There from before a kubelet is stopped until the new one is healthy; its text is the hook that drained the node, if any.
+KUBELET_DUE = f"{RUN}/kubelet-due"
 SINCE = f"{STATE}/drift-since.json"
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
 GC_DRIFT = f"{RUN}/gc-drift.json"

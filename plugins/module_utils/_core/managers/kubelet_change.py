@@ -21,11 +21,11 @@ from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.pod_cgroups import Container
 from ..model.plan import make_step
 from ..model.plan.context import Context
-from ..model.plan.plan import CLAIM, DECLARE, START, STOP, Step
+from ..model.plan.plan import CLAIM, DECLARE, START, STOP, Change, Step
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from .kubelet_observed import Observation
-from .kubelet_places import DUE
+from .kubelet_places import DUE, NAME
 
 HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
 # A word of each cause, by what the refusal says.
@@ -116,7 +116,7 @@ def cause(refusal: str) -> str:
 
 def stops(seen: Observation) -> bool:
     """Whether the kubelet has to be stopped and started: it runs, or an earlier run stopped it."""
-    return seen.process is not None or seen.due
+    return seen.process is not None or seen.due is not None
 
 
 def restart(seen: Observation, state: State, config: Config, drain: t.Optional[str], now: float) -> list[Step]:
@@ -124,15 +124,33 @@ def restart(seen: Observation, state: State, config: Config, drain: t.Optional[s
     if not stops(seen):
         return aside(state, now)
     hook = drain if drain not in (None, "none") and state.drains else None
-    steps = [make_step.file(DUE, "", CLAIM, -20)]
+    steps = [make_step.file(DUE, hook or seen.due or "", CLAIM, -20)]
     if hook:
-        steps += [make_step.hook(hook, "drain", CLAIM, -10), make_step.hook(hook, "resume", DECLARE, -20)]
+        steps.append(make_step.hook(hook, "drain", CLAIM, -10))
     steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, now)]
     steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))
     address = health_address(config)
     if address:
         steps.append(make_step.health(kubelet_unit.UNIT, address, START, 60))
-    return [*steps, make_step.file(DUE, None, DECLARE, -10)]
+    return [*steps, *finish(hook or seen.due or "")]
+
+
+def finish(hook: str) -> list[Step]:
+    """The steps after a change: what was drained resumes."""
+    resume = [make_step.hook(hook, "resume", DECLARE, -20)] if hook else []
+    return [*resume, make_step.file(DUE, None, DECLARE, -10)]
+
+
+def unfinished(seen: Observation, *, by_tick: bool) -> list[Change]:
+    """What a run that was ended left to do. A tick has started the kubelet again, and leaves the rest to a run."""
+    if seen.due is None:
+        return []
+    reason = "a run was ended while it changed the kubelet" + (": roll the profile out again" if by_tick else "")
+    steps: list[Step] = []
+    if not by_tick:
+        start = [make_step.unit(kubelet_unit.UNIT, "start", START, 50)] if seen.process is None else []
+        steps = [*start, *finish(seen.due)]
+    return [Change(NAME, kubelet_unit.UNIT, "change", "unfinished", "finished", reason, DUE, tuple(steps))]
 
 
 def health_address(config: Config) -> str:

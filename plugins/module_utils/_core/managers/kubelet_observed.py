@@ -43,7 +43,8 @@ class Observation(NamedTuple):
     """``missing`` says why there is no kubelet to configure; then the rest is empty.
 
     ``layers`` are the files in the kubelet's order with their ``texts``, ``wrong`` what is wrong with them; ``flags`` are those of the
-    process, or of the unit. ``links`` are those of the files that are links. ``due``: an earlier run stopped the kubelet and did not end.
+    process, or of the unit. ``links`` are those of the files that are links. ``due``: an earlier run was ended while it changed the
+    kubelet; the text is the hook that has to resume ("": none).
     """
 
     missing: str = ""
@@ -57,7 +58,7 @@ class Observation(NamedTuple):
     links: t.Container[str] = ()
     version_error: str = ""
     kept: Kept = Kept()
-    due: bool = False
+    due: t.Optional[str] = None
     machine: Machine = Machine(None, cpuset.EMPTY)
 
     @property
@@ -98,7 +99,7 @@ def observe(host: Host, context: Context) -> Observation:
         modes={path: host.mode(path) or 0o644 for path, text in texts.items() if text is not None},
         links=[path for path in texts if host.link(path) is not None],
         kept=kept(host),
-        due=host.exists(DUE),
+        due=host.read(DUE),
         machine=machine(host, context),
     )
 

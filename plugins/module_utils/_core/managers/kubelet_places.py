@@ -13,7 +13,7 @@ from ..model.plan.places import Place
 NAME = "kubelet"
 DROPIN = "20-corral.conf"
 KEPT = f"{state.STATE}/kubelet.json"  # the lines that keys of a file of others had before Corral
-DUE = f"{state.RUN}/kubelet-due"  # there from before a kubelet is stopped until the new one is healthy
+DUE = state.KUBELET_DUE
 # The names that --config has: a configuration of other programs must not be taken for one.
 CONFIG = (
     r"/(?:[^\0/]+/)*(?:[^\0/]*kubelet[^\0/.]*\.(?:ya?ml|conf|json)|[^\0/]*kubelet[^\0/]*/config(?:\.ya?ml|\.json)?)"

@@ -57,7 +57,7 @@ class Target(NamedTuple):
 def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
     """The part of a profile with the section."""
     seen = kubelet_observed.observe(host, context)
-    return without(seen, kubelet) if seen.missing else decide(host, seen, kubelet, context)
+    return without(host, seen, kubelet, context) if seen.missing else decide(host, seen, kubelet, context)
 
 
 def plan_without(host: Host, context: Context) -> Part:
@@ -71,12 +71,13 @@ def removal(host: Host) -> list[Change]:
     return back_changes(host, kubelet_observed.observe(host, context), context)
 
 
-def without(seen: Observation, kubelet: Kubelet) -> Part:
+def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
     """A node without a kubelet to configure."""
+    owned = held(host) if context.by_timer else frozenset[str]()
     if kubelet.optional:
-        return Part((), frozenset(), notes=(f"kubelet is left out (kubelet.optional): {seen.missing}",))
+        return Part((), owned, notes=(f"kubelet is left out (kubelet.optional): {seen.missing}",))
     message = f"{seen.missing}; or declare kubelet.optional: true for nodes without it"
-    return refused((Problem("kubelet", None, message),), "configuration", "")
+    return refused((Problem("kubelet", None, message),), "configuration", "", owned)
 
 
 def refused(found: tuple[Problem, ...], subject: str, location: str, owned: frozenset[str] = frozenset()) -> Part:
@@ -127,8 +128,11 @@ def wanted_of(seen: Observation, kubelet: Kubelet) -> tuple[Wanted, Target]:
 
 
 def acts(seen: Observation, context: Context) -> bool:
-    """Whether this run may change the kubelet. A tick does only where an earlier run left it stopped, or at boot, before it starts."""
-    return seen.due or (seen.process is None if context.at_boot else not context.by_timer)
+    """Whether this run may change the kubelet: no tick, whose unit may write none of its files, and which has no network.
+
+    At boot it may, as long as the kubelet does not run.
+    """
+    return seen.process is None if context.at_boot else not context.by_timer
 
 
 def obstacles(seen: Observation) -> t.Iterator[Problem]:
@@ -234,7 +238,7 @@ def changes_of(
     if refusals:
         why = "; ".join(problem.line() for problem in refusals)
     write = write_steps(seen, then)
-    starts = bool(differences) or seen.due
+    starts = bool(differences)
     steps = [*kubelet_change.restart(seen, after, then.config, kubelet.drain, context.now), *write] if starts else []
     disruption: t.Any = "service restart" if kubelet_change.stops(seen) else "none"
     when: t.Any = "now" if kubelet_change.stops(seen) else "next start"
@@ -251,21 +255,8 @@ def changes_of(
     if not why:
         found += [state_item(one, steps or kubelet_change.aside(after, context.now), disruption, when) for one in after.refused
                   if differences or not seen.process]  # fmt: skip
-    if seen.due and not found and not why:
-        reason = "an earlier run stopped it and was ended itself"
-        found.append(
-            Change(
-                NAME,
-                kubelet_unit.UNIT,
-                "state",
-                "stopped by Corral",
-                "running",
-                reason,
-                DUE,
-                tuple(steps),
-                disruption=disruption,
-            )
-        )
+    if not found or not acts(seen, context):
+        found += kubelet_change.unfinished(seen, by_tick=not acts(seen, context))
     return found
 
 
@@ -363,12 +354,20 @@ def older_than_files(host: Host, seen: Observation, differences: t.Sequence[Diff
 
 
 def leaving(host: Host, seen: Observation, context: Context) -> Part:
-    """What Corral changed goes back: the drop-in by its original, lines of others' files here; the kubelet reads that at a restart."""
+    """What Corral changed goes back: the drop-in by its original, lines of others' files here; the kubelet reads that at a restart.
+
+    A tick names what is left, and keeps the originals for the run that does it.
+    """
     changes = back_changes(host, seen, context)
-    if acts(seen, context) or not changes:
+    if acts(seen, context):
         return Part(tuple(changes), frozenset())
-    kept = tuple(one._replace(steps=(), reason=f"{one.reason}; {NO_RESTART}") for one in changes)
-    return Part(kept, frozenset({f"file:{seen.dropin}"} if seen.dropin else ()))
+    kept = [one._replace(steps=(), reason=f"{one.reason}; {NO_RESTART}") for one in changes]
+    return Part((*kept, *kubelet_change.unfinished(seen, by_tick=True)), held(host))
+
+
+def held(host: Host) -> frozenset[str]:
+    """The keys of what Corral recorded of the kubelet."""
+    return frozenset(record.before.key for record in state.records(host)[0] if record.manager == NAME)
 
 
 def back_changes(host: Host, seen: Observation, context: Context) -> list[Change]:
@@ -395,9 +394,11 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
             layers.append(layer)
     now, then = effective(seen.layers, seen.flags), effective(layers, seen.flags)
     differences = kubelet_drift.changing(now, then)
-    if differences or seen.due:
+    if differences:
         after = kubelet_change.state_under(host, seen, then, context)
         steps += kubelet_change.restart(seen, after, then, None, context.now)
+    elif seen.due is not None:
+        steps += kubelet_change.finish(seen.due)
     if not steps:
         return []
     shown = ", ".join(one.key for one in differences) or "as Corral left it"

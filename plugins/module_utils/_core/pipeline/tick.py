@@ -44,6 +44,12 @@ def run(host: Host, *, at_boot: bool = False, began: float) -> int:
     compile_once(host)
     previous = status_file.last_status(host)
     host.recorded = {}
+    if host.exists(state.KUBELET_DUE):
+        from ..host import kubelet_unit
+
+        said = host.unrecorded(lambda: kubelet_unit.start_again(host))  # In audit mode and in a pause as well.
+        if said:
+            notice(said, priority=4)
     now = with_pause(host, Tick(previous, at_boot, began))
     declared, broken = declared_profile.last_good(host) if at_boot else declared_profile.declared_or_last_good(host)
     if host.exists(state.UNCONFIRMED) or host.exists(state.REJECTED):

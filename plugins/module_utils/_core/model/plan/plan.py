@@ -125,9 +125,14 @@ def unit_of_cpus_file(path: str) -> str:
 
 
 def steps_in_order(changes: t.Iterable[Change]) -> list[Step]:
-    """All steps of a plan in the order in which they run, each once, with one daemon-reload where any step asks for it."""
-    # Changes that are made by one and the same step all have it.
-    steps = list(dict.fromkeys(step for change in changes for step in change.steps))
+    """All steps of a plan in the order in which they run, each once but for folders, with one daemon-reload where any step asks for it."""
+    # Changes that are made by one and the same step all have it. A folder may be empty only at the second of two attempts.
+    steps: list[Step] = []
+    known: set[Step] = set()
+    for step in (step for change in changes for step in change.steps):
+        if step.kind == "folder" or step not in known:
+            steps.append(step)
+            known.add(step)
     if any(step.reload for step in steps):
         steps.append(Step("unit", "", "daemon-reload", RELOAD))
     return sorted(steps, key=lambda step: (step.phase, step.order))

@@ -119,7 +119,9 @@ WantedBy=paths.target
 SERVICE_TEXT = """\
 [Unit]
 Description=Corral: keep the node as its profile declares
-ConditionPathExists=/etc/corral/profile.json
+ConditionPathExists=|/etc/corral/profile.json
+# The first rollout was ended while it changed a kubelet.
+ConditionPathExists=|/run/corral/kubelet-due
 StartLimitIntervalSec=0
 
 [Service]

@@ -5,6 +5,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -84,3 +86,10 @@ def test_without_a_unit_there_is_no_command(host: Host) -> None:
 def test_a_quote_without_an_end_does_not_stop_it(host: Host) -> None:
     put(host, UNIT, "[Service]\nExecStart=/usr/bin/kubelet --a='b\n")
     assert kubelet_unit.command(host) == ("/usr/bin/kubelet", "--a='b")
+
+
+def test_the_agents_python_which_looks_for_no_packages_reads_yaml() -> None:
+    core = str(Path(kubelet_unit.__file__).parents[2])
+    code = f"import sys; sys.path.insert(0, {core!r}); from _core.host import kubelet_node; print(kubelet_node.load('a: [1]', '/a'))"
+    done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
+    assert (done.stdout, done.stderr) == ("{'a': [1]}\n", "")

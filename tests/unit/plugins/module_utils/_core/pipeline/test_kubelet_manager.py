@@ -220,6 +220,30 @@ def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) 
     assert not fake.has(DROPIN)
 
 
+def test_a_node_that_a_killed_run_drained_resumes(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    section = {**STATIC, "drain": "/usr/sbin/drainer"}
+    stopped = 1 + next(
+        at for at, act in enumerate(count(fake, section)) if act == "run systemctl stop -- kubelet.service"
+    )
+    with pytest.raises(node.Killed):
+        runs.declare(fake.host("killed", stopped), kubelet=section)
+    assert kubelet.acts == ["drain", "stop"]
+    runs.tick(fake.host())
+    assert kubelet.acts == ["drain", "stop", "start"]
+    rolled_out(fake, **section)
+    assert kubelet.acts[-1] == "resume"
+    assert not fake.has("/run/corral/kubelet-due")
+
+
+def count(fake: node.Node, section: dict[str, t.Any]) -> list[str]:
+    """The acts of a run, on a twin."""
+    twin = fake.clone(fake.root.with_name(f"twin{len(list(fake.root.parent.iterdir()))}"))
+    host = twin.host()
+    assert not runs.declare(host, kubelet=section).error
+    return host.acts
+
+
 def test_a_gate_is_set_for_an_option_that_needs_one_and_those_of_others_stay(fake: node.Node) -> None:
     for dropins in (True, False):
         twin = fake.clone(fake.root.with_name(f"dropins-{dropins}"))
@@ -282,7 +306,9 @@ def test_a_tick_names_what_differs_and_restarts_nothing(fake: node.Node, kubelet
 
 
 @pytest.mark.parametrize("fail", ["killed", "torn"])
-def test_whatever_write_kills_a_run_the_next_tick_finishes_it(fail: str, fake: node.Node) -> None:
+def test_whatever_write_kills_a_run_the_next_tick_starts_the_kubelet_and_the_next_run_finishes(
+    fail: str, fake: node.Node
+) -> None:
     kubelet = fake_kubelet.install(fake)
     assert not runs.install(fake.host()).error
     assert not runs.declare(fake.host()).error
@@ -295,12 +321,15 @@ def test_whatever_write_kills_a_run_the_next_tick_finishes_it(fail: str, fake: n
         with pytest.raises(node.Killed):
             runs.declare(twin.host(fail, at), kubelet=ALPHA)
         twin.wait(10)
-        runs.tick(twin.host())
+        tick = twin.host()
+        runs.tick(tick)
         assert twin.kubelet is not None
         assert twin.kubelet.pid, f"after {host.acts[at - 1]} it was left stopped"
-        assert not twin.has("/run/corral/kubelet-due")
+        own = ("/run/corral", "/var/lib/corral", "/etc/systemd", "/etc/corral", "/sys", "/proc")
+        assert [path for path in tick.writes if not path.startswith(own)] == [], "its unit may write nothing else"
         outcome = runs.declare(twin.host(), kubelet=ALPHA)
         assert (outcome.error, ours(outcome.remaining)) == ("", [])
+        assert not twin.has("/run/corral/kubelet-due")
         assert twin.kubelet.config["cpuManagerPolicy"] == "static"
 
 
