@@ -92,6 +92,8 @@ class Judge:
         if cpu in self.fallen.get(place, ()):
             # It ran there with the others since its own CPUs went offline; in this step the CPU is to be its own, or was.
             return True
+        if place in self.fallen and self.has_fallen(path):
+            return True  # Neither had a CPU online: whichever is given one first, the other runs there until it is its turn.
         if place not in self.partitions and self.has_fallen(path):
             return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):

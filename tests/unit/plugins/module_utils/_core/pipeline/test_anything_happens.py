@@ -122,6 +122,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         # Who has no CPU online has no claim to those on which it runs: others who leave its new CPUs may go there.
         ("full-20004", 40),
         ("full-20008", 40),
+        ("dark-91041", 29),  # Two grants without a CPU online move one after the other.
         ("dark-20007", 56),
         ("20013", 71),  # A grant of the CPUs that an empty slice was left with.
         # A slice that shares by chance what it is to share requests it, before the last partition ends.
