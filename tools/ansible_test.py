@@ -127,9 +127,32 @@ def output(
         raise subprocess.CalledProcessError(process.returncode, command)
 
 
-def sanity(arguments: t.Sequence[str] = (), venv: pathlib.Path = setup.VENV) -> Tally:
-    """Run all sanity tests (or those that the arguments name) and count them."""
-    log = setup.CHECKOUT / ".cache" / f"sanity-{venv.name.lstrip('.')}.log"
+def sanity_once_each() -> Tally:
+    """Run all sanity tests with .venv's ansible-core, `import` with the oldest and the newest Python alone.
+
+    Each Python takes as long for it as a quarter of all others. What Python's library lacks in between it lacks in one of
+    the two: a module comes and later goes. The test `compile` has them all, and so has make test-long.
+    """
+    if os.environ.get("CORRAL_LONG"):
+        return sanity()
+    total = sanity(["--skip-test", "import"])
+    for version in oldest_and_newest():
+        total = total.plus(sanity(["--test", "import", "--python", version], part=f"-import-{version}"))
+    return total
+
+
+def oldest_and_newest(venv: pathlib.Path = setup.VENV) -> list[str]:
+    """The Pythons of nodes that are here and that this ansible-test knows: the oldest and the newest of them."""
+    source = next(venv.glob("lib/python3.*/site-packages/ansible_test/_util/target/common/constants.py"))
+    known = set(re.findall(r"'(3\.[0-9]+)'", source.read_text(encoding="utf-8")))
+    here = [f"3.{minor}" for minor in venvs.NODE if venvs.found(minor)]
+    there = [version for version in here if version in known]
+    return there[:1] + there[1:][-1:]
+
+
+def sanity(arguments: t.Sequence[str] = (), venv: pathlib.Path = setup.VENV, *, part: str = "") -> Tally:
+    """Run all sanity tests (or those that the arguments name) and count them. ``part`` tells its log from others'."""
+    log = setup.CHECKOUT / ".cache" / f"sanity-{venv.name.lstrip('.')}{part}.log"
     ran, failed, skipped = 0, 0, set()
     try:
         with alone(), output(venv, ["sanity", *arguments], log, fresh_tree()) as lines:

@@ -60,7 +60,7 @@ Chain = list[Step]  # in their order; chains go beside each other
 
 PARTS: dict[str, t.Callable[[], list[Step]]] = {
     "check": check,
-    "sanity": lambda: [Step("ansible-test sanity", ansible_test.sanity)],
+    "sanity": lambda: [Step("ansible-test sanity", ansible_test.sanity_once_each)],
     "ecosystem": ecosystem.steps,
     "units": ecosystem.units,
     "molecule": scenarios.steps,
