@@ -6,11 +6,13 @@
 
 Ansible brings each module as a zip file, and Python compiles again in each run what it imports from one: on an emulated
 node that takes two thirds of a module's time. What was compiled is kept by the text's own digest, and the lab lends it
-to the next nodes (lab_compiled.py). What is executed is the same code either way.
+to the next nodes (lab_compiled.py). What is executed is the same code either way, and it names the file that it is from.
 """
 
 from __future__ import annotations
 
+import _frozen_importlib_external
+import _imp
 import importlib.machinery
 import zipimport
 
@@ -26,16 +28,18 @@ def kept(compile_text: t.Callable[[bytes, str], t.Any], path: str, data: bytes) 
     import hashlib
     import marshal
     import os
-    import sys
 
-    # Each run has a zip file of another name; what is inside has not.
-    inside = path.rsplit(".zip/", 1)[-1]
-    mark = hashlib.blake2b(f"{sys.version}\0{inside}\0".encode() + data, digest_size=16).hexdigest()
+    # By the text alone: each run has a zip file of another name, and each release of the agent a folder of its own.
+    # Python's own number for what its compiler makes is the same in 3.11.2 and 3.11.9.
+    magic: bytes = vars(_frozen_importlib_external)["MAGIC_NUMBER"]
+    mark = hashlib.blake2b(magic + data, digest_size=16).hexdigest()
     name = f"{FOLDER}/{mark}"
     for there in (f"{FOLDER}/kept/{mark}", name):
         try:
             with open(there, "rb") as file:
-                return marshal.loads(file.read())  # noqa: S302 - root's own folder
+                code = marshal.loads(file.read())  # noqa: S302 - root's own folder
+            vars(_imp)["_fix_co_filename"](code, path)
+            return code
         except (OSError, ValueError, EOFError, TypeError):
             pass
     code = compile_text(data, path)

@@ -120,6 +120,8 @@ def environment(name: str) -> dict[str, str]:
     """Molecule's, with the callback that writes the seconds of each task to a file."""
     return {
         **setup.environment(),
+        # A Python like a node's, for the lab to compile with, may be a version manager's.
+        "PATH": os.pathsep.join([str(setup.VENV / "bin"), *setup.search_path()]),
         "PYTHONUNBUFFERED": "1",
         "CORRAL_PATIENCE": f"{patience():.1f}",
         "CORRAL_STEP_TIMES": str(times_file(name)),

@@ -425,3 +425,33 @@ def test_a_text_that_was_compiled_is_not_compiled_again_and_another_text_is(tmp_
     assert run_zipped(tmp_path, "second.zip", "print(2)") == "2\n"
     kept.write_bytes(b"cut")
     assert run_zipped(tmp_path, "third.zip", "print(1)") == "1\n"
+
+
+def test_what_was_compiled_elsewhere_names_the_file_that_it_is_from(tmp_path: Path) -> None:
+    (tmp_path / "kept").mkdir()
+    text = "import sys; print(sys._getframe().f_code.co_filename, (lambda: 0).__code__.co_filename)"
+    for name in ("first.zip", "second.zip"):
+        assert run_zipped(tmp_path, name, text).split() == [f"{tmp_path}/{name}/of_zip.py"] * 2
+    assert len(list((tmp_path / "kept").iterdir())) == 1
+
+
+def test_what_this_machine_compiled_is_not_compiled_on_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "broken").mkdir()
+    (tmp_path / "broken" / Path(sys.executable).name).write_text("#!/bin/sh\necho no such version >&2; exit 127\n")
+    (tmp_path / "broken" / Path(sys.executable).name).chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path / 'broken'}:{Path(sys.executable).parent}")
+    monkeypatch.setattr(lab_compiled, "PYTHONS", {"bookworm": Path(sys.executable).name})
+    (tmp_path / "text.py").write_text("print(1)")
+    monkeypatch.setattr(lab_compiled, "sources", lambda: [tmp_path / "text.py"])
+    (tmp_path / "kept").mkdir()
+    lab_compiled.compile_here("trixie", tmp_path / "kept")  # of which there is no Python here
+    assert not list((tmp_path / "kept").iterdir())
+    lab_compiled.compile_here("bookworm", tmp_path / "kept")
+    (kept,) = (tmp_path / "kept").iterdir()
+    assert run_zipped(tmp_path, "first.zip", "print(1)") == "1\n"
+    assert list((tmp_path / "kept").iterdir()) == [kept]
+
+
+def test_a_node_is_lent_what_ansible_brings_to_it() -> None:
+    names = {path.name for path in lab_compiled.sources()}
+    assert {"profile.py", "applying.py", "on_node.py", "basic.py"} <= names
