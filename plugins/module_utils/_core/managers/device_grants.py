@@ -11,6 +11,7 @@ corral-boot.service brings back what lasts. What a running workload was given st
 
 from __future__ import annotations
 
+import fnmatch
 import re
 import typing as t
 
@@ -39,6 +40,7 @@ WRITES = (
     Place("file", re.escape(CDI_FILE), volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
+BINDS = ("BindPaths", "BindReadOnlyPaths")
 # After the checkpoint, before what is given: no device has two holders in between.
 TAKEN_BACK = 10
 
@@ -54,7 +56,7 @@ class Observed(NamedTuple):
 class UnitDevices(NamedTuple):
     """DeviceAllow= of a unit: as others than Corral wrote it, as it is now, and whether systemd's file of it is there. ``left_out``
     are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own. ``there``: the unit
-    exists.
+    exists. ``private`` and ``bound`` are its settings of PrivateDevices= and BindPaths=.
     """
 
     own: tuple[str, ...]
@@ -63,6 +65,8 @@ class UnitDevices(NamedTuple):
     left_out: tuple[str, ...]
     reset_by: str = ""
     there: bool = True
+    private: tuple[Setting, ...] = ()
+    bound: tuple[Setting, ...] = ()
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -92,7 +96,14 @@ def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec
     units -= {""}
     files = systemd.UnitFiles(host, [name for unit in units for name in workload_state.named(unit)])
     lists = {unit: listed(files.settings(unit, DEVICE_ALLOW), unit) for unit in sorted(units)}
-    lists = {unit: one._replace(there=workload_state.there(host, files, unit)) for unit, one in lists.items()}
+    lists = {
+        unit: one._replace(
+            there=workload_state.there(host, files, unit),
+            private=tuple(files.settings(unit, "PrivateDevices")),
+            bound=tuple(item for name in BINDS for item in files.settings(unit, name)),
+        )
+        for unit, one in lists.items()
+    }
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, spec)
 
 
@@ -181,6 +192,12 @@ def given(
         if change is not None:
             changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
+        # A link leads nowhere without the file.
+        paths = [
+            *(entry.split()[0] for entry in device_delivery.allowed(flat(held))),
+            *device_delivery.files_of(flat(held)),
+        ]
+        changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)))
     return changes
 
 
@@ -209,6 +226,30 @@ def left_out_change(unit: str, entry: str) -> Change:
     return Change(
         NAME, unit, f"{DEVICE_ALLOW} {entry}", "left out", entry, reason, unit, (), UNCHANGEABLE, "next start"
     )
+
+
+def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str]) -> list[Change]:
+    """Devices that the unit does not see in its own /dev."""
+    hidden = ", ".join(device_allow.hidden(paths, seen.private, seen.bound))
+    if not hidden:
+        return []
+    file = seen.private[-1].file
+    reason = f"PrivateDevices= in {file} hides them: add BindPaths= with their folder, or take PrivateDevices= out"
+    return [
+        Change(
+            NAME,
+            unit,
+            "PrivateDevices",
+            "hidden",
+            hidden,
+            reason,
+            file,
+            (),
+            UNCHANGEABLE,
+            "next start",
+            "service restart",
+        )
+    ]
 
 
 def taken_back(path: str, seen: Observed) -> list[Change]:
@@ -266,14 +307,16 @@ def shown(grant: Grant) -> str:
 
 
 def key_of(change: Change, declared: Profile) -> str:
-    """The key of the workload that a change is about, as far as its subject shows it."""
-    names = [one.name for one in declared.workloads]
-    units = {one.pattern: index for index, one in enumerate(declared.workloads) if one.match == "unit"}
-    unit = device_delivery.unit_of(change.subject.rpartition("/")[2]) or change.subject
-    if unit in units:
-        return f"workloads[{units[unit]}]"
-    name = re.split(r"[: ]", change.subject.rpartition("/")[2].removesuffix(f".workload{device_delivery.ENDING}"))[0]
-    return f"workloads[{names.index(name)}]" if name in names else "devices"
+    """The key of the workload that a change is about, as far as its subject shows it: a unit, the file of one, or a workload."""
+    file = change.subject.rpartition("/")[2] if change.subject.startswith(FOLDER) else ""
+    unit = device_delivery.unit_of(file) or change.subject
+    name = (file.removesuffix(f".workload{device_delivery.ENDING}") or change.subject.partition(" ")[0]).partition(":")[
+        0
+    ]
+    for index, one in enumerate(declared.workloads):
+        if name == one.name or (one.match == "unit" and fnmatch.fnmatchcase(unit, one.pattern)):
+            return f"workloads[{index}]"
+    return "devices"
 
 
 def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:

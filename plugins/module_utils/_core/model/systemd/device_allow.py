@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""DeviceAllow= of a unit (systemd.resource-control(5)): a list that adds up over the unit's files."""
+"""Which devices a unit may open (systemd.resource-control(5), DeviceAllow=), and which ones it sees (systemd.exec(5), PrivateDevices=)."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import typing as t
 from .unit_property import Setting
 
 ALL = "rwm"
+TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
 # What systemd takes (valid_device_allow_pattern in its cgroup.c) over D-Bus, where no specifier is resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
 _SPECIFIER = re.compile(r"%(.)")
@@ -42,3 +43,14 @@ def entry(text: str, unit: str) -> str:
 def can_be_set(line: str) -> bool:
     """Whether set-property takes an entry."""
     return re.fullmatch(ENTRY, line, re.ASCII) is not None
+
+
+def hidden(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
+    """Which of these device files a unit does not see: all with PrivateDevices=, but for those that BindPaths= brings back."""
+    if not private or private[-1].value.lower() not in TRUE:
+        return []
+    sources: list[str] = []
+    for item in bound:
+        words = (word.lstrip("-").partition(":")[0] for word in item.value.split())
+        sources = [*sources, *words] if item.value else []
+    return [path for path in paths if not any(path == one or path.startswith(f"{one.rstrip('/')}/") for one in sources)]

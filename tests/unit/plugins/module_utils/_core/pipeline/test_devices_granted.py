@@ -18,6 +18,7 @@ import pytest
 import runs
 import services
 import yaml
+from _core.managers import device_grants
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
 from _core.model.status import command_shapes
@@ -442,6 +443,45 @@ def test_an_entry_that_cannot_be_kept_is_named(fake: node.Node) -> None:
     assert runs.tick(fake.host()) == 2
     (item,) = status(fake)["items"]
     assert (item["subject"], item["wanted"], item["verdict"]) == (SERIAL, "%t/own rwm", "unchangeable")
+
+
+@pytest.mark.parametrize(
+    ("lines", "wanted"),
+    [
+        ("PrivateDevices=yes\n", f"{LINKS[0]}, /dev/ttyUSB0"),
+        ("PrivateDevices=yes\nBindPaths=/srv -/dev/serial:/dev/serial\nBindPaths=/dev/ttyUSB0\n", None),
+        ("PrivateDevices=yes\nPrivateDevices=no\n", None),
+        ("PrivateDevices=true\nBindPaths=/dev\nBindPaths=\nBindReadOnlyPaths=/dev/serial\n", "/dev/ttyUSB0"),
+    ],
+    ids=["private", "brought back", "not private", "taken out again"],
+)
+def test_a_unit_that_does_not_see_its_devices_is_named(fake: node.Node, lines: str, wanted: str | None) -> None:
+    equip(fake)
+    services.add(fake, SERIAL, lines=lines)
+    assert not runs.install(fake.host()).error
+    roll_out(fake)
+    running(fake, SERIAL)
+    assert runs.tick(fake.host()) == (2 if wanted else 0)
+    found = [(one["subject"], one["property"], one["wanted"]) for one in status(fake)["items"]]
+    assert found == ([(SERIAL, "PrivateDevices", wanted)] if wanted else [])
+
+
+@pytest.mark.parametrize(
+    ("subject", "wanted"),
+    [
+        (DPDK, "workloads[0]"),
+        (f"{FOLDER}/{DPDK}.env", "workloads[0]"),
+        (OTHER, "workloads[2]"),
+        (f"serial {LINKS[0]}", "workloads[1]"),
+        (f"job:job@a {LINKS[0]}", "workloads[2]"),
+        (f"{FOLDER}/serial.workload.env", "workloads[1]"),
+        (SPEC, "devices"),
+        ("gone.service", "devices"),
+    ],
+)
+def test_the_key_that_a_change_follows_from(subject: str, wanted: str) -> None:
+    change = Change("devices", subject, "x", None, None, "", "")
+    assert device_grants.key_of(change, profile.parse(PROFILE)) == wanted
 
 
 # Devices that go and come
