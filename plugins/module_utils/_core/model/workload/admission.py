@@ -417,6 +417,9 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     name = need.workload.name
     running = before is not None and is_running(name, status)
     affinity, cpus, containers, devices = place(budget, need, before, running=running)
+    if before is not None and running:
+        # A run loses no device, whatever is declared now: not one of a resource or a container that is not asked for any more.
+        devices = (*devices, *(one for one in before.devices if one not in devices))
     blocks: tuple[Block, ...] = ()
     wanted = memory_demand(budget.inputs, need)
     if wanted:

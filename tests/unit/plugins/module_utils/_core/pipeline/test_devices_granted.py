@@ -610,6 +610,29 @@ def test_a_workload_that_leaves_the_profile_keeps_its_devices_until_it_stops(rol
     in_sync(rolled)
 
 
+@pytest.mark.parametrize(
+    "keys",
+    [
+        {"limits": {"cpu": 1, "memory": "64Mi"}},
+        {"limits": {"cpu": 2, "memory": "128Mi"}},
+        {"limits": {"cpu": 2, "memory": "64Mi", TTY: 1}},
+        {"limits": {"memory": "64Mi"}},
+    ],
+    ids=str,
+)
+def test_a_run_keeps_devices_that_are_asked_for_no_longer_whatever_else_changes(
+    rolled: node.Node, keys: dict[str, t.Any]
+) -> None:
+    roll_out(rolled, changed("dpdk", **keys))
+    assert NICS[0] in held(rolled)["dpdk"]
+    runs.tick(rolled.host())
+    assert services.allowed(rolled, DPDK) >= {"/dev/vfio/7", "/dev/vfio/vfio"}
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    assert NICS[0] not in held(rolled).get("dpdk", [])
+    in_sync(rolled)
+
+
 def test_a_removal_leaves_nothing(fake: node.Node) -> None:
     equip(fake)
     before = fake.fingerprint()
@@ -752,7 +775,16 @@ def walk(fake: node.Node, seed: int, steps: int) -> list[str]:
                 there.add(number)
                 plug_tty(fake, number)
             elif act == "profile":
-                data = dice.choice((PROFILE, without("dpdk"), without("serial"), changed("job", requests={TTY: 2})))
+                data = dice.choice(
+                    (
+                        PROFILE,
+                        without("dpdk"),
+                        without("serial"),
+                        changed("job", requests={TTY: 2}),
+                        changed("serial", requests={VFIO: 1, "cpu": "100m"}),
+                        changed("dpdk", limits={"cpu": 1, "memory": "64Mi"}),
+                    )
+                )
                 applying.declare(host, profile.parse(data))
             else:
                 runs.tick(host)
