@@ -16,7 +16,7 @@ import re
 import typing as t
 
 from ...model.devices import cdi_spec
-from ...model.devices.device import CdiDevice, DeviceFile, Interface, PciFunction, Resource, Seen
+from ...model.devices.device import FIT_PATH, CdiDevice, DeviceFile, Interface, PciFunction, Resource, Seen
 from ...model.topology.topology import PciDevice
 from ...model.values.errors import CorralError, shown
 from .. import kubelet_node
@@ -30,8 +30,6 @@ if t.TYPE_CHECKING:
 CDI_FOLDERS = ("/etc/cdi", "/var/run/cdi")
 CDI_ENDS = (".json", ".yaml")
 
-# What DeviceAllow= and a CDI spec can carry unchanged.
-_FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
 _IOMMU_GROUP = re.compile(r"[0-9]{1,9}", re.ASCII)
 _LINKS = 8
 
@@ -110,7 +108,7 @@ def _matching(host: Host, pattern: str, notes: list[str]) -> list[DeviceFile]:
         if host.is_dir(path):
             continue
         file = device_file(host, path)
-        if not (_FIT_PATH.fullmatch(path) and _FIT_PATH.fullmatch(file.real)):
+        if not (FIT_PATH.fullmatch(path) and FIT_PATH.fullmatch(file.real)):
             why = (
                 "its path has characters that units cannot name"
                 if file.real.startswith("/dev/")

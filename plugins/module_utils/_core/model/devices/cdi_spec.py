@@ -19,6 +19,10 @@ from ..values.records import NamedTuple
 
 KIND = re.compile(r"[A-Za-z](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?/[A-Za-z](?:[A-Za-z0-9_.-]{0,252}[A-Za-z0-9])?")
 NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9_.:-]{0,252}[A-Za-z0-9])?")
+VERSION = re.compile(r"[0-9]{1,4}(\.[0-9]{1,4}){2}", re.ASCII)
+# The lists of containerEdits, which have mappings, but for env.
+LISTS = ("env", "deviceNodes", "mounts", "hooks", "netDevices")
+ENV = re.compile(r"[^=]+=", re.ASCII)
 
 
 class SpecDevice(NamedTuple):
@@ -37,7 +41,9 @@ def parse(data: object, path: str) -> list[SpecDevice]:
     """The devices of a spec's data. Raises CorralError that names the file and the field."""
     spec = _of(dict, data, path, "the spec")
     version = _of(str, spec.get("cdiVersion"), path, "cdiVersion")
-    whole = _of(dict, spec.get("containerEdits") or {}, path, "containerEdits")
+    if not VERSION.fullmatch(version):
+        raise refusal("cdiVersion is no version: generate the spec again", path=path, value=version)
+    whole = _edits(spec, path, "containerEdits")
     kind = _of(str, spec.get("kind"), path, "kind")
     if not KIND.fullmatch(kind):
         raise refusal("kind is not VENDOR/CLASS: generate the spec again", path=path, value=kind)
@@ -49,19 +55,30 @@ def parse(data: object, path: str) -> list[SpecDevice]:
             raise refusal(f"{at}.name is not the name of a CDI device: generate the spec again", path=path, value=name)
         if name in found:
             raise refusal(f"{at}.name is declared twice: leave one out", path=path, value=name)
-        own = row.get("containerEdits") or {}
+        own = _edits(row, path, f"{at}.containerEdits")
         paths = _paths(row, path, at)
         texts = (json.dumps(edits, sort_keys=True, default=str) for edits in (own, whole) if edits)
         found[name] = SpecDevice(kind, name, paths, (version, *texts))
     return list(found.values())
 
 
+def _edits(row: dict[str, t.Any], path: str, at: str) -> dict[str, t.Any]:
+    """What a container gets. It is passed on in Corral's own spec, which an engine ignores as a whole where a part is no edit."""
+    edits = _of(dict, row.get("containerEdits") or {}, path, at)
+    for key in LISTS:
+        for number, one in enumerate(_of(list, edits.get(key) or [], path, f"{at}.{key}")):
+            where = f"{at}.{key}[{number}]"
+            if key == "env" and not ENV.match(_of(str, one, path, where)):
+                raise refusal(f"{where} is not NAME=VALUE: generate the spec again", path=path, value=one)
+            if key != "env":
+                _of(dict, one, path, where)
+    return edits
+
+
 def _paths(row: dict[str, t.Any], path: str, at: str) -> tuple[str, ...]:
-    edits = _of(dict, row.get("containerEdits") or {}, path, f"{at}.containerEdits")
     paths = []
-    for number, node in enumerate(_of(list, edits.get("deviceNodes") or [], path, f"{at}.containerEdits.deviceNodes")):
+    for number, node in enumerate((row.get("containerEdits") or {}).get("deviceNodes") or []):
         where = f"{at}.containerEdits.deviceNodes[{number}]"
-        node = _of(dict, node, path, where)
         inside = _of(str, node.get("path"), path, f"{where}.path")
         host_path = _of(str, node.get("hostPath") or inside, path, f"{where}.hostPath")
         if not host_path.startswith("/"):

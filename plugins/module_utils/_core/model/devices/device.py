@@ -7,9 +7,13 @@
 
 from __future__ import annotations
 
+import re
 import typing as t
 
 from ..values.records import NamedTuple
+
+# The path of a device file that DeviceAllow=, an environment file and a CDI spec can carry unchanged.
+FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
 
 
 class Match(NamedTuple):

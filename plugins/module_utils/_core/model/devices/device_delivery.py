@@ -169,8 +169,8 @@ def version_of(devices: t.Iterable[Device]) -> str:
 
 
 def version_key(version: str) -> tuple[int, ...]:
-    """A version for comparison."""
-    return tuple(int(part) if part.isdecimal() else 0 for part in version.split("."))
+    """A version for comparison; it is as the file of others has it."""
+    return tuple(int(part) if re.fullmatch("[0-9]{1,9}", part) else 0 for part in version.split("."))
 
 
 def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:

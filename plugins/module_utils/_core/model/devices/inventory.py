@@ -11,7 +11,7 @@ import fnmatch
 import typing as t
 
 from ..values.errors import shown
-from .device import CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen
+from .device import FIT_PATH, CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
 BRIDGE = "06"
@@ -204,12 +204,16 @@ def _of_cdi(wanted: str, seen: Seen) -> list[Device]:
 
 def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
     gone = [file.path for file in one.files if not file.is_device]
+    odd = [file.path for file in one.files if not FIT_PATH.fullmatch(file.real) or "/../" in file.real]
+    unhealthy = f"{', '.join(gone)} in {one.spec}: no such device" if gone else ""
+    if odd and not gone:
+        unhealthy = f"{', '.join(odd)} in {one.spec}: units cannot name such a file"
     functions = [seen.pci[file.address] for file in own if file.address and file.address in seen.pci]
     name = f"{one.kind}={one.name}"
     return Device(
         id=name,
         numa_node=_node(function.numa_node for function in functions),
-        unhealthy=f"{', '.join(gone)} in {one.spec}: no such device" if gone else "",
+        unhealthy=shown(unhealthy, limit=1000),
         functions=tuple(dict.fromkeys(function.address for function in functions)),
         driver=functions[0].driver if functions else None,
         interfaces=(),

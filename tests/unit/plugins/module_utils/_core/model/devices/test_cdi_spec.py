@@ -24,7 +24,7 @@ def test_devices_with_their_paths_on_the_node() -> None:
     data = spec(
         node(path="/dev/gpu", hostPath="/dev/gpu0"), {"name": "1"}, {"name": "2", "containerEdits": {"env": ["A=1"]}}
     )
-    assert cdi_spec.parse(data, "/etc/cdi/a.json") == [
+    assert [one[:3] for one in cdi_spec.parse(data, "/etc/cdi/a.json")] == [
         ("vendor.com/gpu", "0", ("/dev/gpu0",)),
         ("vendor.com/gpu", "1", ()),
         ("vendor.com/gpu", "2", ()),
@@ -52,6 +52,13 @@ def test_devices_with_their_paths_on_the_node() -> None:
             spec({"name": "0", "containerEdits": {"deviceNodes": 1}}),
             "devices[0].containerEdits.deviceNodes is not a list",
         ),
+        (spec(cdiVersion="9" * 5000), "cdiVersion is no version"),
+        (spec(containerEdits={"env": [1]}), "containerEdits.env[0] is not text"),
+        (spec(containerEdits={"deviceNodes": ["/dev/a"]}), "containerEdits.deviceNodes[0] is not a mapping"),
+        (spec({"name": "0", "containerEdits": {"env": ["A"]}}), "devices[0].containerEdits.env[0] is not NAME=VALUE"),
+        (spec({"name": "0", "containerEdits": {"hooks": [[]]}}), "devices[0].containerEdits.hooks[0] is not a mapping"),
+        (spec({"name": "0", "containerEdits": {"mounts": {}}}, {"name": "0"}), "declared twice"),
+        (spec({"name": "0", "containerEdits": {"mounts": "/"}}), "devices[0].containerEdits.mounts is not a list"),
         (spec(node(hostPath="/dev/a")), "devices[0].containerEdits.deviceNodes[0].path is not text"),
         (spec(node(path="dev/a")), "dev/a: devices[0].containerEdits.deviceNodes[0] has no absolute path"),
     ],

@@ -178,6 +178,25 @@ def test_cdi_devices_by_name() -> None:
     assert look(seen(cdi=GPUS), Match(cdi="amd.com/gpu")).problems != ()
 
 
+@pytest.mark.parametrize(
+    "path",
+    [
+        "/dev/gpu 0",
+        "/dev/gpu%0",
+        '/dev/gpu"0',
+        "/dev/gpu0\nLD_PRELOAD=/tmp/x",
+        "/run/gpu0",
+        "/dev/../etc/x",
+        "/dev/gpü",
+    ],
+)
+def test_a_cdi_device_with_a_file_that_units_cannot_name_is_not_given_out(path: str) -> None:
+    one = CdiDevice("nvidia.com/gpu", "0", "/etc/cdi/nvidia.yaml", (DeviceFile(path, path, is_device=True),))
+    (device,) = look(seen(cdi=(one,)), Match(cdi="nvidia.com/gpu")).devices["example.com/r0"]
+    assert device.unhealthy.endswith("in /etc/cdi/nvidia.yaml: units cannot name such a file")
+    assert "\n" not in device.unhealthy
+
+
 def test_a_cdi_device_without_its_file_is_unhealthy() -> None:
     (device,) = look(seen(cdi=(gpu("0", "nvidia0", gone=True),)), Match(cdi="nvidia.com/gpu")).devices["example.com/r0"]
     assert device.unhealthy == "/dev/nvidia0 in /etc/cdi/nvidia.yaml: no such device"
