@@ -12,6 +12,7 @@ that nothing needs any more, and leaves one alone that lost its template: that o
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from unittest import mock
 
@@ -193,9 +194,13 @@ def begin(fake: Node, unit: str) -> Run:
 
 
 def environment(fake: Node, unit: str) -> dict[str, str]:
-    """What the files of EnvironmentFile= have, which systemd reads at each start; one with a - before it may be absent."""
+    """What the files of EnvironmentFile= have, which systemd reads at each start; one with a - before it may be absent.
+
+    The path is a pattern (glob(7)), with specifiers filled in before: a backslash in it makes the next character plain.
+    """
     found: dict[str, str] = {}
     for value in settings(fake, unit, "EnvironmentFile"):
+        value = re.sub(r"\\(.)", r"\1", value)
         text = fake.get(value.lstrip("-")) if fake.has(value.lstrip("-")) or not value.startswith("-") else ""
         lines = (line for line in text.splitlines() if line and line[0] not in "#;")
         found.update(line.partition("=")[::2] for line in lines)

@@ -135,10 +135,12 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
     devices: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
     changes: list[Change] = []
     kept: set[str] = set()
+    paths = {device_delivery.env_file(grant.workload, grant.unit) for grant in granted}
     before, rows, versions = device_delivery.spec_of(seen.spec), dict[str, t.Any](), [device_delivery.VERSION]
     for grant in granted:
         path = device_delivery.env_file(grant.workload, grant.unit)
-        kept.add(path)
+        as_read = device_delivery.env_file_as_read(path)
+        kept.update((path, as_read))
         changes += missing(grant, devices)
         try:
             held = device_delivery.by_resource(grant.devices, devices)
@@ -149,6 +151,9 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = found is not None and grant.workload in found.status.starting
         changes += given(grant, held, path, seen, starting=starting)
+        if as_read != path:
+            text = device_delivery.env_text(grant.workload, grant.devices, held)
+            changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
         rows.update(spec_rows(grant, devices))
         versions.append(device_delivery.version_of(flat(held)))
     for path in sorted(set(seen.files) - kept):
@@ -179,13 +184,7 @@ def given(
     grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Observed, *, starting: bool
 ) -> list[Change]:
     """The environment of a workload, and what its unit may open."""
-    changes = []
-    text, before = device_delivery.env_text(grant.workload, grant.devices, held), seen.files.get(path)
-    if before != text:
-        actual = None if before is None else "others, or changed by hand"
-        step = make_step.file(path, text, LIVE, mode=0o644)
-        reason = "its environment names what it was granted"
-        changes.append(Change(NAME, path, "content", actual, shown(grant), reason, path, (step,)))
+    changes = environment_change(grant, path, device_delivery.env_text(grant.workload, grant.devices, held), seen)
     there = seen.lists.get(grant.unit)
     if there is not None and there.there:
         change = allow_change(grant.unit, there, device_delivery.allowed(flat(held)))
@@ -199,6 +198,39 @@ def given(
         ]
         changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)))
     return changes
+
+
+def environment_change(grant: Grant, path: str, text: str, seen: Observed) -> list[Change]:
+    """The file with the environment of a workload."""
+    before = seen.files.get(path)
+    if before == text:
+        return []
+    actual = None if before is None else "others, or changed by hand"
+    step = make_step.file(path, text, LIVE, mode=0o644)
+    reason = "its environment names what it was granted"
+    return [Change(NAME, path, "content", actual, shown(grant), reason, path, (step,))]
+
+
+def environment_as_read(grant: Grant, path: str, text: str, seen: Observed, *, is_others: bool) -> list[Change]:
+    """The file that systemd reads for a unit with a backslash in its name, unless another unit with devices has that name."""
+    if not is_others:
+        return environment_change(grant, path, text, seen)
+    other = device_delivery.unit_of(path[len(FOLDER) + 1 :])
+    reason = f"systemd reads one file for {other} as well: give one of them another name"
+    return [
+        Change(
+            NAME,
+            grant.unit,
+            "environment",
+            f"that of {other}",
+            shown(grant),
+            reason,
+            path,
+            (),
+            UNCHANGEABLE,
+            "next start",
+        )
+    ]
 
 
 def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str]) -> t.Optional[Change]:

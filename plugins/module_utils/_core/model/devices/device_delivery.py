@@ -45,6 +45,13 @@ def env_file(workload: str, unit: str) -> str:
     return f"{FOLDER}/{unit or f'{workload}.workload'}{ENDING}"
 
 
+def env_file_as_read(path: str) -> str:
+    """The file that systemd reads for ``env_file``: EnvironmentFile= is a pattern, in which a backslash (``job@a\\x2db.service``)
+    only makes the next character plain (glob(7)).
+    """
+    return path.replace("\\", "")
+
+
 def unit_of(name: str) -> str:
     """The unit that a file of FOLDER is for; "" for that of a workload without one."""
     stem = name[: -len(ENDING)] if name.endswith(ENDING) else ""

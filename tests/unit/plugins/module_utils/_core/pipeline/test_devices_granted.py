@@ -196,6 +196,27 @@ def test_a_run_gets_its_devices_at_its_start_without_a_reload_and_gives_them_bac
     assert held(rolled) == {"dpdk": [NICS[0]]}
 
 
+def test_an_instance_with_an_escaped_name_has_its_environment(rolled: node.Node) -> None:
+    escaped, plain = "job@a\\x2db.service", "job@ax2db.service"
+    before = set(os.listdir(rolled.root / FOLDER[1:]))
+    run = running(rolled, escaped)
+    assert (run.devices, run.env["CORRAL_DEVICES_EXAMPLE_COM_TTY"]) == ({LINKS[0]}, LINKS[0])
+    in_sync(rolled)
+    # systemd reads one file for both.
+    run = running(rolled, plain)
+    assert (run.devices, run.env["CORRAL_DEVICES_EXAMPLE_COM_TTY"]) == ({LINKS[1]}, LINKS[1])
+    assert runs.tick(rolled.host()) == 2
+    (item,) = status(rolled)["items"]
+    assert (item["subject"], item["verdict"]) == (escaped, "unchangeable")
+    services.stop(rolled, plain)
+    runs.tick(rolled.host())
+    assert f"CORRAL_DEVICES_EXAMPLE_COM_TTY={LINKS[0]}\n" in rolled.get(f"{FOLDER}/{plain}.env")
+    in_sync(rolled)
+    services.stop(rolled, escaped)
+    in_sync(rolled)
+    assert set(os.listdir(rolled.root / FOLDER[1:])) == before
+
+
 def test_what_a_unit_may_open_by_its_own_file_stays(fake: node.Node) -> None:
     equip(fake)
     services.add(fake, SERIAL, lines="DeviceAllow=/dev/kvm\nDeviceAllow=char-tun  rw\n")
