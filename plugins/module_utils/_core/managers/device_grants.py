@@ -184,10 +184,13 @@ def given(
     grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Observed, *, starting: bool
 ) -> list[Change]:
     """The environment of a workload, and what its unit may open."""
-    changes = environment_change(grant, path, device_delivery.env_text(grant.workload, grant.devices, held), seen)
+    moved = leads_elsewhere(grant, seen.files.get(path))
+    text = device_delivery.env_text(grant.workload, grant.devices, held)
+    # The record of where links led goes last where they lead elsewhere: a run that dies before begins again.
+    changes = environment_change(grant, path, text, seen, order=1 if moved else 0)
     there = seen.lists.get(grant.unit)
     if there is not None and there.there:
-        change = allow_change(grant.unit, there, device_delivery.allowed(flat(held)))
+        change = allow_change(grant.unit, there, device_delivery.allowed(flat(held)), moved=moved)
         if change is not None:
             changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
@@ -200,13 +203,20 @@ def given(
     return changes
 
 
-def environment_change(grant: Grant, path: str, text: str, seen: Observed) -> list[Change]:
+def leads_elsewhere(grant: Grant, before: t.Optional[str]) -> bool:
+    """Whether a device that was delivered has other files by now: unplugged and plugged in again, /dev/ttyUSB0 may be another one."""
+    recorded = device_delivery.delivered(before)
+    keys = {one[:3]: sorted(one.keys) for one in recorded.devices} if recorded else {}
+    return any(keys.get(one[:3], sorted(one.keys)) != sorted(one.keys) for one in grant.devices)
+
+
+def environment_change(grant: Grant, path: str, text: str, seen: Observed, order: int = 0) -> list[Change]:
     """The file with the environment of a workload."""
     before = seen.files.get(path)
     if before == text:
         return []
     actual = None if before is None else "others, or changed by hand"
-    step = make_step.file(path, text, LIVE, mode=0o644)
+    step = make_step.file(path, text, LIVE, order, mode=0o644)
     reason = "its environment names what it was granted"
     return [Change(NAME, path, "content", actual, shown(grant), reason, path, (step,))]
 
@@ -233,13 +243,19 @@ def environment_as_read(grant: Grant, path: str, text: str, seen: Observed, *, i
     ]
 
 
-def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str]) -> t.Optional[Change]:
-    """What a unit may open: what its own files say and what it was granted."""
+def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str], *, moved: bool = False) -> t.Optional[Change]:
+    """What a unit may open: what its own files say and what it was granted.
+
+    systemd follows a link when a list is set (and at a reload), and the kernel then knows numbers alone: with links that lead
+    elsewhere (``moved``) the same list is set again.
+    """
     wanted = tuple(dict.fromkeys([*seen.own, *granted]))
-    if set(seen.now) == set(wanted):
+    if set(seen.now) == set(wanted) and not (moved and wanted):
         return None
     location = control_file(unit, DEVICE_ALLOW, runtime=True)
     shown_now, shown_then = ", ".join(seen.now) or None, ", ".join(wanted)
+    if set(seen.now) == set(wanted):
+        shown_now = "by links that led elsewhere"
     if seen.reset_by:
         reason = f"{seen.reset_by} sorts after {location} and empties the list: take that line out"
         return Change(

@@ -526,6 +526,29 @@ def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node)
     assert held(rolled)["serial"] == [LINKS[0]]
 
 
+def test_a_device_that_comes_back_under_another_name_is_opened_to_its_unit_again(rolled: node.Node) -> None:
+    """The kernel's list has numbers: /dev/ttyUSB0 may be another device by now, that of another workload."""
+    running(rolled, SERIAL)
+    unplug_tty(rolled, 0)
+    runs.tick(rolled.host())
+    rolled.put("/dev/ttyUSB7", "char/188:7\n")
+    (rolled.root / LINKS[0][1:]).symlink_to("../../ttyUSB7")
+    probe = rolled.clone(rolled.root.with_name("probe")).host()
+    runs.tick(probe)
+    number = next(index for index, act in enumerate(probe.acts) if "DeviceAllow=" in act)
+    # A run that dies just before leaves it to the next one.
+    with contextlib.suppress(node.Killed):
+        runs.tick(rolled.host("killed", number))
+    host = rolled.host()
+    runs.tick(host)
+    assert [act for act in host.acts if "DeviceAllow=" in act] != []
+    assert "CORRAL_FILES_EXAMPLE_COM_TTY=/dev/ttyUSB7\n" in rolled.get(f"{FOLDER}/{SERIAL}.env")
+    in_sync(rolled)
+    host = rolled.host()
+    runs.tick(host)
+    assert [act for act in host.acts if "DeviceAllow=" in act] == []
+
+
 def test_the_next_run_gets_a_device_that_is_there(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     unplug_tty(rolled, 0)
