@@ -26,7 +26,7 @@ from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.systemd import device_allow
 from ..model.systemd.device_allow import ENTRY
-from ..model.systemd.unit_property import DEVICE_ALLOW, Setting, control_file, live_file_removal
+from ..model.systemd.unit_property import DEVICE_ALLOW, Setting, control_file, live_file_removal, set_by_hand
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
 from .manager import Manager
@@ -55,8 +55,9 @@ class Observed(NamedTuple):
 
 class UnitDevices(NamedTuple):
     """DeviceAllow= of a unit: as others than Corral wrote it, as it is now, and whether systemd's file of it is there. ``left_out``
-    are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own. ``there``: the unit
-    exists. ``private`` and ``bound`` are its settings of PrivateDevices= and BindPaths=.
+    are entries of others that cannot be set, ``reset_by`` is a file that empties the list after systemd's own, ``hidden_by`` one
+    that systemd reads in its place. ``there``: the unit exists. ``private`` and ``bound`` are its settings of PrivateDevices= and
+    BindPaths=.
     """
 
     own: tuple[str, ...]
@@ -64,6 +65,7 @@ class UnitDevices(NamedTuple):
     is_set: bool
     left_out: tuple[str, ...]
     reset_by: str = ""
+    hidden_by: str = ""
     there: bool = True
     private: tuple[Setting, ...] = ()
     bound: tuple[Setting, ...] = ()
@@ -104,6 +106,9 @@ def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec
         )
         for unit, one in lists.items()
     }
+    for unit, one in lists.items():
+        if one.hidden_by and host.exists(control_file(unit, DEVICE_ALLOW, runtime=True)):
+            lists[unit] = one._replace(is_set=True)
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, spec)
 
 
@@ -116,12 +121,14 @@ def listed(settings: t.Sequence[Setting], unit: str) -> UnitDevices:
     """DeviceAllow= of a unit."""
     control = control_file(unit, DEVICE_ALLOW, runtime=True)
     own = device_allow.added_up((item for item in settings if item.file != control), unit)
+    by_hand = set_by_hand(unit, DEVICE_ALLOW, settings)
     return UnitDevices(
         tuple(filter(device_allow.can_be_set, own)),
         device_allow.added_up(settings, unit),
         any(item.file == control for item in settings),
         tuple(one for one in own if not device_allow.can_be_set(one)),
         next((item.file for item in settings if not item.value and sorts_after(item.file, control)), ""),
+        by_hand.file if by_hand else "",
     )
 
 
@@ -256,11 +263,16 @@ def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str], *, move
     shown_now, shown_then = ", ".join(seen.now) or None, ", ".join(wanted)
     if set(seen.now) == set(wanted):
         shown_now = "by links that led elsewhere"
-    if seen.reset_by:
-        reason = f"{seen.reset_by} sorts after {location} and empties the list: take that line out"
-        return Change(
-            NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, seen.reset_by, (), UNCHANGEABLE, "next start"
+    reason = ""
+    if seen.hidden_by:
+        reason = (
+            f"{seen.hidden_by} hides {location} (systemctl set-property without --runtime): give that file another name"
         )
+    elif seen.reset_by:
+        reason = f"{seen.reset_by} sorts after {location} and empties the list: take that line out"
+    if reason:
+        file = seen.hidden_by or seen.reset_by
+        return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, file, (), UNCHANGEABLE, "next start")
     step = make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(wanted), LIVE)
     reason = "its unit may open what it was granted, from the next open on"
     return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, location, (step,))

@@ -876,3 +876,26 @@ def test_a_file_that_empties_the_list_afterwards_is_named(rolled: node.Node) -> 
     (item,) = status(rolled)["items"]
     assert (item["property"], item["verdict"]) == ("DeviceAllow", "unchangeable")
     assert "90-mine.conf sorts after" in item["reason"]
+
+
+HIDING = "/etc/systemd/system.control/serial.service.d/50-DeviceAllow.conf"
+
+
+def test_a_list_that_was_set_for_good_is_named_and_holds_up_no_start(rolled: node.Node) -> None:
+    """``systemctl set-property`` without --runtime: its file has the name of Corral's, and the folder of it comes first."""
+    running(rolled, SERIAL)
+    rolled.put(HIDING, "[Service]\nDeviceAllow=\nDeviceAllow=/dev/kvm rw\n")
+    for dummy in range(2):
+        assert runs.tick(rolled.host()) == 2
+        (item,) = status(rolled)["items"]
+        assert (item["subject"], item["property"], item["verdict"]) == (SERIAL, "DeviceAllow", "unchangeable")
+        assert f"{HIDING} hides" in item["reason"]
+        services.stop(rolled, SERIAL)
+        assert not rolled.has("/run/systemd/system.control/serial.service.d")
+        in_sync(rolled)
+        running(rolled, SERIAL)
+    rolled.put(HIDING.replace("/50-", "/40-"), rolled.get(HIDING))
+    rolled.drop(HIDING)
+    runs.tick(rolled.host())
+    assert services.allowed(rolled, SERIAL) == {"/dev/kvm", LINKS[0]}
+    in_sync(rolled)
