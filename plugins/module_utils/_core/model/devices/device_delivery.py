@@ -142,9 +142,12 @@ def by_resource(
 
 
 def cdi_name(workload: str, container: str = "") -> str:
-    """The device of a workload, or of a container of a pod, in the CDI spec; "" where CDI has no name for it."""
+    """The device of a workload, or of a container of a pod, in the CDI spec; "" where CDI has no name for it (it is too long).
+
+    No two workloads have one name: an underscore that looks like the start of a code has one too. A name ends in a letter or digit.
+    """
     name = f"{workload}:{container}" if container else workload
-    name = re.sub(r"[^A-Za-z0-9_.:-]", lambda match: f"_{ord(match.group()):02x}", name)
+    name = re.sub(r"[^A-Za-z0-9_.:-]|_(?=[0-9a-f]{2})|[^A-Za-z0-9]$", lambda match: f"_{ord(match.group()):02x}", name)
     return name if NAME.fullmatch(name) else ""
 
 
