@@ -79,17 +79,28 @@ def declare(
 def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
     """Apply, by a tick, a profile that was put on the node by other means; where it declares a command, that is to confirm it.
 
-    A tick that only corrects drift, or that goes on after one that was killed, begins no wait.
+    A tick that only corrects drift, or that goes on after one that was killed, begins no wait. One that was unconfirmed before is not
+    what the node goes on with: another profile confirms it, as in declare(), or is waited for in its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
-    if confirm is None or declared_profile.applied_already(host, declared):
+    if declared_profile.applied_already(host, declared):
         return apply(None)
-    if not waits_for_it(host, declared, Terms(confirm.timeout)):
-        return apply(None)
+    if earlier is not None and expired(host) is not None:
+        return apply(None)  # The node goes back.
+    if confirm is None or not waits_for_it(host, declared, Terms(confirm.timeout)):
+        outcome = apply(None)
+        if earlier is not None and earlier.hash != history.hash_of(profile.to_data(declared)) and not outcome.error:
+            unconfirmed_file.forget(host)
+        return outcome
     new = made(host, declared, confirm.timeout)._replace(command=confirm.command)
     if earlier is not None and (earlier.hash, earlier.command) == (new.hash, new.command):
         new = earlier
-    return unconfirmed_from(host, new, apply)
+    outcome = unconfirmed_from(host, new, apply)
+    if earlier is not None and new != earlier and not outcome.error and unconfirmed_file.pending(host) == earlier:
+        # It made no step, and its command confirms what the earlier one changed, in the time that is left.
+        went_on = earlier._replace(name=new.name, hash=new.hash, command=new.command, failed=False)
+        unconfirmed_file.write(host, went_on)
+    return outcome
 
 
 def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcome:

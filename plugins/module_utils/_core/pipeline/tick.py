@@ -115,7 +115,8 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     """One pass over the node with a profile that is right in itself."""
     at_boot, enforce = now.at_boot, declared.mode == "enforce" and not now.paused
     fresh = at_boot or not declared_profile.applied_already(host, declared)
-    takes_up = fresh and not at_boot and declared.confirm is not None and broken is None
+    takes_up = fresh and not at_boot and broken is None
+    takes_up = takes_up and (declared.confirm is not None or host.exists(state.UNCONFIRMED))
     try:
         context = planning.compile_profile(host, declared, fresh=fresh)
         # A unit that the boot has yet to start is no drift.

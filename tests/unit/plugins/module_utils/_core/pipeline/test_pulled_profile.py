@@ -115,6 +115,71 @@ def test_without_its_command_the_node_goes_back(rolled: node.Node, capfd: pytest
     assert not waits(rolled)
 
 
+@pytest.mark.parametrize("sections", [{"name": "third"}, {"pids": {"pid_max": 123456}}], ids=str)
+def test_another_profile_that_waits_for_nothing_confirms_the_one_before(
+    rolled: node.Node, sections: dict[str, t.Any]
+) -> None:
+    answers(rolled, 1)
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    put(rolled, **{**CHANGED, **sections})
+    text = rolled.get(state.DECLARED)
+    rolled.wait(10)
+    runs.tick(rolled.host(), by_timer=False)
+    assert not waits(rolled)
+    after = seen(rolled)
+    rolled.wait(301)
+    timer(rolled)
+    runs.tick(rolled.host())
+    assert rolled.get(state.DECLARED) == text
+    assert node.different(after, seen(rolled)) == []
+
+
+def test_another_profile_that_makes_no_step_is_confirmed_in_the_place_of_the_one_before(rolled: node.Node) -> None:
+    before = rolled.get(state.DECLARED)
+    for code in (0, 1):
+        fake = rolled.clone(rolled.root.with_name(f"with-{code}"))
+        answers(fake, 1)
+        put(fake)
+        runs.tick(fake.host(), by_timer=False)
+        put(fake, **PULLED, name="third")
+        text = fake.get(state.DECLARED)
+        fake.wait(100)
+        runs.tick(fake.host(), by_timer=False)
+        assert waits(fake)
+        calls = answers(fake, code)
+        timer(fake)
+        assert calls
+        fake.wait(201)
+        timer(fake)
+        assert not waits(fake)
+        assert fake.get(state.DECLARED) == (before if code else text)
+
+
+def test_the_profile_before_that_is_put_back_ends_the_wait(rolled: node.Node) -> None:
+    before, text = seen(rolled), rolled.get(state.DECLARED)
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    rolled.put(state.DECLARED, text)
+    rolled.wait(10)
+    runs.tick(rolled.host(), by_timer=False)
+    assert not waits(rolled)
+    assert [line for line in node.different(before, seen(rolled)) if "history" not in line] == []
+
+
+def test_a_tick_after_the_time_leaves_the_way_back_to_its_timer(rolled: node.Node) -> None:
+    before, declared = seen(rolled), rolled.get(state.DECLARED)
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    rolled.wait(301)
+    runs.tick(rolled.host())
+    assert waits(rolled)
+    timer(rolled)
+    assert not waits(rolled)
+    assert rolled.get(state.DECLARED) == declared
+    assert node.different(before, seen(rolled)) == []
+
+
 def test_a_first_profile_goes_back_to_none(fake: node.Node) -> None:
     runs.install(fake.host())
     before = seen(fake)
