@@ -50,11 +50,15 @@ class Refused(NamedTuple):
 
 
 class State(NamedTuple):
-    """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory."""
+    """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory.
+
+    ``absent`` are the state files that are not there.
+    """
 
     refused: tuple[Refused, ...] = ()
     running: tuple[Container, ...] = ()
     assigned: tuple[str, ...] = ()
+    absent: tuple[str, ...] = ()
 
     @property
     def drains(self) -> bool:
@@ -68,8 +72,9 @@ def state_under(host: Host, seen: Observation, config: Config, context: Context)
     cpu_file, cpus = kubelet_state.inspect_cpus(host, root, config, context.topology)
     memory_file, memory = kubelet_state.inspect_memory(host, root, config, seen.machine.numa)
     refused = [file for file in (cpu_file, memory_file) if file.refusal]
+    absent = tuple(file.path for file in (cpu_file, memory_file) if not file.exists)
     if not refused:
-        return State()
+        return State(absent=absent)
     running = tuple(kubelet_node.containers(host))
     names = {one.pod: one.pod_name or one.pod for one in running}
     assigned = {
@@ -77,7 +82,7 @@ def state_under(host: Host, seen: Observation, config: Config, context: Context)
     }
     assigned |= set(memory.containers) if memory and memory_file.refusal else set()
     found = [Refused(one.path, text_of(host, one.path), host.mode(one.path) or 0o600, one.refusal) for one in refused]
-    return State(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)))
+    return State(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)), absent)
 
 
 def text_of(host: Host, path: str) -> str:
@@ -127,7 +132,9 @@ def restart(seen: Observation, state: State, config: Config, drain: t.Optional[s
     steps = [make_step.file(DUE, hook or seen.due or "", CLAIM, -20)]
     if hook:
         steps.append(make_step.hook(hook, "drain", CLAIM, -10))
-    steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, now)]
+    # What the new kubelet makes is of the new configuration: an undo removes it, for the one before would refuse it.
+    made = [make_step.file(path, None, STOP, 70 + order) for order, path in enumerate(state.absent)]
+    steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, now), *made]
     steps.append(make_step.unit(kubelet_unit.UNIT, "start", START, 50))
     address = health_address(config)
     if address:

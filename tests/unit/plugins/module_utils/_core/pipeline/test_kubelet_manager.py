@@ -502,3 +502,21 @@ def test_a_tick_that_finds_nothing_new_looks_no_further_and_sees_another_kubelet
         kubelet.restart(fake)
         assert runs.tick(fake.host()) == 77
     assert runs.tick(fake.host()) == 0
+
+
+def test_a_state_file_that_a_refused_kubelet_made_goes_with_it(
+    fake: node.Node, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    check = FakeKubelet.check
+
+    def ends_later(self: FakeKubelet, at: node.Node, config: dict[str, t.Any]) -> None:
+        check(self, at, config)
+        if config.get("cpuManagerPolicy") == "static":
+            raise ValueError("no such runtime")
+
+    monkeypatch.setattr(FakeKubelet, "check", ends_later)
+    fake.drop(STATE)
+    outcome = runs.declare(fake.host(), kubelet=STATIC)
+    assert "no such runtime" in outcome.error
+    assert kubelet.pid, kubelet.log[-1]
+    assert json.loads(fake.get(STATE))["policyName"] == "none"
