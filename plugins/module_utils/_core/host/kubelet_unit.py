@@ -41,6 +41,16 @@ def command(host: Host) -> tuple[str, ...]:
     return tuple(words)
 
 
+def cannot_start(host: Host) -> str:
+    """Why systemd would not start the unit once it is stopped, as a kubelet runs on whose unit was masked or removed; "" where it would."""
+    fragment = UnitFiles(host, [UNIT]).fragment(UNIT)
+    if fragment is None:
+        return "has no unit file any more: install it again"
+    if not (host.read(fragment) or "").strip():
+        return f"is masked ({fragment}): systemctl unmask {UNIT}"
+    return "" if command(host) else f"has no ExecStart= ({fragment}): mend it"
+
+
 def start_again(host: Host) -> str:
     """Start the kubelet that a run stopped before it was ended itself, with whatever files are there; what happened, "" for nothing.
 

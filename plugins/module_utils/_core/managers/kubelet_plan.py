@@ -98,7 +98,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
         wanted, then = wanted_of(seen, kubelet)
         if knows and (any(kubelet_wanted.versioned(wanted.data)) or write_steps(seen, then)):
             seen = kubelet_observed.with_version(host, seen)  # It is a process, which a node in sync does without.
-            found = tuple(wrong_version(seen))
+            found = (*wrong_version(seen), *stopped_for_good(host, seen))
             if found:
                 return refused(found, "configuration", seen.own, owned)
             wanted, then = wanted_of(seen, kubelet)
@@ -163,6 +163,13 @@ def wrong_version(seen: Observation) -> t.Iterator[Problem]:
     elif version < (1, kubelet_options.OLDEST):
         shown = ".".join(map(str, version))
         yield Problem("kubelet", shown, f"Corral configures kubelets from 1.{kubelet_options.OLDEST} on: update it")
+
+
+def stopped_for_good(host: Host, seen: Observation) -> t.Iterator[Problem]:
+    """A kubelet that runs, and that could not be started again once it is stopped."""
+    why = kubelet_unit.cannot_start(host) if seen.process is not None else ""
+    if why:
+        yield Problem("kubelet", None, f"{kubelet_unit.UNIT} runs and {why}; once stopped it would stay so")
 
 
 # What is to be in force, and its text
@@ -394,7 +401,8 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
             layers.append(layer)
     now, then = effective(seen.layers, seen.flags), effective(layers, seen.flags)
     differences = kubelet_drift.changing(now, then)
-    if differences:
+    stays = kubelet_unit.cannot_start(host) if differences and seen.process is not None else ""
+    if differences and not stays:
         after = kubelet_change.state_under(host, seen, then, context)
         steps += kubelet_change.restart(seen, after, then, None, context.now)
     elif seen.due is not None:
@@ -402,10 +410,11 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
     if not steps:
         return []
     shown = ", ".join(one.key for one in differences) or "as Corral left it"
-    stops = kubelet_change.stops(seen)
+    stops = kubelet_change.stops(seen) and not stays
+    reason = "no longer declared" + (f"; {kubelet_unit.UNIT} {stays}: what runs goes on with what it read" if stays else "")
     return [
         Change(
-            NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", "no longer declared", seen.own, tuple(steps),
+            NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
             when="now" if stops else "next start", disruption="service restart" if stops else "none",
         )
     ]  # fmt: skip

@@ -520,3 +520,29 @@ def test_a_state_file_that_a_refused_kubelet_made_goes_with_it(
     assert "no such runtime" in outcome.error
     assert kubelet.pid, kubelet.log[-1]
     assert json.loads(fake.get(STATE))["policyName"] == "none"
+
+
+def masked(fake: node.Node) -> None:
+    link = fake.root / "etc/systemd/system/kubelet.service"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to("/dev/null")
+
+
+def unit_removed(fake: node.Node) -> None:
+    fake.drop("/usr/lib/systemd/system/kubelet.service")
+
+
+@pytest.mark.parametrize(
+    ("change", "words"), [(masked, "is masked (/etc/systemd/system/kubelet.service)"), (unit_removed, "no unit file")]
+)
+def test_a_kubelet_that_could_not_be_started_again_is_not_stopped(
+    change: t.Callable[[node.Node], None], words: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    rolled_out(fake, max_pods=60)
+    change(fake)
+    kubelet.acts.clear()
+    (line,) = refusal(fake, **PODS)
+    assert line.startswith("kubelet: kubelet.service runs and ")
+    assert words in line
+    assert not runs.remove(fake.host()).error
+    assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == ([], True, False)
