@@ -87,7 +87,8 @@ def observe(host: Host, context: Context) -> Observation:
     flags, unread = kubelet_config.flag_layers(places.flags)
     found = Observation("", process, places)
     own = found.dropin
-    paths = {*(layer.origin for layer in layers), *([own] if own else [])}
+    earlier = kept(host)
+    paths = {*(layer.origin for layer in layers), *(path for path in (own, earlier.file) if path)}
     texts = {path: host.read(path) for path in sorted(paths)}
     # What is wrong with Corral's own file is mended.
     wrong = [line for line in wrong if not own or not line.startswith(f"{own}: ")]
@@ -98,7 +99,7 @@ def observe(host: Host, context: Context) -> Observation:
         flags=tuple(flags),
         modes={path: host.mode(path) or 0o644 for path, text in texts.items() if text is not None},
         links=[path for path in texts if host.link(path) is not None],
-        kept=kept(host),
+        kept=earlier,
         due=host.read(DUE),
         machine=machine(host, context),
     )

@@ -35,7 +35,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import CLAIM, FILES, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile.profile_kubelet import Kubelet
 from ..model.systemd.unit_file import settings
-from ..model.values.errors import CorralError, Problem
+from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
 from . import kubelet_change, kubelet_observed
 from .kubelet_change import State
@@ -68,7 +68,11 @@ def plan_without(host: Host, context: Context) -> Part:
 def removal(host: Host) -> list[Change]:
     """The changes by which the kubelet goes back to what others configure."""
     context = kubelet_observed.without_profile(host)
-    return back_changes(host, kubelet_observed.observe(host, context), context)
+    seen = kubelet_observed.observe(host, context)
+    try:
+        return back_changes(host, seen, context)
+    except NotEditable as error:
+        raise refusal(cannot_go_back(error), path=seen.kept.file) from None
 
 
 def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
@@ -281,6 +285,8 @@ def write_steps(seen: Observation, then: Target) -> list[Step]:
         steps.append(make_step.file(seen.own, then.text, FILES, mode=seen.modes[seen.own]))
     if then.kept != seen.kept:
         steps.insert(0, keep_step(then.kept))
+    if seen.kept.file not in ("", seen.own):
+        steps += [step for step in moved_away(seen) if step.target != KEPT]
     return steps
 
 
@@ -365,11 +371,23 @@ def leaving(host: Host, seen: Observation, context: Context) -> Part:
 
     A tick names what is left, and keeps the originals for the run that does it.
     """
-    changes = back_changes(host, seen, context)
+    try:
+        changes = back_changes(host, seen, context)
+    except NotEditable as error:
+        problem = Problem(seen.kept.file, None, cannot_go_back(error))
+        return refused((problem,), seen.kept.file, seen.kept.file, held(host))
     if acts(seen, context):
         return Part(tuple(changes), frozenset())
     kept = [one._replace(steps=(), reason=f"{one.reason}; {NO_RESTART}") for one in changes]
     return Part((*kept, *kubelet_change.unfinished(seen, by_tick=True)), held(host))
+
+
+def cannot_go_back(error: NotEditable) -> str:
+    """Why the lines of a file of others do not come back, and the way out."""
+    return (
+        f"the lines that Corral changed there cannot be put back ({error}): mend the file; or write it as it is to be, and delete {KEPT}, "
+        "which has those lines"
+    )
 
 
 def held(host: Host) -> frozenset[str]:
@@ -378,11 +396,11 @@ def held(host: Host) -> frozenset[str]:
 
 
 def back_changes(host: Host, seen: Observation, context: Context) -> list[Change]:
-    """The changes that take Corral's keys out of the configuration."""
+    """The changes that take Corral's keys out of the configuration. Raises NotEditable."""
     if seen.missing:
         gone = [make_step.file(path, None, FILES) for path in (KEPT, DUE) if host.exists(path)]
         return [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(gone))] if gone else []
-    layers, steps = [], list[Step]()
+    layers, steps = [], moved_away(seen) if seen.kept.file else list[Step]()
     originals = {
         record.before.target: record.before.value for record in state.records(host)[0] if record.manager == NAME
     }
@@ -391,7 +409,6 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
             before = originals[layer.origin]
             layers += [layer._replace(data=load(before, layer.origin))] if before is not None else []
         elif layer.origin == seen.kept.file:
-            steps += moved_away(seen)
             layers.append(
                 layer._replace(
                     data=load(config_text.changed(seen.texts[layer.origin] or "", seen.kept.lines), layer.origin)

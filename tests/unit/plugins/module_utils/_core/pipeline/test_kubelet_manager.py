@@ -546,3 +546,46 @@ def test_a_kubelet_that_could_not_be_started_again_is_not_stopped(
     assert words in line
     assert not runs.remove(fake.host()).error
     assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == ([], True, False)
+
+
+def as_json(text: str) -> str:
+    return json.dumps(yaml.safe_load(text))
+
+
+def twice(text: str) -> str:
+    return text + "kind: ["
+
+
+@pytest.mark.parametrize("damage", [as_json, twice])
+def test_lines_that_cannot_go_back_are_kept_and_the_removal_says_so(
+    damage: t.Callable[[str], str], fake: node.Node
+) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    whole = fake.get(CONFIG)
+    fake.put(CONFIG, damage(whole))
+    for take_back in (runs.remove, runs.declare):
+        with pytest.raises(CorralError) as error:
+            take_back(fake.host())
+        assert f"{CONFIG}: the lines that Corral changed there cannot be put back" in str(error.value)
+    assert fake.get(CONFIG) == damage(whole)
+    fake.put(CONFIG, whole)
+    assert not runs.remove(fake.host()).error
+    assert fake.get(CONFIG) == BASE
+    assert not fake.has("/var/lib/corral")
+
+
+def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    unit, other = "/usr/lib/systemd/system/kubelet.service", "/etc/kubelet/config.yaml"
+    fake.put(other, BASE)
+    fake.put(unit, fake.get(unit).replace(CONFIG, other))
+    kubelet.restart(fake)
+    twin = fake.clone(fake.root.with_name("twin"))
+    assert not runs.remove(twin.host()).error
+    assert (twin.get(CONFIG), twin.get(other)) == (BASE, BASE)
+    rolled_out(fake, **PODS)
+    assert (fake.get(CONFIG), yaml.safe_load(fake.get(other))["maxPods"]) == (BASE, 50)
+    assert not runs.remove(fake.host()).error
+    assert (fake.get(CONFIG), fake.get(other), fake.has("/var/lib/corral")) == (BASE, BASE, False)
