@@ -40,7 +40,7 @@ class Kept(NamedTuple):
 
 
 class Observation(NamedTuple):
-    """``missing`` says why there is no kubelet to configure; then the rest is empty.
+    """``missing`` says why there is no kubelet to configure; then the rest is empty but for the file in ``kept``.
 
     ``layers`` are the files in the kubelet's order with their ``texts``, ``wrong`` what is wrong with them; ``flags`` are those of the
     process, or of the unit. ``links`` are those of the files that are links. ``due``: an earlier run was ended while it changed the
@@ -77,11 +77,11 @@ def observe(host: Host, context: Context) -> Observation:
     try:
         process = kubelet_node.of_unit(host) if context.by_timer else kubelet_node.process(host)
     except CorralError as error:
-        return Observation(missing=str(error))
+        return without_kubelet(host, str(error))
     places = kubelet_node.files(host, process)
     if process is None and not kubelet_unit.command(host) and not host.exists(places.config):
-        return Observation(
-            missing=f"this node has no kubelet: there is no {kubelet_unit.UNIT} and no {places.config}, install it first"
+        return without_kubelet(
+            host, f"this node has no kubelet: there is no {kubelet_unit.UNIT} and no {places.config}, install it first"
         )
     layers, wrong = kubelet_node.layers(host, places)
     flags, unread = kubelet_config.flag_layers(places.flags)
@@ -103,6 +103,14 @@ def observe(host: Host, context: Context) -> Observation:
         due=host.read(DUE),
         machine=machine(host, context),
     )
+
+
+def without_kubelet(host: Host, missing: str) -> Observation:
+    """The observation where there is none to configure: a file of others that was changed for the last one."""
+    earlier = kept(host)
+    text = host.read(earlier.file) if earlier.file else None
+    modes = {} if text is None else {earlier.file: host.mode(earlier.file) or 0o644}
+    return Observation(missing, texts={earlier.file: text}, modes=modes, kept=earlier)
 
 
 def is_ours(layer: Layer) -> bool:

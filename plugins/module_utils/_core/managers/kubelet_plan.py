@@ -398,7 +398,9 @@ def held(host: Host) -> frozenset[str]:
 def back_changes(host: Host, seen: Observation, context: Context) -> list[Change]:
     """The changes that take Corral's keys out of the configuration. Raises NotEditable."""
     if seen.missing:
-        gone = [make_step.file(path, None, FILES) for path in (KEPT, DUE) if host.exists(path)]
+        gone = moved_away(seen) if seen.kept.file else []
+        left = (DUE,) if gone else (KEPT, DUE)
+        gone += [make_step.file(path, None, FILES) for path in left if host.exists(path)]
         return [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(gone))] if gone else []
     layers, steps = [], moved_away(seen) if seen.kept.file else list[Step]()
     originals = {

@@ -589,3 +589,18 @@ def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fa
     assert (fake.get(CONFIG), yaml.safe_load(fake.get(other))["maxPods"]) == (BASE, 50)
     assert not runs.remove(fake.host()).error
     assert (fake.get(CONFIG), fake.get(other), fake.has("/var/lib/corral")) == (BASE, BASE, False)
+
+
+def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    unit, other = "/usr/lib/systemd/system/kubelet.service", "/etc/kubelet/config.yaml"
+    fake.put(other, BASE)
+    fake.put(unit, fake.get(unit).replace(CONFIG, other))
+    kubelet.restart(fake)
+    rolled_out(fake, **PODS)
+    assert fake.get(other) != BASE
+    kubelet.stop(fake)
+    for path in (unit, CONFIG):
+        fake.drop(path)
+    assert not runs.remove(fake.host()).error
+    assert (fake.get(other), fake.has("/var/lib/corral")) == (BASE, False)
