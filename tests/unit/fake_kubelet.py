@@ -36,6 +36,13 @@ kind: KubeletConfiguration
 # how many
 maxPods: 110
 """
+THRESHOLDS = {
+    "imagefs.available": "15%",
+    "imagefs.inodesFree": "5%",
+    "memory.available": "100Mi",
+    "nodefs.available": "10%",
+    "nodefs.inodesFree": "5%",
+}
 DONE = Command(0, "", "")
 
 
@@ -115,6 +122,8 @@ class FakeKubelet:
     def read(self, node: Node) -> dict[str, t.Any]:
         """The configuration of the files."""
         config: dict[str, t.Any] = yaml.safe_load(node.get(CONFIG))
+        if config.get("evictionHard") is None:
+            config["evictionHard"] = dict(THRESHOLDS)  # before any drop-in
         if "--config-dir" in node.get("/usr/lib/systemd/system/kubelet.service"):
             for file in sorted((node.root / DROPINS[1:]).glob("*.conf")):
                 data = yaml.safe_load(file.read_text())

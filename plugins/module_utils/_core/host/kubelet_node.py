@@ -136,7 +136,7 @@ def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_
         return
     if drop_in and (data.get("apiVersion"), data.get("kind")) != (API_VERSION, KIND):
         problems.append(f"{path}: has no apiVersion: {API_VERSION} and kind: {KIND}: the kubelet refuses it")
-    found.append(Layer(path, data))
+    found.append(Layer(path, data, drop_in))
 
 
 def load(text: str, path: str) -> t.Any:

@@ -18,7 +18,7 @@ from ..values.records import NamedTuple
 from .kubelet_options import CONFIGURATION, NEWEST
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
-DEFAULT = "default"
+DEFAULT, THRESHOLDS = "default", "evictionHard"
 
 # Of the keys that concern a node's resources. An empty text counts as unset, an empty map or list does not.
 DEFAULTS: dict[str, t.Any] = {
@@ -113,10 +113,11 @@ Path = tuple[str, ...]
 
 
 class Layer(NamedTuple):
-    """One source of configuration: where it is, and its data."""
+    """One source of configuration: where it is, and its data; whether it is a file of --config-dir."""
 
     origin: str
     data: t.Mapping[str, t.Any]
+    drop_in: bool = False
 
 
 class Setting(NamedTuple):
@@ -163,11 +164,15 @@ def effective(
 ) -> Config:
     """The configuration in force: --config and its drop-ins in their order, flags over them, defaults (DEFAULTS) below.
 
-    A flag replaces its key as a whole; of featureGates it sets those it names.
+    A flag replaces its key as a whole; of featureGates it sets those it names. Drop-ins are merged into --config with its thresholds,
+    the default ones where it has none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
     """
     data: dict[str, t.Any] = {}
     origins: dict[Path, str] = {}
+    known = DEFAULTS if defaults is None else defaults
     for layer in files:
+        if layer.drop_in and files[0] is not layer:
+            add_thresholds(data, origins, known)
         record(origins, (), layer.data, layer.origin)
         data = merge_patch(data, layer.data)
     for layer in flags:
@@ -177,14 +182,10 @@ def effective(
                 data.pop(key, None)
             record(origins, (), {key: value}, layer.origin)
             data = merge_patch(data, {key: value})
-    # "Merge" is a setting of its own: without it a map of thresholds replaces the default one as a whole.
-    for key, value in (DEFAULTS if defaults is None else defaults).items():
-        merged = key == "evictionHard" and data.get("mergeDefaultEvictionSettings") is True
-        if isinstance(value, dict) and merged and isinstance(data.get(key), dict):
-            missing = {name: one for name, one in value.items() if name not in data[key]}
-            record(origins, (key,), missing, DEFAULT)
-            data[key] = {**data[key], **missing}
-        elif data.get(key) in (None, "") or (key in ZERO_IS_UNSET and data[key] == 0):
+    if not any(layer.drop_in for layer in files):
+        add_thresholds(data, origins, known)
+    for key, value in known.items():
+        if data.get(key) in (None, "") or (key in ZERO_IS_UNSET and data[key] == 0):
             forget(origins, (key,))
             record(origins, (), {key: value}, DEFAULT)
             data[key] = value
@@ -192,6 +193,19 @@ def effective(
         data.pop(key, None)
         origins.pop((key,), None)
     return Config(data, {path: origin for path, origin in origins.items() if exists(data, path)})
+
+
+def add_thresholds(data: dict[str, t.Any], origins: dict[Path, str], defaults: t.Mapping[str, t.Any]) -> None:
+    """The default thresholds, where there are none. Where there are some they are all, but with mergeDefaultEvictionSettings."""
+    known, found = defaults.get(THRESHOLDS) or {}, data.get(THRESHOLDS)
+    if found in (None, ""):
+        found = {}
+    elif not isinstance(found, dict) or data.get("mergeDefaultEvictionSettings") is not True:
+        return
+    missing = {name: one for name, one in known.items() if name not in found}
+    if missing:
+        record(origins, (THRESHOLDS,), missing, DEFAULT)
+        data[THRESHOLDS] = {**found, **missing}
 
 
 def exists(data: t.Mapping[str, t.Any], path: Path) -> bool:

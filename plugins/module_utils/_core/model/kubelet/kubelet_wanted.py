@@ -14,7 +14,7 @@ from ..values import cpuset, duration, sizes
 from ..values.errors import Problem
 from ..values.records import NamedTuple
 from . import config_values
-from .kubelet_config import DEFAULTS, Config, Layer, effective, merge_patch
+from .kubelet_config import DEFAULTS, THRESHOLDS, Config, Layer, effective, merge_patch
 from .kubelet_options import CPU_OPTIONS, KEYS, TOPOLOGY_OPTIONS, WORDS, Since
 
 MEMORY = "memory"
@@ -223,16 +223,15 @@ def in_force(files: t.Sequence[Layer], flags: t.Sequence[Layer], own: str, patch
     """The configuration with a drop-in at ``own`` that has this patch, in its place among the others' files."""
     others = [layer for layer in files if layer.origin != own]
     at = place_of(others, own)
-    return effective([*others[:at], Layer(own, patch), *others[at:]], flags)
+    return effective([*others[:at], Layer(own, patch, drop_in=True), *others[at:]], flags)
 
 
 def below(files: t.Sequence[Layer], own: str) -> dict[str, t.Any]:
-    """What the files before a drop-in make together."""
+    """What the files before a drop-in make together, with the thresholds that it is merged into."""
     others = [layer for layer in files if layer.origin != own]
-    data: dict[str, t.Any] = {}
-    for layer in others[: place_of(others, own)]:
-        data = merge_patch(data, layer.data)
-    return data
+    before = others[: place_of(others, own)]
+    thresholds = {THRESHOLDS: DEFAULTS[THRESHOLDS]}
+    return effective([*before, Layer(own, {}, drop_in=True)], defaults=thresholds).data
 
 
 def place_of(others: t.Sequence[Layer], own: str) -> int:

@@ -110,7 +110,7 @@ def test_a_section_that_is_left_out_later_goes_back(fake: node.Node) -> None:
         assert (outcome.error, ours(outcome.remaining)) == ("", [])
         assert fake.get(CONFIG) == BASE
         assert not fake.has(DROPIN)
-        assert (kubelet.config["maxPods"], "evictionHard" in kubelet.config) == (110, False)
+        assert (kubelet.config["maxPods"], kubelet.config["evictionHard"]) == (110, fake_kubelet.THRESHOLDS)
         if dropins:
             unit = fake.get("/usr/lib/systemd/system/kubelet.service")
             fake.put("/usr/lib/systemd/system/kubelet.service", unit.replace(f" --config-dir={DROPINS}", ""))
