@@ -26,6 +26,7 @@ UNIT = "kubelet.service"
 UNIT_FILE = "/etc/systemd/system/kubelet.service"
 ENVIRONMENT = "/etc/default/kubelet"
 BROKEN = "/root/kubelet-broken"
+DUE = "/run/corral/kubelet-due"
 BASE = """\
 # made by hand
 apiVersion: kubelet.config.k8s.io/v1beta1
@@ -191,17 +192,21 @@ def drift_by_hand() -> None:
 
 
 def killed() -> None:
-    """A run that is killed while the kubelet is down is finished by the next tick."""
+    """A run that is killed while the kubelet is down: the next tick starts the kubelet, and the next run finishes."""
     profile = json.loads(read(PROFILE))
     write(PROFILE, json.dumps({**profile, "kubelet": {"max_pods": 30}}))
     job = subprocess.Popen(["corral", "reconcile"])
-    wait("the kubelet is stopped", lambda: os.path.exists("/run/corral/kubelet-due") and pid() == 0, pause=0.01)
+    wait("the kubelet is stopped", lambda: os.path.exists(DUE) and pid() == 0, pause=0.01)
     job.kill()
     job.wait()
-    tick()
+    run("systemctl", "start", "corral-reconcile.service", code=None)
     wait("it has read its files", has_started)
-    expect("finished", os.path.exists("/run/corral/kubelet-due"), False)
+    expect("unfinished", os.path.exists(DUE), True)
+    declare({"max_pods": 30})
+    expect("finished", os.path.exists(DUE), False)
+    wait("it has read its files again", has_started)
     expect("pods", running_with()["maxPods"], 30)
+    in_sync()
 
 
 def removed() -> None:

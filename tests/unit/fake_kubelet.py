@@ -137,6 +137,10 @@ class FakeKubelet:
         if self.broken is not None and config != self.broken:
             raise ValueError("failed to run Kubelet: made to fail")
         options = config.get("cpuManagerPolicyOptions") or {}
+        if not isinstance(options, dict):
+            raise ValueError(
+                "json: cannot unmarshal into Go struct field .cpuManagerPolicyOptions of type map[string]string"
+            )
         if "align-by-socket" in options and not (config.get("featureGates") or {}).get("CPUManagerPolicyAlphaOptions"):
             raise ValueError(
                 'CPU Manager Policy Alpha-level Options not enabled, but option "align-by-socket" provided'
@@ -145,7 +149,7 @@ class FakeKubelet:
         policy = config.get("cpuManagerPolicy") or "none"
         reserved = listed(config.get("reservedSystemCPUs") or "")
         online = set(node.systemd.online)
-        strict = str((config.get("cpuManagerPolicyOptions") or {}).get("strict-cpu-reservation")) == "true"
+        strict = str(options.get("strict-cpu-reservation")) == "true"
         usable = online - reserved if strict else online
         if not node.has(path):
             default = "" if policy == "none" else ",".join(map(str, sorted(usable)))

@@ -75,7 +75,7 @@ class Observation(NamedTuple):
 def observe(host: Host, context: Context) -> Observation:
     """Look at the kubelet. A tick looks in the control group of its unit alone, and starts no process."""
     try:
-        process = kubelet_node.of_unit(host) if context.by_timer else kubelet_node.process(host)
+        process = kubelet_node.of_unit(host) if context.in_tick else kubelet_node.process(host)
     except CorralError as error:
         return without_kubelet(host, str(error))
     places = kubelet_node.files(host, process)

@@ -34,6 +34,7 @@ from ..model.plan.context import Context
 from ..model.plan.places import Place
 from ..model.plan.plan import CLAIM, FILES, UNCHANGEABLE, UNKNOWN, Change, Part, Step
 from ..model.profile.profile_kubelet import Kubelet
+from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd.unit_file import settings
 from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
@@ -77,7 +78,7 @@ def removal(host: Host) -> list[Change]:
 
 def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
     """A node without a kubelet to configure."""
-    owned = held(host) if context.by_timer else frozenset[str]()
+    owned = held(host) if context.in_tick else frozenset[str]()
     if kubelet.optional:
         return Part((), owned, notes=(f"kubelet is left out (kubelet.optional): {seen.missing}",))
     message = f"{seen.missing}; or declare kubelet.optional: true for nodes without it"
@@ -121,7 +122,22 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     changes += older_than_files(host, seen, differences)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
     notes += kubelet_change.sizing_notes(now, then.config, seen) if context.fresh else []
+    notes += shared_with_pods(then.config, context)
     return Part(tuple(changes), owned, problems=tuple(refusals), notes=tuple(notes))
+
+
+def shared_with_pods(config: Config, context: Context) -> list[str]:
+    """The slices that run on CPUs which the kubelet may give to a pod alone."""
+    cpu = context.profile.cpu
+    if cpu is None or config.get("cpuManagerPolicy") != "static":
+        return []
+    slices = ", ".join((*cpu.shared_slices, CORRAL_SLICE))
+    return [
+        (
+            f"{slices} run on the shared CPUs, of which the kubelet gives some to pods alone: run nothing there, or add what does to "
+            "cpu.reserved.slices"
+        )
+    ]
 
 
 def wanted_of(seen: Observation, kubelet: Kubelet) -> tuple[Wanted, Target]:
@@ -136,7 +152,7 @@ def acts(seen: Observation, context: Context) -> bool:
 
     At boot it may, as long as the kubelet does not run.
     """
-    return seen.process is None if context.at_boot else not context.by_timer
+    return seen.process is None if context.at_boot else not context.in_tick
 
 
 def obstacles(seen: Observation) -> t.Iterator[Problem]:
@@ -452,7 +468,7 @@ class Outlook(NamedTuple):
 def outlook(host: Host, context: t.Optional[Context]) -> t.Optional[Outlook]:
     """The sizing of the node before and after a profile; None where there is no kubelet to size. No process is started."""
     asked = context is not None and context.profile.kubelet is not None
-    context = (context or kubelet_observed.without_profile(host))._replace(by_timer=True)
+    context = (context or kubelet_observed.without_profile(host))._replace(in_tick=True)
     seen = kubelet_observed.observe(host, context)
     if seen.missing:
         return None

@@ -96,7 +96,7 @@ def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
     try:
         found = declared_profile.read_declared(host)
         if found is not None and found.kubelet is not None:
-            context = planning.compile_profile(host, found)._replace(by_timer=True)
+            context = planning.compile_profile(host, found)._replace(in_tick=True)
             plan = planning.plan_profile(host, context, managers=(NAME,))
             changes = tuple(change for change in plan.changes if change.manager == NAME)
         return changes, kubelet_plan.outlook(host, context)

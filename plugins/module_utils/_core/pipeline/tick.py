@@ -196,7 +196,9 @@ def write_metrics(host: Host, now: Tick, status: Status) -> None:
 
 def plan_node(host: Host, context: Context, *, with_agent: bool, trigger: str = "") -> Plan:
     """The plan of the profile and, where the agent is installed, of its own units."""
-    plan = planning.plan_profile(host, context._replace(by_timer=bool(trigger), at_boot=not with_agent))
+    plan = planning.plan_profile(
+        host, context._replace(by_timer=bool(trigger), in_tick=with_agent, at_boot=not with_agent)
+    )
     options = agent_install.installed(host) if with_agent else None
     return plan if options is None else planning.joined(plan, planning.plan_agent(host, options, trigger=trigger))
 

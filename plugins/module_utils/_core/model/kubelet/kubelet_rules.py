@@ -25,6 +25,17 @@ from .kubelet_wanted import ASKED_BY, MEMORY, Machine
 # With more NUMA nodes the kubelet starts only with the policy none, or with the option for it.
 USUAL_NODES = 8
 STATIC = ("static", "Static")
+MAPPINGS = (
+    "cpuManagerPolicyOptions",
+    "topologyManagerPolicyOptions",
+    "systemReserved",
+    "kubeReserved",
+    "evictionHard",
+    "evictionSoft",
+    "evictionSoftGracePeriod",
+    "featureGates",
+    "memorySwap",
+)
 
 
 class Rules:
@@ -40,12 +51,17 @@ class Rules:
 
     def place(self, *path: str) -> str:
         """Where the value at a path is declared."""
-        if path[0] in self.own:
+        if path[0] in self.own and path[0] in ASKED_BY:
             asked = ASKED_BY[path[0]]
             return join(asked, path[1]) if len(path) > 1 and path[0] != "memorySwap" else asked
         origin = next((one for at, one in self.config.origins.items() if at[: len(path)] == path), DEFAULT)
         key = ".".join(path)
         return key if origin == DEFAULT else f"{origin}: {key}"
+
+    def mapping(self, key: str) -> t.Mapping[str, t.Any]:
+        """The mapping of a key; empty where there is none, and for what is none."""
+        value = self.config.get(key)
+        return value if isinstance(value, dict) else {}
 
     def option(self, name: str) -> bool:
         """Whether an option of the CPU manager is on."""
@@ -63,10 +79,18 @@ class Rules:
 def problems(config: Config, machine: Machine, own: t.Container[str]) -> list[Problem]:
     """Every reason not to start a kubelet with this configuration on this machine."""
     rules = Rules(config, machine, own)
-    for check in (check_cpus, check_options, check_topology, check_enforced, check_eviction, check_images, check_pids,
+    for check in (check_shapes, check_cpus, check_options, check_topology, check_enforced, check_eviction, check_images, check_pids,
                   check_memory, check_reserved_memory, check_swap):  # fmt: skip
         check(rules)
     return rules.problems
+
+
+def check_shapes(rules: Rules) -> None:
+    """Keys that are mappings."""
+    for key in MAPPINGS:
+        value = rules.config.get(key)
+        if value is not None and not isinstance(value, dict):
+            rules.refuse(value, "is no mapping, and the kubelet would not start: write one", key)
 
 
 def check_cpus(rules: Rules) -> None:
@@ -108,7 +132,7 @@ def check_cpus(rules: Rules) -> None:
 
 def check_options(rules: Rules) -> None:
     """The options of the CPU manager: pairs, and what they need."""
-    given = rules.config.get("cpuManagerPolicyOptions") or {}
+    given = rules.mapping("cpuManagerPolicyOptions")
     policy = rules.config.get("cpuManagerPolicy")
     if given and policy != "static":
         names = ", ".join(sorted(map(str, given)))
@@ -165,7 +189,7 @@ def check_enforced(rules: Rules) -> None:
 
 def check_eviction(rules: Rules) -> None:
     """Soft thresholds: each with a grace period, and met before the hard one."""
-    hard, soft = rules.config.get("evictionHard") or {}, rules.config.get("evictionSoft") or {}
+    hard, soft = rules.mapping("evictionHard"), rules.mapping("evictionSoft")
     for signal, value in soft.items():
         if rules.config.get("evictionSoftGracePeriod", signal) is None:
             message = "has no grace period: declare it in kubelet.eviction_soft_grace_period"

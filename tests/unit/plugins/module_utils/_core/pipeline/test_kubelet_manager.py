@@ -8,12 +8,14 @@ from __future__ import annotations
 import json
 import os
 import typing as t
+from unittest import mock
 
 import fake_kubelet
 import node
 import pytest
 import runs
 import yaml
+from _core import main
 from _core.host import node_hooks
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from _core.model.values.errors import CorralError
@@ -291,13 +293,23 @@ def test_what_others_give_already_is_not_written(fake: node.Node) -> None:
     assert kubelet.acts == []
 
 
-def test_a_tick_names_what_differs_and_restarts_nothing(fake: node.Node, kubelet: FakeKubelet) -> None:
+def started_by_hand(host: node.NodeHost) -> int:
+    """systemctl start corral-reconcile.service"""
+    with mock.patch.dict(os.environ):
+        os.environ.pop("TRIGGER_UNIT", None)
+        return main.tick(host)
+
+
+@pytest.mark.parametrize("tick", [runs.tick, started_by_hand])
+def test_a_tick_names_what_differs_and_restarts_nothing(
+    tick: t.Callable[[node.NodeHost], int], fake: node.Node, kubelet: FakeKubelet
+) -> None:
     assert not runs.install(fake.host()).error
     rolled_out(fake, **PODS)
     assert runs.tick(fake.host()) == 0
     fake.drop(DROPIN)
     fake.wait(10)
-    assert runs.tick(fake.host()) == 2
+    assert tick(fake.host()) == 2
     items = json.loads(fake.get("/run/corral/status.json"))["items"]
     assert {(item["subject"], item["actual"]) for item in items} >= {("maxPods", "110")}
     assert all("a tick restarts no kubelet" in item["reason"] for item in items)
@@ -452,6 +464,9 @@ def test_what_pods_may_have_is_told_before_a_change(fake: node.Node, kubelet: Fa
     notes = planning.plan_profile(fake.host(), context).notes
     assert "allocatable cpu of the kubelet: 8 -> 2 (of 8)" in notes
     assert "allocatable pods of the kubelet: 110 -> 20 (of 20)" in notes
+    assert any(
+        note.startswith("machine.slice, corral.slice run on the shared CPUs, of which the kubelet") for note in notes
+    )
 
 
 def test_a_kubelet_that_became_unknown_is_not_in_sync(fake: node.Node, kubelet: FakeKubelet) -> None:
@@ -604,3 +619,28 @@ def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.No
         fake.drop(path)
     assert not runs.remove(fake.host()).error
     assert (fake.get(other), fake.has("/var/lib/corral")) == (BASE, False)
+
+
+ODD = [
+    "maxPods: []",
+    "evictionHard: x",
+    "reservedMemory: {a: 1}",
+    "cpuManagerPolicyOptions: [1]",
+    "healthzPort: x",
+    "featureGates: 1",
+]
+
+
+@pytest.mark.parametrize("line", ODD)
+@pytest.mark.parametrize("dropins", [True, False])
+def test_what_others_write_ends_in_no_traceback(dropins: bool, line: str, fake: node.Node) -> None:
+    base = "\n".join(one for one in BASE.splitlines() if one.partition(":")[0] != line.partition(":")[0])
+    fake_kubelet.install(fake, dropins=dropins, base=f"{base}\n{line}\n")
+    try:
+        outcome = runs.declare(fake.host(), kubelet=PODS)
+    except CorralError as refused:
+        assert line.partition(":")[0] in str(refused)
+    else:
+        assert outcome.error == ""
+    assert runs.tick(fake.host()) in (0, 2)
+    assert not runs.remove(fake.host()).error

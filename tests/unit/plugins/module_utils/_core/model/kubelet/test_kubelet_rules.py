@@ -8,10 +8,12 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model.kubelet import kubelet_rules, kubelet_sizing
+from _core.model.kubelet import kubelet_drift, kubelet_rules, kubelet_sizing
 from _core.model.kubelet.kubelet_config import Layer, effective
 from _core.model.kubelet.kubelet_sizing import Amount
-from _core.model.kubelet.kubelet_wanted import Machine
+from _core.model.kubelet.kubelet_wanted import ASKED_BY, Machine, Wanted
+from hypothesis import given
+from hypothesis import strategies as st
 
 MIB, GIB = 1 << 20, 1 << 30
 MACHINE = Machine(
@@ -177,3 +179,26 @@ def test_a_reserve_without_a_list_counts_both_amounts() -> None:
     config = effective([Layer(FILE, {"kubeReserved": {"cpu": "500m"}, "systemReserved": {"cpu": "250m"}})])
     assert kubelet_sizing.sizing(config, MACHINE)[0] == Amount("cpu", 8000, 7250)
     assert kubelet_sizing.sizing(config, MACHINE)[0].text(7250) == "7250m"
+
+
+SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
+SCALARS |= st.sampled_from(["static", "10%", "1Gi", "true"])
+NAMES = st.sampled_from(["cpu", "memory", "pid", "limits", "numaNode", "memory.available", "imagefs.available"])
+ODD: st.SearchStrategy[t.Any] = st.recursive(
+    SCALARS, lambda inner: st.lists(inner, max_size=2) | st.dictionaries(NAMES, inner, max_size=3), max_leaves=5
+)
+KEYS = st.sampled_from([*sorted(ASKED_BY), "cgroupsPerQOS", "podsPerCore", "featureGates", "healthzPort"])
+
+
+@given(config=st.dictionaries(KEYS, ODD, max_size=5), wanted=st.dictionaries(KEYS, ODD, max_size=2))
+def test_no_configuration_of_others_is_too_odd_to_judge(config: dict[str, t.Any], wanted: dict[str, t.Any]) -> None:
+    in_force = effective([Layer(FILE, config)])
+    for problem in kubelet_rules.problems(in_force, MACHINE, wanted):
+        assert problem.line()
+    for amount in kubelet_sizing.sizing(in_force, MACHINE):
+        assert amount.text(amount.allocatable)
+    patch = Wanted(wanted).patch(config)
+    then = effective([Layer(FILE, config), Layer("/20", patch)])
+    for one in (*kubelet_drift.changing(in_force, then), *kubelet_drift.overridden(then, wanted)):
+        assert one.key
+    assert kubelet_drift.changing(then, then) == []
