@@ -261,6 +261,7 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "brownfield",
             "cpusets",
             "cpusets-trixie",
+            "devices",
             "drift",
             "endure",
             "fleet",

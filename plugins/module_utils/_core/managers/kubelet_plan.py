@@ -446,7 +446,9 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
         return []
     shown = ", ".join(one.key for one in differences) or "as Corral left it"
     stops = kubelet_change.stops(seen) and not stays
-    reason = "no longer declared" + (f"; {kubelet_unit.UNIT} {stays}: what runs goes on with what it read" if stays else "")
+    reason = "no longer declared" + (
+        f"; {kubelet_unit.UNIT} {stays}: what runs goes on with what it read" if stays else ""
+    )
     return [
         Change(
             NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
