@@ -151,15 +151,21 @@ def seen_grants(host: Host) -> list[Grant]:
     return found
 
 
-def delivered_devices(host: Host) -> dict[str, tuple[GrantedDevice, ...]]:
-    """The devices that workloads have been given since the boot, by the files that are there for their environment."""
+def delivered_devices(host: Host) -> dict[str, tuple[str, tuple[GrantedDevice, ...]]]:
+    """The units of workloads ("" for none) and the devices that they have been given since the boot, by the files that are there for
+    their environment.
+    """
     names = host.names(state.DEVICES)
     if not names:
         return {}
     from ..model.devices import device_delivery  # A node without devices does not load it.
 
-    found = (device_delivery.delivered(host.read(f"{state.DEVICES}/{name}", follow=False)) for name in names)
-    return {one.workload: one.devices for one in found if one is not None}
+    # A unit with a backslash in its name has two (env_file_as_read): the one with its own name counts.
+    names = sorted(names, key=lambda name: ("\\" in name, name))
+    found = {name: device_delivery.delivered(host.read(f"{state.DEVICES}/{name}", follow=False)) for name in names}
+    return {
+        one.workload: (device_delivery.unit_of(name), one.devices) for name, one in found.items() if one is not None
+    }
 
 
 def mems_of(host: Host, unit: str) -> t.Optional[cpuset.CpuSet]:

@@ -413,8 +413,13 @@ def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Check
             limits=need.limits if need else (),
             unit=admission.unit_of(need) if need else before.unit if before else "",
             since=before.since if before else int(host.now()),
-            devices=delivered.get(one.workload, before.devices if before else ()),
+            devices=delivered[one.workload][1] if one.workload in delivered else before.devices if before else (),
         )
+    for name, (unit, devices) in delivered.items():
+        # A run keeps what it was given after its workload left the profile as well, and in any slice.
+        one = Grant(name, RUNNING, devices=devices, unit=unit)
+        if name not in found and name not in known and name not in declared and runs(host, one):
+            found[name] = one
     taken = grants.exclusive(found.values())
     for name, before in known.items():
         if name not in found and not before.cpus & taken:

@@ -638,6 +638,26 @@ def test_a_lost_checkpoint_is_made_again_from_what_was_delivered(rolled: node.No
     assert running(rolled, SERIAL).devices == {LINKS[2]}
 
 
+@pytest.mark.parametrize("left", ["serial", "dpdk"])
+def test_a_lost_checkpoint_takes_no_device_from_a_run_whose_workload_left_the_profile(
+    rolled: node.Node, left: str
+) -> None:
+    running(rolled, SERIAL)
+    roll_out(rolled, without(left))
+    before, devices = held(rolled), services.allowed(rolled, f"{left}.service")
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        rolled.put(path, "lost")
+    runs.tick(rolled.host())
+    assert held(rolled) == before
+    assert services.allowed(rolled, f"{left}.service") == devices
+    running(rolled, JOB)
+    assert shared(rolled) == []
+    services.stop(rolled, f"{left}.service")
+    runs.tick(rolled.host())
+    assert left not in held(rolled)
+    assert not rolled.has(f"{FOLDER}/{left}.service.env")
+
+
 # The end
 
 
