@@ -71,14 +71,15 @@ def inspect_cpus(host: Host, root_dir: str, config: Config, topology: Topology) 
     """The CPU manager's file. What was read of one that is refused counts for the findings all the same."""
     path, text = f"{root_dir}/{CPU.file}", host.read(f"{root_dir}/{CPU.file}")
     found = unread(host, path, text)
-    if found is not None or not text:
-        return found or File(path, exists=text is not None), None
+    if found is not None or text is None:
+        return found or File(path, exists=False), None
     read = state_files.read(CPU, text, pod_level=gate(config))
     file = File(path, exists=True, version=read.version)
+    if read.refusal:
+        return file._replace(refusal=state_files.advice(CPU, path, read.refusal)), None
     state = None
     try:
-        if not read.refusal:
-            state = state_files.cpu_state(read, {})
+        state = state_files.cpu_state(read, {})
         restored = state_files.restore_cpus(text, str(config.get("cpuManagerPolicy")), pod_level=gate(config))
     except Refused as error:
         return file._replace(refusal=state_files.advice(CPU, path, str(error))), state
@@ -93,8 +94,8 @@ def inspect_memory(host: Host, root_dir: str, config: Config, numa: Amounts) -> 
     """The memory manager's file, on a machine with these bytes by NUMA node and kind."""
     path, text = f"{root_dir}/{MEMORY.file}", host.read(f"{root_dir}/{MEMORY.file}")
     found = unread(host, path, text)
-    if found is not None or not text:
-        return found or File(path, exists=text is not None), None
+    if found is not None or text is None:
+        return found or File(path, exists=False), None
     read = state_files.read(MEMORY, text, pod_level=gate(config))
     file = File(path, exists=True, version=read.version)
     if read.refusal:

@@ -142,7 +142,8 @@ def test_the_node_comes_back_as_it_was(fake: node.Node, kubelet: FakeKubelet) ->
 
 def test_another_policy_sets_the_state_aside_and_no_other_file(fake: node.Node, kubelet: FakeKubelet) -> None:
     old = fake.get(STATE)
-    fake.put(f"{ROOT}/memory_manager_state", "")
+    memory = {"policyName": "None", "machineState": {}, "entries": {}, "checksum": 4236770233}
+    fake.put(f"{ROOT}/memory_manager_state", json.dumps(memory))
     rolled_out(fake, **STATIC)
     assert (kubelet.acts, bool(kubelet.pid)) == (["stop", "start"], True)
     names = sorted(path.name for path in (fake.root / ROOT[1:]).iterdir())
@@ -644,3 +645,14 @@ def test_what_others_write_ends_in_no_traceback(dropins: bool, line: str, fake: 
         assert outcome.error == ""
     assert runs.tick(fake.host()) in (0, 2)
     assert not runs.remove(fake.host()).error
+
+
+@pytest.mark.parametrize("name", ["cpu_manager_state", "memory_manager_state"])
+def test_a_state_file_that_a_power_cut_left_empty_is_set_aside(name: str, fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake)
+    fake.put(f"{ROOT}/{name}", "")
+    rolled_out(fake, max_pods=50)
+    assert kubelet.pid
+    assert [path.name for path in (fake.root / ROOT[1:]).glob("*.corral-*")] == [
+        f"{name}.corral-unreadable-20231114T221320Z"
+    ]
