@@ -11,6 +11,7 @@ import json
 import sys
 import typing as t
 
+from ..model.kubelet import config_shape
 from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of
 from ..model.kubelet.pod_cgroups import Container, container_of, named_by_log
 from ..model.values.errors import CorralError, refusal
@@ -134,15 +135,19 @@ def add(host: Host, path: str, found: list[Layer], problems: list[str], *, drop_
     if not isinstance(data, dict):
         problems.append(f"{path}: {'is empty' if data is None else 'has no keys'}: the kubelet refuses it")
         return
+    unfit = config_shape.unfit(data)
+    if unfit:
+        problems += [f"{path}: {line}: the kubelet refuses it" for line in unfit]
+        return
     if drop_in and (data.get("apiVersion"), data.get("kind")) != (API_VERSION, KIND):
         problems.append(f"{path}: has no apiVersion: {API_VERSION} and kind: {KIND}: the kubelet refuses it")
     found.append(Layer(path, data, drop_in))
 
 
 def load(text: str, path: str) -> t.Any:
-    """YAML or JSON. Raises CorralError."""
+    """YAML or JSON, as JSON has it. Raises CorralError."""
     try:
-        return json.loads(text)
+        return config_shape.plain(json.loads(text))
     except (ValueError, RecursionError):
         pass
     try:
@@ -150,7 +155,7 @@ def load(text: str, path: str) -> t.Any:
     except ImportError:
         raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
     try:
-        return yaml.safe_load(text)
+        return config_shape.plain(yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
         raise refusal(f"is no YAML: {' '.join(str(error).split())}", path=path) from None
 

@@ -656,3 +656,24 @@ def test_a_state_file_that_a_power_cut_left_empty_is_set_aside(name: str, fake: 
     assert [path.name for path in (fake.root / ROOT[1:]).glob("*.corral-*")] == [
         f"{name}.corral-unreadable-20231114T221320Z"
     ]
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("5: x\non: {1: y}\nx: 2020-01-01\n", ""),
+        ("evictionHard: {1: 2, a: 3}\n", ""),
+        ("evictionSoft: x\n", "evictionSoft: is no map of single values: the kubelet refuses it"),
+        ("x: &a {b: *a}\n", "has values within values without an end"),
+        ("healthzBindAddress: [1]\n", "healthzBindAddress: is no single value"),
+        (json.dumps(fake_kubelet.HEAD)[:-1] + ', "x": ' + "[" * 500 + "]" * 500 + "}", "is no YAML"),
+    ],
+)
+def test_an_odd_configuration_of_others_is_no_traceback(line: str, told: str, fake: node.Node) -> None:
+    fake_kubelet.install(fake)
+    fake.put(CONFIG, line if line.startswith("{") else BASE + line)
+    if told:
+        assert [one for one in refusal(fake, **PODS) if told in one]
+    else:
+        rolled_out(fake, **PODS)
+    assert not runs.remove(fake.host()).error

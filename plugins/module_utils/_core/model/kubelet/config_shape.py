@@ -1,0 +1,73 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The data of a kubelet's file of configuration: as JSON has it, and of the kinds that the kubelet takes.
+
+YAML has more than JSON: keys that are no texts, dates, sets, values that contain themselves.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from .kubelet_config import DEFAULTS, FLAGS
+
+MOST, DEEPEST = 100_000, 100  # values, levels
+MAPS = frozenset(
+    (
+        "evictionHard", "evictionSoft", "evictionSoftGracePeriod", "evictionMinimumReclaim", "systemReserved", "kubeReserved",
+        "featureGates", "cpuManagerPolicyOptions", "topologyManagerPolicyOptions", "memorySwap",
+    )
+)  # fmt: skip
+LISTS = frozenset(("enforceNodeAllocatable", "reservedMemory"))
+SINGLE = frozenset(
+    {*DEFAULTS, *(key for key, dummy in FLAGS.values()), "healthzPort", "healthzBindAddress", "imageMaximumGCAge"}
+    - MAPS
+    - LISTS
+)
+
+
+def plain(value: t.Any) -> t.Any:
+    """What YAML gave as JSON has it: each key a text, and each value that JSON has no form for. Raises ValueError."""
+    left = [MOST]
+
+    def as_json(one: t.Any, depth: int) -> t.Any:
+        left[0] -= 1
+        if depth > DEEPEST or left[0] < 0:
+            raise ValueError("has values within values without an end")
+        if isinstance(one, dict):
+            return {key_of(key): as_json(inner, depth + 1) for key, inner in one.items()}
+        if isinstance(one, (list, tuple)):
+            return [as_json(inner, depth + 1) for inner in one]
+        if isinstance(one, (set, frozenset)):
+            return {key_of(key): None for key in one}
+        return one if one is None or isinstance(one, (str, bool, int, float)) else str(one)
+
+    return as_json(value, 0)
+
+
+def key_of(key: t.Any) -> str:
+    """A key as a text: true and 1 as JSON writes them."""
+    return json.dumps(key) if key is None or isinstance(key, (bool, int, float)) else str(key)
+
+
+def unfit(data: t.Mapping[str, t.Any]) -> list[str]:
+    """The keys whose values are of another kind than the kubelet's, with which it does not start."""
+    found = []
+    for key, value in data.items():
+        if value is None:
+            continue
+        if key in MAPS and (
+            not isinstance(value, dict) or any(isinstance(one, (dict, list)) for one in value.values())
+        ):
+            found.append(f"{key}: is no map of single values")
+        elif key in LISTS and not isinstance(value, list):
+            found.append(f"{key}: is no list")
+        elif key in SINGLE and isinstance(value, (dict, list)):
+            found.append(f"{key}: is no single value")
+        elif key == "enforceNodeAllocatable" and not all(isinstance(one, str) for one in value):
+            found.append(f"{key}: is no list of texts")
+    return found
