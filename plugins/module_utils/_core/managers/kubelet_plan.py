@@ -117,8 +117,10 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     differences = kubelet_drift.changing(now, then.config, None if knows else wanted.data)
     after = kubelet_change.state_under(host, seen, then.config, context) if knows else State()
     refusals += kubelet_change.problems(after, kubelet.drain) if differences or not seen.process else []
+    overridden = kubelet_drift.overridden(then.config, wanted.data)
+    refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
     changes = changes_of(seen, then, differences, after, kubelet, context, refusals)
-    changes += [overridden_item(host, one) for one in kubelet_drift.overridden(then.config, wanted.data)]
+    changes += [overridden_item(host, one) for one in overridden]
     changes += older_than_files(host, seen, differences)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
     notes += kubelet_change.sizing_notes(now, then.config, seen) if context.fresh else []
@@ -354,12 +356,25 @@ def state_item(one: kubelet_change.Refused, steps: t.Sequence[Step], disruption:
     )  # fmt: skip
 
 
+def gates_problem(host: Host, one: Difference) -> Problem:
+    """A feature gate that a flag or a later file turns off: the kubelet would not start with an option that needs it."""
+    flag = one.origin.startswith("--")
+    where = f"the flag {one.origin} in {kubelet_unit.file_of_flag(host, one.origin)}" if flag else one.origin
+    message = f"{where} has {one.actual} and wins, the kubelet would not start with what is declared, which needs {one.wanted}: remove that"
+    return Problem("kubelet", None, message)
+
+
 def overridden_item(host: Host, one: Difference) -> Change:
     """The item of a key that a later file or a flag sets."""
     if one.origin.startswith("--"):
         file = kubelet_unit.file_of_flag(host, one.origin)
         reason = f"the flag {one.origin} in {file} wins over every file: remove it there, or declare its value"
         return Change(NAME, one.key, "value", one.actual, one.wanted, reason, file, (), UNCHANGEABLE)
+    if one.origin == DEFAULT:
+        reason = (
+            "the kubelet adds its default thresholds (mergeDefaultEvictionSettings): set that to false, or declare them"
+        )
+        return Change(NAME, one.key, "value", one.actual, one.wanted, reason, "", (), UNCHANGEABLE)
     reason = f"{one.origin} sorts after {DROPIN}: remove the key there, or declare its value"
     return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
 

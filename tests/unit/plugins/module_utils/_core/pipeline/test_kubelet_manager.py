@@ -677,3 +677,35 @@ def test_an_odd_configuration_of_others_is_no_traceback(line: str, told: str, fa
     else:
         rolled_out(fake, **PODS)
     assert not runs.remove(fake.host()).error
+
+
+def gates_by_flag(fake: node.Node) -> str:
+    fake_kubelet.install(fake, flags="--feature-gates=CPUManagerPolicyAlphaOptions=false")
+    return "the flag --feature-gates in /usr/lib/systemd/system/kubelet.service"
+
+
+def gates_by_later_file(fake: node.Node) -> str:
+    kubelet = fake_kubelet.install(fake)
+    later = f"{DROPINS}/99-cloud.conf"
+    fake.put(later, yaml.safe_dump({**fake_kubelet.HEAD, "featureGates": {"CPUManagerPolicyAlphaOptions": False}}))
+    kubelet.restart(fake)
+    return later
+
+
+@pytest.mark.parametrize("prepare", [gates_by_flag, gates_by_later_file])
+def test_a_gate_that_another_turns_off_is_refused_before_the_kubelet_is(
+    prepare: t.Callable[[node.Node], str], fake: node.Node
+) -> None:
+    where = prepare(fake)
+    (line,) = refusal(fake, **ALPHA)
+    assert line.startswith(f"kubelet: {where} has ")
+    assert fake.kubelet is not None
+    assert fake.kubelet.acts == []
+
+
+def test_default_thresholds_that_the_kubelet_adds_are_told_with_the_key_that_adds_them(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False, base=BASE + "mergeDefaultEvictionSettings: true\n")
+    outcome = runs.declare(fake.host(), kubelet=PODS)
+    (left,) = ours(outcome.remaining)
+    assert (left.subject, left.verdict, left.location) == ("evictionHard", UNCHANGEABLE, "")
+    assert "mergeDefaultEvictionSettings" in left.reason
