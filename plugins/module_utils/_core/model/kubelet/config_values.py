@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import fractions
 import re
+import struct
 import typing as t
 
 from ..values import cpuset, quantity
@@ -81,9 +82,21 @@ def percent(value: object) -> t.Optional[fractions.Fraction]:
 
 
 def threshold(value: object, capacity: int) -> int:
-    """An eviction threshold in units of a resource of this capacity, as the kubelet computes it (a share is rounded down)."""
+    """An eviction threshold in units of a resource of this capacity, as the kubelet computes it.
+
+    A share is a float32 there, of which the product with the capacity is cut: 10% of 64Gi are 102 bytes more than a tenth, and
+    reservedMemory must have them (pkg/kubelet/eviction/helpers.go, parsePercentage; api/types.go, GetThresholdQuantity). 100% is no
+    threshold.
+    """
     share = percent(value)
-    return int(capacity * share / 100) if share is not None else units(value)
+    if share is None:
+        return units(value)
+    return int(float(capacity) * single(single(float(share)) / 100)) if 0 < share < 100 else 0
+
+
+def single(value: float) -> float:
+    """A number as a float32 has it."""
+    return float(struct.unpack("<f", struct.pack("<f", value))[0])
 
 
 def is_on(value: object) -> bool:

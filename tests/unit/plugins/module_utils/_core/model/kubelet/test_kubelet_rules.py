@@ -157,7 +157,7 @@ def test_what_pods_may_have_is_what_the_kubelet_computes() -> None:
         ]
     )
     amounts = kubelet_sizing.sizing(config, MACHINE)
-    memory = 8 * GIB - 1536 * MIB - 8 * GIB * 5 // 100 - 512 * MIB
+    memory = 8 * GIB - 1536 * MIB - 429_496_736 - 512 * MIB  # 5% as a float32
     assert amounts == [
         Amount("cpu", 8000, 6000),
         Amount("memory", 8 * GIB, memory),

@@ -164,7 +164,7 @@ def test_a_reserve_that_is_left_to_corral_is_what_the_kubelet_demands_whoever_de
     found = kubelet_wanted.complete(wanted, section, MACHINE, in_force).data["reservedMemory"]
     rows = config_values.reserved_memory(found)
     total = sum(kinds["memory"] for kinds in rows.values()) // 10**9
-    assert total == GIB + (300 << 20) + 4 * GIB * 5 // 100
+    assert total == GIB + (300 << 20) + 214_748_368  # 5% as a float32
     assert set(rows) == {0, 1}
     assert rows[0]["memory"] > 2 * rows[1]["memory"], "in proportion to the nodes' memory"
     assert rows[1]["memory"] // 10**9 % (1 << 20) == 0
@@ -259,3 +259,19 @@ def test_other_values_differ(key: str, one: t.Any, other: t.Any) -> None:
 def test_no_value_of_others_is_too_odd_to_compare(key: str, value: t.Any) -> None:
     for one in (value, {"memory": value}, [value], [{"numaNode": value, "limits": value}]):
         assert config_values.meaning(key, one) == config_values.meaning(key, one)
+
+
+@pytest.mark.parametrize(
+    ("value", "capacity", "bytes_"),
+    [
+        ("10%", 64 << 30, 6_871_947_776),  # A tenth is 6871947673.
+        ("5%", 8 << 30, 429_496_736),
+        ("1.5%", 16 << 30, 257_698_032),
+        ("50%", 8 << 30, 4 << 30),
+        ("100%", 8 << 30, 0),
+        ("0%", 8 << 30, 0),
+        ("100Mi", 8 << 30, 100 << 20),
+    ],
+)
+def test_a_share_is_of_single_precision_as_the_kubelets(value: str, capacity: int, bytes_: int) -> None:
+    assert config_values.threshold(value, capacity) == bytes_
