@@ -11,6 +11,7 @@ corral-boot.service brings back what lasts. What a running workload was given st
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
 import typing as t
@@ -83,7 +84,8 @@ def plan(host: Host, context: Context) -> Part:
     if context.by_timer:
         # A tick cannot make the folder of CDI specs (ReadWritePaths= of its unit): that alone is to hold up nothing else.
         changes = [one._replace(steps=as_optional(one.steps)) if one.subject == CDI_FILE else one for one in changes]
-    return Part(tuple(changes), frozenset(), manager=NAME)
+    notes = conflicts(granted, found.devices.devices) if found is not None and found.devices is not None else []
+    return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))
 
 
 def can_be_written(host: Host, context: Context) -> bool:
@@ -351,6 +353,18 @@ def spec_change(before: t.Optional[str], text: t.Optional[str]) -> list[Change]:
     reason = "containers are started with --device corral.node/grant=WORKLOAD"
     step = make_step.file(CDI_FILE, text, phase, order, mode=0o644)
     return [Change(NAME, CDI_FILE, "content", shown_now, wanted, reason, CDI_FILE, (step,))]
+
+
+def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, ...]]) -> list[str]:
+    """Variables of which the devices of a container say several values."""
+    found = []
+    for grant in granted:
+        for name, own in spec_names(grant).items():
+            with contextlib.suppress(LookupError):
+                for variable in device_delivery.conflicts(device_delivery.by_resource(own, devices)):
+                    said = f"its devices give the variable {variable} several values, a container has the first one"
+                    found.append(f"workload {name}: {said}")
+    return found
 
 
 def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:

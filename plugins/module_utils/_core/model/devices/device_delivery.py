@@ -188,6 +188,11 @@ def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:
 
     Of two values of a variable the first one counts, in the order of the resources.
     """
+    return {key: rows for key, rows in ((key, distinct(key, rows)) for key, rows in said(devices).items()) if rows}
+
+
+def said(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, list[t.Any]]:
+    """All that is said for devices by the lists of containerEdits, one after another."""
     found: dict[str, list[t.Any]] = {"env": [f"{name}={value}" for name, value in environment(devices).items()]}
     held = [one for dummy, group in sorted(devices.items()) for one in group]
     own = files_of(one for one in held if not one.cdi)
@@ -197,7 +202,16 @@ def edits(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, t.Any]:
             for key, rows in json.loads(text).items():
                 if isinstance(rows, list):
                     found.setdefault(key, []).extend(rows)
-    return {key: rows for key, rows in ((key, distinct(key, rows)) for key, rows in found.items()) if rows}
+    return found
+
+
+def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
+    """The variables that are said with several values."""
+    values: dict[str, set[str]] = {}
+    for row in said(devices)["env"]:
+        name, dummy, value = str(row).partition("=")
+        values.setdefault(name, set()).add(value)
+    return sorted(name for name, several in values.items() if len(several) > 1)
 
 
 def distinct(key: str, rows: t.Iterable[t.Any]) -> list[t.Any]:

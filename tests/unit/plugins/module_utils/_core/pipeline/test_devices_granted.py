@@ -386,6 +386,12 @@ GPU_SPEC = {
 }
 
 
+def spec_edits(fake: node.Node) -> dict[str, t.Any]:
+    """What the only device of the spec gives a container."""
+    (row,) = json.loads(fake.get(SPEC))["devices"]
+    return t.cast("dict[str, t.Any]", row["containerEdits"])
+
+
 def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.Node) -> None:
     equip(fake)
     for number in (0, 1):
@@ -402,6 +408,13 @@ def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.
         "mounts": GPU_SPEC["containerEdits"]["mounts"],
     }
     assert running(fake, SERIAL).devices == {"/dev/gpu0"}
+    services.stop(fake, SERIAL)
+    outcome = roll_out(fake, profile_with(devices=devices, workloads=[{**one, "requests": {"vendor.com/gpu": 2}}]))
+    said = "workload train: its devices give the variable GPU several values, a container has the first one"
+    assert [note for note in outcome.plan.notes if "variable" in note] == [said]
+    assert "GPU=0" in spec_edits(fake)["env"]
+    assert "GPU=1" not in spec_edits(fake)["env"]
+    assert len(spec_edits(fake)["mounts"]) == 1
 
 
 # What is shown

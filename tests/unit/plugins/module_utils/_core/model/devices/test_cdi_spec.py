@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import json
 import typing as t
 
 import pytest
@@ -29,6 +30,15 @@ def test_devices_with_their_paths_on_the_node() -> None:
         ("vendor.com/gpu", "1", ()),
         ("vendor.com/gpu", "2", ()),
     ]
+
+
+def test_devices_with_what_a_container_gets_by_them() -> None:
+    whole = {"mounts": [{"hostPath": "/a", "containerPath": "/a"}]}
+    data = spec({"name": "1"}, {"name": "2", "containerEdits": {"env": ["A=1"]}}, containerEdits=whole)
+    found = [(one.edits[0], *map(json.loads, one.edits[1:])) for one in cdi_spec.parse(data, "/etc/cdi/a.json")]
+    assert found == [("0.6.0", whole), ("0.6.0", {"env": ["A=1"]}, whole)]
+    with pytest.raises(CorralError, match="containerEdits is not a mapping"):
+        cdi_spec.parse(spec({"name": "1"}, containerEdits=[1]), "/etc/cdi/a.json")
 
 
 @pytest.mark.parametrize(
