@@ -8,9 +8,10 @@
 from __future__ import annotations
 
 import time
+import typing as t
 
 from ..model.plan.plan import Step
-from . import systemd
+from . import cgroup, systemd
 from .files import Host
 
 HOOK_SECONDS = 1800.0
@@ -19,6 +20,8 @@ HEALTH_SECONDS = 120.0
 STEADY_SECONDS = 8.0
 BETWEEN_SECONDS = 0.5
 LOG_LINES = 5
+# With so many processes, one after the other, Restart= will not help.
+ENDS = 4
 
 
 def refused(host: Host, step: Step) -> str:
@@ -34,28 +37,38 @@ def run_hook(host: Host, step: Step) -> str:
 
 
 def wait_for_health(host: Host, step: Step) -> str:
-    """Ask for /healthz until it is 200 for some seconds; when time is up, the unit's last log lines say why it is not."""
+    """Ask for /healthz until it is 200 for some seconds; when time is up, or the service has ended again and again, its last log lines
+    say why it is not.
+    """
     address, dummy, port = (step.value or "").rpartition(":")
     began = time.monotonic()
     healthy_since = None
+    processes: set[int] = set()
+    group = f"{cgroup.units(host)}/system.slice/{step.target}/cgroup.procs"
     while True:
         status, text = host.ask(address, int(port), "/healthz")
         now = time.monotonic()
         healthy_since = None if status != 200 else now if healthy_since is None else healthy_since
         if healthy_since is not None and now - healthy_since >= STEADY_SECONDS:
             return ""
-        if now - began > HEALTH_SECONDS:
+        processes.update(sorted(map(int, host.processes(group)))[:1])  # The main one: those that it started came later.
+        if now - began > HEALTH_SECONDS or len(processes) >= ENDS:
             break
         time.sleep(BETWEEN_SECONDS)
     said = f"status {status}: {text}" if status else text
     return (
-        f"{step.target}: not healthy for {now - began:.0f} s (http://{step.value}/healthz: {' '.join(said.split())[:200]}); its last "
+        f"{step.target}: not healthy for {now - began:.0f} s{ended(processes)} (http://{step.value}/healthz: {' '.join(said.split())[:200]}); its last "
         f"log lines: {last_lines(host, step.target)}"
     )
 
 
+def ended(processes: t.Collection[int]) -> str:
+    """How often the service ended, where it did."""
+    return f", and it ended {len(processes) - 1} times" if len(processes) > 1 else ""
+
+
 def last_lines(host: Host, unit: str) -> str:
-    """The last lines of a unit's log, on one line."""
-    answer = host.run("journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"--unit={unit}")
+    """The last lines that a unit's processes logged, on one line; --unit would have systemd's as well."""
+    answer = host.run("journalctl", "--no-pager", "--output=cat", f"--lines={LOG_LINES}", f"_SYSTEMD_UNIT={unit}")
     lines = [" ".join(line.split())[:300] for line in answer.out.splitlines() if line.strip()]
     return " | ".join(lines[-LOG_LINES:]) or f"none (journalctl -u {unit})"

@@ -8,6 +8,7 @@ from __future__ import annotations
 import http.server
 import threading
 import typing as t
+from pathlib import Path
 
 import pytest
 from _core.host import http_answer, node_hooks
@@ -69,6 +70,26 @@ def test_when_time_is_up_the_answer_and_the_log_say_why(host: Host, port: int, m
     assert said.startswith("kubelet.service: not healthy for 0 s")
     assert f"http://127.0.0.1:{port}/healthz: status 500: not yet" in said
     assert said.endswith("its last log lines: first | the last line")
+
+
+def test_a_service_that_ends_again_and_again_is_not_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(node_hooks, "BETWEEN_SECONDS", 0.0)
+    procs = tmp_path / "sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs"
+    procs.parent.mkdir(parents=True)
+    (tmp_path / "sys/fs/cgroup/cgroup.controllers").write_text("cpuset")
+
+    class Restarting(Host):
+        def ask(self, address: str, port: int, path: str, timeout: float = 5.0) -> tuple[int, str]:
+            last = int(procs.read_text().split()[0]) if procs.exists() else 70
+            procs.write_text(f"{last + 10}\n{last + 11}\n")
+            return 200, "ok"
+
+    host = Restarting(str(tmp_path), run=lambda argv, timeout: Command(0, " ".join(argv), ""))
+    said = wait(host, 10248)
+    assert said.startswith(
+        "kubelet.service: not healthy for 0 s, and it ended 3 times (http://127.0.0.1:10248/healthz: status 200: ok)"
+    )
+    assert said.endswith("_SYSTEMD_UNIT=kubelet.service")
 
 
 def test_no_server_is_an_answer_as_well(port: int) -> None:
