@@ -28,6 +28,7 @@ if t.TYPE_CHECKING:
 
 # A run that has ended releases its grant within moments, or after the runs before it in the queue.
 ENDING_SECONDS = 60.0
+MOMENT_SECONDS = 3.0  # within which systemd notices that a unit's last process has ended
 
 
 def run(host: Host, words: t.Sequence[str]) -> int:
@@ -80,12 +81,13 @@ def started_name(escaped: str) -> str:
 
 def started(host: Host, name: str, run: str) -> Admission:
     """Admit a workload that is about to start; while the run of another workload is just ending, wait for its resources."""
-    deadline = time.monotonic() + ENDING_SECONDS
+    begin = time.monotonic()
     while True:
         try:
             return locked_run.locked(host, lambda: admit_workload.start(host, name, run), publish=published)
         except CorralError:
-            if time.monotonic() > deadline or not admit_workload.ending(host, name):
+            waited = time.monotonic() - begin
+            if waited > ENDING_SECONDS or not admit_workload.ending(host, name, settled=waited > MOMENT_SECONDS):
                 raise
         time.sleep(0.3)
 

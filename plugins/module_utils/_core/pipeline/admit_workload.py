@@ -252,15 +252,18 @@ def grant_of(context: Context, name: str) -> t.Optional[Grant]:
     return next((grant for grant in context.grants if grant.workload == name), None)
 
 
-def ending(host: Host, name: str) -> bool:
+def ending(host: Host, name: str, *, settled: bool = False) -> bool:
     """Whether the run of another workload has ended, so that its resources will be free in a moment.
 
-    A unit without a process that systemd has as active waits for its RestartSec=, and keeps what it has.
+    ``settled``: a unit that has had no process for longer than a moment, and that systemd has as active, waits for its
+    RestartSec= and keeps what it has.
     """
     others = (one for one in current_grants(host) if one.hold == RUNNING and one.workload != name)
     by_units = (one for one in others if not one.instance.startswith(BY_HAND))
     empty = (one for one in by_units if not workload_state.populated(host, one.workload, one.tenant))
-    return any(not workload_state.runs_unit(host, one.unit or unit_by_name(host, one.workload)) for one in empty)
+    return any(
+        not (settled and workload_state.runs_unit(host, one.unit or unit_by_name(host, one.workload))) for one in empty
+    )
 
 
 def current_grants(host: Host) -> tuple[Grant, ...]:

@@ -393,9 +393,12 @@ def test_a_start_waits_for_a_run_that_has_ended_and_not_for_one_that_waits_to_st
     run = rolled.runs[BATCH]
     rolled.systemd.cgroups.pop(run.place)
     rolled.systemd.sync()
-    assert not admit_workload.ending(rolled.host(), "dataplane"), "RestartSec= goes by, and systemd has it as active"
+    assert admit_workload.ending(rolled.host(), "dataplane"), "its process has ended this moment"
+    assert not admit_workload.ending(rolled.host(), "dataplane", settled=True), (
+        "systemd has it as active: RestartSec= goes by"
+    )
     rolled.drop(f"/run/systemd/units/invocation:{BATCH}")
-    assert admit_workload.ending(rolled.host(), "dataplane"), "it has ended, and its release is to come"
+    assert admit_workload.ending(rolled.host(), "dataplane", settled=True), "it has ended, and its release is to come"
 
 
 def test_ten_starts_that_are_refused_leave_no_grant(rolled: node.Node) -> None:
