@@ -100,7 +100,7 @@ def observe(host: Host, context: Context) -> Observation:
         modes={path: host.mode(path) or 0o644 for path, text in texts.items() if text is not None},
         links=[path for path in texts if host.link(path) is not None],
         kept=earlier,
-        due=host.read(DUE),
+        due=None if context.at_boot else host.read(DUE),  # A boot starts it after this.
         machine=machine(host, context),
     )
 

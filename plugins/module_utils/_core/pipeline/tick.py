@@ -44,7 +44,8 @@ def run(host: Host, *, at_boot: bool = False, began: float) -> int:
     compile_once(host)
     previous = status_file.last_status(host)
     host.recorded = {}
-    if host.exists(state.KUBELET_DUE):
+    # A boot starts it itself, after this: it would be waited for in vain (/run outlives a soft reboot).
+    if host.exists(state.KUBELET_DUE) and not at_boot:
         from ..host import kubelet_unit
 
         said = host.unrecorded(lambda: kubelet_unit.start_again(host))  # In audit mode and in a pause as well.

@@ -709,3 +709,17 @@ def test_default_thresholds_that_the_kubelet_adds_are_told_with_the_key_that_add
     (left,) = ours(outcome.remaining)
     assert (left.subject, left.verdict, left.location) == ("evictionHard", UNCHANGEABLE, "")
     assert "mergeDefaultEvictionSettings" in left.reason
+
+
+def test_a_boot_waits_for_no_kubelet_that_starts_after_it(fake: node.Node, kubelet: FakeKubelet) -> None:
+    assert not runs.install(fake.host()).error
+    rolled_out(fake, **PODS)
+    kubelet.stop(fake)
+    fake.put("/run/corral/kubelet-due", "")  # A soft reboot keeps /run.
+    fake.drop(DROPIN)
+    kubelet.acts.clear()
+    runs.tick(fake.host(), at_boot=True)
+    assert (kubelet.acts, fake.has(DROPIN)) == ([], True)
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert kubelet.acts == ["start"]
