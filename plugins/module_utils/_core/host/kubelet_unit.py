@@ -17,6 +17,7 @@ from .systemd import UnitFiles
 
 UNIT = "kubelet.service"
 START_SECONDS = 120.0
+TRANSIENT = "/run/systemd/transient/"  # systemd-run(1): unloaded once it has ended
 # A word that stands for a variable of the environment, whose value is split into words, and a variable within a word.
 _WORD = re.compile(r"\$([A-Za-z_][A-Za-z0-9_]*)")
 _INNER = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -48,6 +49,8 @@ def cannot_start(host: Host) -> str:
         return "has no unit file any more: install it again"
     if not (host.read(fragment) or "").strip():
         return f"is masked ({fragment}): systemctl unmask {UNIT}"
+    if fragment.startswith(TRANSIENT):
+        return f"is transient, its file goes with it ({fragment}): make it a unit of its own"
     return "" if command(host) else f"has no ExecStart= ({fragment}): mend it"
 
 

@@ -548,8 +548,19 @@ def unit_removed(fake: node.Node) -> None:
     fake.drop("/usr/lib/systemd/system/kubelet.service")
 
 
+def transient(fake: node.Node) -> None:
+    unit = "/usr/lib/systemd/system/kubelet.service"
+    fake.put("/run/systemd/transient/kubelet.service", fake.get(unit))
+    fake.drop(unit)
+
+
 @pytest.mark.parametrize(
-    ("change", "words"), [(masked, "is masked (/etc/systemd/system/kubelet.service)"), (unit_removed, "no unit file")]
+    ("change", "words"),
+    [
+        (masked, "is masked (/etc/systemd/system/kubelet.service)"),
+        (unit_removed, "no unit file"),
+        (transient, "is transient"),
+    ],
 )
 def test_a_kubelet_that_could_not_be_started_again_is_not_stopped(
     change: t.Callable[[node.Node], None], words: str, fake: node.Node, kubelet: FakeKubelet
