@@ -130,7 +130,7 @@ def output(
 def sanity_once_each() -> Tally:
     """Run all sanity tests with .venv's ansible-core, `import` with the oldest and the newest Python alone.
 
-    Each Python takes as long for it as a quarter of all others. What Python's library lacks in between it lacks in one of
+    Each Python takes as long for it as a sixth of all others take. What Python's library lacks in between it lacks in one of
     the two: a module comes and later goes. The test `compile` has them all, and so has make test-long.
     """
     if os.environ.get("CORRAL_LONG"):
