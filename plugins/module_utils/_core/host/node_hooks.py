@@ -11,7 +11,7 @@ import time
 import typing as t
 
 from ..model.plan.plan import Step
-from . import cgroup, systemd
+from . import cgroup, state, systemd
 from .files import Host
 
 HOOK_SECONDS = 1800.0
@@ -30,10 +30,25 @@ def refused(host: Host, step: Step) -> str:
 
 
 def run_hook(host: Host, step: Step) -> str:
-    """Run the program with its argument."""
+    """Run the program with its argument. That the node is drained is kept from before that until it has resumed."""
+    if step.value == "drain":
+        state.state_folder(host, state.STATE)
+        host.write_file(state.DRAINED, f"{step.target}\n", state.PRIVATE)
     answer = host.run(step.target, step.value or "", timeout=HOOK_SECONDS)
     said = systemd.complaint(answer.err, answer.out)[-500:]
-    return f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
+    failed = f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
+    if step.value == "resume" and host.exists(state.DRAINED):
+        if failed:
+            host.write_file(state.DRAINED, f"{step.target}\n{' '.join(failed.split())}\n", state.PRIVATE)
+        else:
+            host.remove(state.DRAINED)
+    return failed
+
+
+def drained_by(host: Host) -> tuple[str, str]:
+    """The hook that has drained the node and not resumed it, and what its failed resume said; empty where there is none."""
+    path, dummy, said = (host.read(state.DRAINED) or "").strip().partition("\n")
+    return path, said
 
 
 def wait_for_health(host: Host, step: Step) -> str:

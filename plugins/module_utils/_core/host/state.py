@@ -48,6 +48,8 @@ GC_STATUS = f"{RUN}/gc.json"
 RELOAD_DUE = f"{RUN}/reload-due"  # there from before the first file that systemd reads until it has read them
 # There from before a kubelet is stopped until the new one is healthy; its text is the hook that drained the node, if any.
 KUBELET_DUE = f"{RUN}/kubelet-due"
+# There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
+DRAINED = f"{STATE}/drained"
 SINCE = f"{STATE}/drift-since.json"
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
 GC_DRIFT = f"{RUN}/gc-drift.json"

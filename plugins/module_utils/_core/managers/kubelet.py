@@ -18,7 +18,7 @@ from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part
 from ..model.profile.profile import Profile
-from .kubelet_places import DUE, KEPT, NAME, WRITES
+from .kubelet_places import DRAINED, DUE, KEPT, NAME, WRITES
 from .manager import Manager
 
 
@@ -36,8 +36,10 @@ def plan(host: Host, context: Context) -> Part:
 
 
 def is_held(host: Host) -> bool:
-    """Whether Corral has configured the kubelet, or has stopped it."""
-    return host.exists(KEPT) or host.exists(DUE) or any(record.manager == NAME for record in state.records(host)[0])
+    """Whether Corral has configured the kubelet, or has stopped it, or drained the node."""
+    return any(map(host.exists, (KEPT, DUE, DRAINED))) or any(
+        record.manager == NAME for record in state.records(host)[0]
+    )
 
 
 def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:

@@ -25,7 +25,7 @@ from ..model.plan.plan import CLAIM, DECLARE, START, STOP, Change, Step
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
 from .kubelet_observed import Observation
-from .kubelet_places import DUE, NAME
+from .kubelet_places import DRAINED, DUE, NAME
 
 HEALTHZ_ADDRESS, HEALTHZ_PORT = "127.0.0.1", 10248
 # A word of each cause, by what the refusal says.
@@ -139,25 +139,36 @@ def restart(seen: Observation, state: State, config: Config, drain: t.Optional[s
     address = health_address(config)
     if address:
         steps.append(make_step.health(kubelet_unit.UNIT, address, START, 60))
-    return [*steps, *finish(hook or seen.due or "")]
+    return [*steps, *finish(hook or seen.due or seen.drained[0])]
 
 
 def finish(hook: str) -> list[Step]:
-    """The steps after a change: what was drained resumes."""
-    resume = [make_step.hook(hook, "resume", DECLARE, -20)] if hook else []
+    """The steps after a change: what was drained resumes. Where that fails the change stays, and the drain is drift."""
+    resume = [make_step.hook(hook, "resume", DECLARE, -20)._replace(optional=True)] if hook else []
     return [*resume, make_step.file(DUE, None, DECLARE, -10)]
 
 
 def unfinished(seen: Observation, *, by_tick: bool) -> list[Change]:
     """What a run that was ended left to do. A tick has started the kubelet again, and leaves the rest to a run."""
     if seen.due is None:
-        return []
+        return still_drained(seen, by_tick=by_tick)
     reason = "a run was ended while it changed the kubelet" + (": roll the profile out again" if by_tick else "")
     steps: list[Step] = []
     if not by_tick:
         start = [make_step.unit(kubelet_unit.UNIT, "start", START, 50)] if seen.process is None else []
-        steps = [*start, *finish(seen.due)]
+        steps = [*start, *finish(seen.due or seen.drained[0])]
     return [Change(NAME, kubelet_unit.UNIT, "change", "unfinished", "finished", reason, DUE, tuple(steps))]
+
+
+def still_drained(seen: Observation, *, by_tick: bool) -> list[Change]:
+    """A node whose hook has drained it and has not resumed it: a run was ended, the machine with it, or the hook failed."""
+    hook, said = seen.drained
+    if not hook:
+        return []
+    reason = said or "a run was ended before it resumed the node"
+    steps = () if by_tick else (make_step.hook(hook, "resume", DECLARE, -20)._replace(optional=True),)
+    reason += ": corral reconcile, or a rollout, tries it again" if by_tick or said else ""
+    return [Change(NAME, "node", "drain", "drained", "resumed", reason, DRAINED, steps)]
 
 
 def health_address(config: Config) -> str:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_node, kubelet_state, kubelet_unit, state, sysctl
+from ..host import kubelet_node, kubelet_state, kubelet_unit, node_hooks, state, sysctl
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
@@ -44,7 +44,7 @@ class Observation(NamedTuple):
 
     ``layers`` are the files in the kubelet's order with their ``texts``, ``wrong`` what is wrong with them; ``flags`` are those of the
     process, or of the unit. ``links`` are those of the files that are links. ``due``: an earlier run was ended while it changed the
-    kubelet; the text is the hook that has to resume ("": none).
+    kubelet; the text is the hook that has to resume ("": none). ``drained``: see node_hooks.drained_by().
     """
 
     missing: str = ""
@@ -59,6 +59,7 @@ class Observation(NamedTuple):
     version_error: str = ""
     kept: Kept = Kept()
     due: t.Optional[str] = None
+    drained: tuple[str, str] = ("", "")
     machine: Machine = Machine(None, cpuset.EMPTY)
 
     @property
@@ -101,6 +102,7 @@ def observe(host: Host, context: Context) -> Observation:
         links=[path for path in texts if host.link(path) is not None],
         kept=earlier,
         due=None if context.at_boot else host.read(DUE),  # A boot starts it after this.
+        drained=node_hooks.drained_by(host),
         machine=machine(host, context),
     )
 

@@ -14,6 +14,7 @@ NAME = "kubelet"
 DROPIN = "20-corral.conf"
 KEPT = f"{state.STATE}/kubelet.json"  # the lines that keys of a file of others had before Corral
 DUE = state.KUBELET_DUE
+DRAINED = state.DRAINED
 # The names that --config has: a configuration of other programs must not be taken for one.
 CONFIG = (
     r"/(?:[^\0/]+/)*(?:[^\0/]*kubelet[^\0/.]*\.(?:ya?ml|conf|json)|[^\0/]*kubelet[^\0/]*/config(?:\.ya?ml|\.json)?)"

@@ -455,8 +455,8 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
     if differences and not stays:
         after = kubelet_change.state_under(host, seen, then, context)
         steps += kubelet_change.restart(seen, after, then, None, context.now)
-    elif seen.due is not None:
-        steps += kubelet_change.finish(seen.due)
+    elif seen.due is not None or seen.drained[0]:
+        steps += kubelet_change.finish(seen.due or seen.drained[0])
     if not steps:
         return []
     shown = ", ".join(one.key for one in differences) or "as Corral left it"

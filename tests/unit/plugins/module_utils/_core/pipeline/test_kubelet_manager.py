@@ -239,6 +239,51 @@ def test_a_node_that_a_killed_run_drained_resumes(fake: node.Node) -> None:
     assert not fake.has("/run/corral/kubelet-due")
 
 
+def drift(fake: node.Node) -> list[tuple[str, str]]:
+    return [(item["subject"], item["reason"]) for item in json.loads(fake.get("/run/corral/status.json"))["items"]]
+
+
+def test_a_resume_that_fails_leaves_the_change_and_is_drift_until_it_succeeds(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    kubelet.failing.add(("/usr/sbin/drainer", "resume"))
+    section = {**STATIC, "drain": "/usr/sbin/drainer"}
+    outcome = runs.declare(fake.host(), kubelet=section)
+    assert (outcome.error, kubelet.acts) == ("", ["drain", "stop", "start", "resume"])
+    assert [change.subject for change in outcome.remaining] == ["node"]
+    runs.tick(fake.host())
+    said = "/usr/sbin/drainer resume: exit code 1: no answer from the API server: corral reconcile, or a rollout, tries it again"
+    assert drift(fake) == [("node", said)]
+    assert kubelet.acts[-1:] == ["resume"] and len(kubelet.acts) == 4, "a tick runs no hook"
+    kubelet.failing.clear()
+    rolled_out(fake, **section)
+    assert kubelet.acts[4:] == ["resume"]
+    assert runs.tick(fake.host()) == 0
+
+
+@pytest.mark.parametrize("leaves", [False, True])
+def test_a_node_that_was_drained_when_its_power_went_is_drift_and_resumes(leaves: bool, fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    runs.declare(fake.host())
+    section = {**STATIC, "drain": "/usr/sbin/drainer"}
+    drained = 1 + next(at for at, act in enumerate(count(fake, section)) if act == "run /usr/sbin/drainer drain")
+    with pytest.raises(node.Killed):
+        runs.declare(fake.host("killed", drained), kubelet=section)
+    fake.boot_anew()
+    kubelet.restart(fake)
+    runs.tick(fake.host(), at_boot=True)
+    runs.tick(fake.host())
+    assert (
+        "node",
+        "a run was ended before it resumed the node: corral reconcile, or a rollout, tries it again",
+    ) in drift(fake)
+    if leaves:
+        assert not runs.remove(fake.host()).error
+    else:
+        rolled_out(fake, **section)
+    assert kubelet.hooks[-1] == ("/usr/sbin/drainer", "resume")
+    assert not fake.has("/var/lib/corral/drained")
+
+
 def count(fake: node.Node, section: dict[str, t.Any]) -> list[str]:
     """The acts of a run, on a twin."""
     twin = fake.clone(fake.root.with_name(f"twin{len(list(fake.root.parent.iterdir()))}"))
