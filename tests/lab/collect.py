@@ -501,10 +501,17 @@ TRACES = (
 )
 
 
+def command_lines() -> t.Iterator[str]:
+    """Those of all processes."""
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        with contextlib.suppress(OSError), open(f"/proc/{pid}/cmdline", encoding="utf-8", errors="replace") as file:
+            yield file.read()
+
+
 def nothing_to_do_starts_no_podman() -> None:
     """Passes over a storage that did not change start no Podman; after each kind of change the next pass does."""
     declare(gc=image_gc(high=99), workloads=[])
-    podman("create", "--network=none", "--name=idle-1", "localhost/busy:1", "/bin/true")
+    made = podman("create", "--network=none", "--name=idle-1", "localhost/busy:1", "/bin/true")
     with counted_podman() as starts:
         gc(code=0)  # This one learns where the storage is,
         gc(code=0)  # and this one that nothing is to be done.
@@ -513,6 +520,8 @@ def nothing_to_do_starts_no_podman() -> None:
             gc(code=0)
             expect(f"Podmans that a pass starts before podman {words[0]}", starts() - before, 0)
             subprocess.run([AWAY, *words], check=True, stdout=subprocess.DEVNULL)
+            # A container that has ended is cleaned up by a Podman of its own, which writes as well.
+            wait("its monitor is done", lambda: not any(made in line for line in command_lines()))
             gc(code=0)
             expect(f"Podmans that a pass starts after podman {words[0]}", starts() - before, 1)
     podman("untag", "localhost/other:1", "localhost/other:1")
