@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+import yaml
 from _core.host import kubelet_unit
 from _core.host.files import Host
 
@@ -89,7 +90,11 @@ def test_a_quote_without_an_end_does_not_stop_it(host: Host) -> None:
 
 
 def test_the_agents_python_which_looks_for_no_packages_reads_yaml() -> None:
-    core = str(Path(kubelet_unit.__file__).parents[2])
-    code = f"import sys; sys.path.insert(0, {core!r}); from _core.host import kubelet_node; print(kubelet_node.load('a: [1]', '/a'))"
+    core, packages = str(Path(kubelet_unit.__file__).parents[2]), str(Path(yaml.__file__).parents[1])
+    # In a virtual environment this Python knows no other packages than those of the one that made it.
+    code = (
+        f"import site, sys; sys.path.insert(0, {core!r}); site.getsitepackages = lambda: [{packages!r}]\n"
+        "from _core.host import kubelet_node; print(kubelet_node.load('a: [1]', '/a'))"
+    )
     done = subprocess.run([sys.executable, "-I", "-S", "-c", code], capture_output=True, text=True, check=False)
     assert (done.stdout, done.stderr) == ("{'a': [1]}\n", "")
