@@ -18,7 +18,7 @@ from ..reports import change_text, machine_svg, status_page, workload_table
 from ..reports.status_page import Part
 from . import status_text
 
-COLUMNS = ("workload", "state", "class", "CPUs", "memory on", "requests", "limits", "since")
+COLUMNS = ("workload", "class", "hold", "CPUs", "memory on", "requests", "limits", "state", "since")
 
 
 def page(host: Host, status: dict[str, t.Any]) -> str:
@@ -46,7 +46,14 @@ def machine_parts(host: Host, context: Context) -> list[Part]:
         said, declared = "CPUs, without pools", {}
     drawn = machine_svg.drawing(context.topology, declared if now is None else now, declared, title=said)
     found = workload_table.rows(context.workloads) if context.workloads is not None else []
-    rows = [workload(one) for one in found]
+    rows = [
+        (
+            *workload_table.cells(one),
+            workload_table.state_text(one),
+            change_text.moment(one["since"]) if one["since"] else "-",
+        )
+        for one in found
+    ]
     budget = status_page.listed(workload_table.budget_lines(context)) if rows else ""
     return [
         Part(said, f"<figure>\n{drawn}</figure>"),
@@ -55,17 +62,6 @@ def machine_parts(host: Host, context: Context) -> list[Part]:
             "\n".join(filter(None, [status_page.table(COLUMNS, rows, "Workloads and what they have"), budget])),
         ),
     ]
-
-
-def workload(one: t.Mapping[str, t.Any]) -> list[str]:
-    """A row of the table of workloads."""
-    state = one["state"] + (f": {one['reason']}" if one["reason"] else "")
-    asked, limited = (
-        ", ".join(f"{name} {text}" for name, text in one[key].items()) or "-" for key in ("requests", "limits")
-    )
-    since = change_text.moment(one["since"]) if one["since"] else "-"
-    cpus = one["cpus"] or ("shared" if one["state"] == "granted" else "-")
-    return [one["name"], state, one["qos"] or "-", cpus, one["memory_nodes"] or "-", asked, limited, since]
 
 
 def hugepages(status: t.Mapping[str, t.Any]) -> str:

@@ -97,7 +97,7 @@ def problems(state: State, drain: t.Optional[str]) -> list[Problem]:
     pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
     files = " and ".join(one.path for one in state.refused)
     message = (
-        f"the kubelet would not start with {files}, so that it has to begin anew, and these pods have exclusive CPUs or memory by it: "
+        f"the kubelet would not start with {files}, and without it these pods lose their exclusive CPUs or memory: "
         f"{pods}. Drain the node first, or declare kubelet.drain: a program that does, or none to go on without"
     )
     return [Problem("kubelet.drain", None, message)]

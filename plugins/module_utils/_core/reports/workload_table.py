@@ -98,19 +98,27 @@ def lines(context: Context) -> list[str]:
     found = context.workloads
     if found is None or not (found.needs or found.allocated.grants):
         return []
-    table = [("workload", "class", "hold", "CPUs", "memory on", "requests", "limits", "")]
+    table: list[tuple[str, ...]] = [("workload", "class", "hold", "CPUs", "memory on", "requests", "limits", "")]
     for one in rows(found):
-        cpus = one["cpus"] or ("shared" if one["state"] == "granted" else "-")
-        asked, limited = (
-            ", ".join(f"{name} {text}" for name, text in one[key].items()) or "-" for key in ("requests", "limits")
-        )
-        said = "" if one["state"] == "granted" else one["state"] + (f": {one['reason']}" if one["reason"] else "")
-        table.append(
-            (one["name"], one["qos"] or "-", one["hold"] or "-", cpus, one["memory_nodes"] or "-", asked, limited, said)
-        )
+        said = "" if one["state"] == "granted" else state_text(one)
+        table.append((*cells(one), said))
     from . import text_table  # status.json has no table
 
     return [*text_table.aligned(table), *budget_lines(context)]
+
+
+def cells(one: t.Mapping[str, t.Any]) -> tuple[str, ...]:
+    """A row as text: name, class, hold, CPUs, NUMA nodes of its memory, requests, limits."""
+    cpus = one["cpus"] or ("shared" if one["state"] == "granted" else "-")
+    asked, limited = (
+        ", ".join(f"{name} {text}" for name, text in one[key].items()) or "-" for key in ("requests", "limits")
+    )
+    return one["name"], one["qos"] or "-", one["hold"] or "-", cpus, one["memory_nodes"] or "-", asked, limited
+
+
+def state_text(one: t.Mapping[str, t.Any]) -> str:
+    """Whether a workload has its grant, and why not."""
+    return str(one["state"]) + (f": {one['reason']}" if one["reason"] else "")
 
 
 def budget(context: Context) -> dict[str, json_shapes.Budget]:

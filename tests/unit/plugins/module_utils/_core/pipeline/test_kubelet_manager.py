@@ -201,7 +201,7 @@ def test_cpus_are_not_taken_from_pods_without_a_word_about_draining(fake: node.N
     kubelet = with_exclusive_pod(fake)
     (line,) = refusal(fake, **STATIC)
     assert line.startswith(f"kubelet.drain: the kubelet would not start with {STATE}")
-    assert "exclusive CPUs or memory by it: default/web. Drain the node first" in line
+    assert "lose their exclusive CPUs or memory: default/web. Drain the node first" in line
     assert kubelet.acts == []
     rolled_out(fake, **STATIC, drain="none")
     assert kubelet.acts == ["stop", "start"]

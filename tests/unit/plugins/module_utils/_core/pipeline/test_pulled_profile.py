@@ -18,18 +18,14 @@ from _core.model.profile import profile
 from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
 from example_counts import in_turn
+from test_confirming import rolled_out, seen, timer, waits
 from test_faults import CHANGED
+
+__all__ = ["rolled_out"]
 
 HEALTHY = "/usr/local/bin/node-is-healthy"
 CONFIRM = {"command": [HEALTHY, "--all"], "timeout": "5m"}
 PULLED = {**CHANGED, "confirm": CONFIRM}
-RECORDS = (*node.STATE, node.RUNTIME_CONTROL)
-
-
-@pytest.fixture(name="rolled")
-def rolled_out(fake: node.Node) -> node.Node:
-    """A node with the agent and a profile that is in force."""
-    return runs.converged(fake, with_agent=True)
 
 
 def put(fake: node.Node, **sections: t.Any) -> None:
@@ -47,23 +43,6 @@ def answers(fake: node.Node, code: int, said: str = "") -> list[tuple[str, ...]]
 
     fake.programs[HEALTHY] = program
     return calls
-
-
-def timer(fake: node.Node, host: node.NodeHost | None = None) -> int:
-    """One look of corral-confirm.service, where its timer runs."""
-    return runs.command(host or fake.host(), "confirm", "--tick")
-
-
-def waits(fake: node.Node) -> bool:
-    """Whether a profile is unconfirmed; its timer runs as long."""
-    found = fake.has(state.UNCONFIRMED)
-    assert (CONFIRM_TIMER in fake.systemd.active) == found
-    return found
-
-
-def seen(fake: node.Node) -> dict[str, str]:
-    """A fingerprint without what a killed write of a file leaves: the next write of the same file takes its place."""
-    return {path: found for path, found in fake.fingerprint(*RECORDS).items() if not path.endswith(".corral")}
 
 
 def test_its_command_confirms_it(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
