@@ -239,7 +239,7 @@ def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Obs
     state = seen.units.get(unit)
     if state is None or not steps or (unit in wanted.now and kept_by_others(unit, wanted, seen)):
         return steps
-    if is_stopped(state):
+    if requests_no_cpus(state):
         index, order = 0, min(step.order for step in steps)
     else:
         index = next(number for number, step in enumerate(steps, 1) if step.kind == "property")
@@ -248,9 +248,10 @@ def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Obs
     return [*steps[:index], *(step._replace(order=order, reload=False) for step in removal), *steps[index:]]
 
 
-def is_stopped(state: UnitState) -> bool:
-    """Whether a unit does not run, as far as its control group shows: set-property makes one for a slice that does not, which requests
-    nothing.
+def requests_no_cpus(state: UnitState) -> bool:
+    """Whether no CPUs were set for a unit that are in force: it does not run, or what files say of it was not loaded.
+
+    Its control group is no sign of the first: set-property makes one for a slice that does not run (see UnitState.runs).
     """
     return not (state.exists and state.cpus.requested)
 
@@ -258,7 +259,7 @@ def is_stopped(state: UnitState) -> bool:
 def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int, second: int) -> list[Step]:
     """The start of a slice and its CPUs. Where its files, those of other authors as well, have other CPUs, its own are set first."""
     state = seen.units.get(unit)
-    by_files = systemd.merged_cpus(state.settings) if state is not None and is_stopped(state) else None
+    by_files = systemd.merged_cpus(state.settings) if state is not None and requests_no_cpus(state) else None
     start, assignment = (second, first) if by_files and by_files - cpus else (first, second)
     return [
         make_step.unit(unit, "start", CPUS, start),
