@@ -23,6 +23,7 @@ import typing as t
 
 import way_back
 from on_node import (
+    LOCK,
     PATIENCE,
     SERVICE,
     expect,
@@ -198,7 +199,7 @@ def lock_of_a_killed_holder() -> None:
 
 def two_at_once() -> None:
     """Two ticks and a reconcile by hand begin in one instant: one works, others wait or yield, none fails."""
-    with open("/run/corral/lock", encoding="ascii") as gate:
+    with open(LOCK, encoding="ascii") as gate:
         fcntl.flock(gate, fcntl.LOCK_EX)
         write(PID_MAX, "100000")
         ticking = ["/usr/bin/python3", "-I", "-S", "-B", "/usr/libexec/corral/corral", "reconcile"]

@@ -10,6 +10,7 @@ With a command as argument, that command is run while the timer and the path uni
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import json
 import os
 import shutil
@@ -21,6 +22,7 @@ import typing as t
 
 SERVICE = "corral-reconcile.service"
 STATUS = "/run/corral/status.json"
+LOCK = "/run/corral/lock"
 # A quiet emulated node takes so long (s) for LOOP rounds.
 LOOP, LOOP_SECONDS = 300_000, 0.08
 
@@ -94,9 +96,11 @@ def tick() -> dict[str, t.Any]:
     """One real tick, and the status that it wrote; AssertionError where none comes.
 
     A start joins a tick that runs already, which may have written its status before, and a tick writes none while another run
-    holds the lock, such as the release after a stop: then there is another tick.
+    holds the lock, such as the release after a stop: then there is another tick. What that other run writes is not the tick's.
     """
-    before = status_stamp()
+    with open(LOCK, encoding="ascii") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        before = status_stamp()
 
     def has_written() -> bool:
         run("systemctl", "start", SERVICE, code=None)
