@@ -21,6 +21,7 @@ if TYPE_CHECKING:  # Each tick loads this file, so it does not import typing.
     import typing as t
 
     from .command import Command
+    from .http_answer import Tls
     from .sd_bus import Connection
 
     Answer = t.TypeVar("Answer")
@@ -387,11 +388,15 @@ class Host:
 
         return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
 
-    def ask(self, address: str, port: int, path: str, timeout: float = 5.0) -> tuple[int, str]:
+    def ask(
+        self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096
+    ) -> tuple[int, str]:
         """What an HTTP server of the machine answers: the status and the body; status 0 and the reason without an answer."""
         from . import http_answer
 
-        return http_answer.get(address, port, path, timeout) if self.live else (0, "a tree answers nothing")
+        if not self.live:
+            return 0, "a tree answers nothing"
+        return http_answer.get(address, port, path, timeout, tls, longest)
 
 
 def make_folders(folder: str) -> None:

@@ -3,21 +3,53 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What an HTTP server of this machine answers: the kubelet's healthz."""
+"""What an HTTP server of this machine answers: the kubelet's healthz and its configuration."""
 
 from __future__ import annotations
 
+import typing as t
 
-def get(address: str, port: int, path: str, timeout: float) -> tuple[int, str]:
+from ..model.values.records import NamedTuple
+
+LONGEST = 4096  # bytes of an answer
+
+
+class Tls(NamedTuple):
+    """An encrypted connection, with the paths of the client's certificate and key ("": without)."""
+
+    certificate: str = ""
+    key: str = ""
+
+
+def get(
+    address: str, port: int, path: str, timeout: float, tls: t.Optional[Tls] = None, longest: int = LONGEST
+) -> tuple[int, str]:
     """The status and the beginning of the body; status 0 and the reason where there is no answer. Never raises."""
-    import http.client  # Only a plan that starts a kubelet asks.
+    import http.client  # Only a plan that starts a kubelet asks, and an inspection of one.
 
-    connection = http.client.HTTPConnection(address, port, timeout=timeout)
+    connection: t.Optional[http.client.HTTPConnection] = None
     try:
+        connection = connected(address, port, timeout, tls)
         connection.request("GET", path)
         answer = connection.getresponse()
-        return answer.status, answer.read(4096).decode(errors="replace").strip()
-    except (OSError, http.client.HTTPException) as error:
+        return answer.status, answer.read(longest).decode(errors="replace").strip()
+    except (OSError, ValueError, http.client.HTTPException) as error:
         return 0, str(error) or type(error).__name__
     finally:
-        connection.close()
+        if connection is not None:
+            connection.close()
+
+
+def connected(address: str, port: int, timeout: float, tls: t.Optional[Tls]) -> t.Any:
+    """A connection. A server of this machine proves nothing by its certificate, which is often its own: it is not verified."""
+    import http.client
+
+    if tls is None:
+        return http.client.HTTPConnection(address, port, timeout=timeout)
+    import ssl
+
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if tls.certificate:
+        context.load_cert_chain(tls.certificate, tls.key)
+    return http.client.HTTPSConnection(address, port, timeout=timeout, context=context)

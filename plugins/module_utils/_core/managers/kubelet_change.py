@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..host import kubelet_node, kubelet_state, kubelet_unit
+from ..host import kubelet_api, kubelet_node, kubelet_state, kubelet_unit
 from ..host.files import Host
 from ..model.kubelet import kubelet_sizing, pod_findings
 from ..model.kubelet.kubelet_config import Config
@@ -36,8 +36,6 @@ CAUSES = (
     ("machine state is different", "memory"),
 )
 NAMED = 4
-# Where a server that listens on all addresses is asked.
-ANY = {"0.0.0.0": HEALTHZ_ADDRESS, "::": "::1"}  # noqa: S104 - asked, not bound
 
 
 class Refused(NamedTuple):
@@ -177,7 +175,7 @@ def health_address(config: Config) -> str:
     if port == 0:
         return ""
     number = port if isinstance(port, int) and not isinstance(port, bool) and 0 < port < 65536 else HEALTHZ_PORT
-    return f"{ANY.get(address, address)}:{number}"
+    return f"{kubelet_api.ANY.get(address, address)}:{number}"
 
 
 def sizing_notes(now: Config, then: Config, seen: Observation) -> list[str]:

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_node, kubelet_state
+from ..host import kubelet_api, kubelet_node, kubelet_state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
@@ -20,8 +20,9 @@ from ..host.state import DECLARED
 from ..managers import kubelet_plan
 from ..managers.kubelet_places import NAME
 from ..managers.kubelet_plan import Outlook
-from ..model.kubelet import kubelet_config, pod_findings
+from ..model.kubelet import kubelet_config, kubelet_drift, pod_findings
 from ..model.kubelet.kubelet_config import Config
+from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceState, MemoryState
 from ..model.plan.plan import UNKNOWN, Change
@@ -45,6 +46,8 @@ class Inspection(NamedTuple):
     changed: t.Mapping[str, float] = {}  # when each file of the configuration was changed last
     drift: tuple[Change, ...] = ()  # from the declared profile, of its section kubelet
     outlook: t.Optional[Outlook] = None
+    # Keys that the running kubelet has otherwise than its files and flags make them; None where it does not tell.
+    unlike: t.Optional[tuple[Difference, ...]] = None
 
     @property
     def refusals(self) -> tuple[File, ...]:
@@ -86,7 +89,16 @@ def inspect(host: Host) -> Inspection:
     return Inspection(
         process.pid if process else None, began, config, tuple(newer), (cpu_file, memory_file, device_file), cpus, memory,
         devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host),
+        unlike=running_otherwise(host, config) if process else None,
     )  # fmt: skip
+
+
+def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference, ...]]:
+    """What the kubelet says that it uses, where that is not what its files and flags make; None where it does not tell."""
+    running = kubelet_api.running_configuration(host, config)
+    if running is None:
+        return None
+    return tuple(kubelet_drift.changing(config, Config(running, {}), config.data))
 
 
 def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:

@@ -13,6 +13,7 @@ import typing as t
 from ..constants import SCHEMA
 from ..host.kubelet_state import File
 from ..model.kubelet.kubelet_config import DEFAULT, Setting
+from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
@@ -26,6 +27,7 @@ if t.TYPE_CHECKING:
         KubeletAmount,
         KubeletCpus,
         KubeletDevice,
+        KubeletDifference,
         KubeletFinding,
         KubeletReport,
         KubeletSetting,
@@ -43,6 +45,7 @@ def to_data(found: Inspection) -> KubeletReport:
         "config": {name: setting_data(found, one) for name, one in settings.items()},
         "config_problems": list(found.config.problems),
         "config_newer": list(found.newer),
+        "config_running": None if found.unlike is None else [difference_data(one) for one in found.unlike],
         "files": [
             {"path": one.path, "exists": one.exists, "version": one.version or None, "refusal": one.refusal or None}
             for one in found.files
@@ -59,6 +62,11 @@ def setting_data(found: Inspection, one: Setting) -> KubeletSetting:
     """A key as JSON, with the time from which on what sets it can be in force: a file's last change, or a flag's process."""
     since = found.began if one.origin.startswith("--") else found.changed.get(one.origin)
     return {"value": one.value, "origin": one.origin, "since": int(since) if since else None}
+
+
+def difference_data(one: Difference) -> KubeletDifference:
+    """A key that the running kubelet has otherwise, as JSON."""
+    return {"key": one.key, "running": one.wanted, "configured": one.actual, "origin": one.origin}
 
 
 def amounts(found: Inspection) -> list[tuple[Amount, t.Optional[Amount]]]:
@@ -120,6 +128,10 @@ def lines(found: Inspection) -> list[str]:
     """The inspection as text: the kubelet, its settings with their origins, its files, and the findings."""
     said = [f"kubelet: process {found.pid}" if found.pid else "kubelet: does not run"]
     said += [f"{path} is newer than the running kubelet: restart it to have it read" for path in found.newer]
+    said += [
+        f"the running kubelet has {one.key} {one.wanted or 'unset'}, and {one.origin} says {one.actual or 'unset'}"
+        for one in found.unlike or ()
+    ]
     said += list(found.config.problems)
     settings = found.config.settings()
     configured = [(name, shown(one.value), one.origin) for name, one in settings.items() if one.origin != DEFAULT]

@@ -69,6 +69,15 @@ class KubeletAmount(t.TypedDict):
     wanted: t.Optional[str]
 
 
+class KubeletDifference(t.TypedDict):
+    """A key that the running kubelet has otherwise than what sets it (a file, a flag, the default) says."""
+
+    key: str
+    running: t.Optional[str]
+    configured: t.Optional[str]
+    origin: str
+
+
 class KubeletReport(t.TypedDict):
     """What ``corral kubelet --json`` and the module kubelet_info say."""
 
@@ -79,6 +88,7 @@ class KubeletReport(t.TypedDict):
     config: dict[str, KubeletSetting]
     config_problems: list[str]
     config_newer: list[str]
+    config_running: t.Optional[list[KubeletDifference]]
     files: list[KubeletFile]
     cpus: t.Optional[KubeletCpus]
     devices: list[KubeletDevice]

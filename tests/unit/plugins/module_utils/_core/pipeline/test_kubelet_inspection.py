@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 import trees
+from _core.host import kubelet_api
 from _core.host.files import Host
 from _core.main import main
 from _core.model.kubelet import state_files
@@ -106,6 +107,21 @@ def test_a_node_in_order_has_no_findings(tree: Tree) -> None:
     assert "no assignment leaks, no CPUs overlap" in said
     assert "exclusive  4-5" in said
     assert main(["kubelet", "--root", str(tree.folder)]) == 0
+
+
+def test_what_the_running_kubelet_has_otherwise_is_named(tree: Tree, monkeypatch: pytest.MonkeyPatch) -> None:
+    # A copy of a node is not asked, so its kubelet tells nothing.
+    assert kubelet_report.to_data(tree.look())["config_running"] is None
+    running = {"maxPods": 70, "cpuManagerReconcilePeriod": "10s", "evictionPressureTransitionPeriod": "300s"}
+    found = tree.look()
+    running = {**found.config.data, **running, "syncFrequency": "1m0s"}
+    monkeypatch.setattr(kubelet_api, "running_configuration", lambda host, config: running)
+    found = tree.look()
+    file = "/var/lib/kubelet/config.yaml"
+    data = kubelet_report.to_data(found)
+    assert data["config_running"] == [{"key": "maxPods", "running": "70", "configured": "50", "origin": file}]
+    assert misfits(data, kubelet_shapes.KubeletReport) == []
+    assert f"the running kubelet has maxPods 70, and {file} says 50" in kubelet_report.lines(found)
 
 
 def test_a_key_that_no_kubelet_has_is_named_and_nothing_else_of_its_file(tree: Tree) -> None:
