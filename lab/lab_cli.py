@@ -36,11 +36,11 @@ def parser() -> argparse.ArgumentParser:
 
     command("packages", "install the Debian packages that the lab runs on, or name them")
     image = command("image", "make the image of a node")
-    image.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
+    image.add_argument("--release", default="bookworm", choices=lab_image.NAMES)
     start = command("up", "start a node and wait until it answers")
     start.add_argument("name")
     start.add_argument("--topology", default=lab_machine.DEFAULT, help=f"one of {', '.join(lab_machine.names())}")
-    start.add_argument("--release", default="bookworm", choices=lab_image.RELEASES)
+    start.add_argument("--release", default="bookworm", choices=lab_image.NAMES)
     start.add_argument("--cgroup", default="v2", choices=lab_machine.HIERARCHIES, help="v1 is the legacy hierarchy")
     start.add_argument("--fresh", action="store_true", help="boot it, rather than restore a saved state")
     stop = command("down", "end nodes and remove all of them")

@@ -22,7 +22,7 @@ import lab_base
 import lab_packages
 
 # A release's Python. Another one of the same version makes the same bytecode; where there is none, nodes compile.
-PYTHONS = {"bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14"}
+PYTHONS = {"bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14", "forky_containerd": "python3.14"}
 COMPILE = """
 import sys
 sys.dont_write_bytecode = True

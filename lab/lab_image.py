@@ -19,6 +19,9 @@ from lab_base import LabError
 RECIPE = lab_base.HERE / "make-image.sh"
 ON_NODE = lab_base.HERE / "node_compiled.py"
 RELEASES = ("bookworm", "trixie", "forky")
+# A release with more packages than each node has.
+LARGER = {"forky_containerd": ("forky", "containerd,runc")}
+NAMES = (*RELEASES, *LARGER)
 WITH_V1 = ("bookworm",)
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The maker's process group is ended, then its folder ($0) removed.
@@ -54,11 +57,14 @@ def key() -> pathlib.Path:
 
 
 def ensure(release: str) -> Image:
-    """The image of a release; made when its recipe is new (about a minute)."""
-    if release not in RELEASES:
-        raise LabError(f"{release}: the lab knows {', '.join(RELEASES)}")
+    """The image of one of NAMES; made when its recipe is new (about a minute)."""
+    if release not in NAMES:
+        raise LabError(f"{release}: the lab knows {', '.join(NAMES)}")
+    debian, packages = LARGER.get(release, (release, ""))
     files = {"key.pub": key().with_suffix(".pub").read_text(), ON_NODE.name: ON_NODE.read_text()}
-    folder = made(release, release, RECIPE, files)
+    if packages:
+        files["packages"] = packages
+    folder = made(release, debian, RECIPE, files)
     return Image(folder.name, folder)
 
 
@@ -76,7 +82,7 @@ def made(name: str, release: str, recipe: pathlib.Path, files: t.Mapping[str, st
 
 def prune(*more: str) -> None:
     """Remove all images, and what else was made by these names, once no process makes one."""
-    for name in (*RELEASES, *more):
+    for name in (*NAMES, *more):
         with lab_base.locked(lab_base.cache() / f"{name}.lock"):
             remove_unfinished(name)
             for folder in (lab_base.cache() / "images").glob(f"{name}-*"):

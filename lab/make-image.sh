@@ -4,7 +4,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 #
 # Makes disk, kernel and initrd of a node in $WORK from Debian's packages: no partition table, no boot loader.
-# Needs root: file owners in the disk are real. $WORK/key.pub is the only way in.
+# Needs root: file owners in the disk are real. $WORK/key.pub is the only way in; $WORK/packages names more packages.
 set -eu
 release=$1
 cd "$WORK"
@@ -13,6 +13,7 @@ packages=systemd,systemd-sysv,udev,dbus,openssh-server,python3,python3-psutil,py
 packages=$packages,util-linux,e2fsprogs,busybox-static,podman,crun
 # Rootless Podman: newuidmap and newgidmap, and a user manager with a bus for its scopes.
 packages=$packages,uidmap,libpam-systemd,dbus-user-session
+[ ! -f packages ] || packages=$packages,$(cat packages)
 mkdir tree kernel debs initrd
 # The kernel is unpacked, never installed: its scripts would make an initrd of 15 MB. mmdebstrap lends its apt for it.
 # From Debian 14 on it is split: linux-image-VERSION depends on linux-binary-, linux-modules- and linux-base-VERSION.
