@@ -48,6 +48,8 @@ GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
 AT_ONCE = max(1, min((os.cpu_count() or 1) * 3 // 2, GIB // 4))
 # Only make test-long runs these: the same steps on further releases, and the cuts of power.
 LONG_ONLY = ("cpusets-forky", "intruders-forky", "intruders-trixie", "powercut")
+# A scenario that needs a program, by the variable that names it: it is no part of this project, nor made by it.
+PROGRAMS = {"kubelet": "CORRAL_KUBELET_BINARY"}
 # These take minutes, so they start first: none of them is then the last one to run, alone.
 LONGEST = (
     "fleet",
@@ -61,6 +63,7 @@ LONGEST = (
     "legacy",
     "drift",
     "devices",
+    "kubelet",
     "kubelet-standin",
 )
 # So many rounds take a core of a quiet machine about a second.
@@ -170,8 +173,9 @@ def names() -> list[str]:
 
 
 def steps() -> list[Step]:
-    """A step of the suite for each scenario; some are make test-long's alone."""
+    """A step of the suite for each scenario; some are make test-long's alone, and some need a program that is brought."""
     chosen = [name for name in names() if name not in LONG_ONLY or os.environ.get("CORRAL_LONG")]
+    chosen = [name for name in chosen if name not in PROGRAMS or os.environ.get(PROGRAMS[name])]
     return [Step(f"molecule {name}", functools.partial(tallied, name)) for name in chosen]
 
 

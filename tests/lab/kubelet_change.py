@@ -2,106 +2,72 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on a node with a kubelet, which is a stand-in (kubelet_standin.py): its configuration changes, and it never stays down.
+"""Runs on a node with a kubelet: its configuration changes, and it never stays down.
 
-Each step rolls a profile out and looks at what systemd, the files and the kubelet itself say. With names of steps as arguments it takes
-those alone; the first that fails ends it. "prepare" makes the unit, whose files are those of kubeadm's package.
+Each step rolls a profile out and looks at what systemd, the files, the kernel and the kubelet itself say. The kubelet is a stand-in
+(kubelet_standin.py), or a real one with containerd, for which there are more steps, with pods. With names of steps as arguments it
+takes those alone; the first that fails ends it.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import typing as t
 
+from kubelet_node import (
+    AWAY,
+    BROKEN,
+    CONFIG,
+    DROPIN,
+    ENVIRONMENT,
+    HOOK,
+    HOOK_LOG,
+    MANIFESTS,
+    ROOT,
+    STATE,
+    UNIT,
+    aside,
+    base,
+    cpus_of,
+    entries,
+    has_started,
+    is_real,
+    pid,
+    pods,
+    put_pod,
+    running_with,
+)
 from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
 
 PROFILE = "/etc/corral/profile.json"
-ROOT, DROPINS = "/var/lib/kubelet", "/etc/kubernetes/kubelet.conf.d"
-CONFIG, STATE, DROPIN = f"{ROOT}/config.yaml", f"{ROOT}/cpu_manager_state", f"{DROPINS}/20-corral.conf"
-UNIT = "kubelet.service"
-UNIT_FILE = "/etc/systemd/system/kubelet.service"
-ENVIRONMENT = "/etc/default/kubelet"
-BROKEN = "/root/kubelet-broken"
 DUE = "/run/corral/kubelet-due"
-BASE = """\
-# made by hand
-apiVersion: kubelet.config.k8s.io/v1beta1
-kind: KubeletConfiguration
-
-# so many
-maxPods: 110
-"""
+RESERVED, MORE_RESERVED = "0-1", "0-2"
 STATIC = {
     "cpu_manager_policy": "static",
     "cpu_manager_policy_options": {"strict-cpu-reservation": True},
     "max_pods": 50,
 }
-HOOK = """#!/usr/bin/python3
-import sys
-with open("/root/hook", "a") as file:
-    print(sys.argv[1], file=file)
-"""
 
 
-def prepare() -> None:
-    """The stand-in and its unit; it runs."""
-    with open("/root/lab/kubelet_standin.py", encoding="utf-8") as file:
-        write("/usr/local/bin/kubelet", f"#!/usr/bin/python3\n{file.read()}")
-    os.chmod("/usr/local/bin/kubelet", 0o755)
-    for folder in (ROOT, DROPINS):
-        os.makedirs(folder, exist_ok=True)
-    write(CONFIG, BASE)
-    write(ENVIRONMENT, "KUBELET_EXTRA_ARGS=\n")
-    write("/usr/local/sbin/drainer", HOOK)
-    os.chmod("/usr/local/sbin/drainer", 0o755)
-    words = f"--config={CONFIG} --config-dir={DROPINS} $KUBELET_EXTRA_ARGS"
-    service = (
-        f"EnvironmentFile=-{ENVIRONMENT}\nExecStart=/usr/local/bin/kubelet {words}\nRestart=always\nRestartSec=10\n"
-    )
-    write(UNIT_FILE, f"[Service]\n{service}[Install]\nWantedBy=multi-user.target\n")
-    run("systemctl", "daemon-reload")
-    run("systemctl", "enable", "--now", UNIT)
-    wait("it has a state", lambda: os.path.exists(STATE))
-
-
-def declare(kubelet: t.Optional[dict[str, t.Any]]) -> None:
+def declare(kubelet: t.Optional[dict[str, t.Any]], reserved: str = RESERVED) -> None:
     """Apply the profile with this section (None: without it)."""
-    code, said = tried(kubelet)
+    code, said = tried(kubelet, reserved)
     expect(f"corral reconcile says {said!r}, and its code", code, 0)
 
 
-def tried(kubelet: t.Optional[dict[str, t.Any]]) -> tuple[int, str]:
+def tried(kubelet: t.Optional[dict[str, t.Any]], reserved: str = RESERVED) -> tuple[int, str]:
     """Apply the profile with this section: the exit code, and what was said."""
     profile = json.loads(read(PROFILE))
     profile.pop("kubelet", None)
+    profile["cpu"]["reserved"] = {"cpus": reserved}
     write(PROFILE, json.dumps({**profile, **({"kubelet": kubelet} if kubelet is not None else {})}))
     done = subprocess.run(["corral", "reconcile"], capture_output=True, text=True, check=False, timeout=600 * PATIENCE)
     return done.returncode, done.stdout + done.stderr
-
-
-def pid() -> int:
-    """The kubelet's process."""
-    return int(run("systemctl", "show", "--value", "--property=MainPID", UNIT))
-
-
-def aside() -> list[str]:
-    """What was set aside."""
-    return sorted(name for name in os.listdir(ROOT) if ".corral-" in name)
-
-
-def has_started() -> bool:
-    """Whether the kubelet that runs now has read its files."""
-    return bool(pid()) and "started: " in run("journalctl", "--output=cat", f"_PID={pid()}", f"--unit={UNIT}")
-
-
-def running_with() -> dict[str, t.Any]:
-    """The configuration with which the kubelet that runs now started, by its own log."""
-    lines = run("journalctl", "--output=cat", f"_PID={pid()}", f"--unit={UNIT}").splitlines()
-    found = [line.partition("started: ")[2] for line in lines if line.startswith("started: ")]
-    return t.cast("dict[str, t.Any]", json.loads(found[-1]))
 
 
 def from_none_to_static() -> None:
@@ -116,7 +82,7 @@ def from_none_to_static() -> None:
     expect("what it runs with", (config["cpuManagerPolicy"], config["maxPods"]), ("static", 50))
     reserved = json.loads(read("/run/corral/pools.json"))["reserved"]
     expect("the reserved pool", config["reservedSystemCPUs"], reserved)
-    expect("the file of others", read(CONFIG), BASE.strip())
+    expect("the file of others", read(CONFIG), base().strip())
     in_sync()
 
 
@@ -147,8 +113,17 @@ def a_failing_one() -> None:
     in_sync()
 
 
-def the_hook() -> None:
-    """With pods that run, another reserve drains first; without a word about draining it is refused."""
+@contextlib.contextmanager
+def pod_with_its_own_cpu() -> t.Iterator[None]:
+    """A pod that has a CPU of its own by the state file: a static one, or as the stand-in's file and control group say."""
+    if is_real():
+        put_pod("own", 1)
+        wait("the pod runs on a CPU of its own", lambda: cpus_of("own") in entries().values(), 120)
+        yield
+        shutil.rmtree(MANIFESTS)
+        os.mkdir(MANIFESTS)
+        wait("the pod is gone", lambda: not pods(), 120)
+        return
     state = {"policyName": "static", "defaultCpuSet": "", "entries": {"uid": {"main": ""}}, "checksum": 0}
     shared = json.loads(read(STATE))["defaultCpuSet"].split(",")
     state.update(defaultCpuSet=",".join(shared[1:]), entries={"uid": {"main": shared[0]}})
@@ -158,14 +133,172 @@ def the_hook() -> None:
     os.makedirs(group)
     run("systemctl", "start", UNIT)
     wait("it has read it", has_started)
-    code, said = tried({"cpu_manager_policy": "none"})
-    expect(f"refused by {said!r}", (code, "kubelet.drain: the kubelet would not start with" in said), (1, True))
-    expect("no hook", os.path.exists("/root/hook"), False)
-    declare({"cpu_manager_policy": "none", "drain": "/usr/local/sbin/drainer"})
-    expect("the hook", read("/root/hook").split(), ["drain", "resume"])
-    expect("set aside", len(aside()), 2)
+    yield
     os.rmdir(group)
+
+
+def the_hook() -> None:
+    """With pods that run, another policy drains first; without a word about draining it is refused."""
+    with pod_with_its_own_cpu():
+        before = pid()
+        code, said = tried({"cpu_manager_policy": "none"})
+        expect(f"refused by {said!r}", (code, "kubelet.drain: the kubelet would not start with" in said), (1, True))
+        expect("no hook", os.path.exists(HOOK_LOG), False)
+        expect("the same process", pid(), before)
+        declare({"cpu_manager_policy": "none", "drain": HOOK})
+        expect("the hook", read(HOOK_LOG).split(), ["drain", "resume"])
+        expect("set aside", len(aside()), 2)
+        if is_real():
+            wait(
+                "the pod is back, on all CPUs",
+                lambda: cpus_of("own") == read("/sys/fs/cgroup/cpuset.cpus.effective"),
+                120,
+            )
     in_sync()
+
+
+# With a real kubelet alone
+
+
+def numbers(text: str) -> set[int]:
+    """A list of CPUs."""
+    found: set[int] = set()
+    for part in text.split(",") if text else ():
+        first, dummy, last = part.partition("-")
+        found |= set(range(int(first), int(last or first) + 1))
+    return found
+
+
+def own_cpus(shared: str = "") -> dict[str, str]:
+    """The CPUs of the pods with CPUs of their own, by the kernel, once they run; a shared pod is on none of them."""
+
+    def found() -> dict[str, str]:
+        return {name: cpus_of(name) for name in ("first", "second")}
+
+    def apart() -> bool:
+        one, two = (numbers(cpus) for cpus in found().values())
+        others = numbers(cpus_of(shared)) if shared else {-1}
+        return len(one) == 2 and len(two) == 1 and not one & two and bool(others) and not others & (one | two)
+
+    wait("pods on CPUs of their own", apart, 180)
+    wait("the state file says the same", lambda: sorted(entries().values()) == sorted(found().values()))
+    return found()
+
+
+def exclusive_pods() -> None:
+    """Pods get CPUs of their own outside of the reserve, and the inspector, which reads the kernel, finds nothing wrong."""
+    declare(STATIC | {"drain": HOOK})
+    os.remove(HOOK_LOG) if os.path.exists(HOOK_LOG) else None
+    put_pod("shared", None)
+    put_pod("first", 2)
+    put_pod("second", 1)
+    taken = own_cpus("shared")
+    expect("none is reserved", [numbers(cpus) & numbers(RESERVED) for cpus in taken.values()], [set(), set()])
+    report = json.loads(run("corral", "kubelet", "--json"))
+    expect("findings", report["findings"], [])
+    in_sync()
+
+
+def options_keep_pods() -> None:
+    """Another option that the state allows: the kubelet starts again, no file goes, and no pod is touched."""
+    before, first, taken = aside(), pid(), own_cpus()
+    options = {"strict-cpu-reservation": True, "distribute-cpus-across-numa": True}
+    declare(STATIC | {"drain": HOOK, "cpu_manager_policy_options": options})
+    expect("another process", pid() not in (0, first), True)
+    expect("set aside", aside(), before)
+    expect("the hook", os.path.exists(HOOK_LOG), False)
+    expect("the pods' CPUs", own_cpus(), taken)
+    expect("restarts of containers", restarts(), {"shared": 0, "first": 0, "second": 0})
+    in_sync()
+
+
+def restarts() -> dict[str, int]:
+    """How often each pod's container was started again."""
+    return {name: pod["status"]["containerStatuses"][0]["restartCount"] for name, pod in pods().items()}
+
+
+def another_reserve() -> None:
+    """Another reserve with pods that run: drained, one file set aside, and the pods are back on CPUs outside of it."""
+    before = aside()
+    declare(STATIC | {"drain": HOOK}, MORE_RESERVED)
+    expect("the hook", read(HOOK_LOG).split(), ["drain", "resume"])
+    new = sorted(set(aside()) - set(before))
+    expect("set aside", [name.rpartition("-")[0] for name in new], ["cpu_manager_state.corral-reserved"])
+    taken = own_cpus("shared")
+    expect("none is reserved", [numbers(cpus) & numbers(MORE_RESERVED) for cpus in taken.values()], [set(), set()])
+    expect("the reserve", running_with()["reservedSystemCPUs"], MORE_RESERVED)
+    in_sync()
+
+
+def failing_with_pods() -> None:
+    """A kubelet that does not start after such a change: all is as before, and the pods run on CPUs of their own."""
+    taken, before = own_cpus("shared"), aside()
+    files = {path: read(path) for path in (DROPIN, STATE, CONFIG)}
+    write(BROKEN, "")
+    code, said = tried({"max_pods": 13, "cpu_manager_policy": "none", "drain": HOOK}, MORE_RESERVED)
+    os.remove(BROKEN)
+    expect(f"the kubelet's last words in {said!r}", (code, "made to fail" in said), (1, True))
+    expect("the hook", read(HOOK_LOG).split(), ["drain", "resume"] * 2)
+    expect("set aside", aside(), before)
+    expect("the configuration", [read(path) for path in (DROPIN, CONFIG)], [files[path] for path in (DROPIN, CONFIG)])
+    wait("it has started", has_started, 120)
+    expect(
+        "as many CPUs as before",
+        [len(numbers(cpus)) for cpus in own_cpus("shared").values()],
+        [len(numbers(one)) for one in taken.values()],
+    )
+    declare(STATIC | {"drain": HOOK}, MORE_RESERVED)
+    in_sync()
+
+
+def leaked() -> None:
+    """A pod that goes while its kubelet is down leaves its assignment: it is found, with the pod and the CPUs."""
+    uid = next(uid for uid, cpus in entries().items() if cpus == cpus_of("second"))
+    digits = pods()["second"]["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    cpus = entries()[uid]
+    run("systemctl", "stop", UNIT)
+    os.rename(f"{MANIFESTS}/second.json", f"{AWAY}/second.json")
+    run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", digits)
+    wait("its container is gone", lambda: digits not in run("ctr", "--namespace", "k8s.io", "tasks", "list"))
+    folder = [at for at, dummy, dummy_files in os.walk("/sys/fs/cgroup/kubepods.slice") if uid.replace("-", "_") in at]
+    for at in sorted(folder, reverse=True):
+        os.rmdir(at)
+    shutil.rmtree(f"{ROOT}/pods/{uid}")
+    found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
+    expect(
+        "leaked",
+        [(one["kind"], one["subject"], one["cpus"]) for one in found if one["kind"] == "leaked"],
+        [("leaked", uid, cpus)],
+    )
+    expect("without a kubelet", "stopped" in {one["kind"] for one in found}, True)
+    run("systemctl", "start", UNIT)
+    wait("it has started", has_started, 120)
+    os.rename(f"{AWAY}/second.json", f"{MANIFESTS}/second.json")
+    own_cpus("shared")
+
+
+def torn_and_other_cpus_at_boot() -> None:
+    """A state file of CPUs that the node has no more, or one that is torn: the boot sets it aside, and the kubelet starts."""
+    shutil.rmtree(MANIFESTS)
+    os.mkdir(MANIFESTS)
+    wait("the pods are gone", lambda: not pods(), 120)
+    for trouble, cause in ((lambda: write("/sys/devices/system/cpu/cpu7/online", "0"), "cpus"), (tear, "unreadable")):
+        run("systemctl", "stop", UNIT)
+        before = aside()
+        trouble()
+        run("systemctl", "restart", "corral-boot.service")
+        run("systemctl", "start", UNIT)
+        wait("it has started", has_started, 120)
+        new = sorted(set(aside()) - set(before))
+        expect("set aside", [name.rpartition("-")[0] for name in new], [f"cpu_manager_state.corral-{cause}"])
+    write("/sys/devices/system/cpu/cpu7/online", "1")
+    declare({"max_pods": 50, "drain": "none"})
+
+
+def tear() -> None:
+    """Half of the state file, as a power cut may leave it."""
+    text = read(STATE)
+    write(STATE, text[: len(text) // 2])
 
 
 def a_flag_wins() -> None:
@@ -213,20 +346,19 @@ def removed() -> None:
     """Without the section the kubelet has what it had."""
     declare(None)
     expect("the drop-in", os.path.exists(DROPIN), False)
-    expect("the file of others", read(CONFIG), BASE.strip())
+    expect("the file of others", read(CONFIG), base().strip())
     expect("pods", running_with()["maxPods"], 110)
     in_sync()
 
 
 STEPS = (from_none_to_static, nothing_new, a_failing_one, the_hook, a_flag_wins, drift_by_hand, killed, removed)
+WITH_PODS = (exclusive_pods, options_keep_pods, another_reserve, failing_with_pods, leaked, torn_and_other_cpus_at_boot)
 
 
 def main(names: list[str]) -> int:
-    if names == ["prepare"]:
-        prepare()
-        return 0
+    steps = (*STEPS[:-1], *WITH_PODS, *STEPS[-1:]) if is_real() else STEPS
     with without_timer():
-        return 0 if all(run_step(step) for step in select_steps(STEPS, names)) else 1
+        return 0 if all(run_step(step) for step in select_steps(steps, names)) else 1
 
 
 if __name__ == "__main__":

@@ -255,6 +255,7 @@ def test_the_longest_begin_first_and_all_are_there() -> None:
 
 def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("CORRAL_LONG", raising=False)
+    monkeypatch.delenv("CORRAL_KUBELET_BINARY", raising=False)
     usual = {step.name.split()[1] for step in scenarios.steps()}
     assert usual == {
         *(
@@ -275,6 +276,8 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     }, "make test runs these"
     monkeypatch.setenv("CORRAL_LONG", "1")
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
+    monkeypatch.setenv("CORRAL_KUBELET_BINARY", "/usr/bin/kubelet")
+    assert {step.name.split()[1] for step in scenarios.steps()} - usual == {*scenarios.LONG_ONLY, "kubelet"}
 
 
 def test_patience_is_measured_once_and_never_below_one(monkeypatch: pytest.MonkeyPatch) -> None:

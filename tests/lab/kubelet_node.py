@@ -1,0 +1,238 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""A node's kubelet, as its steps need it: a real one with containerd and static pods, or a stand-in that runs no pods.
+
+As a script it makes the kubelet's unit, whose files are those of kubeadm's package, and starts it: the program
+/usr/local/bin/kubelet where it is there already, else the stand-in.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+import ssl
+import subprocess
+import sys
+import tarfile
+import typing as t
+import urllib.error
+import urllib.request
+
+from on_node import read, run, wait, write
+
+PROGRAM = "/usr/local/bin/kubelet"
+ROOT, DROPINS = "/var/lib/kubelet", "/etc/kubernetes/kubelet.conf.d"
+CONFIG, STATE, DROPIN = f"{ROOT}/config.yaml", f"{ROOT}/cpu_manager_state", f"{DROPINS}/20-corral.conf"
+UNIT = "kubelet.service"
+UNIT_FILE = "/etc/systemd/system/kubelet.service"
+ENVIRONMENT = "/etc/default/kubelet"
+# While it is there, a kubelet with maxPods 13 does not start: it says "made to fail".
+BROKEN = "/root/kubelet-broken"
+MAY_START = "/usr/local/sbin/kubelet-may-start"
+HOOK, HOOK_LOG = "/usr/local/sbin/drainer", "/root/hook"
+MANIFESTS, AWAY = "/etc/kubernetes/manifests", "/root/manifests"
+PODS = "/sys/fs/cgroup/kubepods.slice"
+IMAGE = "lab/busybox:1"
+SOCKET = "/run/containerd/containerd.sock"
+BASE = """\
+# made by hand
+apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+
+# so many
+maxPods: 110
+"""
+# A kubelet without an API server: it runs the pods of its manifests.
+ALONE = f"""\
+staticPodPath: {MANIFESTS}
+containerRuntimeEndpoint: unix://{SOCKET}
+cgroupDriver: systemd
+authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
+authorization: {{mode: AlwaysAllow}}
+"""
+CONTAINERD = f"""\
+version = 3
+[plugins."io.containerd.cri.v1.images".pinned_images]
+sandbox = "docker.io/{IMAGE}"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+runtime_type = "io.containerd.runc.v2"
+[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+SystemdCgroup = true
+"""
+# Drains the node of its static pods, and brings them back.
+DRAINER = f"""#!/usr/bin/python3
+import glob, os, sys, time
+with open("{HOOK_LOG}", "a") as file:
+    print(sys.argv[1], file=file)
+here, there = ("{MANIFESTS}", "{AWAY}")[:: 1 if sys.argv[1] == "drain" else -1]
+for name in os.listdir(here) if os.path.isdir(here) else ():
+    os.rename(f"{{here}}/{{name}}", f"{{there}}/{{name}}")
+while sys.argv[1] == "drain" and glob.glob("{PODS}/**/cri-containerd-*", recursive=True) and os.listdir(there):
+    time.sleep(0.2)
+"""
+
+
+def is_real() -> bool:
+    """Whether the kubelet of this node is a real one."""
+    with open(PROGRAM, "rb") as file:
+        return file.read(4) == b"\x7fELF"
+
+
+def base() -> str:
+    """The configuration that others made."""
+    return BASE + (ALONE if is_real() else "")
+
+
+def prepare() -> None:
+    """The kubelet and its unit; it runs."""
+    if not os.path.exists(PROGRAM):
+        with open("/root/lab/kubelet_standin.py", encoding="utf-8") as file:
+            write(PROGRAM, f"#!/usr/bin/python3\n{file.read()}")
+    os.chmod(PROGRAM, 0o755)
+    for folder in (ROOT, DROPINS, MANIFESTS, AWAY):
+        os.makedirs(folder, exist_ok=True)
+    if is_real():
+        write("/etc/containerd/config.toml", CONTAINERD)
+        run("systemctl", "restart", "containerd.service")
+        bring_image()
+    write(CONFIG, base())
+    write(ENVIRONMENT, "KUBELET_EXTRA_ARGS=\n")
+    refuse = f"import os, sys\nif os.path.exists({BROKEN!r}) and 'maxPods: 13' in open({DROPIN!r}).read():\n"
+    write(MAY_START, f"#!/usr/bin/python3\n{refuse}    sys.exit('made to fail')\n")
+    write(HOOK, DRAINER)
+    for program in (MAY_START, HOOK):
+        os.chmod(program, 0o755)
+    words = f"--config={CONFIG} --config-dir={DROPINS} $KUBELET_EXTRA_ARGS"
+    # The stand-in fails by itself, after it was healthy for a moment.
+    before = f"ExecStartPre={MAY_START}\n" if is_real() else ""
+    write(
+        UNIT_FILE,
+        f"[Service]\nEnvironmentFile=-{ENVIRONMENT}\n{before}ExecStart={PROGRAM} {words}\nRestart=always\nRestartSec=10\n"
+        "[Install]\nWantedBy=multi-user.target\n",
+    )
+    run("systemctl", "daemon-reload")
+    run("systemctl", "enable", "--now", UNIT)
+    wait("it has started", has_started, 180)
+
+
+def bring_image() -> None:
+    """An image for containerd that has nothing but busybox; pods' own first process is one of it as well."""
+    with open("/bin/busybox", "rb") as file:
+        layer = archive({"bin/busybox": file.read()})
+    config = {
+        "architecture": "amd64",
+        "os": "linux",
+        "config": {"Cmd": ["/bin/busybox", "sleep", "1000000"]},
+        "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest(layer)}"]},
+    }
+    about = json.dumps(config).encode()
+    index = [{"Config": f"{digest(about)}.json", "RepoTags": [f"docker.io/{IMAGE}"], "Layers": ["layer.tar"]}]
+    files = {f"{digest(about)}.json": about, "layer.tar": layer, "manifest.json": json.dumps(index).encode()}
+    with open("/root/image.tar", "wb") as file:
+        file.write(archive(files))
+    run("ctr", "--namespace", "k8s.io", "images", "import", "/root/image.tar")
+
+
+def archive(files: dict[str, bytes]) -> bytes:
+    """A tar archive of programs."""
+    made = io.BytesIO()
+    with tarfile.open(fileobj=made, mode="w") as tar:
+        for name, data in files.items():
+            about = tarfile.TarInfo(name)
+            about.size, about.mode = len(data), 0o755
+            tar.addfile(about, io.BytesIO(data))
+    return made.getvalue()
+
+
+def digest(data: bytes) -> str:
+    return hashlib.sha256(data).hexdigest()
+
+
+def pid() -> int:
+    """The kubelet's process."""
+    return int(run("systemctl", "show", "--value", "--property=MainPID", UNIT))
+
+
+def log() -> list[str]:
+    """What the kubelet that runs now has written."""
+    return run("journalctl", "--output=cat", f"_PID={pid()}", f"--unit={UNIT}").splitlines()
+
+
+def has_started() -> bool:
+    """Whether the kubelet that runs now has read its files, states included."""
+    said = "Started kubelet" if is_real() else "started: "
+    return bool(pid()) and any(said in line for line in log()) and os.path.exists(STATE)
+
+
+def running_with() -> dict[str, t.Any]:
+    """The configuration with which the kubelet that runs now started: by its API, or by the stand-in's log."""
+    if not is_real():
+        found = [line.partition("started: ")[2] for line in log() if line.startswith("started: ")]
+        return t.cast("dict[str, t.Any]", json.loads(found[-1]))
+    return t.cast("dict[str, t.Any]", asked("configz")["kubeletconfig"])
+
+
+def asked(path: str) -> t.Any:
+    """An answer of the kubelet's API."""
+    context = ssl._create_unverified_context()
+    with urllib.request.urlopen(f"https://127.0.0.1:10250/{path}", timeout=60, context=context) as answer:
+        return json.load(answer)
+
+
+def aside() -> list[str]:
+    """What was set aside."""
+    return sorted(name for name in os.listdir(ROOT) if ".corral-" in name)
+
+
+# Pods
+
+
+def put_pod(name: str, cpus: t.Optional[int]) -> None:
+    """A static pod: with so many CPUs of its own (under the policy static), or on shared ones."""
+    resources = {"limits": {"cpu": cpus, "memory": "32Mi"}} if cpus else {}
+    container = {
+        "name": "main",
+        "image": f"docker.io/{IMAGE}",
+        "imagePullPolicy": "Never",
+        "command": ["/bin/busybox", "sleep", "1000000"],
+        "resources": resources,
+    }
+    spec = {"hostNetwork": True, "terminationGracePeriodSeconds": 0, "containers": [container]}
+    pod = {"apiVersion": "v1", "kind": "Pod", "metadata": {"name": name, "namespace": "default"}, "spec": spec}
+    write(f"{MANIFESTS}/.{name}", json.dumps(pod))
+    os.rename(f"{MANIFESTS}/.{name}", f"{MANIFESTS}/{name}.json")
+
+
+def pods() -> dict[str, t.Any]:
+    """The pods that the kubelet knows, by name."""
+    return {pod["metadata"]["name"].rpartition("-")[0]: pod for pod in asked("pods")["items"] or ()}
+
+
+def cpus_of(name: str) -> str:
+    """The CPUs of the control group of a static pod's container, as the kernel has them; "" where it does not run."""
+    try:
+        (status,) = pods()[name]["status"]["containerStatuses"]
+        digits = status["containerID"].rpartition("/")[2]
+        assert status["state"]["running"]
+    except (KeyError, ValueError, AssertionError, urllib.error.URLError):
+        return ""
+    uid = pods()[name]["metadata"]["annotations"]["kubernetes.io/config.hash"]
+    for folder, dummy_folders, dummy_files in os.walk(PODS):
+        if folder.endswith(f"cri-containerd-{digits}.scope") and uid.replace("-", "_") in folder:
+            return read(f"{folder}/cpuset.cpus.effective")
+    return ""
+
+
+def entries() -> dict[str, str]:
+    """The CPUs that the kubelet's state file gives to each pod's only container, by the pod's uid."""
+    return {uid: own["main"] for uid, own in (json.loads(read(STATE)).get("entries") or {}).items()}
+
+
+if __name__ == "__main__":
+    prepare()
+    subprocess.run(["systemctl", "status", "--no-pager", UNIT], check=False)
+    sys.exit(0)
