@@ -36,7 +36,7 @@ value and what to do:
 ```text
 cpu.reserved.cpus: 9-15: this node has CPUs 0-7; name CPUs among those, or use cores_per_numa
 cpu.isolatd: unknown key: did you mean cpu.isolated?
-devices: not in this version of Corral: leave the key out
+irq: not in this version of Corral: leave the key out
 ```
 
 ## An example

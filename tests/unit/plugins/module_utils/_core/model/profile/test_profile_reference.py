@@ -13,6 +13,7 @@ import yaml
 from _core.model.cpu import pools
 from _core.model.profile import fit, node_intent, profile
 from _core.model.values import cpuset
+from _core.model.values.errors import CorralError
 from machines import machine
 from shared_data import REPOSITORY
 
@@ -49,3 +50,12 @@ def test_the_example_of_the_readme_is_for_the_machine_of_the_lab() -> None:
 def test_the_reference_page_is_up_to_date() -> None:
     page = profile_reference.PAGE.read_text(encoding="utf-8")
     assert page == profile_reference.page(), "run tools/profile_reference.py"
+
+
+def test_the_page_shows_refusals_as_they_are() -> None:
+    """The keys of the example that are refused by name alone: unknown, or of a later version."""
+    lines = profile_reference.HEAD.partition("```text\n")[2].partition("```")[0].splitlines()
+    edge = yaml.safe_load((REPOSITORY / "examples" / "edge.yml").read_text(encoding="utf-8"))
+    with pytest.raises(CorralError) as caught:
+        profile.parse({**edge, "cpu": {**edge["cpu"], "isolatd": {}}, "irq": {}})
+    assert [problem.line() for problem in caught.value.problems] == lines[1:]
