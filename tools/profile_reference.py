@@ -12,7 +12,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "plugins" / "module_utils"))
 
-from _core.model.profile import schema  # noqa: E402
+from _core.model.profile import schema, schema_key  # noqa: E402
 
 PAGE = REPOSITORY / "docs" / "profile.md"
 
@@ -21,7 +21,7 @@ Copyright (c) 2026 Corral contributors
 GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 SPDX-License-Identifier: GPL-3.0-or-later
 
-Written by tools/profile_reference.py from plugins/module_utils/_core/model/profile/schema.py. Do not edit.
+Written by tools/profile_reference.py from plugins/module_utils/_core/model/profile/schema*.py. Do not edit.
 -->
 
 # The profile
@@ -105,24 +105,24 @@ def page() -> str:
     )
 
 
-def _entry(key: schema.Key) -> str:
+def _entry(key: schema_key.Key) -> str:
     example = f"\n\n```yaml\n{key.name}: {key.example}\n```" if key.example else ""
     return f"### {key.path}\n\n{key.doc}{example}\n"
 
 
-def _anchor(key: schema.Key) -> str:
+def _anchor(key: schema_key.Key) -> str:
     """The anchor that GitHub gives a heading: lower case, without dots and brackets."""
     return "".join(char for char in key.path.lower() if char.isalnum() or char in "-_")
 
 
-def _kind(key: schema.Key) -> str:
+def _kind(key: schema_key.Key) -> str:
     value = key.type.name if key.type else "section"
-    if key.many == schema.LIST:
+    if key.many == schema_key.LIST:
         return "list of sections" if key.type is None else f"list: {value}"
     return f"mapping: {key.keys.name} to {value}" if key.keys else value
 
 
-def _default(key: schema.Key) -> str:
+def _default(key: schema_key.Key) -> str:
     if key.required:
         return "required"
     if key.default is None:

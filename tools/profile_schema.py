@@ -17,7 +17,7 @@ from pathlib import Path
 REPOSITORY = Path(__file__).resolve().parents[1]
 sys.path.insert(0, str(REPOSITORY / "plugins" / "module_utils"))
 
-from _core.model.profile import schema, schema_quantities, schema_types  # noqa: E402
+from _core.model.profile import schema, schema_key, schema_quantities, schema_types  # noqa: E402
 
 FILE = REPOSITORY / "docs" / "profile.schema.json"
 DRAFT = "https://json-schema.org/draft/2020-12/schema"
@@ -66,10 +66,10 @@ def described(node: schema.Node) -> Schema:
 def valued(node: schema.Node) -> Schema:
     """The rule of a key's value."""
     key = node.key
-    if key.many == schema.LIST:
+    if key.many == schema_key.LIST:
         items = section(f"{key.path}[]", node.children) if key.type is None else typed(key.type)
         return {"type": "array", "items": items, "maxItems": schema.ITEMS_LIMIT}
-    if key.many == schema.MAP:
+    if key.many == schema_key.MAP:
         assert key.type is not None
         values = {"anyOf": [typed(key.type), {"type": "null"}]}
         return {"type": "object", "additionalProperties": values, "maxProperties": schema.ITEMS_LIMIT}

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..profile import schema
+from ..profile import schema_cpu
 from ..profile.schema_types import AGENT_SLICE, CORRAL_SLICE
 from ..values import cpuset
 from ..values.records import NamedTuple
@@ -37,11 +37,11 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
     ours = {row.unit: row.cpus for row in rows if row.unit in (CORRAL_SLICE, ISOLATED_SLICE)}
     others = [row for row in rows if row.unit not in (*ours, AGENT_SLICE) and not is_exclusive(row.unit)]
     confined = {row.unit: row.cpus for row in others if row.cpus is not None and row.cpus < online}
-    reserved = next((confined[unit] for unit in schema.HOUSEKEEPING_SLICES if unit in confined), None)
+    reserved = next((confined[unit] for unit in schema_cpu.HOUSEKEEPING_SLICES if unit in confined), None)
     if reserved is None:
         return None
     managed = ours.get(CORRAL_SLICE) is not None
-    housekeeping = [unit for unit in schema.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == reserved]
+    housekeeping = [unit for unit in schema_cpu.HOUSEKEEPING_SLICES if not managed or confined.get(unit) == reserved]
     housekeeping += [unit for unit, cpus in confined.items() if cpus == reserved and unit not in housekeeping]
     nothing: frozenset[int] = frozenset()
     if managed:
@@ -52,7 +52,7 @@ def cpu_section(online: frozenset[int], rows: t.Sequence[Slice]) -> t.Optional[d
         there = [row for row in others if row.unit not in housekeeping and (row.populated or row.unit in confined)]
         workloads = nothing.union(*(confined.get(row.unit, online) or nothing for row in there))
         isolated = online - reserved - workloads if workloads else nothing
-        shared = list(dict.fromkeys([*schema.SHARED_SLICES, *(row.unit for row in there)]))
+        shared = list(dict.fromkeys([*schema_cpu.SHARED_SLICES, *(row.unit for row in there)]))
     section: dict[str, t.Any] = {"reserved": {"cpus": cpuset.format(reserved), "slices": housekeeping}}
     if isolated:
         section["isolated"] = {"cpus": cpuset.format(isolated)}

@@ -17,7 +17,7 @@ import typing as t
 
 from ..values.errors import CorralError, Problem, refusal
 from ..values.records import NamedTuple
-from . import profile_devices, profile_workloads, schema, schema_types
+from . import profile_devices, profile_workloads, schema, schema_key, schema_types
 from .schema_reader import brief, join
 
 # The keys that identify an item of a list of sections; a pool without a node is the whole machine's.
@@ -93,7 +93,7 @@ class _Leaf(NamedTuple):
 # Data whose leaves carry their origin: a mapping, a list of items, or a leaf.
 _Marked = t.Union[dict[t.Any, t.Any], list[t.Any], _Leaf]
 
-_ROOT = schema.Node(schema.Key("", None, ""), schema.TREE)
+_ROOT = schema.Node(schema_key.Key("", None, ""), schema.TREE)
 
 
 def compose(layers: t.Sequence[Layer]) -> Composed:
@@ -160,11 +160,11 @@ def _mark(value: t.Any, node: t.Optional[schema.Node], origin: str) -> _Marked:
     if node is None or not value:
         return _Leaf(value, origin)
     key = node.key
-    if key.many == schema.LIST and key.type is None and isinstance(value, (list, tuple)):
+    if key.many == schema_key.LIST and key.type is None and isinstance(value, (list, tuple)):
         return [_mark_section(item, node, origin) for item in value]
-    if key.many == schema.MAP and isinstance(value, dict):
+    if key.many == schema_key.MAP and isinstance(value, dict):
         return {name: _Leaf(item, origin) for name, item in value.items()}
-    if key.many == schema.ONE and key.type is None:
+    if key.many == schema_key.ONE and key.type is None:
         return _mark_section(value, node, origin)
     return _Leaf(value, origin)
 
@@ -180,7 +180,7 @@ def _merge(below: _Marked, above: _Marked, node: schema.Node, origin: str) -> _M
     if isinstance(below, dict) and isinstance(above, dict):
         return (
             _merge_map(below, above, node)
-            if node.key.many == schema.MAP
+            if node.key.many == schema_key.MAP
             else _merge_section(below, above, node, origin)
         )
     if isinstance(below, list) and isinstance(above, list):

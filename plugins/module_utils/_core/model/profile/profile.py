@@ -30,6 +30,7 @@ from . import (
     profile_values,
     profile_workloads,
     schema,
+    schema_cpu,
 )
 from .profile_confirm import Confirm
 from .profile_gc import GC
@@ -258,7 +259,7 @@ def _build_cpu(cpu: dict[str, t.Any]) -> Cpu:
             profile_values.word(isolated.get("numa")),
             isolated.get("optional", False),
         ),
-        shared_slices=tuple(cpu.get("shared", {}).get("slices", schema.SHARED_SLICES)),
+        shared_slices=tuple(cpu.get("shared", {}).get("slices", schema_cpu.SHARED_SLICES)),
         whole_cores=cpu["whole_cores"],
         policy=cpu["policy"],
         options=profile_checks.options_of(cpu),

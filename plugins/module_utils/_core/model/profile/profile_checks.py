@@ -14,7 +14,7 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..values import cpuset
-from . import profile_memory, schema, schema_types
+from . import profile_memory, schema, schema_cpu, schema_types
 from .schema_reader import Reader, join
 
 Check = t.Callable[[Reader, t.Mapping[str, t.Any], t.Mapping[str, t.Any]], None]
@@ -101,8 +101,8 @@ def _check_overlap(reader: Reader, cpu: dict[str, t.Any]) -> None:
 
 def _check_pids(reader: Reader, pids: dict[str, t.Any], cpu: dict[str, t.Any]) -> None:
     """The budget: the housekeeping's share and the limits of the other slices fit into the capacity together."""
-    housekeeping = cpu.get("reserved", {}).get("slices") or schema.HOUSEKEEPING_SLICES
-    shared = cpu.get("shared", {}).get("slices") or schema.SHARED_SLICES
+    housekeeping = cpu.get("reserved", {}).get("slices") or schema_cpu.HOUSEKEEPING_SLICES
+    shared = cpu.get("shared", {}).get("slices") or schema_cpu.SHARED_SLICES
     known = [*housekeeping, *shared, schema_types.CORRAL_SLICE]
     limits: dict[str, int] = pids.get("slices", {})
     for name, limit in limits.items():

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The kinds of values that declare devices. The readers are as those of schema_types.py."""
+"""The keys of the section ``devices``, and the kinds of values that only they have. The readers are as those of schema_types.py."""
 
 from __future__ import annotations
 
@@ -11,6 +11,8 @@ import re
 
 from ..devices import cdi_spec
 from . import schema_quantities
+from . import schema_types as types
+from .schema_key import LIST, Key
 from .schema_types import Type, kind, read_text
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
@@ -104,3 +106,76 @@ DRIVER = Type("driver name", _driver, pattern=_DRIVER.pattern)
 INTERFACE = Type("network interface", _interface, pattern=_INTERFACE.pattern)
 DEVICE_PATH = Type("path in /dev", _path, pattern=_PATH.pattern)
 CDI_KIND = Type("CDI kind", _cdi, pattern=_CDI.pattern)
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "devices",
+        None,
+        "Resources that devices of the node belong to ([devices.md](devices.md)). `corral devices` shows the devices of each and "
+        "who has them; workloads request a number of them.",
+        many=LIST,
+    ),
+    Key(
+        "devices[].name",
+        RESOURCE_NAME,
+        "What the resource is called, as Kubernetes' extended resources: a domain and a name.",
+        example="example.com/nic",
+        required=True,
+    ),
+    Key(
+        "devices[].match",
+        None,
+        "Which devices belong to it: `path` alone, `cdi` alone, or all that is said of a PCI function. Bridges never match.",
+        required=True,
+    ),
+    Key(
+        "devices[].match.pci",
+        PCI_ID,
+        "Vendor and device of PCI functions as `lspci -nn` prints them; `*` is any device of the vendor.",
+        example='"8086:1572"',
+    ),
+    Key(
+        "devices[].match.class",
+        PCI_CLASS,
+        "The first 2, 4 or 6 hexadecimal digits of the PCI class, in quotes: `0200` is Ethernet.",
+        example='"0200"',
+    ),
+    Key(
+        "devices[].match.driver",
+        DRIVER,
+        "The driver that the PCI function is bound to. What is bound to `vfio-pci` is one device for each IOMMU group.",
+        example="vfio-pci",
+    ),
+    Key(
+        "devices[].match.interface",
+        INTERFACE,
+        "The network interface of the PCI function, `*` and `?` allowed.",
+        example="ens1f*",
+    ),
+    Key(
+        "devices[].match.iommu_group",
+        types.integer(0, 1 << 30),
+        "The PCI functions of this IOMMU group, which are one device together. The number may differ after a reboot.",
+        example="12",
+    ),
+    Key(
+        "devices[].match.path",
+        DEVICE_PATH,
+        "Device files in /dev, `*` and `?` allowed. Links count as what they lead to.",
+        example="/dev/ttyUSB*",
+    ),
+    Key(
+        "devices[].match.cdi",
+        CDI_KIND,
+        "The devices of a CDI kind in the specs of /etc/cdi and /var/run/cdi, or some of them: `KIND=NAME`, `*` and `?` allowed "
+        "in the name. The device `all` counts only where it is named.",
+        example="nvidia.com/gpu",
+    ),
+    Key(
+        "devices[].require_link",
+        types.BOOLEAN,
+        "Whether a PCI function is healthy only while a network interface of it has a link.",
+        example="true",
+        default=False,
+    ),
+)

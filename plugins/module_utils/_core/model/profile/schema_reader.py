@@ -16,7 +16,7 @@ import typing as t
 
 from ..values import suggest
 from ..values.errors import Problem
-from . import schema, schema_types
+from . import schema, schema_key, schema_types
 
 # A list of everything that is wrong helps up to here.
 PROBLEMS_LIMIT = 100
@@ -95,9 +95,9 @@ class Reader:
         key = node.key
         if key.later:
             self.refuse(path, None, "not in this version of Corral: leave the key out")
-        elif key.many == schema.LIST:
+        elif key.many == schema_key.LIST:
             found[key.name] = self._list(path, value, node)
-        elif key.many == schema.MAP:
+        elif key.many == schema_key.MAP:
             found[key.name] = self._map(path, value, key)
         elif key.type is None:
             found[key.name] = self.section(value, path, node.children)
@@ -131,7 +131,7 @@ class Reader:
                 items.append(read)
         return items
 
-    def _map(self, path: str, value: object, key: schema.Key) -> dict[t.Any, t.Any]:
+    def _map(self, path: str, value: object, key: schema_key.Key) -> dict[t.Any, t.Any]:
         if not isinstance(value, dict):
             self.refuse(path, value, f"is {schema_types.kind(value)}, not a mapping: {_example(key)}")
             return {}
@@ -190,16 +190,16 @@ def _names(known: dict[str, schema.Node]) -> str:
     return ", ".join(name for name, node in known.items() if not node.key.later)
 
 
-def _missing(key: schema.Key) -> str:
+def _missing(key: schema_key.Key) -> str:
     return f"is missing: {_example(key)}"
 
 
-def _example(key: schema.Key) -> str:
+def _example(key: schema_key.Key) -> str:
     if key.example:
         return f"write it as in {key.name}: {key.example}"
-    above = f"{key.path}[]." if key.many == schema.LIST else f"{key.path}."
+    above = f"{key.path}[]." if key.many == schema_key.LIST else f"{key.path}."
     names = [other.name for other in schema.KEYS if other.path.startswith(above) and not other.later]
-    return f"write {'items with' if key.many == schema.LIST else 'one of its keys,'} {', '.join(names)}"
+    return f"write {'items with' if key.many == schema_key.LIST else 'one of its keys,'} {', '.join(names)}"
 
 
 class DuplicateKey(ValueError):

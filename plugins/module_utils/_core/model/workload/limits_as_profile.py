@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..profile import schema
+from ..profile import schema_pids
 from ..values.records import NamedTuple
 
 # kernel/pid.c: at least 32768, and 1024 for each CPU that there may be (PIDS_PER_CPU_DEFAULT).
@@ -37,7 +37,7 @@ class Limit(NamedTuple):
 
 def usual_pid_max(possible_cpus: int, given: t.Optional[int]) -> tuple[tuple[int, int], ...]:
     """What kernel.pid_max is where it was not set; ``given`` is what the distribution's own files say."""
-    kernel = min(max(PID_MAX_LOW, PIDS_PER_CPU * possible_cpus), schema.PID_MAX_HIGH)
+    kernel = min(max(PID_MAX_LOW, PIDS_PER_CPU * possible_cpus), schema_pids.PID_MAX_HIGH)
     return ((kernel, kernel), *(() if given is None else ((given, given),)))
 
 

@@ -18,15 +18,15 @@ from _core import main
 from _core.managers import registry
 from _core.model.plan.places import Place
 from _core.model.plan.plan import UNKNOWN, Change, Step
-from _core.model.profile import profile, schema, schema_types
+from _core.model.profile import profile, schema, schema_key, schema_types
 from _core.model.values.errors import CorralError
 from _core.pipeline import describing, planning
 
 VALUE = toy_manager.VALUE
 TOY = {"swappiness": 10}
 KEYS = (
-    schema.Key("toy", None, "A toy."),
-    schema.Key("toy.swappiness", schema_types.integer(0, 100), "vm.swappiness", required=True),
+    schema_key.Key("toy", None, "A toy."),
+    schema_key.Key("toy.swappiness", schema_types.integer(0, 100), "vm.swappiness", required=True),
 )
 # The section, in model/: the field of a profile is the number, or None.
 SECTION = profile.Section(
@@ -42,7 +42,7 @@ def added(monkeypatch: pytest.MonkeyPatch) -> None:
     # managers/toy.py, and its line in managers/registry.py
     monkeypatch.setitem(sys.modules, "_core.managers.toy", toy_manager)
     monkeypatch.setitem(registry.FILES, "toy", "toy")
-    # its keys in model/profile/schema.py
+    # its keys, a file beside model/profile/schema.py
     monkeypatch.setattr(schema, "KEYS", (*schema.KEYS, *KEYS))
     monkeypatch.setitem(schema.TREE, "toy", schema.Node(KEYS[0], {"swappiness": schema.Node(KEYS[1], {})}))
     # its section, a field of the profile

@@ -9,7 +9,7 @@ import typing as t
 
 import pytest
 from _core.model.cpu import cpu_options
-from _core.model.profile import compose, profile, schema
+from _core.model.profile import compose, profile, schema, schema_key
 from _core.model.profile.compose import Composed, Layer
 from _core.model.values.errors import CorralError
 from hypothesis import given
@@ -234,7 +234,7 @@ def test_a_later_reservation_displaces_the_earlier(first: str, second: str) -> N
 
 
 def test_every_list_of_sections_says_what_its_items_are_told_apart_by() -> None:
-    lists = {key.path for key in schema.KEYS if key.many == schema.LIST and key.type is None}
+    lists = {key.path for key in schema.KEYS if key.many == schema_key.LIST and key.type is None}
     assert set(compose.IDENTITY) == lists
     known = {key.path for key in schema.KEYS}
     others = {f"{path.rpartition('.')[0]}.{name}" for path, names in compose.DISPLACES.items() for name in names}

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from _core.model.profile import profile, schema
+from _core.model.profile import profile, schema, schema_key
 from _core.model.values.errors import CorralError
 from hypothesis import given
 
@@ -56,7 +56,7 @@ def test_what_corral_accepts_is_accepted(data: dict[str, t.Any]) -> None:
 
 
 @pytest.mark.parametrize("key", [key for key in schema.KEYS if key.example], ids=lambda key: key.path)
-def test_the_example_of_each_key_is_of_its_kind(key: schema.Key) -> None:
+def test_the_example_of_each_key_is_of_its_kind(key: schema_key.Key) -> None:
     first, *below = key.path.replace("[]", "").split(".")
     node = schema.TREE[first]
     for name in below:

@@ -1,0 +1,155 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The keys of the section ``tenants``: limits and quotas of groups of workloads."""
+
+from __future__ import annotations
+
+from ..tenants import tenant
+from . import schema_quantities as quantities
+from . import schema_types as types
+from .schema_key import LIST, MAP, Key
+
+KEYS: tuple[Key, ...] = (
+    Key(
+        "tenants",
+        None,
+        "Groups of workloads: limits for each workload, and a quota for all of a group together ([tenants.md](tenants.md)). "
+        "A workload has one tenant at most.",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].name",
+        types.LABEL,
+        "The name of the tenant. No workload may have the same name.",
+        example="acme",
+        required=True,
+    ),
+    Key(
+        "tenants[].members",
+        None,
+        "The workloads of the tenant: one of these patterns fits what a workload matches, or a setting of its unit.",
+        required=True,
+    ),
+    Key(
+        "tenants[].members.units", types.UNIT, "Services, `*` and `?` allowed.", example='["acme-*.service"]', many=LIST
+    ),
+    Key("tenants[].members.containers", types.CONTAINER, "Containers by name.", example='["acme-*"]', many=LIST),
+    Key("tenants[].members.pods", types.CONTAINER, "Pods by name.", example='["acme-*"]', many=LIST),
+    Key(
+        "tenants[].members.labels",
+        types.CONTAINER_LABEL,
+        "Labels, `KEY` or `KEY=VALUE`, of workloads that match a label.",
+        example='["tenant=acme"]',
+        many=LIST,
+    ),
+    Key(
+        "tenants[].members.slices",
+        types.SLICE,
+        "Services whose files say `Slice=` with this slice, or with one in it.",
+        example="[acme.slice]",
+        many=LIST,
+    ),
+    Key("tenants[].members.users", types.ACCOUNT, "Services whose files say `User=` so.", example="[acme]", many=LIST),
+    Key(
+        "tenants[].share_process_namespace",
+        types.BOOLEAN,
+        "Whether containers of a workload may share a PID namespace; false forbids it to all workloads of the tenant.",
+        example="false",
+        default=True,
+    ),
+    Key(
+        "tenants[].limits",
+        None,
+        "What one workload may have: Kubernetes' LimitRange. They count when a workload is admitted; what was granted before "
+        "stays as it is.",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].limits[].type",
+        types.choice("container", "pod"),
+        "What is limited: each container (a workload without containers is one itself), or each workload as a whole.",
+        example="container",
+        required=True,
+    ),
+    *(
+        Key(
+            f"tenants[].limits[].{name}",
+            quantities.QUANTITY,
+            doc,
+            example=example,
+            many=MAP,
+            keys=quantities.RESOURCE,
+        )
+        for name, doc, example in (
+            ("min", "The least that it may request.", "{cpu: 100m, memory: 64Mi}"),
+            ("max", "The most that it may have as its limit.", "{cpu: 2, memory: 1Gi}"),
+            (
+                "default",
+                "The limit of a container that has none of its own; without a default it is `max`.",
+                "{cpu: 500m, memory: 256Mi}",
+            ),
+            (
+                "default_request",
+                "The request of a container that has neither request nor limit; without one it is the default limit, else `min`.",
+                "{cpu: 250m, memory: 128Mi}",
+            ),
+            ("max_limit_request_ratio", "How many times the request a limit may be at most.", "{memory: 2}"),
+        )
+    ),
+    Key(
+        "tenants[].quota",
+        None,
+        "What the workloads of the tenant may have together: Kubernetes' ResourceQuota. It counts when a workload is admitted; "
+        "usage above it is reported, and nothing that runs is touched.",
+        many=LIST,
+    ),
+    Key("tenants[].quota[].name", types.LABEL, "What the quota is called.", example="compute", required=True),
+    Key(
+        "tenants[].quota[].hard",
+        quantities.QUANTITY,
+        "The most of each resource: `requests.` and `limits.` of `cpu`, `memory` and hugepages by page size, `limits.pids`, "
+        "and `count/workloads`. Each workload must name what the quota limits of CPU, memory and tasks, or get it by default.",
+        example="{requests.cpu: 4, limits.memory: 8Gi, count/workloads: 10}",
+        many=MAP,
+        keys=quantities.QUOTA_RESOURCE,
+        required=True,
+    ),
+    Key(
+        "tenants[].quota[].scopes",
+        types.choice(*tenant.SCOPES, later=("CrossNamespacePodAffinity", "VolumeAttributesClass")),
+        "Only workloads of these scopes are counted: by QoS class, by whether the unit has `RuntimeMaxSec=`, or whether they "
+        "have a priority.",
+        example="[NotBestEffort]",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector",
+        None,
+        "Only workloads that meet all these conditions are counted, beside `scopes`.",
+        many=LIST,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector[].scope",
+        types.choice(*tenant.SCOPES, later=("CrossNamespacePodAffinity", "VolumeAttributesClass")),
+        "The scope.",
+        example="PriorityClass",
+        required=True,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector[].operator",
+        types.choice(*tenant.OPERATORS),
+        "How it is compared with `values`; scopes other than `PriorityClass` have only `Exists`.",
+        example="In",
+        required=True,
+    ),
+    Key(
+        "tenants[].quota[].scope_selector[].values",
+        types.LABEL,
+        "Names of priorities (`workloads[].priority`), for `In` and `NotIn`.",
+        example="[high]",
+        many=LIST,
+    ),
+)
