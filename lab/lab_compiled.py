@@ -19,10 +19,9 @@ import time
 import typing as t
 
 import lab_base
+import lab_image
 import lab_packages
 
-# A release's Python. Another one of the same version makes the same bytecode; where there is none, nodes compile.
-PYTHONS = {"bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14", "forky_containerd": "python3.14"}
 COMPILE = """
 import sys
 sys.dont_write_bytecode = True
@@ -69,10 +68,11 @@ def make_disk(release: str, disk: pathlib.Path) -> None:
 def compile_here(release: str, kept: pathlib.Path) -> None:
     """Compile what nodes get from this checkout and from Ansible, unless it is there: an emulated node takes ten times as long.
 
-    It is a saving and no more: without the release's Python, or when it fails, each node compiles for itself.
+    It is a saving and no more: without the release's Python, or when it fails, each node compiles for itself. Another build of the
+    same version of Python makes the same bytecode.
     """
     texts = "\n".join(map(str, sources()))
-    for python in candidates(PYTHONS.get(release, "")):
+    for python in candidates(lab_image.python(release)):
         words = [python, "-I", "-S", "-c", COMPILE, str(lab_base.HERE), str(kept)]
         with contextlib.suppress(OSError):  # it cannot be executed
             done = subprocess.run(words, input=texts, capture_output=True, text=True, check=False)

@@ -18,7 +18,8 @@ from lab_base import LabError
 
 RECIPE = lab_base.HERE / "make-image.sh"
 ON_NODE = lab_base.HERE / "node_compiled.py"
-RELEASES = ("bookworm", "trixie", "forky")
+# The releases, and the Python of each.
+RELEASES = {"bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14"}
 # A release with more packages than each node has.
 LARGER = {"forky_containerd": ("forky", "containerd,runc")}
 NAMES = (*RELEASES, *LARGER)
@@ -54,6 +55,11 @@ def key() -> pathlib.Path:
         if not file.exists():
             lab_base.run("ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "corral-lab", "-f", str(file))
     return file
+
+
+def python(name: str) -> str:
+    """The Python of one of NAMES; "" for another name."""
+    return RELEASES.get(LARGER.get(name, (name, ""))[0], "")
 
 
 def ensure(release: str) -> Image:

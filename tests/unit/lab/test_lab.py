@@ -440,7 +440,7 @@ def test_what_this_machine_compiled_is_not_compiled_on_a_node(tmp_path: Path, mo
     (tmp_path / "broken" / Path(sys.executable).name).write_text("#!/bin/sh\necho no such version >&2; exit 127\n")
     (tmp_path / "broken" / Path(sys.executable).name).chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path / 'broken'}:{Path(sys.executable).parent}")
-    monkeypatch.setattr(lab_compiled, "PYTHONS", {"bookworm": Path(sys.executable).name})
+    monkeypatch.setattr(lab_image, "RELEASES", {"bookworm": Path(sys.executable).name})
     (tmp_path / "text.py").write_text("print(1)")
     monkeypatch.setattr(lab_compiled, "sources", lambda: [tmp_path / "text.py"])
     (tmp_path / "kept").mkdir()
