@@ -18,8 +18,8 @@ from ..host import pause_file, snapshot, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import agent_install, declaration
-from ..model.cpu import cpu_places, published_pools
-from ..model.cpu.cpu_places import Place
+from ..model.cpu import cpu_assignment, published_pools
+from ..model.cpu.cpu_assignment import Assignment
 from ..model.plan.plan import Outcome, Plan
 from ..model.profile import compose, profile
 from ..model.profile.profile import Profile
@@ -61,17 +61,17 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
     """corral pools"""
     context = planning.compile_profile(host, command_output.the_profile(host, args.profile))
     if args.svg:
-        return drawn_as_svg(context.topology, cpu_places.declared(context.pools, context.grants))
+        return drawn_as_svg(context.topology, cpu_assignment.declared(context.pools, context.grants))
     drawn = cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())
     command_output.show(args, published_pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
     return IN_SYNC
 
 
-def drawn_as_svg(found: Topology, places: dict[int, Place]) -> int:
+def drawn_as_svg(found: Topology, assignments: dict[int, Assignment]) -> int:
     """Print the machine as a drawing."""
     from ..reports import machine_svg
 
-    sys.stdout.write(machine_svg.drawing(found, places))
+    sys.stdout.write(machine_svg.drawing(found, assignments))
     return IN_SYNC
 
 

@@ -3,19 +3,19 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""corral status --html: what the last tick saw, with the CPUs as the kernel shows them now."""
+"""corral status --html: one page with what the last tick found, first what differs, and the CPUs as the kernel shows them now."""
 
 from __future__ import annotations
 
 import typing as t
 
 from ..host.files import Host
-from ..model.cpu import cpu_places
+from ..model.cpu import cpu_assignment
 from ..model.plan.context import Context
 from ..model.values.errors import CorralError
-from ..pipeline import observed_places
-from ..reports import change_text, machine_svg, status_page, workload_table
-from ..reports.status_page import Part
+from ..pipeline import observed_assignment
+from ..reports import change_text, html_page, machine_svg, workload_table
+from ..reports.html_page import Part
 from . import status_text
 
 COLUMNS = ("workload", "class", "hold", "CPUs", "memory on", "requests", "limits", "state", "since")
@@ -24,23 +24,23 @@ COLUMNS = ("workload", "class", "hold", "CPUs", "memory on", "requests", "limits
 def page(host: Host, status: dict[str, t.Any]) -> str:
     """The page of a node whose last tick published this status."""
     name = (host.read("/proc/sys/kernel/hostname") or "node").strip()
-    parts = [Part("What differs", status_page.listed(status_text.item_lines(status), "differs"))]
+    parts = [Part("What differs", html_page.listed(status_text.item_lines(status), "differs"))]
     try:
         context = status_text.context_in_force(host)
         parts += machine_parts(host, context) if context is not None else []
     except CorralError as error:
-        parts.append(Part("Machine", status_page.listed([f"no CPU map: {error}"])))
+        parts.append(Part("Machine", html_page.listed([f"no CPU map: {error}"])))
     parts.append(Part("Hugepages", hugepages(status)))
-    parts.append(Part("Garbage collection", status_page.listed(status_text.gc_lines(host))))
+    parts.append(Part("Garbage collection", html_page.listed(status_text.gc_lines(host))))
     when = change_text.moment(int(status.get("time") or 0))
     summary = [f"as the tick of {when} saw it", *status_text.summary_lines(host, status)]
-    return status_page.page(f"{name}: {status.get('name') or 'no profile'}", summary, parts)
+    return html_page.page(f"{name}: {status.get('name') or 'no profile'}", summary, parts)
 
 
 def machine_parts(host: Host, context: Context) -> list[Part]:
     """The map of the CPUs as they are, or as declared where the kernel does not show it, and the workloads."""
-    declared = cpu_places.declared(context.pools, context.grants)
-    now = observed_places.observe(host, context)
+    declared = cpu_assignment.declared(context.pools, context.grants)
+    now = observed_assignment.observe(host, context)
     said = "CPUs as they are" if now is not None else "CPUs as the profile declares them"
     if context.profile.cpu is None:
         said, declared = "CPUs, without pools", {}
@@ -54,12 +54,12 @@ def machine_parts(host: Host, context: Context) -> list[Part]:
         )
         for one in found
     ]
-    budget = status_page.listed(workload_table.budget_lines(context)) if rows else ""
+    budget = html_page.listed(workload_table.budget_lines(context)) if rows else ""
     return [
         Part(said, f"<figure>\n{drawn}</figure>"),
         Part(
             "Workloads",
-            "\n".join(filter(None, [status_page.table(COLUMNS, rows, "Workloads and what they have"), budget])),
+            "\n".join(filter(None, [html_page.table(COLUMNS, rows, "Workloads and what they have"), budget])),
         ),
     ]
 
@@ -75,4 +75,4 @@ def hugepages(status: t.Mapping[str, t.Any]) -> str:
         ]
         for one in status.get("hugepages") or []
     ]
-    return status_page.table(("size", "where", "declared", "there"), rows, "Pools of hugepages, in pages")
+    return html_page.table(("size", "where", "declared", "there"), rows, "Pools of hugepages, in pages")

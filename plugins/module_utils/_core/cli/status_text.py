@@ -14,7 +14,7 @@ from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError
-from ..pipeline import declared_profile, observed_places, planning, profile_in_force
+from ..pipeline import declared_profile, observed_assignment, planning, profile_in_force
 from ..reports import change_text, cpu_map
 from ..reports.value_text import counted
 
@@ -30,7 +30,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
 
                 rows += ["", *workload_table.lines(context)]
             rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=colour)]
-            now = observed_places.map_in_force(host, context)
+            now = observed_assignment.map_in_force(host, context)
             rows += ["", "what is in force differs:", *now] if now else []
     except CorralError as error:
         rows.append(f"no CPU map: {error}")

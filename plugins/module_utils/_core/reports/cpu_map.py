@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.cpu import pools
-from ..model.cpu.cpu_places import KINDS, Place
+from ..model.cpu.cpu_assignment import KINDS, Assignment
 from ..model.cpu.pools import Pools
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
@@ -46,8 +46,10 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
     return [*picture(topology, letter, colour=colour), legend + offline]
 
 
-def map_in_force(topology: Topology, now: t.Mapping[int, Place], declared: t.Mapping[int, Place]) -> list[str]:
-    """The same by the places in which CPUs are now; empty where all are as declared.
+def map_in_force(
+    topology: Topology, now: t.Mapping[int, Assignment], declared: t.Mapping[int, Assignment]
+) -> list[str]:
+    """The same map by the present assignments of the CPUs; empty if all are as declared.
 
     A letter is small where the profile has the CPU in another pool, or gives it to another workload; ? is a CPU in no pool.
     """

@@ -13,7 +13,7 @@ from __future__ import annotations
 import html
 import typing as t
 
-from ..model.cpu.cpu_places import KINDS, Place
+from ..model.cpu.cpu_assignment import KINDS, Assignment
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
@@ -33,7 +33,7 @@ STYLE = """\
 
 
 class Box(NamedTuple):
-    """A drawn part: its size in pixels, and what draws it at a place (x, y)."""
+    """A drawn part: its size in pixels, and what draws it at a position (x, y)."""
 
     width: int
     height: int
@@ -42,25 +42,25 @@ class Box(NamedTuple):
 
 def drawing(
     topology: Topology,
-    places: t.Mapping[int, Place],
-    declared: t.Optional[t.Mapping[int, Place]] = None,
+    assignments: t.Mapping[int, Assignment],
+    declared: t.Optional[t.Mapping[int, Assignment]] = None,
     *,
     title: str = "CPUs of the machine",
 ) -> str:
-    """The drawing. Where ``places`` (by CPU) are not as ``declared``, a thread has a frame, and its title says both.
+    """The drawing. A thread whose assignment differs from the declared one has a frame, and a title with both.
 
-    Without places it is one of the machine alone.
+    Without assignments it shows the machine alone.
     """
-    wanted = places if declared is None else declared
+    wanted = assignments if declared is None else declared
 
     def thread(cpu: int) -> Box:
-        place = places.get(cpu)
-        said = f"CPU {cpu}: {named(place)}" if places else f"CPU {cpu}"
-        differs = place != wanted.get(cpu)
+        assignment = assignments.get(cpu)
+        said = f"CPU {cpu}: {named(assignment)}" if assignments else f"CPU {cpu}"
+        differs = assignment != wanted.get(cpu)
         if differs:
             said += f", declared {named(wanted.get(cpu))}"
-        classes = " ".join(["thread", *([place.pool] if place else []), *(["differs"] if differs else [])])
-        letter = LETTERS[place.pool] if place else ""
+        classes = " ".join(["thread", *([assignment.pool] if assignment else []), *(["differs"] if differs else [])])
+        letter = LETTERS[assignment.pool] if assignment else ""
 
         def draw(x: int, y: int) -> list[str]:
             middle = x + THREAD // 2
@@ -74,7 +74,7 @@ def drawing(
         return Box(THREAD, THREAD, draw)
 
     whole = machine(topology, thread)
-    legend = legend_lines(topology, places, wanted)
+    legend = legend_lines(topology, assignments, wanted)
     height = whole.height + HEAD * len(legend) + 2 * GAP
     width = max([whole.width, *(8 * len(line) for line in legend)]) + 2 * GAP
     rows = [
@@ -91,26 +91,29 @@ def drawing(
     return "\n".join(rows) + "\n"
 
 
-def named(place: t.Optional[Place]) -> str:
-    """A place in words."""
-    if place is None:
+def named(assignment: t.Optional[Assignment]) -> str:
+    """An assignment in words."""
+    if assignment is None:
         return "in no pool"
-    return f"{place.pool}, workload {place.owner}" if place.owner else place.pool
+    return f"{assignment.pool}, workload {assignment.owner}" if assignment.owner else assignment.pool
 
 
-def legend_lines(topology: Topology, places: t.Mapping[int, Place], wanted: t.Mapping[int, Place]) -> list[str]:
-    """Letters and their pools, who has exclusive CPUs, and which CPUs differ from what is declared."""
+def legend_lines(
+    topology: Topology, assignments: t.Mapping[int, Assignment], wanted: t.Mapping[int, Assignment]
+) -> list[str]:
+    """The lines of the legend: letters and their pools, the workloads with exclusive CPUs, and the CPUs that differ."""
     by_pool = {
-        kind: frozenset(cpu for cpu, place in places.items() if place.pool == kind) & topology.online for kind in KINDS
+        kind: frozenset(cpu for cpu, assignment in assignments.items() if assignment.pool == kind) & topology.online
+        for kind in KINDS
     }
     found = ["   ".join(f"{LETTERS[kind]} {kind} {cpuset.format(cpus)}" for kind, cpus in by_pool.items() if cpus)]
-    owners = sorted({place.owner for place in places.values() if place.owner})
+    owners = sorted({assignment.owner for assignment in assignments.values() if assignment.owner})
     for owner in owners:
-        own = frozenset(cpu for cpu, place in places.items() if place.owner == owner)
+        own = frozenset(cpu for cpu, assignment in assignments.items() if assignment.owner == owner)
         found.append(f"{owner}: {cpuset.format(own)}")
     if topology.offline_present:
         found.append(f"offline: {cpuset.format(topology.offline_present)}")
-    differs = frozenset(cpu for cpu in topology.online if places.get(cpu) != wanted.get(cpu))
+    differs = frozenset(cpu for cpu in topology.online if assignments.get(cpu) != wanted.get(cpu))
     if differs:
         found.append(f"not as declared (framed): {cpuset.format(differs)}")
     return [line for line in found if line]

@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The drawing of a machine: well-formed, each thread once and inside its boxes, colours and frames as the places say."""
+"""The drawing of a machine: well-formed, each thread once and inside its boxes, colours and frames as the assignments say."""
 
 from __future__ import annotations
 
@@ -17,8 +17,8 @@ import machines
 import pytest
 from _core.host.discovery import sysfs
 from _core.host.files import Host
-from _core.model.cpu import cpu_places
-from _core.model.cpu.cpu_places import Place
+from _core.model.cpu import cpu_assignment
+from _core.model.cpu.cpu_assignment import Assignment
 from _core.model.topology.topology import Topology
 from _core.reports import machine_svg
 
@@ -39,10 +39,10 @@ def corners(rect: ElementTree.Element) -> tuple[int, int, int, int]:
 
 
 def drawn(
-    topology: Topology, places: dict[int, Place], declared: dict[int, Place] | None = None
+    topology: Topology, assignments: dict[int, Assignment], declared: dict[int, Assignment] | None = None
 ) -> tuple[ElementTree.Element, dict[int, Thread]]:
     """The drawing, and its threads by CPU."""
-    root = ElementTree.fromstring(machine_svg.drawing(topology, places, declared))
+    root = ElementTree.fromstring(machine_svg.drawing(topology, assignments, declared))
     found: dict[int, Thread] = {}
     for group in root.iter(f"{SVG}g"):
         title, rect = group.find(f"{SVG}title"), group.find(f"{SVG}rect")
@@ -97,8 +97,13 @@ def test_a_core_has_its_threads_and_a_node_its_cores() -> None:
 
 def test_places_have_their_colour_and_letter_and_a_difference_has_a_frame() -> None:
     topology = machines.machine(2, 2, 2, offline_present=frozenset({7}))
-    declared = {0: Place("reserved"), 1: Place("reserved"), 2: Place("shared"), 3: Place("exclusive", "lane")}
-    now = {**declared, 2: Place("exclusive", "other"), 4: Place("isolated")}
+    declared = {
+        0: Assignment("reserved"),
+        1: Assignment("reserved"),
+        2: Assignment("shared"),
+        3: Assignment("exclusive", "lane"),
+    }
+    now = {**declared, 2: Assignment("exclusive", "other"), 4: Assignment("isolated")}
     del now[1]
     root, threads = drawn(topology, now, declared)
     assert {cpu for cpu, one in threads.items() if "differs" in one.classes} == {1, 2, 4}
@@ -119,7 +124,7 @@ def test_places_have_their_colour_and_letter_and_a_difference_has_a_frame() -> N
 def test_a_name_is_text() -> None:
     topology = machines.machine(1, 1, 1)
     name = "<script>&\"'"
-    dummy, threads = drawn(topology, {0: Place("exclusive", name)})
+    dummy, threads = drawn(topology, {0: Assignment("exclusive", name)})
     assert threads[0].title == f"CPU 0: exclusive, workload {name}"
 
 
@@ -135,10 +140,10 @@ def test_nodes_that_hold_sockets_and_memory_alone_are_drawn() -> None:
 
 def test_the_places_in_force_are_those_of_the_strictest_slice() -> None:
     slices = {
-        "system.slice": Place("reserved"),
-        "corral.slice": Place("shared"),
-        "corral_isolated.slice": Place("isolated"),
-        "corral_a.slice": Place("exclusive", "a"),
+        "system.slice": Assignment("reserved"),
+        "corral.slice": Assignment("shared"),
+        "corral_isolated.slice": Assignment("isolated"),
+        "corral_a.slice": Assignment("exclusive", "a"),
     }
     effective = {
         "system.slice": frozenset({0, 1}),
@@ -146,11 +151,11 @@ def test_the_places_in_force_are_those_of_the_strictest_slice() -> None:
         "corral_isolated.slice": frozenset({3}),
         "corral_a.slice": frozenset({1, 3, 4}),
     }
-    found = cpu_places.in_force(slices, effective)
+    found = cpu_assignment.in_force(slices, effective)
     assert found == {
-        0: Place("reserved"),
-        1: Place("exclusive", "a"),
-        2: Place("shared"),
-        3: Place("isolated"),
-        4: Place("exclusive", "a"),
+        0: Assignment("reserved"),
+        1: Assignment("exclusive", "a"),
+        2: Assignment("shared"),
+        3: Assignment("isolated"),
+        4: Assignment("exclusive", "a"),
     }

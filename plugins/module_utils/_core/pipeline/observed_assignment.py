@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The pool in which each CPU of a node is now, as the kernel shows it."""
+"""The pool and the workload that each CPU of a node is assigned to now, as the kernel shows it."""
 
 from __future__ import annotations
 
@@ -11,24 +11,24 @@ import typing as t
 
 from ..host import cgroup
 from ..host.files import Host
-from ..model.cpu import cpu_places
-from ..model.cpu.cpu_places import Place, in_force
+from ..model.cpu import cpu_assignment
+from ..model.cpu.cpu_assignment import Assignment, in_force
 from ..model.plan.context import Context
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.workload.grants import ISOLATED_SLICE
 from ..reports import cpu_map
 
 
-def observe(host: Host, context: Context) -> t.Optional[dict[int, Place]]:
-    """The place of each CPU by the effective CPUs of the profile's slices; None without pools, and with cgroup v1."""
+def observe(host: Host, context: Context) -> t.Optional[dict[int, Assignment]]:
+    """The assignment of each CPU by the effective CPUs of the profile's slices; None without pools, and with cgroup v1."""
     cpu = context.profile.cpu
     if cpu is None or not cgroup.unified(host):
         return None
     slices = {
-        **dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), Place("shared")),
-        **dict.fromkeys(cpu.reserved.slices, Place("reserved")),
-        ISOLATED_SLICE: Place("isolated"),
-        **{grant.slice: Place("exclusive", grant.workload) for grant in context.grants if grant.cpus},
+        **dict.fromkeys((*cpu.shared_slices, CORRAL_SLICE), Assignment("shared")),
+        **dict.fromkeys(cpu.reserved.slices, Assignment("reserved")),
+        ISOLATED_SLICE: Assignment("isolated"),
+        **{grant.slice: Assignment("exclusive", grant.workload) for grant in context.grants if grant.cpus},
     }
     there = {unit: cgroup.cpus(host, unit).effective for unit in slices if cgroup.exists(host, unit)}
     return in_force(slices, {unit: cpus for unit, cpus in there.items() if cpus is not None})
@@ -39,4 +39,4 @@ def map_in_force(host: Host, context: Context) -> t.Optional[list[str]]:
     now = observe(host, context)
     if now is None:
         return None
-    return cpu_map.map_in_force(context.topology, now, cpu_places.declared(context.pools, context.grants)) or None
+    return cpu_map.map_in_force(context.topology, now, cpu_assignment.declared(context.pools, context.grants)) or None

@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The state of a node as one HTML page for people: what differs first, then the machine, workloads and garbage collection.
+"""An HTML page of parts with headings, lists and tables, for people.
 
-The page needs nothing from elsewhere and has no script. Every text of the node is escaped.
+The page loads nothing and has no script. Every text is escaped.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ class Part(NamedTuple):
 
 
 def page(title: str, summary: t.Sequence[str], parts: t.Sequence[Part]) -> str:
-    """The page: lines that sum the node up, then the parts that have a content."""
+    """The page: the lines of the summary, then the parts that have a content."""
     sections = [
         f'<section aria-label="{escaped(part.heading)}">\n<h2>{escaped(part.heading)}</h2>\n{part.content}\n</section>'
         for part in parts
