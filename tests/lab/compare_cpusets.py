@@ -25,6 +25,7 @@ import time
 import typing as t
 
 import kernel_cpusets as oracle
+from cpu_list import cpus
 from kernel_cpusets import ISOLATED, MEMBER, PARTITION, Machine
 from on_node import PATIENCE
 
@@ -58,11 +59,6 @@ def write(name: str, file: str, text: str) -> bool:
     except OSError:
         return False
     return True
-
-
-def cpus(text: str) -> frozenset[int]:
-    parts = [part.partition("-") for part in text.split(",") if part]
-    return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
 
 
 def top(name: str) -> str:

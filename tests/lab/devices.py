@@ -14,10 +14,9 @@ import glob
 import json
 import os
 import sys
-import typing as t
 
-from on_node import expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
-from workloads import CGROUP, CHECKPOINT, ETC, image
+from on_node import expect, in_sync, read, run, run_named, tick, wait, write
+from workloads import CGROUP, ETC, grants, image
 
 TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
 OPENS = "/usr/local/bin/opens"
@@ -99,10 +98,6 @@ def start(name: str) -> None:
         os.remove(path)
     run("systemctl", "start", name)
     wait(f"{name} has tried", lambda: os.path.exists(path))
-
-
-def grants() -> dict[str, dict[str, t.Any]]:
-    return {row["workload"]: row for row in json.loads(read(CHECKPOINT))["data"]["grants"]}
 
 
 def named(text: str, *words: str) -> None:
@@ -222,13 +217,5 @@ def tenants() -> None:
 STEPS = (given, refused, container, unplugged, lost_files, tenants)
 
 
-def main(names: list[str]) -> int:
-    if names == ["prepare"]:
-        prepare()
-        return 0
-    with without_timer():
-        return 0 if all(run_step(step) for step in select_steps(STEPS, names)) else 1
-
-
 if __name__ == "__main__":
-    sys.exit(main(sys.argv[1:]))
+    sys.exit(run_named(sys.argv[1:], STEPS, prepare))

@@ -22,6 +22,7 @@ import time
 import typing as t
 
 import way_back
+from cpu_list import cpus
 from on_node import (
     LOCK,
     PATIENCE,
@@ -48,9 +49,8 @@ POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 # CPUs
 
 
-def effective(unit: str) -> set[int]:
-    parts = (part.partition("-") for part in read(f"{CGROUP}/{unit}/cpuset.cpus.effective").split(","))
-    return {cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1)}
+def effective(unit: str) -> frozenset[int]:
+    return cpus(read(f"{CGROUP}/{unit}/cpuset.cpus.effective"))
 
 
 def cpus_offline_and_online() -> None:

@@ -19,7 +19,18 @@ import subprocess
 import sys
 import typing as t
 
-from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
+from on_node import (
+    PATIENCE,
+    expect,
+    in_sync,
+    read,
+    run,
+    run_steps,
+    select_steps,
+    tick,
+    wait,
+    write,
+)
 from workloads import CGROUP, ETC, SHARED, SPIN, SPIN_TEXT, cpus, grants, image, journal_of, main_pid, sets
 
 PROFILE = "/etc/corral/profile.json"
@@ -428,8 +439,7 @@ def main(names: list[str]) -> int:
         prepare()
         return 0
     steps = UNWATCHED if names == ["unwatched"] else select_steps((*STEPS, *UNWATCHED), names) if names else STEPS
-    with without_timer():
-        return 0 if all(run_step(step) for step in steps) else 1
+    return run_steps(steps)
 
 
 if __name__ == "__main__":

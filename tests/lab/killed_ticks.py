@@ -22,6 +22,7 @@ import subprocess
 import sys
 import typing as t
 
+from cpu_list import cpus
 from on_node import PATIENCE, STATUS, read
 
 DECLARED = "/etc/corral/profile.json"
@@ -104,14 +105,8 @@ def kernel() -> dict[str, str]:
             found[path] = read(path) if os.path.exists(path) else ""
         effective = read(f"{CGROUP}/{unit}/cpuset.cpus.effective")
         fixed = unit in ("system.slice", "user.slice", "init.scope", "corral_isolated.slice")
-        found[f"CPUs of {unit}"] = effective if fixed else str(count(effective))
+        found[f"CPUs of {unit}"] = effective if fixed else str(len(cpus(effective)))
     return found
-
-
-def count(cpus: str) -> int:
-    """The CPUs of a list such as 0-3,6."""
-    parts = [part.partition("-") for part in cpus.split(",") if part]
-    return sum(int(last or first) - int(first) + 1 for first, dummy, last in parts)
 
 
 def other(profile: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -77,7 +77,9 @@ while sys.argv[1] == "drain" and glob.glob("{PODS}/**/cri-containerd-*", recursi
 
 
 def is_real() -> bool:
-    """Whether the kubelet of this node is a real one."""
+    """Whether the kubelet of this node is a real one; not where it has none yet."""
+    if not os.path.exists(PROGRAM):
+        return False
     with open(PROGRAM, "rb") as file:
         return file.read(4) == b"\x7fELF"
 

@@ -169,6 +169,20 @@ def run_step(step: t.Callable[[], None]) -> bool:
     return True
 
 
+def run_steps(steps: t.Iterable[t.Callable[[], None]]) -> int:
+    """Run steps while the agent starts no tick of its own, until one fails: the script's exit code."""
+    with without_timer():
+        return 0 if all(map(run_step, steps)) else 1
+
+
+def run_named(names: t.Sequence[str], steps: t.Sequence[t.Callable[[], None]], prepare: t.Callable[[], None]) -> int:
+    """Run ``prepare`` alone for its name, else the steps of these names: the script's exit code."""
+    if list(names) == ["prepare"]:
+        prepare()
+        return 0
+    return run_steps(select_steps(steps, names))
+
+
 def select_steps(steps: t.Sequence[t.Callable[[], None]], names: t.Sequence[str]) -> list[t.Callable[[], None]]:
     """The steps of these names, in their own order; all of them for no name. SystemExit for a name that is none."""
     unknown = set(names) - {step.__name__ for step in steps}

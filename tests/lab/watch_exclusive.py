@@ -19,6 +19,8 @@ import os
 import sys
 import time
 
+from cpu_list import cpus
+
 ROOT = "/sys/fs/cgroup"
 PROC = "/proc"
 OTHERS = ["system.slice", "user.slice", "init.scope", "machine.slice", "corral.slice"]
@@ -33,11 +35,6 @@ def read(path: str) -> str:
             return file.read()
     except OSError:
         return ""
-
-
-def cpus(text: str) -> frozenset[int]:
-    parts = [part.partition("-") for part in text.strip().split(",") if part]
-    return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
 
 
 Name = tuple[str, int]  # a slice, and its own directory's number: a slice of the same name later is another

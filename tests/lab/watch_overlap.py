@@ -4,9 +4,9 @@
 
 """Runs on a node beside a change of its pools: does any instant have an isolated CPU in two pools?
 
-Samples the effective CPUs of every home until the file STOP appears or LIMIT seconds are over, then prints "SAMPLES
-samples, OVERLAPS overlaps"; with the first one it prints that it watches. Exits 1 after an overlap, when it has not seen the isolated pool move, and
-when it has not read the CPUs of system.slice and of the shared pool.
+Samples the effective CPUs of every pool's slices until the file STOP appears or LIMIT seconds are over, then prints
+"SAMPLES samples, OVERLAPS overlaps"; after the first sample it prints that it watches. Exits 1 after an overlap, when it has
+not seen the isolated pool move, and when it has not read the CPUs of system.slice and of the shared pool.
 """
 
 from __future__ import annotations
@@ -15,29 +15,25 @@ import os
 import sys
 import time
 
+from cpu_list import cpus
+
 V2 = os.path.exists("/sys/fs/cgroup/cgroup.controllers")
 ROOT = "/sys/fs/cgroup" if V2 else "/sys/fs/cgroup/cpuset"
 FILE = "cpuset.cpus.effective" if V2 else "cpuset.effective_cpus"
 ISOLATED = f"{ROOT}/corral_isolated.slice"
-HOMES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice")]
-HOMES.append(f"{ROOT}/corral.slice")
+OTHERS = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice", "corral.slice")]
 # These are there with every profile that has an isolated pool; the others may not be.
 MUST_BE_READ = (f"{ROOT}/system.slice", f"{ROOT}/corral.slice")
 # An emulated node's CPUs are one core of the host: for each second that the watcher looks it leaves the others three.
 LEAVE = 3
 
 
-def effective(path: str) -> set[int]:
+def effective(path: str) -> frozenset[int]:
     try:
         with open(f"{path}/{FILE}", encoding="ascii") as file:
-            text = file.read().strip()
+            return cpus(file.read())
     except OSError:
-        return set()
-    found: set[int] = set()
-    for part in text.split(",") if text else []:
-        first, dash, last = part.partition("-")
-        found.update(range(int(first), int(last if dash else first) + 1))
-    return found
+        return frozenset()
 
 
 def main(stop: str, limit: float = 7200.0) -> int:
@@ -46,14 +42,14 @@ def main(stop: str, limit: float = 7200.0) -> int:
     deadline = time.monotonic() + limit
     while not os.path.exists(stop) and time.monotonic() < deadline:
         began = time.monotonic()
-        # The isolated set is read on both sides: a home that was read in between is compared with what held all along.
+        # The isolated set is read on both sides: a slice that was read in between is compared with what held all along.
         before = effective(ISOLATED)
-        others = [effective(home) for home in HOMES]
+        others = [effective(path) for path in OTHERS]
         steady = before & effective(ISOLATED)
         samples += 1
         if samples == 1:
             print("watching", flush=True)
-        read.update(home for home, other in zip(HOMES, others) if other)
+        read.update(path for path, other in zip(OTHERS, others) if other)
         seen.add(tuple(sorted(before)))
         overlaps += any(steady & other for other in others)
         time.sleep(LEAVE * (time.monotonic() - began))

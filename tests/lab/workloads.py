@@ -18,7 +18,8 @@ import sys
 import threading
 import typing as t
 
-from on_node import PATIENCE, expect, in_sync, read, run, run_step, select_steps, tick, wait, without_timer, write
+from cpu_list import cpus
+from on_node import PATIENCE, expect, in_sync, read, run, run_step, run_steps, select_steps, tick, wait, write
 
 CGROUP = "/sys/fs/cgroup"
 SHARED = f"{CGROUP}/corral.slice"
@@ -47,11 +48,6 @@ UNITS = {
     "broken.service": f"{OFTEN}[Service]\nExecStart=/bin/sh -c 'grep Cpus_allowed_list /proc/self/status >>/run/broken; false'\n",
     "wide.service": "[Service]\nExecStart=/usr/local/bin/spin wide\nRestart=always\nRestartSec=100ms\n",
 }
-
-
-def cpus(text: str) -> frozenset[int]:
-    parts = [part.partition("-") for part in text.strip().split(",") if part]
-    return frozenset(cpu for first, dash, last in parts for cpu in range(int(first), int(last if dash else first) + 1))
 
 
 def first(name: str) -> list[t.Any]:
@@ -489,8 +485,7 @@ def main(names: list[str]) -> int:
         return 0
     if names == ["after_reboot"]:
         return 0 if run_step(after_reboot) else 1
-    with without_timer():
-        return 0 if all(run_step(step) for step in (*select_steps(STEPS, names), second_look)) else 1
+    return run_steps([*select_steps(STEPS, names), second_look])
 
 
 if __name__ == "__main__":
