@@ -9,22 +9,13 @@ import pytest
 from _core.managers import registry
 from _core.model.plan import undo, validate
 from _core.model.plan.places import covering
-from _core.model.plan.plan import FILES, Step
+from _core.model.plan.plan import Step
 from _core.model.plan.undo import Original
+from text_step import step
 
 CGROUP = "/sys/fs/cgroup"
 SYSTEM = "/etc/systemd/system"
 POOL = "/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages"
-
-
-def step(kind: str, target: str, text: str | None = "x", name: str = "") -> Step:
-    """A step that writes this text."""
-    value = text
-    if kind == "property":
-        name, dummy, value = (text or "").partition("=")
-    elif kind == "controller":
-        name, value = (text or "+")[1:], (text or "+")[0]
-    return Step(kind, target, value, FILES, name=name)
 
 
 ALLOWED: dict[str, list[Step]] = {

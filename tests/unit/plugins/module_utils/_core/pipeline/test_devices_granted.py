@@ -17,6 +17,7 @@ import node
 import pytest
 import runs
 import services
+import test_workloads
 import yaml
 from _core.managers import device_grants
 from _core.model.plan.plan import Change, Outcome
@@ -27,6 +28,7 @@ from _core.pipeline import applying, planning
 from example_counts import LONG, in_turn
 from shapes import misfits
 from shared_data import REPOSITORY
+from test_workloads import lines_of, status
 
 Make = t.Callable[..., node.Node]
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
@@ -107,9 +109,7 @@ def equip(fake: node.Node) -> None:
 
 
 def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
-    outcome = applying.declare(fake.host(), profile.parse(PROFILE if data is None else data))
-    assert not outcome.error, outcome.error
-    return outcome
+    return test_workloads.roll_out(fake, PROFILE if data is None else data)
 
 
 @pytest.fixture
@@ -129,10 +129,6 @@ def in_sync(fake: node.Node) -> None:
     assert code == 0, status(fake)["items"] or status(fake)["error"]
 
 
-def status(fake: node.Node) -> dict[str, t.Any]:
-    return t.cast("dict[str, t.Any]", json.loads(fake.get("/run/corral/status.json")))
-
-
 def held(fake: node.Node) -> dict[str, list[str]]:
     """Who has which devices, as the checkpoint has it."""
     rows = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
@@ -149,10 +145,6 @@ def spec(fake: node.Node) -> dict[str, t.Any]:
     data = json.loads(fake.get(SPEC))
     assert (data["cdiVersion"], data["kind"]) == ("0.3.0", "corral.node/grant")
     return {row["name"]: row["containerEdits"] for row in data["devices"]}
-
-
-def lines_of(changes: t.Iterable[Change]) -> list[tuple[str, str]]:
-    return [(change.subject, change.property) for change in changes]
 
 
 # Delivery

@@ -10,9 +10,10 @@ import typing as t
 import pytest
 from _core.model.plan import validate
 from _core.model.plan.places import Place, covering, dropins
-from _core.model.plan.plan import FILES, Change, Step
+from _core.model.plan.plan import Change, Step
 from _core.model.values.errors import Problem
 from machines import GIB_KIB, machine
+from text_step import step
 
 NODE = "/sys/devices/system/node/node{}/hugepages/hugepages-{}kB/nr_hugepages"
 EVERYWHERE = "/sys/kernel/mm/hugepages/hugepages-{}kB/nr_hugepages"
@@ -28,16 +29,6 @@ WRITES = {
     ),
     "silent": (),
 }
-
-
-def step(kind: str, target: str, text: str | None = "x", name: str = "") -> Step:
-    """A step that writes this text."""
-    value = text
-    if kind == "property":
-        name, dummy, value = (text or "").partition("=")
-    elif kind == "controller":
-        name, value = (text or "+")[1:], (text or "+")[0]
-    return Step(kind, target, value, FILES, name=name)
 
 
 def problems(*steps: Step, manager: str = "toy", **options: t.Any) -> list[Problem]:
