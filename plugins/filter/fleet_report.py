@@ -138,7 +138,7 @@ def with_line(data: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
 
 def message(result: t.Mapping[str, t.Any]) -> str:
     """What a failed task said; of a module that could not even begin, what the node said."""
-    lines = [str(result.get("msg") or "the task failed without a word")]
+    lines = [str(result.get("msg") or "the task failed without a message")]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])

@@ -106,7 +106,7 @@ class LookupModule(LookupBase):
             if profile is None:
                 continue
             if not isinstance(profile, dict):
-                raise AnsibleError(f"{origin} is no mapping: write keys of a profile", obj=profile)
+                raise AnsibleError(f"{origin} is not a mapping: write keys of a profile", obj=profile)
             found.append({"origin": origin, "profile": profile})
         path = self.adopted(known) if found else ""
         if os.path.isfile(path):
@@ -142,7 +142,7 @@ class LookupModule(LookupBase):
         """The layer that a rollout wrote: plain data."""
         profile = profile_file.load(self.text_of(path), path)
         if not isinstance(profile, dict):
-            raise AnsibleError(f"{path} is no mapping: write keys of a profile, or remove the file")
+            raise AnsibleError(f"{path} is not a mapping: write keys of a profile, or remove the file")
         return profile
 
     def text_of(self, path: str) -> str:

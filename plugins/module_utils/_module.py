@@ -152,7 +152,7 @@ def result_of(module: AnsibleModule, host: Host, outcome: Outcome) -> dict[str, 
         problem = Problem("", None, outcome.error)._asdict()
         result.update(failed=True, changed=False, msg=outcome.error, problems=[problem])
     elif outcome.leftovers and module.check_mode:
-        result.update(failed=True, msg=f"not all could be brought back: {'; '.join(outcome.leftovers)}")
+        result.update(failed=True, msg=f"not everything could be undone: {'; '.join(outcome.leftovers)}")
     elif outcome.error:
         result.update(failed=True, msg=change_text.refused(outcome), undone=list(outcome.undone))
     elif not module.check_mode:

@@ -119,7 +119,7 @@ drift:
   elements: dict
   sample: []
 in_sync:
-  description: Whether nothing differs and everything could be looked at.
+  description: Whether nothing differs and everything could be read.
   returned: success
   type: bool
   sample: true

@@ -112,7 +112,7 @@ drift:
   elements: dict
   sample: []
 in_sync:
-  description: Whether nothing of this part differs and everything could be looked at.
+  description: Whether nothing of this part differs and everything could be read.
   returned: success
   type: bool
   sample: true

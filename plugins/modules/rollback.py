@@ -163,7 +163,7 @@ drift:
       returned: always
       sample: 1763805723
 in_sync:
-  description: Whether nothing differs and everything could be looked at.
+  description: Whether nothing differs and everything could be read.
   returned: success
   type: bool
   sample: true

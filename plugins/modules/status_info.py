@@ -81,7 +81,7 @@ status:
       returned: always
       sample: 1795255200
     in_sync:
-      description: Whether nothing differs and everything could be looked at.
+      description: Whether nothing differs and everything could be read.
       type: bool
       returned: always
       sample: true

@@ -213,7 +213,7 @@ drift:
   elements: dict
   sample: []
 in_sync:
-  description: Whether nothing of CPUs and workloads differs and everything could be looked at.
+  description: Whether nothing of CPUs and workloads differs and everything could be read.
   returned: success
   type: bool
   sample: true

@@ -162,7 +162,7 @@ def boot() -> None:
         try:
             held = json.loads(read(path))
         except ValueError:
-            wrong.append(f"{path} is no JSON: {read(path)[:80]!r}")
+            wrong.append(f"{path} is not JSON: {read(path)[:80]!r}")
             continue
         data = held.get("data") if isinstance(held, dict) and "checksum" in held else None
         if data is not None and held["checksum"] != f"{zlib.crc32(json.dumps(data, sort_keys=True).encode()):08x}":

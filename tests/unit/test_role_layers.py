@@ -56,10 +56,10 @@ WRONG = [
     ({"corral_profile": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
     ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
     ({"corral_profile_layer_5_edge": {}}, "corral_profile_layer_5_edge: a layer's variable is named"),
-    ({"corral_profile_layer_50_edge": [1]}, "corral_profile_layer_50_edge is no mapping"),
+    ({"corral_profile_layer_50_edge": [1]}, "corral_profile_layer_50_edge is not a mapping"),
     (
         {"corral_adopted_dir": "{{ playbook_dir }}/.."},
-        "one.yml is no mapping: write keys of a profile, or remove the file",
+        "one.yml is not a mapping: write keys of a profile, or remove the file",
     ),
     ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
     ({"corral_profile_file": "{{ playbook_dir }}/../twice.yml"}, "twice.yml: line 2: the key name stands twice"),
@@ -208,7 +208,7 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp
     for host, (dummy, said) in hosts.items():
         assert report["hosts"][host]["verdict"] == "failed"
         assert said in report["hosts"][host]["message"]
-    assert "the task failed without a word" not in done.stdout
+    assert "the task failed without a message" not in done.stdout
 
 
 @pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs here")

@@ -38,9 +38,7 @@ def parser() -> argparse.ArgumentParser:
     seen.add_argument(
         "--html", action="store_true", help="print a page for a browser, with a map of the CPUs as they are"
     )
-    seen.add_argument(
-        "--tenants", action="store_true", help="the quotas of tenants, used against hard, as they are now"
-    )
+    seen.add_argument("--tenants", action="store_true", help="the quotas of tenants as they are now: used and hard")
     for name, text in (
         ("drift", "check now what differs from the profile"),
         ("plan", "what would be changed, and why"),
@@ -55,9 +53,9 @@ def parser() -> argparse.ArgumentParser:
         )
     command("devices", "the devices of each resource that the profile declares, and who has them", profiles=True)
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
-    shown.add_argument("--from-node", action="store_true", help="write the profile that changes nothing here")
+    shown.add_argument("--from-node", action="store_true", help="print a profile that describes this node as it is")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
-    now = command("reconcile", "make the declared profile true now")
+    now = command("reconcile", "apply the declared profile now: correct what differs")
     command(
         "kubelet",
         "the kubelet's configuration in force, its state files, and assignments that leak or overlap",
@@ -65,7 +63,9 @@ def parser() -> argparse.ArgumentParser:
     )
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")
-    pair = command("diff", "what differs between two machines, or two JSON files of Corral's; 2 where anything does")
+    pair = command(
+        "diff", "what differs between two machines, or two JSON files of Corral's; exit code 2 if anything does"
+    )
     for word, text in (("before", "a snapshot, the root of a tree (/ is this machine), or JSON"), ("after", "another")):
         pair.add_argument(word, metavar=word.upper(), help=text)
     back = command("rollback", "go back to a profile applied before this one")
@@ -75,7 +75,9 @@ def parser() -> argparse.ArgumentParser:
     command("history", "the profile in force and those applied before it")
     for one in (now, back):
         one.add_argument(
-            "--force", action="store_true", help="on a paused node, too, and a profile that went back unconfirmed"
+            "--force",
+            action="store_true",
+            help="also on a paused node, and also with a profile that went back unconfirmed",
         )
         one.add_argument(
             "--confirm-timeout",
@@ -83,16 +85,16 @@ def parser() -> argparse.ArgumentParser:
             default="0s",
             help="go back unless corral confirm comes in time: 120s, 10m (default: 0s, never)",
         )
-    kept = command("confirm", "keep the profile that waits for it: without that the node goes back to the one before")
+    kept = command("confirm", "confirm the unconfirmed profile, so that the node does not go back to the one before")
     kept.add_argument("hash", metavar="HASH", nargs="?", default="", help="keep no other profile than this one")
     kept.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-confirm.service: go back in time
     why = command("explain", "why a workload has what it has, or was refused, and what would help")
     why.add_argument("name", metavar="WORKLOAD")
     let_in = command(
-        "admit", "give a workload what it asks for: one of the profile about to start, or another until its release"
+        "admit", "grant a workload its resources: a declared one for its next start, or another one until its release"
     )
     let_in.add_argument("name", metavar="WORKLOAD")
-    let_in.add_argument("--unit", metavar="UNIT", help="a workload beside the profile's: the unit that it is")
+    let_in.add_argument("--unit", metavar="UNIT", help="admit a workload that the profile does not declare: its unit")
     let_in.add_argument("--container", metavar="NAME", help="or its container")
     let_in.add_argument("--requests", metavar="LIST", default="", help="its requests: cpu=4,memory=2Gi")
     let_in.add_argument("--limits", metavar="LIST", default="", help="its limits; a missing request equals its limit")
@@ -100,15 +102,15 @@ def parser() -> argparse.ArgumentParser:
         "--hold", choices=("declared", "running"), default="declared", help="until its release, or its stop"
     )
     let_in.add_argument("--priority", metavar="NAME", default="", help="its priority, as quotas of tenants know it")
-    let_in.add_argument("--dry-run", action="store_true", help="say what would come of it, and change nothing")
+    let_in.add_argument("--dry-run", action="store_true", help="show the result, and change nothing")
     let_go = command("release", "take back what a workload was given at run time")
     let_go.add_argument("name", metavar="WORKLOAD")
     collect = command("gc", "collect images and dead containers now, as the profile declares")
-    collect.add_argument("--dry-run", action="store_true", help="say what would go, and what that would free")
+    collect.add_argument("--dry-run", action="store_true", help="show what would be removed and what that would free")
     collect.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-gc.service: what is due
     hold = command("pause", "maintenance: check and report, change nothing; ends by itself")
     hold.add_argument("--for", dest="duration", metavar="TIME", required=True, help="how long: 90s, 15m, 1h, 2d")
-    hold.add_argument("--reason", metavar="TEXT", default="", help="what for, shown wherever the node is seen paused")
+    hold.add_argument("--reason", metavar="TEXT", default="", help="the reason, shown with the pause")
     command("resume", "end the pause now")
     for name, text in (
         ("man", "the manual page: corral man | man -l -"),

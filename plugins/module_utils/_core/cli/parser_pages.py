@@ -14,7 +14,10 @@ from ..model.values.records import NamedTuple
 
 EXIT_STATUS = (
     ("0", "done, or nothing differs"),
-    ("1", "an error: the message says the place, the value and what to do; nothing was changed but what it names"),
+    (
+        "1",
+        "an error: the message says the place, the value and what to do; nothing else than what it names was changed",
+    ),
     ("2", "something differs, is refused or is left to do"),
 )
 FILES = (
@@ -23,7 +26,7 @@ FILES = (
     ("/var/lib/corral", "what was there before Corral, grants, and the profiles applied before"),
 )
 ABOUT = (
-    "Shows and does on one node what its resource profile declares: pools of CPUs, hugepages and their mounts, limits of "
+    "Shows and applies the resource profile of this node: pools of CPUs, hugepages and their mounts, limits of "
     "tasks, workloads with CPUs of their own, garbage collection. Each command explains itself with"
 )
 # Options and arguments whose value is a file or a folder.

@@ -28,7 +28,7 @@ def load(text: str, path: str) -> t.Any:
     try:
         import yaml
     except ImportError:
-        raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
+        raise refusal("is not JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
     try:
         return _load_yaml(yaml, text)
     except DuplicateKey as error:
@@ -37,7 +37,7 @@ def load(text: str, path: str) -> t.Any:
         raise refusal(f"no YAML: {' '.join(str(error).split())}", path=path) from None
     except (AttributeError, LookupError):
         # So PyYAML fails at a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
-        raise refusal("no YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
+        raise refusal("not YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
 
 
 def refuse_twice(text: str, path: str) -> None:

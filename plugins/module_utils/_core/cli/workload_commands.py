@@ -51,7 +51,7 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
         tenant = next((need.tenant for need in found.needs if need.workload.name == name), "")
         if shown is not context and workload_state.populated(host, name, tenant):
             said.append(
-                f"{name} runs now, without a grant: on shared CPUs, with its limits; what follows is of its next start"
+                f"{name} runs now, without a grant: on shared CPUs, with its limits; what follows is about its next start"
             )
         grant = admit_workload.grant_of(context, name)
         enforced = enforcement_of(host, context, grant.slice) if grant is not None and grant.cpus else None
@@ -112,7 +112,7 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
     if not match:
         given = [name for name in ("requests", "limits", "priority") if getattr(args, name)]
         if given:
-            message = "is for a workload beside the profile's, with --unit or --container; what the profile declares is changed there"
+            message = "is only for a workload that the profile does not declare (--unit or --container): change a declared one in the profile"
             raise refusal(message, path=f"--{given[0]}")
         if args.dry_run:
             request = allocate_workloads.Request(start={args.name: "what-if"})

@@ -38,7 +38,7 @@ PASS_SECONDS = 300.0
 SLACK_SECONDS = 2.0
 IMAGES, CONTAINERS, PASS = "images", "containers", "pass"
 DRY_RUN, PAUSED = "asked for a dry run", "the node is paused"
-LEFT = "gc left the profile during the pass: nothing more is collected, and nothing is kept of it"
+LEFT = "the profile no longer declares gc: the pass ends, and keeps no records"
 # A rollout holds the node's lock for less; see written().
 LOCK_SECONDS = 120.0
 
@@ -103,7 +103,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
                 idle.keep_images(observed, gc.images, images)
             result = result._replace(images=images)
     except OSError as error:
-        said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing goes that is not noted"
+        said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing is removed without a record"
         return result._replace(error=said)
     except CorralError as error:  # What went before it is told all the same.
         return result._replace(error=one_line(error))

@@ -66,7 +66,7 @@ def observe(podmans: Podmans, users: t.Sequence[str], records: Records, now: flo
             space = podmans.host.space(storage.root)
             if space is None or space[1] <= 0:
                 raise PodmanError(
-                    f"{storage.root}: the file system of {user}'s images says no size: nothing is removed"
+                    f"{storage.root}: the file system of {user}'s images reports no size: nothing is removed"
                 )
         except PodmanError as error:
             errors.append(str(error))
@@ -251,4 +251,4 @@ class Pass:
             (len(self.refused), "refused"),
         ]
         said = ", ".join(f"{count} {what}" for count, what in parts if count)
-        return f"of {len(self.images)} images {said or 'all that may go are gone'}"
+        return f"of {len(self.images)} images {said or 'all that may be removed are removed'}"

@@ -153,11 +153,11 @@ def load(text: str, path: str) -> t.Any:
     try:
         yaml = imported_yaml()
     except ImportError:
-        raise refusal("is no JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
+        raise refusal("is not JSON, and PyYAML is not installed here: install python3-yaml", path=path) from None
     try:
         return config_shape.plain(yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
-        raise refusal(f"is no YAML: {' '.join(str(error).split())}", path=path) from None
+        raise refusal(f"is not YAML: {' '.join(str(error).split())}", path=path) from None
 
 
 def imported_yaml() -> t.Any:

@@ -50,8 +50,8 @@ def cannot_start(host: Host) -> str:
     if not (host.read(fragment) or "").strip():
         return f"is masked ({fragment}): systemctl unmask {UNIT}"
     if fragment.startswith(TRANSIENT):
-        return f"is transient, its file goes with it ({fragment}): make it a unit of its own"
-    return "" if command(host) else f"has no ExecStart= ({fragment}): mend it"
+        return f"is transient, and its file is removed when it stops ({fragment}): make it a unit of its own"
+    return "" if command(host) else f"has no ExecStart= ({fragment}): correct it"
 
 
 def start_again(host: Host) -> str:
@@ -63,7 +63,7 @@ def start_again(host: Host) -> str:
         return ""
     answer = systemd.control(host, "start", UNIT, timeout=START_SECONDS)
     failed = f": {systemd.complaint(answer.err, answer.out)}" if answer.code else ""
-    return f"started {UNIT}, which a run had stopped before it was ended itself{failed}"
+    return f"started {UNIT}, which a run had stopped before the run was killed{failed}"
 
 
 def environment(host: Host, files: UnitFiles) -> dict[str, str]:

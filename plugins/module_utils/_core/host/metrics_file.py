@@ -29,7 +29,9 @@ def publish(host: Host, status: t.Mapping[str, t.Any], began: float) -> t.Option
     try:
         host.write_file(path, text)
     except OSError as error:
-        return f"{path}: cannot be written ({error.strerror}): no metrics, the node is kept all the same"
+        return (
+            f"{path}: cannot be written ({error.strerror}): no metrics are written, and the profile is still enforced"
+        )
     return None
 
 

@@ -88,7 +88,7 @@ class Podman:
         try:
             return json.loads(text)  # null and [] both stand for an empty list
         except (ValueError, RecursionError):
-            raise PodmanError(f"{self.named(name)}: its answer is no JSON") from None
+            raise PodmanError(f"{self.named(name)}: its answer is not JSON") from None
 
     def text(self, name: str, path: str) -> str:
         """The answer to a question as text. Raises PodmanError."""

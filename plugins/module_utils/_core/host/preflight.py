@@ -90,7 +90,7 @@ def obstacle(host: Host, step: Step) -> tuple[str, str]:
     while host.mode(folder) is None and folder != "/":
         folder = os.path.dirname(folder)
     if not host.is_dir(folder):
-        return folder, "is no folder, and files of Corral's go into it: move it away"
+        return folder, "is not a folder, and Corral keeps files in a folder of this name: move it away"
     if not host.writable(folder):
         return (
             folder,

@@ -85,7 +85,7 @@ def checked(host: Host, path: str) -> t.Any:
 def checked_data(stored: t.Any) -> t.Any:
     """The data of what a checksummed file holds. Raises ValueError with what is wrong with it."""
     if stored is None:
-        raise ValueError("is no JSON: truncated, or not Corral's")
+        raise ValueError("is not JSON: truncated, or not Corral's")
     if not isinstance(stored, dict) or not {"version", "checksum", "data"} <= stored.keys():
         raise ValueError("is not Corral's")
     if stored["version"] != VERSION:

@@ -246,7 +246,7 @@ def live_change(unit: str, cpus: frozenset[int], seen: Observation) -> t.Optiona
     if requested == cpus:
         return Change(
             NAME, unit, "cpuset.cpus.effective", cpuset.format(effective or ()), cpuset.format(cpus),
-            "the kernel does not have in force what was asked for", f"{cgroup.path_of(unit)}/cpuset.cpus.effective",
+            "the CPUs in force are not those that the slice requests", f"{cgroup.path_of(unit)}/cpuset.cpus.effective",
         )  # fmt: skip
     shown = cpuset.format(requested) if requested else f"all ({cpuset.format(effective or ())})"
     return Change(NAME, unit, "AllowedCPUs", shown, cpuset.format(cpus), reason_of(unit, state, cpus), location)

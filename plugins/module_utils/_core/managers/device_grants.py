@@ -235,7 +235,7 @@ def environment_as_read(grant: Grant, path: str, text: str, seen: Observed, *, i
     if not is_others:
         return environment_change(grant, path, text, seen)
     other = device_delivery.unit_of(path[len(FOLDER) + 1 :])
-    reason = f"systemd reads one file for {other} as well: give one of them another name"
+    reason = f"systemd reads the same environment file for {other}: rename one of the two"
     return [
         Change(
             NAME,
@@ -264,27 +264,25 @@ def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str], *, move
     location = control_file(unit, DEVICE_ALLOW, runtime=True)
     shown_now, shown_then = ", ".join(seen.now) or None, ", ".join(wanted)
     if set(seen.now) == set(wanted):
-        shown_now = "by links that led elsewhere"
+        shown_now = "set when links led to other devices"
     reason = ""
     if seen.hidden_by:
         reason = (
             f"{seen.hidden_by} hides {location} (systemctl set-property without --runtime): give that file another name"
         )
     elif seen.reset_by:
-        reason = f"{seen.reset_by} sorts after {location} and empties the list: take that line out"
+        reason = f"{seen.reset_by} sorts after {location} and empties the list: remove that line"
     if reason:
         file = seen.hidden_by or seen.reset_by
         return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, file, (), UNCHANGEABLE, "next start")
     step = make_step.unit_property(unit, DEVICE_ALLOW, "\n".join(wanted), LIVE)
-    reason = "its unit may open what it was granted, from the next open on"
+    reason = "the unit may open the devices that it was granted, from its next open on"
     return Change(NAME, unit, DEVICE_ALLOW, shown_now, shown_then, reason, location, (step,))
 
 
 def left_out_change(unit: str, entry: str) -> Change:
     """An entry of others that Corral's list, which takes the place of theirs, cannot have."""
-    reason = (
-        "its list is set as a whole with what it was granted, which takes paths in /dev alone: write this one in full"
-    )
+    reason = "systemd takes the list as a whole and without specifiers: write this entry as a path in /dev, char-NAME or block-NAME"
     return Change(
         NAME, unit, f"{DEVICE_ALLOW} {entry}", "left out", entry, reason, unit, (), UNCHANGEABLE, "next start"
     )
@@ -296,7 +294,7 @@ def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str]) -> list[
     if not hidden:
         return []
     file = seen.private[-1].file
-    reason = f"PrivateDevices= in {file} hides them: add BindPaths= with their folder, or take PrivateDevices= out"
+    reason = f"PrivateDevices= in {file} hides them: add BindPaths= with their folder, or remove PrivateDevices="
     return [
         Change(
             NAME,
@@ -362,7 +360,7 @@ def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, 
         for name, own in spec_names(grant).items():
             with contextlib.suppress(LookupError):
                 for variable in device_delivery.conflicts(device_delivery.by_resource(own, devices)):
-                    said = f"its devices give the variable {variable} several values, a container has the first one"
+                    said = f"its devices give the variable {variable} different values: a container has the first one"
                     found.append(f"workload {name}: {said}")
     return found
 

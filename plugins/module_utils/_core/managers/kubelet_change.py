@@ -95,8 +95,8 @@ def problems(state: State, drain: t.Optional[str]) -> list[Problem]:
     pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
     files = " and ".join(one.path for one in state.refused)
     message = (
-        f"the kubelet would not start with {files}, and without it these pods lose their exclusive CPUs or memory: "
-        f"{pods}. Drain the node first, or declare kubelet.drain: a program that does, or none to go on without"
+        f"the kubelet would not start with {files}, which has to be set aside; then these pods lose their exclusive CPUs or memory: "
+        f"{pods}. Drain the node first, or set kubelet.drain to a program that does, or to none to continue without draining"
     )
     return [Problem("kubelet.drain", None, message)]
 

@@ -136,8 +136,8 @@ def shared_with_pods(config: Config, context: Context) -> list[str]:
     slices = ", ".join((*cpu.shared_slices, CORRAL_SLICE))
     return [
         (
-            f"{slices} run on the shared CPUs, of which the kubelet gives some to pods alone: run nothing there, or add what does to "
-            "cpu.reserved.slices"
+            f"{slices} run on the shared CPUs, and the kubelet gives pods some of these exclusively: run nothing in these slices, or "
+            "add those in use to cpu.reserved.slices"
         )
     ]
 
@@ -160,7 +160,7 @@ def acts(seen: Observation, context: Context) -> bool:
 def obstacles(seen: Observation) -> t.Iterator[Problem]:
     """What stands against changing this kubelet at all."""
     for line in seen.wrong:
-        yield Problem("kubelet", None, f"{line}: mend that first")
+        yield Problem("kubelet", None, f"{line}: correct that first")
     if not seen.own:
         yield Problem("kubelet", None, "this kubelet has neither --config nor --config-dir: give it one of them")
     elif not seen.dropin and not Place("file", CONFIG).covers(make_step.file(seen.own, "", FILES)):
@@ -181,7 +181,7 @@ def wrong_version(seen: Observation) -> t.Iterator[Problem]:
     """A kubelet whose version is not known, or too old."""
     version = seen.machine.version
     if version is None:
-        yield Problem("kubelet", None, f"its version is not known ({seen.version_error}): mend that first")
+        yield Problem("kubelet", None, f"its version is not known ({seen.version_error}): correct that first")
     elif version < (1, kubelet_options.OLDEST):
         shown = ".".join(map(str, version))
         yield Problem("kubelet", shown, f"Corral configures kubelets from 1.{kubelet_options.OLDEST} on: update it")
@@ -191,7 +191,9 @@ def stopped_for_good(host: Host, seen: Observation) -> t.Iterator[Problem]:
     """A kubelet that runs, and that could not be started again once it is stopped."""
     why = kubelet_unit.cannot_start(host) if seen.process is not None else ""
     if why:
-        yield Problem("kubelet", None, f"{kubelet_unit.UNIT} runs and {why}; once stopped it would stay so")
+        yield Problem(
+            "kubelet", None, f"{kubelet_unit.UNIT} runs and {why}: once stopped, it could not be started again"
+        )
 
 
 # What is to be in force, and its text
@@ -335,7 +337,7 @@ def moved_away(seen: Observation) -> list[Step]:
 def file_item(seen: Observation, then: Target, steps: t.Sequence[Step], when: t.Any, disruption: t.Any) -> Change:
     """The item of Corral's file, or of the lines in others'."""
     actual, wanted = seen.texts.get(seen.own), then.text
-    reason = "what the profile declares of the kubelet"
+    reason = "the kubelet's keys that the profile declares"
     if not seen.dropin:
         keys = sorted(then.kept.lines.keys() | seen.kept.lines.keys())
         actual, wanted = (
@@ -360,7 +362,7 @@ def gates_problem(host: Host, one: Difference) -> Problem:
     """A feature gate that a flag or a later file turns off: the kubelet would not start with an option that needs it."""
     flag = one.origin.startswith("--")
     where = f"the flag {one.origin} in {kubelet_unit.file_of_flag(host, one.origin)}" if flag else one.origin
-    message = f"{where} has {one.actual} and wins, the kubelet would not start with what is declared, which needs {one.wanted}: remove that"
+    message = f"{where} sets {one.actual} and wins, but the declared options need {one.wanted}, and the kubelet would not start: remove it there"
     return Problem("kubelet", None, message)
 
 
@@ -387,7 +389,7 @@ def older_than_files(host: Host, seen: Observation, differences: t.Sequence[Diff
     newer = [layer.origin for layer in seen.layers if (host.modified(layer.origin) or 0) > began + SLACK]
     if not newer:
         return []
-    reason = f"the running kubelet (process {seen.process.pid if seen.process else ''}) began before: systemctl restart {kubelet_unit.UNIT}"
+    reason = f"the running kubelet (process {seen.process.pid if seen.process else ''}) began before this change: systemctl restart {kubelet_unit.UNIT}"
     return [
         Change(NAME, path, "read", "changed since", "read by the kubelet", reason, path, (), UNCHANGEABLE)
         for path in newer
@@ -416,8 +418,8 @@ def leaving(host: Host, seen: Observation, context: Context) -> Part:
 def cannot_go_back(error: NotEditable) -> str:
     """Why the lines of a file of others do not come back, and the way out."""
     return (
-        f"the lines that Corral changed there cannot be put back ({error}): mend the file; or write it as it is to be, and delete {KEPT}, "
-        "which has those lines"
+        f"the lines that Corral changed there cannot be restored ({error}): correct the file; or edit it as you want it, and delete {KEPT}, "
+        "which has the original lines"
     )
 
 
@@ -462,7 +464,7 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
     shown = ", ".join(one.key for one in differences) or "as Corral left it"
     stops = kubelet_change.stops(seen) and not stays
     reason = "no longer declared" + (
-        f"; {kubelet_unit.UNIT} {stays}: what runs goes on with what it read" if stays else ""
+        f"; {kubelet_unit.UNIT} {stays}: the running kubelet keeps the configuration that it read" if stays else ""
     )
     return [
         Change(

@@ -179,7 +179,7 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
         message = f"the unconfirmed profile is {found.name} ({found.hash}): confirm that one, or leave the hash out"
         raise refusal(message, path="hash", value=digits)
     if found is not None and found.failed:
-        message = f"profile {found.name} failed and is not in force, so it cannot be kept: the node goes back, or apply it again"
+        message = f"profile {found.name} failed and is not in force, so it cannot be confirmed: wait until the node goes back, or apply it again"
         raise refusal(message, path="hash", value=found.hash)
     return found
 
@@ -257,7 +257,7 @@ def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
     A file that does not say what to go back to is set aside, and the profile stays.
     """
     if unconfirmed_file.damaged(host):
-        said = "is not as Corral wrote it: nothing says what to go back to, so the node keeps its profile (corral rollback)"
+        said = "is damaged, so the profile to go back to is not known: the node keeps its profile (corral rollback goes back)"
         unconfirmed_file.set_aside(host)
         raise refusal(said, path=state.UNCONFIRMED)
     if not host.exists(state.UNCONFIRMED):

@@ -123,7 +123,7 @@ def plan_profile(
     try:
         parts = [registry.manager(name).plan(host, context) for name in planning]
     except NoSafeOrder as stuck:
-        problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: go by a profile in between"
+        problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: apply a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
     problems = [problem for part in parts for problem in part.problems]
     if context.resolved is not None:

@@ -31,8 +31,8 @@ STRAY = (
 )
 
 
-WAITS = "{}: set before Corral, and waits as long as workloads have CPUs {} of it, or may get them"
-SET_AGAIN = "{}: set again meanwhile; what was there before Corral does not come back"
+WAITS = "{}: set before Corral, and restored once no workload has CPUs {} of it or may get them"
+SET_AGAIN = "{}: set again since; what was there before Corral is not restored"
 
 
 class Restoration(NamedTuple):

@@ -54,7 +54,7 @@ def recap(changes: t.Sequence[Change], *, done: bool) -> str:
     verb = "changed" if done else "differ" if len(differing) != 1 else "differs"
     parts = [f"{len(differing)} {verb} ({', '.join(managers)})"] if differing else []
     stuck = sum(change.verdict == "unchangeable" for change in differing)
-    parts += [f"{stuck} of them Corral cannot mend"] if stuck else []
+    parts += [f"{stuck} of them Corral cannot correct"] if stuck else []
     parts += [f"{unknown} unknown"] if unknown else []
     return "; ".join(parts)
 

@@ -84,7 +84,7 @@ AGENT = {"drift": []}
         (IN_SYNC, AGENT, "in_sync", ["n: in sync (profile edge, mode enforce)"]),
         (IN_SYNC, SKIPPED, "in_sync", ["n: in sync (profile edge, mode enforce)"]),
         (IN_SYNC, {}, "failed", None),
-        ({}, {}, "failed", ["n: failed", "  the task failed without a word"]),
+        ({}, {}, "failed", ["n: failed", "  the task failed without a message"]),
         (DRIFT, AGENT, "drift", None),
         (STUCK, AGENT, "drift", None),
         (IN_SYNC, {"drift": [item("drift")]}, "drift", None),

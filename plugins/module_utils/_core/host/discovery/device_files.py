@@ -110,13 +110,13 @@ def _matching(host: Host, pattern: str, notes: list[str]) -> list[DeviceFile]:
         file = device_file(host, path)
         if not (FIT_PATH.fullmatch(path) and FIT_PATH.fullmatch(file.real)):
             why = (
-                "its path has characters that units cannot name"
+                "its path has characters that a unit file cannot contain"
                 if file.real.startswith("/dev/")
-                else "it leads out of /dev"
+                else "it is a link to a file outside /dev"
             )
             notes.append(f"{shown(path)}: left out, {why}")
         elif not file.is_device:
-            notes.append(f"{shown(path)}: left out, it is no device")
+            notes.append(f"{shown(path)}: left out, it is not a device file")
         else:
             found.append(file)
     return found

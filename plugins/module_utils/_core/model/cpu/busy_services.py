@@ -15,8 +15,8 @@ from ..values.records import NamedTuple
 SHOWN = 6
 LEAST = 0.01  # of a CPU on average: below that it does not matter
 HINT = (
-    "what needs more CPUs than its slice will have goes to machine.slice or corral.slice (Slice= in a drop-in, "
-    "then a restart), or its slice to cpu.shared.slices"
+    "move a service that needs more CPUs to machine.slice or corral.slice (Slice= in a drop-in, "
+    "then a restart), or add its slice to cpu.shared.slices"
 )
 
 

@@ -42,7 +42,7 @@ def parse(data: object, path: str) -> list[SpecDevice]:
     spec = _of(dict, data, path, "the spec")
     version = _of(str, spec.get("cdiVersion"), path, "cdiVersion")
     if not VERSION.fullmatch(version):
-        raise refusal("cdiVersion is no version: generate the spec again", path=path, value=version)
+        raise refusal("cdiVersion is not a version: generate the spec again", path=path, value=version)
     whole = _edits(spec, path, "containerEdits")
     kind = _of(str, spec.get("kind"), path, "kind")
     if not KIND.fullmatch(kind):
@@ -94,6 +94,6 @@ _KINDS: dict[type, str] = {dict: "a mapping", list: "a list", str: "text"}
 
 def _of(kind: type[Wanted], value: object, path: str, field: str) -> Wanted:
     if not isinstance(value, kind):
-        message = f"is no CDI spec, {field} is not {_KINDS[kind]}: generate it again, or remove the file"
+        message = f"is not a CDI spec, {field} is not {_KINDS[kind]}: generate it again, or remove the file"
         raise refusal(message, path=path)
     return value

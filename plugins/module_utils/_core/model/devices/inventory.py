@@ -142,7 +142,7 @@ def _of_group(group: list[PciFunction], require_link: bool = False) -> Device:
         parts = ", ".join(f"{one.address} is bound to {one.driver}" for one in others)
         unhealthy = f"IOMMU group {number}: {parts}, not to vfio-pci"
     elif not any(_is_vfio(one.driver) for one in group):
-        unhealthy = f"IOMMU group {number}: nothing of it is bound to vfio-pci"
+        unhealthy = f"IOMMU group {number}: no function of it is bound to vfio-pci"
     elif require_link:
         unhealthy = _without_link(group)
     return _of_functions(group, unhealthy, (f"/dev/vfio/{number}",))
@@ -207,7 +207,7 @@ def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
     odd = [file.path for file in one.files if not FIT_PATH.fullmatch(file.real) or "/../" in file.real]
     unhealthy = f"{', '.join(gone)} in {one.spec}: no such device" if gone else ""
     if odd and not gone:
-        unhealthy = f"{', '.join(odd)} in {one.spec}: units cannot name such a file"
+        unhealthy = f"{', '.join(odd)} in {one.spec}: a unit file cannot contain its path"
     functions = [seen.pci[file.address] for file in own if file.address and file.address in seen.pci]
     name = f"{one.kind}={one.name}"
     return Device(

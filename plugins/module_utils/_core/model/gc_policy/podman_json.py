@@ -205,7 +205,7 @@ def refusal(body: str) -> str:
     try:
         data = json.loads(body or "null")
     except (ValueError, RecursionError):
-        return "its answer is no JSON"
+        return "its answer is not JSON"
     for row in data if isinstance(data, list) else [data]:
         if isinstance(row, dict):
             said = row.get("Err") or row.get("Errors")

@@ -37,7 +37,7 @@ def plain(value: t.Any) -> t.Any:
     def as_json(one: t.Any, depth: int) -> t.Any:
         left[0] -= 1
         if depth > DEEPEST or left[0] < 0:
-            raise ValueError("has values within values without an end")
+            raise ValueError("is nested too deeply, or has too many values")
         if isinstance(one, dict):
             return {key_of(key): as_json(inner, depth + 1) for key, inner in one.items()}
         if isinstance(one, (list, tuple)):
@@ -63,11 +63,11 @@ def unfit(data: t.Mapping[str, t.Any]) -> list[str]:
         if key in MAPS and (
             not isinstance(value, dict) or any(isinstance(one, (dict, list)) for one in value.values())
         ):
-            found.append(f"{key}: is no map of single values")
+            found.append(f"{key}: is not a map of single values")
         elif key in LISTS and not isinstance(value, list):
-            found.append(f"{key}: is no list")
+            found.append(f"{key}: is not a list")
         elif key in SINGLE and isinstance(value, (dict, list)):
-            found.append(f"{key}: is no single value")
+            found.append(f"{key}: is not a single value")
         elif key == "enforceNodeAllocatable" and not all(isinstance(one, str) for one in value):
-            found.append(f"{key}: is no list of texts")
+            found.append(f"{key}: is not a list of texts")
     return found

@@ -90,7 +90,7 @@ def check_shapes(rules: Rules) -> None:
     for key in MAPPINGS:
         value = rules.config.get(key)
         if value is not None and not isinstance(value, dict):
-            rules.refuse(value, "is no mapping, and the kubelet would not start: write one", key)
+            rules.refuse(value, "is not a mapping, and the kubelet would not start: write one", key)
 
 
 def check_cpus(rules: Rules) -> None:
@@ -125,7 +125,7 @@ def check_cpus(rules: Rules) -> None:
     if alone and reserved:
         message = (
             f"pods share CPUs {cpuset.format(alone)}, on which the kernel balances no load (isolcpus): take them out of isolcpus, "
-            "or into cpu.isolated"
+            "or add them to cpu.isolated"
         )
         rules.refuse(cpuset.format(reserved), message, "reservedSystemCPUs")
 
@@ -140,11 +140,11 @@ def check_options(rules: Rules) -> None:
         return
     chosen = cpu_options.Options(**{field: rules.option(name) for name, field in cpu_options.NAMES.items()})
     for first, second in cpu_options.forbidden(chosen):
-        message = f"cannot stand beside {first} (the kubelet's rule): leave one out"
+        message = f"cannot be combined with {first} (the kubelet's rule): leave one out"
         rules.refuse(True, message, "cpuManagerPolicyOptions", second)
     if chosen.align_by_socket:
         if rules.config.get("topologyManagerPolicy") == "single-numa-node":
-            message = "cannot stand beside the topology policy single-numa-node (the kubelet's rule): leave one out"
+            message = "cannot be combined with the topology policy single-numa-node (the kubelet's rule): leave one out"
             rules.refuse(True, message, "cpuManagerPolicyOptions", "align-by-socket")
         if rules.machine.sockets > max(len(rules.machine.numa), 1):
             message = f"this machine has {rules.machine.sockets} sockets and fewer NUMA nodes, the kubelet refuses that: leave it out"
@@ -172,17 +172,17 @@ def check_enforced(rules: Rules) -> None:
     config, key = rules.config, "enforceNodeAllocatable"
     words = config.get(key) or []
     if not isinstance(words, list):
-        rules.refuse(None, "is no list: write one", key)
+        rules.refuse(None, "is not a list: write one", key)
         return
     if "none" in words and len(words) > 1:
-        rules.refuse("none", "stands alone: leave the others out", key)
+        rules.refuse("none", "cannot be combined with others: leave them out", key)
     if config.get("cgroupsPerQOS") is False and set(words) - {"none"}:
         rules.refuse(words[0], "needs cgroupsPerQOS: true: write [none], or leave cgroupsPerQOS out", key)
     for part in ("system", "kube"):
         word, group = f"{part}-reserved", f"{part}ReservedCgroup"
         both = [one for one in (word, f"{word}-compressible") if one in words]
         if len(both) == 2:
-            rules.refuse(both[1], f"cannot stand beside {word}: leave one out", key)
+            rules.refuse(both[1], f"cannot be combined with {word}: leave one out", key)
         if both and not config.get(group):
             rules.refuse(both[0], f"needs {group}: declare kubelet.{part}_reserved_cgroup", key)
 

@@ -7,7 +7,7 @@
 
 A later layer wins. Sections merge key by key, and so do the items of a list that can be identified;
 a list of plain values is replaced. An empty key (null) takes away what an earlier layer declared, and so does a key
-that cannot stand beside the earlier one. Whether the result is a profile is profile.py's to say.
+that excludes the earlier one. Whether the result is a profile is profile.py's to say.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ IDENTITY: dict[str, tuple[str, ...]] = {
 # Exactly one of these is in each pool of hugepages.
 POOLS, AMOUNTS = "memory.hugepages", ("count", "share")
 
-# A key and those that cannot stand beside it: a later layer's choice takes the earlier layers' away.
+# A key and those that exclude it: a later layer's choice replaces that of earlier layers.
 DISPLACES: dict[str, tuple[str, ...]] = {
     "cpu.reserved.cpus": ("count", "cores_per_numa"),
     "cpu.reserved.count": ("cpus", "cores_per_numa"),

@@ -57,7 +57,9 @@ def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.
             )
     _check_overlap(reader, cpu)
     for first, second in cpu_options.forbidden(options_of(cpu)):
-        reader.refuse(f"cpu.options.{second}", True, f"cannot stand beside {first} (the kubelet's rule): leave one out")
+        reader.refuse(
+            f"cpu.options.{second}", True, f"cannot be combined with {first} (the kubelet's rule): leave one out"
+        )
     shared = cpu.get("shared", {}).get("slices", [])
     for index, name in enumerate(shared):
         if name in cpu.get("reserved", {}).get("slices", []):
@@ -71,7 +73,7 @@ def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
     cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
     if policy == "single-numa-node" and options_of(cpu).align_by_socket:
         path = "cpu.options.align-by-socket"
-        reader.refuse(path, True, "cannot stand beside topology.policy single-numa-node: leave one of them out")
+        reader.refuse(path, True, "cannot be combined with topology.policy single-numa-node: leave one of them out")
     if any(row.get("requests") or row.get("limits") or row.get("containers") for row in values.get("workloads", ())):
         if not cpu and "cpu" not in {problem.path for problem in reader.problems}:
             message = "workloads with requests or limits need the pools of CPUs: declare cpu.reserved"

@@ -25,7 +25,9 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
     """Refuse a command without an absolute path."""
     command = (values.get("confirm") or {}).get("command")
     if command and not command[0].startswith("/"):
-        message = "is no absolute path: write the command as a list of words, such as [/usr/local/bin/healthy, --all]"
+        message = (
+            "is not an absolute path: write the command as a list of words, such as [/usr/local/bin/healthy, --all]"
+        )
         reader.refuse("confirm.command[0]", command[0], message)
     written = given.get("confirm")
     if isinstance(written, dict) and written.get("command") == []:

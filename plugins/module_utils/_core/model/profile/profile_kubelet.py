@@ -87,12 +87,12 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
     for key in AMOUNTS:
         for name, amount in (kubelet.get(key) or {}).items():
             if amount.nano < 0:
-                reader.refuse(f"kubelet.{key}.{name}", str(amount), "is less than nothing: write 0 or more")
+                reader.refuse(f"kubelet.{key}.{name}", str(amount), "is negative: write 0 or more")
     options = kubelet.get("cpu_manager_policy_options") or {}
     chosen = cpu_options.Options(**{field: options.get(name, False) for name, field in cpu_options.NAMES.items()})
     for first, second in cpu_options.forbidden(chosen):
         path = f"kubelet.cpu_manager_policy_options.{second}"
-        reader.refuse(path, True, f"cannot stand beside {first} (the kubelet's rule): leave one out")
+        reader.refuse(path, True, f"cannot be combined with {first} (the kubelet's rule): leave one out")
     periods = kubelet.get("eviction_soft_grace_period") or {}
     for name in kubelet.get("eviction_soft") or {}:
         if name not in periods:

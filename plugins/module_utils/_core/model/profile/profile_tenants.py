@@ -56,7 +56,7 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
         for number, pattern in enumerate(row.get("members", {}).get("units", [])):
             if not pattern.endswith(".service"):
                 path = join(join(join(at, "members"), "units"), number)
-                reader.refuse(path, pattern, "is no service, and only services are given resources: name a .service")
+                reader.refuse(path, pattern, "is not a service, and only services are given resources: name a .service")
         _check_limits(reader, join(at, "limits"), row.get("limits", []))
         _check_quotas(reader, join(at, "quota"), row.get("quota", []))
     _check_apart(reader, rows)
@@ -216,7 +216,7 @@ def _hard_problem(resource: str, amount: Quantity) -> str:
     if section == "requests" and base == PIDS:
         return "tasks are limited only: write limits.pids"
     if amount.nano < 0:
-        return "is less than nothing: write 0 or more"
+        return "is negative: write 0 or more"
     if amount.nano == 0:
         return ""
     if resource == COUNT or "/" in base:

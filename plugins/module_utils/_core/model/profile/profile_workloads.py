@@ -177,7 +177,7 @@ def _check_amounts(reader: Reader, at: str, values: t.Mapping[str, t.Any]) -> No
 def amount_problem(resource: str, amount: Quantity) -> str:
     """What is wrong with an amount of a resource, with the way out; "" when nothing is."""
     if amount.nano <= 0:
-        return "is not more than nothing: leave it out"
+        return "is not more than 0: leave it out"
     if resource == CPU:
         return "" if amount.nano % MILLI == 0 else "is finer than a thousandth of a CPU: write it as 1500m or 2"
     if is_device(resource):

@@ -33,7 +33,7 @@ def _size(value: object) -> int:
         text = read_text(value, such_as="512Mi")
         size = _quantity(text)
     if size <= 0:
-        raise ValueError("is not more than nothing: write a size such as 512Mi, or leave the key out")
+        raise ValueError("is not more than 0: write a size such as 512Mi, or leave the key out")
     if size > SIZE_LIMIT:
         raise ValueError(f"is more than any machine has: write a size up to {size_text(SIZE_LIMIT)}")
     return size
@@ -75,7 +75,7 @@ def _page_size(value: object) -> int:
             if decimal
             else "write one such as 2Mi or 1Gi"
         )
-        raise ValueError(f"is no hugepage size (a power of two): {hint}")
+        raise ValueError(f"is not a hugepage size (a power of two): {hint}")
     return size >> 10
 
 
@@ -111,7 +111,7 @@ def _resource(value: object) -> str:
         raise ValueError(
             "is storage, which Corral does not give: write cpu, memory, pids or hugepages-2Mi (a page size)"
         )
-    raise ValueError("is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
+    raise ValueError("is not a resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size)")
 
 
 def split_quota_resource(name: str) -> tuple[str, str]:
@@ -134,7 +134,7 @@ def _quota_resource(value: object) -> str:
     try:
         return f"{section or 'requests'}.{_resource(resource)}"
     except ValueError:
-        raise ValueError(f"is no resource that a quota limits: {hint}") from None
+        raise ValueError(f"is not a resource that a quota limits: {hint}") from None
 
 
 def _share(value: object) -> Share:

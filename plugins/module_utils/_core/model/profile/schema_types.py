@@ -312,7 +312,7 @@ def _place(*words: str) -> t.Callable[[object], int | str]:
             return _node(value)
         except ValueError:
             listed = " or ".join([", ".join(words[:-1]), words[-1]])
-            raise ValueError(f'is no NUMA node: write a number such as "0", or {listed}') from None
+            raise ValueError(f'is not a NUMA node: write a number such as "0", or {listed}') from None
 
     return read
 

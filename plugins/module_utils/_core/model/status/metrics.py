@@ -35,7 +35,7 @@ FAMILIES = (
     Family("corral_agent_info", GAUGE, "The agent: version of Corral, and of the Python that runs it."),
     Family("corral_profile_info", GAUGE, "The profile that the node is kept to."),
     Family("corral_mode", GAUGE, "1 for the profile's mode, 0 for the other one."),
-    Family("corral_in_sync", GAUGE, "1 when nothing differs from the profile and everything could be looked at."),
+    Family("corral_in_sync", GAUGE, "1 when nothing differs from the profile and everything could be read."),
     Family("corral_drift_items", GAUGE, "What differs from the profile after the last tick, by manager and verdict."),
     Family("corral_changes_total", COUNTER, "Changes that ticks made since the node started."),
     Family("corral_last_change_timestamp_seconds", GAUGE, "When a tick changed something last."),
@@ -48,7 +48,7 @@ FAMILIES = (
     Family("corral_hugepages_actual", GAUGE, "Hugepages that the kernel has in a declared pool, in pages."),
     Family("corral_workloads", GAUGE, "Workloads with resources of their own, by state and class."),
     Family("corral_allocatable", GAUGE, "What the node can give to workloads: CPUs, bytes, tasks."),
-    Family("corral_requested", GAUGE, "What the granted workloads ask for."),
+    Family("corral_requested", GAUGE, "What the granted workloads request."),
     Family("corral_limits", GAUGE, "The sum of their limits, which may go beyond what there is."),
     Family(
         "corral_tenant_quota_used",

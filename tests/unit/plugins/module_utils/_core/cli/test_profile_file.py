@@ -47,9 +47,9 @@ def test_a_merge_key_does_not_make_a_key_stand_twice() -> None:
         ("? {b: 1, b: 2}\n: 3", "file: line 1: the key b stands twice"),
         ("a: 1\n---\na: 2", "file: no YAML: expected a single document"),
         ("{a: [}", "file: no YAML: while parsing"),
-        ('a: !!int ""', "file: no YAML: a value is not what its tag"),
-        ("a: !!bool maybe", "file: no YAML: a value is not what its tag"),
-        ("a: !!timestamp soon", "file: no YAML: a value is not what its tag"),
+        ('a: !!int ""', "file: not YAML: a value is not what its tag"),
+        ("a: !!bool maybe", "file: not YAML: a value is not what its tag"),
+        ("a: !!timestamp soon", "file: not YAML: a value is not what its tag"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:

@@ -314,7 +314,7 @@ def test_a_removal_stops_the_timer_before_its_unit_goes(rolled: node.Node) -> No
 def test_a_damaged_file_is_set_aside_and_said(rolled: node.Node) -> None:
     change(rolled)
     rolled.put(state.UNCONFIRMED, "{}")
-    with pytest.raises(CorralError, match="nothing says what to go back to"):
+    with pytest.raises(CorralError, match="the profile to go back to is not known"):
         timer(rolled)
     assert not waits(rolled)
     assert rolled.has(f"{state.UNCONFIRMED}.damaged")
@@ -459,7 +459,7 @@ def test_a_run_that_failed_and_could_not_be_undone_goes_back_and_may_be_applied_
     runs.command(fake.host(), "status")
     said = capsys.readouterr().out
     assert "failed, and not all of it could be undone: at " in said and "corral confirm" not in said
-    with pytest.raises(CorralError, match="failed and is not in force, so it cannot be kept"):
+    with pytest.raises(CorralError, match="failed and is not in force, so it cannot be confirmed"):
         runs.command(fake.host(), "confirm")
     fake.wait(SECONDS + 1)
     assert timer(fake) == 0

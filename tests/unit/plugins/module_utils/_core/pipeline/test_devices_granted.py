@@ -402,7 +402,7 @@ def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.
     assert running(fake, SERIAL).devices == {"/dev/gpu0"}
     services.stop(fake, SERIAL)
     outcome = roll_out(fake, profile_with(devices=devices, workloads=[{**one, "requests": {"vendor.com/gpu": 2}}]))
-    said = "workload train: its devices give the variable GPU several values, a container has the first one"
+    said = "workload train: its devices give the variable GPU different values: a container has the first one"
     assert [note for note in outcome.plan.notes if "variable" in note] == [said]
     assert "GPU=0" in spec_edits(fake)["env"]
     assert "GPU=1" not in spec_edits(fake)["env"]

@@ -257,7 +257,7 @@ TROUBLE: dict[str, tuple[str, Command, str]] = {
     "no answer": ("images", Command(124, "", ""), "does another Podman hold its storage?"),
     "no answer later": ("image inspect", Command(124, "", ""), "does another Podman hold its storage?"),
     "corrupt": ("images", Command(125, "", "Error: retrieving label for image: layer not known\n"), "layer not known"),
-    "no JSON": ("images", NO_JSON, "its answer is no JSON"),
+    "no JSON": ("images", NO_JSON, "its answer is not JSON"),
     "not as expected": ("ps", Command(0, '[{"Id": 5}]', ""), "not as expected: an item without an id"),
     "no containers": ("ps", Command(125, "", "Error: locks\n"), "podman ps: locks"),
     "no lists": ("images", Command(0, '{"a": 1}', ""), "no list of objects"),

@@ -476,7 +476,7 @@ REFUSED: list[tuple[t.Callable[[node.Node], None], dict[str, t.Any], str]] = [
     (k3s, PODS, "kubelet: /proc/77: k3s runs here (process 77): its kubelet is part of it"),
     (old, PODS, "kubelet: 1.27: Corral configures kubelets from 1.28 on: update it"),
     (of_1_30, STATIC, "kubelet.cpu_manager_policy_options.strict-cpu-reservation: true: the installed kubelet 1.30 does not know"),
-    (torn, PODS, f"kubelet: {CONFIG}: is no YAML"),
+    (torn, PODS, f"kubelet: {CONFIG}: is not YAML"),
     (in_json, PODS, f"{CONFIG}: its keys cannot be changed one by one (line 1 begins no key): write it as YAML, or give"),
     (by_hand, PODS, "kubelet: process 77 is not run by kubelet.service: start it by that unit"),
     (lambda fake: fake_kubelet.install(fake) and None, {**PODS, "pod_pids_limit": 4096}, "kubelet.pod_pids_limit: 4096: 50 pods with 4096"),
@@ -511,7 +511,7 @@ def test_what_pods_may_have_is_told_before_a_change(fake: node.Node, kubelet: Fa
     assert "allocatable cpu of the kubelet: 8 -> 2 (of 8)" in notes
     assert "allocatable pods of the kubelet: 110 -> 20 (of 20)" in notes
     assert any(
-        note.startswith("machine.slice, corral.slice run on the shared CPUs, of which the kubelet") for note in notes
+        note.startswith("machine.slice, corral.slice run on the shared CPUs, and the kubelet gives") for note in notes
     )
 
 
@@ -639,7 +639,7 @@ def test_lines_that_cannot_go_back_are_kept_and_the_removal_says_so(
     for take_back in (runs.remove, runs.declare):
         with pytest.raises(CorralError) as error:
             take_back(fake.host())
-        assert f"{CONFIG}: the lines that Corral changed there cannot be put back" in str(error.value)
+        assert f"{CONFIG}: the lines that Corral changed there cannot be restored" in str(error.value)
     assert fake.get(CONFIG) == damage(whole)
     fake.put(CONFIG, whole)
     assert not runs.remove(fake.host()).error
@@ -719,10 +719,10 @@ def test_a_state_file_that_a_power_cut_left_empty_is_set_aside(name: str, fake: 
     [
         ("5: x\non: {1: y}\nx: 2020-01-01\n", ""),
         ("evictionHard: {1: 2, a: 3}\n", ""),
-        ("evictionSoft: x\n", "evictionSoft: is no map of single values: the kubelet refuses it"),
-        ("x: &a {b: *a}\n", "has values within values without an end"),
-        ("healthzBindAddress: [1]\n", "healthzBindAddress: is no single value"),
-        (json.dumps(fake_kubelet.HEAD)[:-1] + ', "x": ' + "[" * 500 + "]" * 500 + "}", "is no YAML"),
+        ("evictionSoft: x\n", "evictionSoft: is not a map of single values: the kubelet refuses it"),
+        ("x: &a {b: *a}\n", "nested too deeply"),
+        ("healthzBindAddress: [1]\n", "healthzBindAddress: is not a single value"),
+        (json.dumps(fake_kubelet.HEAD)[:-1] + ', "x": ' + "[" * 500 + "]" * 500 + "}", "is not YAML"),
     ],
 )
 def test_an_odd_configuration_of_others_is_no_traceback(line: str, told: str, fake: node.Node) -> None:
@@ -754,7 +754,7 @@ def test_a_gate_that_another_turns_off_is_refused_before_the_kubelet_is(
 ) -> None:
     where = prepare(fake)
     (line,) = refusal(fake, **ALPHA)
-    assert line.startswith(f"kubelet: {where} has ")
+    assert line.startswith(f"kubelet: {where} sets ")
     assert fake.kubelet is not None
     assert fake.kubelet.acts == []
 

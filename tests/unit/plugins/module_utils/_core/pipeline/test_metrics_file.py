@@ -187,7 +187,10 @@ def test_that_they_cannot_be_written_is_said_once_and_fails_no_tick(
             rolled.wait(10)
             assert runs.tick(rolled.host()) == 0
         (line,) = capsys.readouterr().err.splitlines()
-    assert line == f"<4>{FILE}: cannot be written (Read-only file system): no metrics, the node is kept all the same"
+    assert (
+        line
+        == f"<4>{FILE}: cannot be written (Read-only file system): no metrics are written, and the profile is still enforced"
+    )
     told = json.loads(rolled.get(STATUS))
     assert (told["in_sync"], told["metrics_error"]) == (True, line[3:])
     rolled.wait(60)

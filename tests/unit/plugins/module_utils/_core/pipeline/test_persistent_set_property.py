@@ -80,7 +80,7 @@ def test_it_does_not_come_back_over_cpus_that_a_workload_has(make: Make, cpus: s
     for happens in (lambda: None, lambda: restart_slice(fake), lambda: fake.systemctl("daemon-reload"), lambda: None):
         happens()
         assert waits(fake, gone) == [
-            f"{FILE}: set before Corral, and waits as long as workloads have CPUs {taken} of it, or may get them"
+            f"{FILE}: set before Corral, and restored once no workload has CPUs {taken} of it or may get them"
         ]
         assert not fake.has(FILE)
         assert not fake.systemd.effective(UNIT) & {1, 2, 5, 6}
@@ -136,7 +136,7 @@ def test_what_somebody_sets_while_it_waits_stays(make: Make) -> None:
     text = fake.get(FILE)
     runs.tick(fake.host())
     outcome = roll_out(fake, with_workloads("first", slices=()))
-    assert f"{FILE}: set again meanwhile; what was there before Corral does not come back" in outcome.plan.notes
+    assert f"{FILE}: set again since; what was there before Corral is not restored" in outcome.plan.notes
     assert fake.get(FILE) == text
 
 

@@ -78,7 +78,7 @@ ANYWHERE = {
 }
 OF_PROFILE = {
     "drop-in is a folder": Case(folder(DROPIN), DROPIN, "a file of Corral's goes there"),
-    "folder of a drop-in is a file": Case(file(os.path.dirname(DROPIN)), os.path.dirname(DROPIN), "is no folder"),
+    "folder of a drop-in is a file": Case(file(os.path.dirname(DROPIN)), os.path.dirname(DROPIN), "is not a folder"),
     "profile.json is a folder": Case(folder(state.DECLARED), state.DECLARED, "a file of Corral's goes there"),
 }
 UNIT = f"{SYSTEM}/corral-reconcile.timer"

@@ -261,7 +261,7 @@ def test_the_status_of_a_failed_tick_says_why(rolled: node.Node) -> None:
 @pytest.mark.parametrize(
     ("section", "said"),
     [
-        ({"command": ["healthy"]}, r"confirm.command\[0\]: .*is no absolute path"),
+        ({"command": ["healthy"]}, r"confirm.command\[0\]: .*is not an absolute path"),
         ({"command": []}, "confirm.command: .*has no words"),
         ({"command": ["/bin/x", "a\nb"]}, r"confirm.command\[1\]: .*is not a word of a command"),
         ({"timeout": "2m"}, "confirm.command"),

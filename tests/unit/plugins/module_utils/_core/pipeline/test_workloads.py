@@ -883,12 +883,12 @@ def hand_edited(text: str) -> str:
 
 DAMAGE: dict[str, tuple[t.Callable[[str], str | None], str]] = {
     "deleted": (lambda text: None, "is gone: grants are as the slices show them"),
-    "truncated": (lambda text: text[: len(text) // 2], "is no JSON: truncated, or not Corral's"),
-    "empty": (lambda text: "", "is no JSON: truncated, or not Corral's"),
+    "truncated": (lambda text: text[: len(text) // 2], "is not JSON: truncated, or not Corral's"),
+    "empty": (lambda text: "", "is not JSON: truncated, or not Corral's"),
     "foreign": (lambda text: '{"entries": {"pod": "0-3"}}', "is not Corral's"),
     "newer": (lambda text: text.replace('"version": 1', '"version": 2'), "is of version 2, this Corral writes 1"),
     "edited": (hand_edited, "was changed by hand, or is damaged (its checksum differs)"),
-    "binary": (lambda text: "\0\1\2", "is no JSON: truncated, or not Corral's"),
+    "binary": (lambda text: "\0\1\2", "is not JSON: truncated, or not Corral's"),
 }
 
 

@@ -25,7 +25,7 @@ PLAN = Plan(None, (), (), frozenset())
 
 
 def test_a_report_has_each_item_and_their_counts() -> None:
-    assert change_text.lines(ITEMS) == [*LINES, "2 differ (cpu); 1 of them Corral cannot mend; 1 unknown"]
+    assert change_text.lines(ITEMS) == [*LINES, "2 differ (cpu); 1 of them Corral cannot correct; 1 unknown"]
     assert change_text.lines(ITEMS[:1]) == [LINES[0], "1 differs (cpu)"]
     assert change_text.lines(ITEMS[1:2]) == [LINES[1], "1 unknown"]
     assert change_text.lines(()) == ["in sync: nothing differs"]
@@ -38,7 +38,7 @@ def test_an_outcome_has_what_was_done_and_what_is_left() -> None:
         "1 changed (cpu)",
         "what still differs:",
         *LINES[1:],
-        "1 differs (cpu); 1 of them Corral cannot mend; 1 unknown",
+        "1 differs (cpu); 1 of them Corral cannot correct; 1 unknown",
         "refused: no room",
         "undone: 1 step, in reverse order",
         "could not be brought back: file /b",

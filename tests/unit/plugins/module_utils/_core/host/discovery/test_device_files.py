@@ -105,11 +105,11 @@ def test_what_is_no_device_or_leads_away_is_left_out_and_noted(tree: Tree) -> No
     found = tree.look(path="/dev/gpu*")
     assert [one.path for one in found.files["/dev/gpu*"]] == ["/dev/gpu0"]
     assert sorted(found.notes) == [
-        "/dev/gpu-away: left out, it leads out of /dev",
-        "/dev/gpu-file: left out, it is no device",
-        "/dev/gpu-loop: left out, it is no device",
-        "/dev/gpu-own: left out, it leads out of /dev",
-        "/dev/gpu\\n$(rm): left out, its path has characters that units cannot name",
+        "/dev/gpu-away: left out, it is a link to a file outside /dev",
+        "/dev/gpu-file: left out, it is not a device file",
+        "/dev/gpu-loop: left out, it is not a device file",
+        "/dev/gpu-own: left out, it is a link to a file outside /dev",
+        "/dev/gpu\\n$(rm): left out, its path has characters that a unit file cannot contain",
     ]
 
 
@@ -140,8 +140,8 @@ def test_damaged_specs_and_names_in_two_of_them_are_problems_and_the_rest_is_rea
     tree.link("/etc/cdi/e.json", "gone")
     found = tree.look(cdi="a.com/gpu")
     assert [one.name for one in found.cdi] == ["0", "2"]
-    begins = ["/etc/cdi/b.json: a.com/gpu=1 is in /etc/cdi/a.json as well", "/etc/cdi/c.json: is no YAML",
-              "/etc/cdi/d.yaml: is no CDI spec", "/etc/cdi/e.json: cannot be read: No such file"]  # fmt: skip
+    begins = ["/etc/cdi/b.json: a.com/gpu=1 is in /etc/cdi/a.json as well", "/etc/cdi/c.json: is not YAML",
+              "/etc/cdi/d.yaml: is not a CDI spec", "/etc/cdi/e.json: cannot be read: No such file"]  # fmt: skip
     assert len(found.problems) == len(begins)
     assert [text for text, begin in zip(found.problems, begins) if not text.startswith(begin)] == []
 

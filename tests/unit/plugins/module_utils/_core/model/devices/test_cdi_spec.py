@@ -62,7 +62,7 @@ def test_devices_with_what_a_container_gets_by_them() -> None:
             spec({"name": "0", "containerEdits": {"deviceNodes": 1}}),
             "devices[0].containerEdits.deviceNodes is not a list",
         ),
-        (spec(cdiVersion="9" * 5000), "cdiVersion is no version"),
+        (spec(cdiVersion="9" * 5000), "cdiVersion is not a version"),
         (spec(containerEdits={"env": [1]}), "containerEdits.env[0] is not text"),
         (spec(containerEdits={"deviceNodes": ["/dev/a"]}), "containerEdits.deviceNodes[0] is not a mapping"),
         (spec({"name": "0", "containerEdits": {"env": ["A"]}}), "devices[0].containerEdits.env[0] is not NAME=VALUE"),

@@ -113,7 +113,7 @@ def test_an_iommu_group_is_one_device(match: Match, first: str | None, second: s
 def test_a_declared_group_that_vfio_does_not_have_is_unhealthy() -> None:
     parts = [NIC._replace(driver=None), SECOND._replace(driver="pci-stub")]
     (device,) = look(seen(*parts), Match(iommu_group=7)).devices["example.com/r0"]
-    assert device.unhealthy == "IOMMU group 7: nothing of it is bound to vfio-pci"
+    assert device.unhealthy == "IOMMU group 7: no function of it is bound to vfio-pci"
 
 
 def test_a_device_that_two_resources_match_belongs_to_the_first() -> None:
@@ -193,7 +193,7 @@ def test_cdi_devices_by_name() -> None:
 def test_a_cdi_device_with_a_file_that_units_cannot_name_is_not_given_out(path: str) -> None:
     one = CdiDevice("nvidia.com/gpu", "0", "/etc/cdi/nvidia.yaml", (DeviceFile(path, path, is_device=True),))
     (device,) = look(seen(cdi=(one,)), Match(cdi="nvidia.com/gpu")).devices["example.com/r0"]
-    assert device.unhealthy.endswith("in /etc/cdi/nvidia.yaml: units cannot name such a file")
+    assert device.unhealthy.endswith("in /etc/cdi/nvidia.yaml: a unit file cannot contain its path")
     assert "\n" not in device.unhealthy
 
 

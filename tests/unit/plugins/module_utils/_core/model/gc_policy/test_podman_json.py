@@ -133,7 +133,7 @@ def test_the_folder_of_an_image_says_where_the_storage_is(
         ('{"ExitCode":1,"Errors":[]}', "exit code 1"),
         ('[{"Err":null,"Id":"a"}]', ""),
         ('[{"Err":"cannot remove","Id":"a"}]', "cannot remove"),
-        ("half of", "its answer is no JSON"),
+        ("half of", "its answer is not JSON"),
     ],
 )
 def test_a_removal_that_was_answered_may_still_be_refused(body: str, said: str) -> None:

@@ -57,7 +57,7 @@ def test_it_is_as_json_has_it(text: str, data: t.Any) -> None:
     ],
 )
 def test_what_has_no_end_is_refused(text: str) -> None:
-    with pytest.raises(ValueError, match="without an end"):
+    with pytest.raises(ValueError, match="nested too deeply"):
         config_shape.plain(yaml.safe_load(text))
 
 

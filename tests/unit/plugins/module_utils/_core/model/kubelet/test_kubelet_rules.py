@@ -57,11 +57,11 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
     ({OPTIONS: {"full-pcpus-only": "true"}}, {}, "cpuManagerPolicyOptions: full-pcpus-only: the policy none takes no options"),
     (
         {**STATIC, OPTIONS: {"full-pcpus-only": "true", "distribute-cpus-across-cores": "1"}}, {},
-        "cpuManagerPolicyOptions.distribute-cpus-across-cores: true: cannot stand beside full-pcpus-only",
+        "cpuManagerPolicyOptions.distribute-cpus-across-cores: true: cannot be combined with full-pcpus-only",
     ),
     (
         {**STATIC, OPTIONS: {"align-by-socket": "true"}, "topologyManagerPolicy": "single-numa-node"}, {},
-        "cpuManagerPolicyOptions.align-by-socket: true: cannot stand beside the topology policy single-numa-node",
+        "cpuManagerPolicyOptions.align-by-socket: true: cannot be combined with the topology policy single-numa-node",
     ),
     ({**STATIC, OPTIONS: {"align-by-socket": "true"}}, {"sockets": 3}, "cpuManagerPolicyOptions.align-by-socket: true: this machine"),
     (
@@ -72,12 +72,12 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
         {"topologyManagerPolicy": "restricted"}, {"numa": {node: {"memory": GIB} for node in range(9)}},
         "topologyManagerPolicy: restricted: this machine has 9 NUMA nodes and the kubelet starts with at most 8",
     ),
-    ({"enforceNodeAllocatable": ["pods", "none"]}, {}, "enforceNodeAllocatable: none: stands alone"),
+    ({"enforceNodeAllocatable": ["pods", "none"]}, {}, "enforceNodeAllocatable: none: cannot be combined"),
     ({"enforceNodeAllocatable": ["pods"], "cgroupsPerQOS": False}, {}, "enforceNodeAllocatable: pods: needs cgroupsPerQOS"),
     ({"enforceNodeAllocatable": ["system-reserved"]}, {}, "enforceNodeAllocatable: system-reserved: needs systemReservedCgroup"),
     (
         {"enforceNodeAllocatable": ["kube-reserved", "kube-reserved-compressible"], "kubeReservedCgroup": "/kube"}, {},
-        "enforceNodeAllocatable: kube-reserved-compressible: cannot stand beside kube-reserved",
+        "enforceNodeAllocatable: kube-reserved-compressible: cannot be combined with kube-reserved",
     ),
     ({"evictionSoft": {"memory.available": "1Gi"}}, {}, "evictionSoft.memory.available: 1Gi: has no grace period"),
     (

@@ -181,12 +181,12 @@ def test_isolated_cpus_that_are_not_optional_are_refused() -> None:
         ({"hugepages": [pool(node=0, near="ens1")]}, "memory.hugepages[0]: declares node and near together"),
         ({"hugepages": [pool(node="each"), pool(node="each")]}, "memory.hugepages[1]: 2Mi: is declared for each NUMA node in memory.hugepages[0] already"),
         ({"hugepages": [pool(node="each"), pool()]}, "memory.hugepages[1]: 2Mi: is declared for single NUMA nodes before"),
-        ({"hugepages": [pool(node="nearest")]}, 'memory.hugepages[0].node: nearest: is no NUMA node: write a number such as "0", or each, first or last'),
+        ({"hugepages": [pool(node="nearest")]}, 'memory.hugepages[0].node: nearest: is not a NUMA node: write a number such as "0", or each, first or last'),
         ({"hugepages": [pool(None, share=25)]}, "memory.hugepages[0].share: 25: is a number, not text"),
         ({"hugepages": [pool(None, share="0%")]}, "memory.hugepages[0].share: 0%: is not a share"),
         ({"hugepages": [pool(None, share="101%")]}, "memory.hugepages[0].share: 101%: is not a share"),
         ({"reserved": {"0": "5%"}}, "memory.reserved.0: 5%: a share in percent depends on the node"),
-        ({"reserved_per_numa": "0"}, "memory.reserved_per_numa: 0: is not more than nothing"),
+        ({"reserved_per_numa": "0"}, "memory.reserved_per_numa: 0: is not more than 0"),
     ],
 )  # fmt: skip
 def test_contradictions_are_refused_on_any_node(memory: dict[str, t.Any], line: str) -> None:

@@ -145,7 +145,7 @@ NIC_PATH = 'workloads[0].requests["example.com/nic"]'
             {"requests": {"example.com/nic": "500m"}},
             f"{NIC_PATH}: 500m: is not a whole number: devices are given as a whole",
         ),
-        ({"requests": {"example.com/nic": 0}}, f"{NIC_PATH}: 0: is not more than nothing"),
+        ({"requests": {"example.com/nic": 0}}, f"{NIC_PATH}: 0: is not more than 0"),
         (
             {"requests": {"example.com/nic": 1}, "limits": {"example.com/nic": 2}},
             f"{NIC_PATH}: 1: devices cannot be overcommitted, the limit is 2: write one of the two",

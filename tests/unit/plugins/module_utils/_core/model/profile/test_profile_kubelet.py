@@ -94,7 +94,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
     ),
     (
         {"kubelet": {"system_reserved": {"cpu": "-1"}}},
-        "kubelet.system_reserved.cpu: -1: is less than nothing: write 0 or more",
+        "kubelet.system_reserved.cpu: -1: is negative: write 0 or more",
     ),
     (
         {"kubelet": {"drain": "drain node7"}},
@@ -110,7 +110,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
             }
         },
         (
-            "kubelet.cpu_manager_policy_options.distribute-cpus-across-cores: true: cannot stand beside full-pcpus-only (the kubelet's "
+            "kubelet.cpu_manager_policy_options.distribute-cpus-across-cores: true: cannot be combined with full-pcpus-only (the kubelet's "
             "rule): leave one out"
         ),
     ),

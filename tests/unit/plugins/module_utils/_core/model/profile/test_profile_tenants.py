@@ -82,7 +82,7 @@ ORDER = "the order is min, default_request, default, max"
 WRITE = "write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi or count/workloads"
 REFUSED: list[tuple[Row, str]] = [
     ({"members": {}}, f"{T0}.members: names no workload: write one or more of units, containers, pods, labels, slices, users"),
-    ({"members": {"units": ["a.timer"]}}, f"{T0}.members.units[0]: a.timer: is no service, and only services are given resources: name a .service"),
+    ({"members": {"units": ["a.timer"]}}, f"{T0}.members.units[0]: a.timer: is not a service, and only services are given resources: name a .service"),
     (limits(min={"cpu": 2}, max={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than max (1): {ORDER}"),
     (limits(min={"cpu": 2}, default={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than default (1): {ORDER}"),
     (limits(min={"cpu": 2}, default_request={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than default_request (1): {ORDER}"),
@@ -113,10 +113,10 @@ REFUSED: list[tuple[Row, str]] = [
     (quota({"persistentvolumeclaims": 1}), f"{HARD}.persistentvolumeclaims: the key is storage, which Corral does not give: {WRITE}"),
     (quota({"pods": 1}), f"{HARD}.pods: the key counts objects of an API server: write count/workloads"),
     (quota({"count/secrets": 1}), f'{HARD}["count/secrets"]: the key counts objects of an API server: write count/workloads'),
-    (quota({"requests.example.com/nic": 1}), f'{HARD}["requests.example.com/nic"]: the key is no resource that a quota limits: {WRITE}'),
-    (quota({"services": 1}), f"{HARD}.services: the key is no resource that a quota limits: {WRITE}"),
+    (quota({"requests.example.com/nic": 1}), f'{HARD}["requests.example.com/nic"]: the key is not a resource that a quota limits: {WRITE}'),
+    (quota({"services": 1}), f"{HARD}.services: the key is not a resource that a quota limits: {WRITE}"),
     (quota({"requests.pids": 1}), f'{HARD}["requests.pids"]: 1: tasks are limited only: write limits.pids'),
-    (quota({"cpu": -1}), f'{HARD}["requests.cpu"]: -1: is less than nothing: write 0 or more'),
+    (quota({"cpu": -1}), f'{HARD}["requests.cpu"]: -1: is negative: write 0 or more'),
     (quota({"count/workloads": "1.5"}), f'{HARD}["count/workloads"]: 1500m: is not a whole number: write it as 10'),
     (quota({"cpu": 1, "requests.cpu": 1}), f'{HARD}["requests.cpu"]: 1: is declared twice, in two spellings: leave one out'),
     (quota({"cpu": 1}, scopes=["BestEffort"]),

@@ -73,14 +73,14 @@ def test_the_same_unit_may_be_named_twice_where_one_of_both_asks_for_nothing() -
 
 
 NO_RESOURCE = (
-    "the key is no resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size), "
+    "the key is not a resource that Corral gives: write cpu, memory, pids or hugepages-2Mi (a page size), "
     "or a resource of devices such as example.com/nic"
 )
 AT_LIMITS = "workloads[0].limits"
 QUANTITY = "not a quantity as Kubernetes writes it: write it as in 2, 500m or 1Gi"
 REFUSED: list[tuple[dict[str, t.Any], str]] = [
-    (limits(cpu=0), f"{AT_LIMITS}.cpu: 0: is not more than nothing: leave it out"),
-    (limits(cpu="-1"), f"{AT_LIMITS}.cpu: -1: is not more than nothing: leave it out"),
+    (limits(cpu=0), f"{AT_LIMITS}.cpu: 0: is not more than 0: leave it out"),
+    (limits(cpu="-1"), f"{AT_LIMITS}.cpu: -1: is not more than 0: leave it out"),
     (limits(cpu="0.0001"), f"{AT_LIMITS}.cpu: 100u: is finer than a thousandth of a CPU: write it as 1500m or 2"),
     (limits(cpu="50%"), f"{AT_LIMITS}.cpu: 50%: is {QUANTITY}"),
     (limits(cpu=True), f"{AT_LIMITS}.cpu: true: is true or false, not a quantity: write it as in 2, 500m or 1Gi"),
