@@ -229,7 +229,7 @@ def apply_profile(
     if module.check_mode:
         outcome = applying.planned(host, planning.plan_profile(host, context, declare=True), locks=True)
         notes = preflight_notes.notes(host, context)
-        if would_change(outcome) and confirming.waits_for_it(host, declared, terms):
+        if would_change(outcome) and confirming.needs_confirmation(host, declared, terms):
             notes += (f"a run goes back after {terms.seconds} s unless it is confirmed",)
     else:
         outcome = unless_paused(module, host, declare or (lambda: confirming.declare(host, declared, origins, terms)))

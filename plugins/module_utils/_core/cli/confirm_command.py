@@ -44,10 +44,10 @@ def data(found: t.Optional[Pending]) -> Confirmed:
 
 def ask_command(host: Host) -> None:
     """Confirm what the node confirms by itself, where its command succeeds. It runs without the lock, and after the change."""
-    found = locked_run.locked(host, lambda: confirming.by_command(host), publish=locked_run.published_by_work)
+    found = locked_run.locked(host, lambda: confirming.awaiting_command(host), publish=locked_run.published_by_work)
     if found is None:
         return
-    said = confirming.said_by_command(host, found)
+    said = confirming.run_command(host, found)
     name = unconfirmed_file.named(found)[0]
     if said:
         if unconfirmed_file.log_now(host, found, said):
@@ -56,7 +56,7 @@ def ask_command(host: Host) -> None:
 
     def keep() -> t.Optional[Pending]:
         # It may have been confirmed, or replaced, meanwhile.
-        return confirming.keep(host, found.hash) if confirming.by_command(host) == found else None
+        return confirming.keep(host, found.hash) if confirming.awaiting_command(host) == found else None
 
     if locked_run.locked(host, keep) is not None:
         tick.notice(f"{name} is confirmed: {found.command[0]} succeeded")

@@ -69,25 +69,27 @@ def log_now(host: Host, found: Pending, said: str) -> bool:
     """Whether a failure of the way back is to be logged: when it is new, then after pauses that double up to an hour."""
     known, now = state.read_json(host, state.WAY_BACK), host.uptime()
     which = [found.hash, found.since, said]
-    pause = FIRST_PAUSE
+    seconds = FIRST_PAUSE
     if isinstance(known, dict) and known.get("which") == which:
         last, waited = known.get("last"), known.get("pause")
         if isinstance(last, (int, float)) and isinstance(waited, (int, float)):
             if 0 <= now - last < waited:
                 return False
-            pause = min(2 * waited, LONGEST_PAUSE)
+            seconds = min(2 * waited, LONGEST_PAUSE)
     try:
         lock.own_folder(host, state.RUN, 0o755)
-        host.write_file(state.WAY_BACK, json.dumps({"which": which, "last": now, "pause": pause}) + "\n", state.PRIVATE)
+        host.write_file(
+            state.WAY_BACK, json.dumps({"which": which, "last": now, "pause": seconds}) + "\n", state.PRIVATE
+        )
     except OSError:  # Where it cannot be kept each failure is logged.
         pass
     return True
 
 
-def make(host: Host, before: Pending) -> None:
+def make(host: Host, new: Pending) -> None:
     """Keep an unconfirmed profile, and start the timer that watches it. Raises CorralError."""
     try:
-        write(host, before)
+        write(host, new)
     except OSError as error:
         message = (
             f"cannot be written ({error.strerror}), so nothing was changed: make room, or apply without confirm_timeout"

@@ -6,7 +6,7 @@
 """Applying a profile until it is confirmed, keeping it, and going back to the profile before.
 
 The node's own timer goes back: nothing outside of it has to be reachable, and neither a reboot nor a clock that is set
-ends the wait. The caller of each function holds the lock.
+ends the wait. The caller of each function holds the lock, except for run_command().
 """
 
 from __future__ import annotations
@@ -31,14 +31,14 @@ from .profile_in_force import expired, refuse_rejected
 
 
 class Terms(NamedTuple):
-    """How a profile is applied: the seconds for a confirmation (0: none is asked for), and whether one that went back may be."""
+    """How a profile is applied: the seconds to wait for a confirmation (0: no wait), and whether one that went back is applied again."""
 
     seconds: int = 0
     force: bool = False
 
 
 AT_ONCE = Terms()
-# Applies a profile; it calls what it is given right before its first step.
+# Applies a profile, and calls its argument right before the first step.
 Run = t.Callable[[t.Optional[t.Callable[[], None]]], Outcome]
 COMMAND_SECONDS = 60  # for one run of the command that confirms
 
@@ -60,13 +60,13 @@ def declare(
 ) -> Outcome:
     """Apply a profile as applying.declare() does, on these terms.
 
-    A change without a confirmation to come confirms what was unconfirmed before it, as a commit does after another one.
+    A change that waits for no confirmation confirms an earlier unconfirmed one, as a plain commit does on network devices.
     """
     refuse(host, declared, terms)
-    waits = waits_for_it(host, declared, terms)
+    waits = needs_confirmation(host, declared, terms)
     outcome = unconfirmed_from(
         host,
-        made(host, declared, terms.seconds) if waits else None,
+        new_pending(host, declared, terms.seconds) if waits else None,
         lambda begin: applying.declare(host, declared, origins, before_steps=begin),
     )
     if outcome.applied and not outcome.error:
@@ -77,22 +77,22 @@ def declare(
 
 
 def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
-    """Apply, by a tick, a profile that was put on the node by other means; where it declares a command, that is to confirm it.
+    """Apply, in a tick, a profile that was put on the node without a run of Corral. If it declares a command, that confirms it.
 
-    A tick that only corrects drift, or that goes on after one that was killed, begins no wait. One that was unconfirmed before is not
-    what the node goes on with: another profile confirms it, as in declare(), or is waited for in its place.
+    A tick that only corrects drift, or continues one that was killed, starts no wait. An earlier unconfirmed profile ends here: the new
+    one confirms it, as in declare(), or waits in its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
     if declared_profile.applied_already(host, declared):
         return apply(None)
     if earlier is not None and expired(host) is not None:
         return apply(None)  # The node goes back.
-    if confirm is None or not waits_for_it(host, declared, Terms(confirm.timeout)):
+    if confirm is None or not needs_confirmation(host, declared, Terms(confirm.timeout)):
         outcome = apply(None)
         if earlier is not None and earlier.hash != history.hash_of(profile.to_data(declared)) and not outcome.error:
             unconfirmed_file.forget(host)
         return outcome
-    new = made(host, declared, confirm.timeout)._replace(command=confirm.command)
+    new = new_pending(host, declared, confirm.timeout)._replace(command=confirm.command)
     if earlier is not None and (earlier.hash, earlier.command) == (new.hash, new.command):
         new = earlier
     outcome = unconfirmed_from(host, new, apply)
@@ -104,14 +104,14 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
 
 
 def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcome:
-    """Apply a profile that is unconfirmed from its first step on; None: it waits for no confirmation."""
+    """Apply a profile that is unconfirmed from its first step on, or with None one that waits for no confirmation."""
     earlier = unconfirmed_file.pending(host)
 
     def begin() -> None:
         try:
             unconfirmed_file.make(host, t.cast("Pending", new))
         except CorralError:
-            as_before(host, earlier)
+            restore_earlier(host, earlier)
             raise
 
     # An error that is raised after that leaves it: the node may have been changed.
@@ -119,14 +119,14 @@ def unconfirmed_from(host: Host, new: t.Optional[Pending], apply: Run) -> Outcom
     if outcome.error:
         # What was undone needs no going back; what could not be undone does.
         if not outcome.leftovers:
-            as_before(host, earlier)
+            restore_earlier(host, earlier)
         elif new is not None:
             mark_failed(host)
     return outcome
 
 
-def waits_for_it(host: Host, declared: Profile, terms: Terms) -> bool:
-    """Whether a change waits for a confirmation. The profile that was confirmed last is one to go back to, not from."""
+def needs_confirmation(host: Host, declared: Profile, terms: Terms) -> bool:
+    """Whether a change waits for a confirmation. A change to the profile that was confirmed last does not: the node would go back to it."""
     return terms.seconds > 0 and confirmed_last(host, unconfirmed_file.pending(host)) != profile.to_data(declared)
 
 
@@ -135,8 +135,8 @@ def confirmed_last(host: Host, earlier: t.Optional[Pending]) -> t.Optional[dict[
     return t.cast("t.Any", state.read_json(host, state.APPLIED)) if earlier is None else earlier.before
 
 
-def made(host: Host, declared: Profile, seconds: int) -> Pending:
-    """What is unconfirmed from now on."""
+def new_pending(host: Host, declared: Profile, seconds: int) -> Pending:
+    """The record of a profile that is unconfirmed from now on."""
     earlier = unconfirmed_file.pending(host)
     data, before = profile.to_data(declared), confirmed_last(host, earlier)
     origins = declaration.read_origins(host, before) if before is not None else {}
@@ -149,9 +149,9 @@ def made(host: Host, declared: Profile, seconds: int) -> Pending:
 
 
 def mark_failed(host: Host) -> None:
-    """Note that the unconfirmed profile is not in force, so that it is not refused once the node went back.
+    """Record that the unconfirmed profile failed, so that it may be applied again after the node went back.
 
-    Where that cannot be written either, it is refused as one that was not confirmed.
+    If that cannot be written either, the profile is refused later, as one that was not confirmed.
     """
     found = unconfirmed_file.pending(host)
     if found is not None:
@@ -159,8 +159,8 @@ def mark_failed(host: Host) -> None:
             unconfirmed_file.write(host, found._replace(failed=True))
 
 
-def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
-    """What was unconfirmed before a run that changed nothing is so again, by its own clock."""
+def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
+    """Restore the earlier unconfirmed profile, with its own clock, after a run that changed nothing."""
     if unconfirmed_file.pending(host) == earlier:
         return
     if earlier is None:
@@ -170,9 +170,9 @@ def as_before(host: Host, earlier: t.Optional[Pending]) -> None:
 
 
 def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
-    """What a confirmation would keep; None where nothing is unconfirmed.
+    """The profile that a confirmation would keep; None where nothing is unconfirmed.
 
-    Raises CorralError for another one than ``digits`` names, and for one that is not in force.
+    Raises CorralError if ``digits`` are of another profile, and if the profile is not in force.
     """
     found = unconfirmed_file.pending(host)
     if found is not None and not found.hash.startswith(digits):
@@ -185,7 +185,7 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
 
 
 def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
-    """Keep what is unconfirmed; see to_confirm()."""
+    """Confirm the unconfirmed profile, and return it; see to_confirm()."""
     found = to_confirm(host, digits)
     if host.exists(state.UNCONFIRMED):
         unconfirmed_file.forget(host)
@@ -201,12 +201,12 @@ def forget_rejection(host: Host, declared: Profile) -> None:
 
 
 def go_back(host: Host, found: Pending) -> Outcome:
-    """Go back to what the node had before an unconfirmed profile; without a profile before, to what there was before Corral's.
+    """Go back to the profile before an unconfirmed one, or, if there was none, to the state before Corral.
 
-    The agent stays. A run that was killed, or that failed, is made again.
+    The agent stays. The next tick repeats a run that was killed or that failed.
     """
     known = unconfirmed_file.rejected(host)
-    # A way back that fails is tried every few seconds.
+    # A way back that failed is repeated every few seconds: the list may have the profile already.
     is_known = any(one.hash == found.hash for one in known)
     if not found.failed and not is_known:
         rejected = Rejected(found.hash, found.name, int(host.now()), found.why_back)
@@ -222,7 +222,7 @@ def go_back(host: Host, found: Pending) -> Outcome:
 
 
 def out_of_history(host: Host, digits: str) -> None:
-    """Profiles to go back to are those that were kept: not the one that went back, nor twice the one in force."""
+    """Remove from the history the profile that went back, and a second entry of the one in force."""
     current, past = state.history(host)
     if current is None or current.applied is None or not past or history.hash_of(past[0].profile) != digits:
         return
@@ -232,8 +232,8 @@ def out_of_history(host: Host, digits: str) -> None:
     state.save_history(host, [current, *past])
 
 
-def by_command(host: Host) -> t.Optional[Pending]:
-    """What waits for a command of its own, is in force, and has time left; None where there is nothing of that."""
+def awaiting_command(host: Host) -> t.Optional[Pending]:
+    """The unconfirmed profile if its own command is to confirm it, it is in force, and time is left; else None."""
     found = unconfirmed_file.pending(host)
     if found is None or not found.command or found.failed or unconfirmed_file.left(host, found) <= 0:
         return None
@@ -241,8 +241,8 @@ def by_command(host: Host) -> t.Optional[Pending]:
     return found if isinstance(applied, dict) and history.hash_of(applied) == found.hash else None
 
 
-def said_by_command(host: Host, found: Pending) -> str:
-    """Run the command of an unconfirmed profile: what is wrong, or "" where it succeeded. The caller does not hold the lock."""
+def run_command(host: Host, found: Pending) -> str:
+    """Run the command of an unconfirmed profile: why it did not succeed, or "" if it did. The caller does not hold the lock."""
     seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, found), 1.0))
     answer = host.run(*found.command, timeout=seconds)
     if answer.code == 0:
@@ -252,7 +252,7 @@ def said_by_command(host: Host, found: Pending) -> str:
 
 
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:
-    """One run of corral-confirm.service: go back when the time is over. Returns what went back, or is to, and the result of that.
+    """One run of corral-confirm.service: go back when the time is over. Returns the profile that goes back, and the outcome.
 
     A file that does not say what to go back to is set aside, and the profile stays.
     """
