@@ -16,7 +16,7 @@ import typing as t
 from ..host import cgroup, state, systemd, workload_state
 from ..host.files import Host
 from ..model.plan import make_step
-from ..model.plan.context import Context
+from ..model.plan.context import Context, Workloads
 from ..model.plan.places import Place, dropins
 from ..model.plan.plan import EMPTY_SLICES, UNKNOWN, Change, Part
 from ..model.profile import profile_workloads
@@ -30,6 +30,7 @@ from ..model.systemd.unit_property import ETC, dropin
 from ..model.systemd.workload_units import NAME
 from ..model.values import cpuset
 from ..model.values.errors import Problem
+from ..model.values.records import NamedTuple
 from ..model.workload import grants, pid_sharing, task_budget
 from ..model.workload.admission import Refusal
 from ..model.workload.grants import Grant
@@ -68,6 +69,20 @@ WRITES = (
 )
 
 
+class Observed(NamedTuple):
+    """What the parts of all workloads have in common: systemd's files, the sizes of declared hugepages in KiB, the task limit of
+    workloads with CPUs of their own that declare none, the machine's memory in bytes, the running containers that may be workloads'
+    with their control groups, and the units with a file of set-property.
+    """
+
+    files: systemd.UnitFiles
+    sizes: t.Sequence[int]
+    tasks: t.Optional[int]
+    memory: t.Optional[int]
+    containers: t.Sequence[tuple[str, str]]
+    by_hand: t.Container[str]
+
+
 def plan(host: Host, context: Context) -> Part:
     """The workloads manager's part of the plan; without workloads, and grants of some, it has none."""
     found = context.workloads
@@ -75,107 +90,163 @@ def plan(host: Host, context: Context) -> Part:
         return Part((), frozenset())
     unfit = unfit_problem(host, context)
     if unfit is not None:
-        running = [grant for grant in found.allocated.grants if grant.cpus]
-        owned: set[str] = set()
-        if running and context.profile.cpu is None:
-            kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
-            unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
-            # So nothing of the pools goes back to what it was before, either.
-            owned = {record.before.key for record in state.records(host)[0] if record.manager in ("cpu", NAME)}
-        if found.needs or running:
-            change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
-            return Part((change,), frozenset(owned), problems=(unfit,), manager=NAME)
-        ended = [checkpoint.given_up(host)] if context.profile.cpu is None else []
-        return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
-    sizes = sorted({row.size_kib for row in context.profile.memory.hugepages})
+        return plan_unfit(host, context, found, unfit)
+    seen = observe(host, context, found)
     by_name = {grant.workload: grant for grant in found.allocated.grants}
-    changes = [*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)]
-    owned = {f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else set()
-    problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
-    problems += twice_matched(found.needs)
-    notes = list(found.notes)
+    granted = [(need, by_name.get(need.workload.name)) for need in found.needs]
+    undeclared = grants.undeclared_runs(found.allocated.grants, found.needs)
+    parts = [
+        checkpoint_part(host, context, found),
+        around_part(host, context, found, seen.by_hand),
+        *(workload_part(host, context, need, grant, seen) for need, grant in granted),
+        runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
+        Part(tuple(namespace_changes(host, context, granted)), frozenset()),
+        Part(tuple(checkpoint.refused_change(refusal) for refusal in found.allocated.refusals), frozenset()),
+    ]
+    if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
+        parts.append(grant_unit_part(host))
+    return Part(
+        tuple(change for part in parts for change in part.changes),
+        frozenset().union(*(part.owned for part in parts)),
+        problems=tuple(problem for part in parts for problem in part.problems),
+        manager=NAME,
+        notes=tuple(note for part in parts for note in part.notes),
+    )
+
+
+def plan_unfit(host: Host, context: Context, found: Workloads, unfit: Problem) -> Part:
+    """The part of a node that can give no workload anything."""
+    running = [grant for grant in found.allocated.grants if grant.cpus]
+    owned: set[str] = set()
+    if running and context.profile.cpu is None:
+        kept = ", ".join(f"{grant.workload} (CPUs {cpuset.format(grant.cpus)})" for grant in running)
+        unfit = Problem("cpu", None, f"{kept} runs and keeps its CPUs until it stops: stop it first, or keep cpu")
+        # So nothing of the pools goes back to what it was before, either.
+        owned = {record.before.key for record in state.records(host)[0] if record.manager in ("cpu", NAME)}
+    if found.needs or running:
+        change = Change(NAME, "workloads", "placement", None, None, unfit.message, state.CHECKPOINT, (), UNKNOWN)
+        return Part((change,), frozenset(owned), problems=(unfit,), manager=NAME)
+    ended = [checkpoint.given_up(host)] if context.profile.cpu is None else []
+    return Part(tuple(change for change in ended if change.steps), frozenset(), manager=NAME)
+
+
+def observe(host: Host, context: Context, found: Workloads) -> Observed:
+    """Look at what the parts of all workloads have in common."""
     memory = context.topology.machine_memory_kib
     own_tasks = task_budget.exclusive_limits(context)
-    tasks = task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks)
-    containers = workload_placement.running_containers(host, found.needs)
-    by_hand = workload_limits.units_set_by_hand(host)
-    if context.profile.tenants:
+    return Observed(
+        systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs)),
+        sorted({row.size_kib for row in context.profile.memory.hugepages}),
+        task_budget.share(context.profile.pids, context.profile.cpu, found.pids, own_tasks),
+        None if memory is None else memory << 10,
+        workload_placement.running_containers(host, found.needs),
+        workload_limits.units_set_by_hand(host),
+    )
+
+
+def checkpoint_part(host: Host, context: Context, found: Workloads) -> Part:
+    """The checkpoint of grants, and what is wrong with the declared workloads as a whole."""
+    problems = [problem_of(context, refusal) for refusal in found.allocated.refusals]
+    return Part(
+        (*checkpoint.admitted_changes(host, found), *checkpoint.checkpoint_changes(host, found)),
+        frozenset({f"controller:{cgroup.ROOT}/cgroup.subtree_control"} if found.needs else ()),
+        problems=(*problems, *twice_matched(found.needs)),
+        notes=tuple(found.notes),
+    )
+
+
+def around_part(host: Host, context: Context, found: Workloads, by_hand: t.Container[str]) -> Part:
+    """The slices around workloads: those of tenants, and the weight of the one around all that share CPUs."""
+    changes: list[Change] = []
+    owned: set[str] = set()
+    granted, tenants = found.allocated.grants, context.profile.tenants
+    if tenants:
         from . import tenant_slices  # A node without tenants does not load it.
 
-        for tenant in context.profile.tenants:
-            changes += tenant_slices.slice_changes(host, tenant, found.allocated.grants)
+        for tenant in tenants:
+            changes += tenant_slices.slice_changes(host, tenant, granted)
             if grants.slice_of_tenant(tenant.name) in by_hand:
-                changes += tenant_slices.override_changes(host, tenant, found.allocated.grants)
+                changes += tenant_slices.override_changes(host, tenant, granted)
             owned |= tenant_slices.owned_of(tenant)
-        changes += tenant_slices.excess_changes(context.profile.tenants, found.allocated.grants)
-    weight = shared_weight.wanted(host, context.profile.tenants, found.allocated.grants)
+        changes += tenant_slices.excess_changes(tenants, granted)
+    weight = shared_weight.wanted(host, tenants, granted)
     if weight is not None and found.needs:
         changes += filter(None, [shared_weight.change(host, weight)])
         if CORRAL_SLICE in by_hand:
             changes += workload_limits.override_changes(host, CORRAL_SLICE, [shared_weight.WEIGHT])
         owned.add(shared_weight.KEY)
-    files = systemd.UnitFiles(host, workload_state.units_of(need.workload for need in found.needs))
-    undeclared = grants.undeclared_runs(found.allocated.grants, found.needs)
-    renamed = grants.renamed(undeclared, found.needs)
-    placed: list[tuple[ResourceRequirements, str]] = []
-    for need in found.needs:
-        score = workload_placement.score_of(need, None if memory is None else memory << 10)
-        lines = workload_placement.device_lines(need, context.profile.devices)
-        if need.workload.is_template:
-            changes += filter(None, [workload_placement.template_change(host, need, score, lines)])
-            owned.add(f"file:{dropin(need.workload.template, NAME)}")
-            continue
-        grant = by_name.get(need.workload.name)
-        wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
-        if (
-            PIDS not in dict(need.limits)
-            and tasks is not None
-            and grants.is_exclusive(workload_placement.slice_for(need, grant))
-        ):
-            # A top-level slice lies in no other slice whose limit keeps the reserve for the system.
-            wanted = {**wanted, "TasksMax": str(tasks)}
-        seen = workload_limits.observe(
-            host, files, need, workload_placement.slice_for(need, grant), wanted, score, sizes
-        )
-        # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
-        limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
-        changes += workload_limits.slice_changes(host, need, grant, wanted, seen, sizes, limited=limited)
-        if limited and seen.slice in by_hand:
-            changes += workload_limits.override_changes(host, seen.slice, wanted)
-        owned |= owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
-        if need.workload.match == "unit":
-            changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, lines) if seen.unit else []
-            problems += unit_problems(context, need, seen)
-            if not need.workload.template:
-                owned.add(f"file:{dropin(need.workload.pattern, NAME)}")
-            if seen.unit is not None and not seen.unit.there:
-                notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
-        else:
-            changes += filter(None, [workload_placement.container_change(need, seen.slice, containers)])
-        if not need.cpus:
-            changes += workload_limits.narrower_changes(host, need, wanted)
-        changes += workload_limits.score_changes(host, need, seen, score)
-        if pid_sharing.wanted(need.workload, need.tenant, context.profile.tenants) is not None:
-            placed.append((need, seen.slice))
-    for grant in renamed:
-        changes += filter(None, [workload_placement.earlier_name_change(host, grant)])
-        owned.add(f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}")
-    owned |= owned_for_runs(host, undeclared, renamed)
-    if placed:
-        from . import workload_namespaces  # A node where nothing is declared of them does not load it.
+    return Part(tuple(changes), frozenset(owned))
 
-        changes += workload_namespaces.changes(host, placed, context.profile.tenants)
-    changes += [checkpoint.refused_change(refusal) for refusal in found.allocated.refusals]
-    if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
-        path = workload_units.GRANT_UNIT
-        text = workload_units.grant_unit_text()
-        changes += filter(
-            None, [file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")]
-        )
-        owned.add(f"file:{path}")
-        if not host.exists(LAUNCHER):
-            notes.append("workloads with hold: running start once the agent is installed (corral.node.agent)")
-    return Part(tuple(changes), frozenset(owned), problems=tuple(problems), manager=NAME, notes=tuple(notes))
+
+def workload_part(
+    host: Host, context: Context, need: ResourceRequirements, grant: t.Optional[Grant], common: Observed
+) -> Part:
+    """One workload: its slice with its limits, and the place of its unit or container in it."""
+    score = workload_placement.score_of(need, common.memory)
+    lines = workload_placement.device_lines(need, context.profile.devices)
+    if need.workload.is_template:
+        change = workload_placement.template_change(host, need, score, lines)
+        return Part(tuple(filter(None, [change])), frozenset({f"file:{dropin(need.workload.template, NAME)}"}))
+    problems: list[Problem] = []
+    notes: list[str] = []
+    unit = workload_placement.slice_for(need, grant)
+    wanted = unit_limits.of(need, bool(need.cpus), grant.mems if grant else None)
+    if PIDS not in dict(need.limits) and common.tasks is not None and grants.is_exclusive(unit):
+        # A top-level slice lies in no other slice whose limit keeps the reserve for the system.
+        wanted = {**wanted, "TasksMax": str(common.tasks)}
+    seen = workload_limits.observe(host, common.files, need, unit, wanted, score, common.sizes)
+    # What runs on without a grant, since its CPUs were reserved or isolated, keeps its limits until it stops.
+    limited = grant is not None or (seen.exists and cgroup.populated(host, seen.slice))
+    changes = list(workload_limits.slice_changes(host, need, grant, wanted, seen, common.sizes, limited=limited))
+    if limited and seen.slice in common.by_hand:
+        changes += workload_limits.override_changes(host, seen.slice, wanted)
+    owned = owned_of(seen.slice, wanted if limited else {}, files=not need.workload.template)
+    if need.workload.match == "unit":
+        changes += workload_placement.unit_changes(need, seen.slice, seen.unit, score, lines) if seen.unit else []
+        problems += unit_problems(context, need, seen)
+        if not need.workload.template:
+            owned.add(f"file:{dropin(need.workload.pattern, NAME)}")
+        if seen.unit is not None and not seen.unit.there:
+            notes.append(f"workload {need.workload.name}: this node has no unit {need.workload.pattern} yet")
+    else:
+        changes += filter(None, [workload_placement.container_change(need, seen.slice, common.containers)])
+    if not need.cpus:
+        changes += workload_limits.narrower_changes(host, need, wanted)
+    changes += workload_limits.score_changes(host, need, seen, score)
+    return Part(tuple(changes), frozenset(owned), problems=tuple(problems), notes=tuple(notes))
+
+
+def runs_part(host: Host, undeclared: t.Sequence[Grant], renamed: t.Sequence[Grant]) -> Part:
+    """What grants need until their run ends, though the profile no longer declares their workloads or names them otherwise."""
+    changes = filter(None, (workload_placement.earlier_name_change(host, grant) for grant in renamed))
+    files = {f"file:{dropin(grant.unit, workload_units.EARLIER_NAME)}" for grant in renamed}
+    return Part(tuple(changes), frozenset(files | owned_for_runs(host, undeclared, renamed)))
+
+
+def namespace_changes(
+    host: Host, context: Context, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]]
+) -> list[Change]:
+    """The items of containers whose PID namespaces are not as declared."""
+    placed = [
+        (need, workload_placement.slice_for(need, grant))
+        for need, grant in granted
+        if not need.workload.is_template
+        and pid_sharing.wanted(need.workload, need.tenant, context.profile.tenants) is not None
+    ]
+    if not placed:
+        return []
+    from . import workload_namespaces  # A node where nothing is declared of them does not load it.
+
+    return list(workload_namespaces.changes(host, placed, context.profile.tenants))
+
+
+def grant_unit_part(host: Host) -> Part:
+    """The unit that holds the grant of a run."""
+    path, text = workload_units.GRANT_UNIT, workload_units.grant_unit_text()
+    change = file_change(NAME, path, host.read(path), text, reason="admits workloads before they start")
+    late = "workloads with hold: running start once the agent is installed (corral.node.agent)"
+    notes = () if host.exists(LAUNCHER) else (late,)
+    return Part(tuple(filter(None, [change])), frozenset({f"file:{path}"}), notes=notes)
 
 
 def unfit_problem(host: Host, context: Context) -> t.Optional[Problem]:
