@@ -575,7 +575,7 @@ def a_user_of_its_own() -> None:
 def podman_is_in_trouble() -> None:
     """No Podman, or a storage that is broken: a verdict, and nothing goes."""
     with contextlib.suppress(FileNotFoundError):
-        os.remove(IDLE)  # Without it nobody knows that there is nothing to do.
+        os.remove(IDLE)  # Without it a pass does not know that there is nothing to do.
     os.rename(PODMAN, AWAY)
     try:
         said = gc(code=1)

@@ -158,7 +158,7 @@ def device_ids(workload: str) -> list[str]:
 
 
 def unplugged() -> None:
-    """A device that goes is drift that names its holder, which runs on; it is given to nobody until it is back."""
+    """A device that goes is drift that names its holder, which runs on; no other workload gets it until it is back."""
     functions = opened("one")[2]["PCIDEVICE_LAB_EXAMPLE_RNG"].split(",")
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
     write(f"/sys/bus/pci/devices/{functions[0]}/remove", "1")

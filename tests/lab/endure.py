@@ -55,18 +55,18 @@ def effective(unit: str) -> frozenset[int]:
 
 def cpus_offline_and_online() -> None:
     """An isolated and a shared CPU go offline and come back: no pool gets other CPUs meanwhile, and all is as it was."""
-    homes = ("system.slice", "corral.slice", "corral_isolated.slice")
-    before = [effective(home) for home in homes]
+    slices = ("system.slice", "corral.slice", "corral_isolated.slice")
+    before = [effective(one) for one in slices]
     gone = (7, 3)
     for cpu in gone:
         write(f"/sys/devices/system/cpu/cpu{cpu}/online", "0")
     said = tick()
     print(f"  CPUs {gone} offline: {said['error'] or [item['reason'] for item in said['items']] or 'in sync'}")
-    expect("with these CPUs offline", [effective(home) for home in homes], [cpus.difference(gone) for cpus in before])
+    expect("with these CPUs offline", [effective(one) for one in slices], [cpus.difference(gone) for cpus in before])
     for cpu in gone:
         write(f"/sys/devices/system/cpu/cpu{cpu}/online", "1")
     in_sync()
-    expect(f"after CPUs {gone} came back", [effective(home) for home in homes], before)
+    expect(f"after CPUs {gone} came back", [effective(one) for one in slices], before)
 
 
 # Python

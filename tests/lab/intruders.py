@@ -153,19 +153,19 @@ def two_of_them() -> None:
     expect("what is left", cpus(read(f"{CGROUP}/cpuset.cpus.effective")), frozenset({0, 1, 6, 7}))
 
 
-def strangers() -> None:
-    """Services in no slice, in unknown slices, control groups made by hand: none of them on anybody's own CPUs."""
+def unmanaged_units() -> None:
+    """Services in no slice, in unknown slices, control groups made by hand: none of them on exclusive CPUs."""
     units = {"-.slice": "rogue.service", "rogue.slice": "", "corral_rogue.slice": "", "corral-mine.slice": ""}
     for number, outer in enumerate(units):
-        run("systemd-run", "--quiet", f"--unit=stranger{number}", f"--slice={outer}", "sleep", "100000")
+        run("systemd-run", "--quiet", f"--unit=unmanaged{number}", f"--slice={outer}", "sleep", "100000")
     os.makedirs(f"{CGROUP}/by-hand", exist_ok=True)
     process = subprocess.Popen(["sleep", "100000"])
     write(f"{CGROUP}/by-hand/cgroup.procs", str(process.pid))
-    groups = ["stranger0.service", "rogue.slice", "corral_rogue.slice", "corral.slice/corral-mine.slice", "by-hand"]
+    groups = ["unmanaged0.service", "rogue.slice", "corral_rogue.slice", "corral.slice/corral-mine.slice", "by-hand"]
     for group in groups:
         kept_out(group)
     said = found()
-    expect("not named", {"stranger0.service", "rogue.slice", "corral_rogue.slice", "by-hand"} - set(said), set())
+    expect("not named", {"unmanaged0.service", "rogue.slice", "corral_rogue.slice", "by-hand"} - set(said), set())
     expect("its process is named", f"{process.pid} sleep" in said["by-hand"], True)
     expect("those of a slice of Corral's name as well", " sleep)" in said["corral_rogue.slice"], True)
     tick()
@@ -173,7 +173,7 @@ def strangers() -> None:
         kept_out(group)
     process.kill()
     process.wait()
-    run("systemctl", "stop", *(f"stranger{number}" for number in range(len(units))))
+    run("systemctl", "stop", *(f"unmanaged{number}" for number in range(len(units))))
     wait("by-hand can go", by_hand_is_gone)
     run("systemctl", "stop", "rogue.slice")
     in_sync()
@@ -289,7 +289,7 @@ def file_removed() -> None:
 
 
 def stopped_slice() -> None:
-    """A slice that does not run, and would start with CPUs that it had: another run that gets them shares them with nobody."""
+    """A slice that does not run, and would start with CPUs that it had: another run that gets them has them alone."""
     run("systemctl", "start", "batch@one")
     one, other = (f"corral_batch:batch\\x40{name}.slice" for name in ("one", "two"))
     own = masks(one)
@@ -310,7 +310,7 @@ def stopped_slice() -> None:
 
 
 def early_container() -> None:
-    """A container that is started in a slice before anybody admitted it runs with the others."""
+    """A container that is started in a slice before it was admitted runs with the others."""
     image()
     words = ("podman", "run", "-d", "--network=none", "--name", "early", "--cgroup-parent=corral_early.slice")
     run(*words, "busybox", "sleep", "1000")
@@ -419,7 +419,7 @@ def foreign_setting() -> None:
 STEPS = (
     ran_before,
     two_of_them,
-    strangers,
+    unmanaged_units,
     confined,
     on_demand,
     leaves,

@@ -62,7 +62,7 @@ class Slices:
                     self.partitions.discard(one)
                     continue
                 elif not asked and one not in self.partitions:
-                    continue  # Nobody granted it anything.
+                    continue  # It was never granted CPUs.
                 if "populated 1" in read(f"{path}/cgroup.events"):
                     found[one] = cpus(read(f"{path}/cpuset.cpus.effective"))
         return found

@@ -96,8 +96,8 @@ def files(path: Path) -> dict[str, str]:
         found[f"{folder}/meminfo"] = f"Node {node} MemTotal:       {one.nodes[node]['memory_mib'] << 10} kB"
         found.update({f"{folder}/hugepages/hugepages-{size}kB/nr_hugepages": "0" for size in one.page_sizes})
     found.update({f"/sys/kernel/mm/hugepages/hugepages-{size}kB/nr_hugepages": "0" for size in one.page_sizes})
-    for address, home in one.devices.items():
-        found[f"/sys/devices/pci{address[:7]}/{address}/numa_node"] = str(home)
+    for address, node in one.devices.items():
+        found[f"/sys/devices/pci{address[:7]}/{address}/numa_node"] = str(node)
     return {place: f"{text}\n" for place, text in found.items()}
 
 

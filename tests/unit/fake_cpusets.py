@@ -70,7 +70,7 @@ class Cpuset:
         self.requested: Cpus | None = None
         self.partition = MEMBER
         self.problem = ""
-        self.given_up = False  # it was a partition, and somebody wrote that it is none
+        self.given_up = False  # it was a partition, and member was written to it since
         # It shared by right the CPUs that it requests, and was neither a partition nor alone on them since.
         self.shares = False
 

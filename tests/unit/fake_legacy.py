@@ -134,8 +134,8 @@ class LegacySystemd(FakeSystemd):
             if one.unit and not within(one.unit, ISOLATED)
             for cpu in own & self.directories[one.cpuset].cpus
         ]
-        homes = [path for path in self.directories if path and not path.startswith(ISOLATED)]
-        found += [(path, ISOLATED, cpu) for path in homes for cpu in own & self.directories[path].cpus]
+        others = [path for path in self.directories if path and not path.startswith(ISOLATED)]
+        found += [(path, ISOLATED, cpu) for path in others for cpu in own & self.directories[path].cpus]
         return frozenset(found)
 
     def tamper(self, unit: str, cpus: str) -> None:

@@ -291,9 +291,9 @@ class Judge:
         own = {slice_of(name): cpus for name, cpus in held.items()}
         if cpu.get("isolated") and ISOLATED in groups:
             own[ISOLATED] = groups[ISOLATED].requested or Cpus()
-        strangers = {one.partition("/")[0] for one in (*UNMANAGED, *GREEDY)} | set(filter(self.is_asking, groups))
+        unmanaged = {one.partition("/")[0] for one in (*UNMANAGED, *GREEDY)} | set(filter(self.is_asking, groups))
         for path, group in groups.items():
-            if "/" in path or path in strangers:
+            if "/" in path or path in unmanaged:
                 continue
             asked = group.requested or Cpus()
             for place in [place for place, cpus in own.items() if path != place and asked & cpus]:

@@ -106,8 +106,8 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
     The files have the CPUs for the time when no grant for a run exists. What was set live is gone after a boot, and is not set as
     long as the unit has the right CPUs.
     """
-    lasting, cpus = wanted.persistent.get(unit), wanted.now[unit]
-    if lasting == cpus or (lasting is None and not is_exclusive(unit)):
+    persistent, cpus = wanted.persistent.get(unit), wanted.now[unit]
+    if persistent == cpus or (persistent is None and not is_exclusive(unit)):
         return None
     settings = seen.units[unit].settings
     control = control_file(unit, "AllowedCPUs", runtime=True)
@@ -120,7 +120,7 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
     if live == cpus:
         return None
     reason = "a workload holds some of these while it runs"
-    return Change(NAME, unit, NEXT_START, cpuset.format(live or lasting or ()), cpuset.format(cpus), reason, control)
+    return Change(NAME, unit, NEXT_START, cpuset.format(live or persistent or ()), cpuset.format(cpus), reason, control)
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:

@@ -23,7 +23,7 @@ from ..model.values.errors import CorralError
 from . import planning
 
 # Steps that only make a value last: what is in force stays as it is.
-LASTING = ("file", "link", "folder")
+PERSISTENT = ("file", "link", "folder")
 
 Item = tuple[str, str, str]
 
@@ -68,7 +68,7 @@ def is_closer(before: t.Sequence[Change], after: t.Sequence[Change]) -> bool:
     left: set[Item] = {change.item() for change in after}
     fresh = [change for change in after if change.item() not in known]
     return bool(known - left) and all(
-        change.steps and all(step.kind in LASTING for step in change.steps) for change in fresh
+        change.steps and all(step.kind in PERSISTENT for step in change.steps) for change in fresh
     )
 
 

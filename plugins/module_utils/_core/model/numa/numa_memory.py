@@ -237,9 +237,5 @@ def _held(resource: str, holders: Holders) -> str:
     return f"; held: {', '.join(held)}" if held else ""
 
 
-def _owners(owners: t.Iterable[str]) -> str:
-    return ", ".join(dict.fromkeys(owners))
-
-
 def _named(nodes: t.Collection[int]) -> str:
     return f"node{'' if len(nodes) == 1 else 's'} {cpuset.format(nodes)}"

@@ -25,7 +25,7 @@ PciDevice = t.TypedDict(
     "PciDevice",
     {
         "numa_node": int,
-        "node_told": bool,
+        "node_known": bool,
         "class": t.Optional[str],
         "vendor": t.Optional[str],
         "device": t.Optional[str],

@@ -160,7 +160,7 @@ def from_dict(data: t.Mapping[str, t.Any]) -> Topology:
             device["vendor"],
             device["device"],
             _optional_set(device["local_cpus"]),
-            bool(device["node_told"]),
+            bool(device["node_known"]),
         )
         for address, device in data["pci"].items()
     }
@@ -198,7 +198,7 @@ def _node_to_dict(node: NumaNode) -> dict[str, t.Any]:
 def _pci_to_dict(device: PciDevice) -> dict[str, t.Any]:
     return {
         "numa_node": device.numa_node,
-        "node_told": device.node_known,
+        "node_known": device.node_known,
         "class": device.pci_class,
         "vendor": device.vendor,
         "device": device.device,
