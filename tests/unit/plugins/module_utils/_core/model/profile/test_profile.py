@@ -19,6 +19,8 @@ from _core.model.values.errors import CorralError
 from hypothesis import given
 from hypothesis import strategies as st
 
+# The sections, in the order of the schema.
+KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet"
 FULL = {
     "name": "edge-worker",
     "version": 1,
@@ -159,11 +161,11 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(Min_Size="2Mi"), "memory.mounts[0].Min_Size: unknown key: did you mean memory.mounts[0].min_size?"),
     ({"hugepages": []}, "hugepages: unknown key: did you mean memory.hugepages?"),
     (cpu(reservedSystemCPUs="0"), "cpu.reservedSystemCPUs: unknown key: did you mean cpu.reserved.cpus?"),
-    ({"swap": 1}, "swap: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet"),
-    ({"a\nb": 1}, '["a\\nb"]: unknown key: write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet'),
+    ({"swap": 1}, f"swap: unknown key: write one of {KEYS}"),
+    ({"a\nb": 1}, f'["a\\nb"]: unknown key: write one of {KEYS}'),
     ({True: 1},
      ("True: unknown key, not text (YAML reads on, yes and true so): "
-      "write one of name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet")),
+      f"write one of {KEYS}")),
     ({"irq": {}}, "irq: not in this version of Corral: leave the key out"),
     ({"irq": []}, "irq: not in this version of Corral: leave the key out"),
     ({"kubelet": {"maxPods": 5}}, "kubelet.maxPods: unknown key: did you mean kubelet.max_pods?"),
@@ -345,7 +347,6 @@ def test_it_is_refused_with_path_value_and_way_out(data: dict[t.Any, t.Any], lin
     assert lines({"name": "x", **data}) == [line]
 
 
-KEYS = "name, version, mode, cpu, memory, pids, topology, gc, workloads, tenants, devices, confirm, kubelet"
 WRITE = f"not a mapping: write one or more of its keys, {KEYS}"
 
 
