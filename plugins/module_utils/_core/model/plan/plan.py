@@ -42,6 +42,11 @@ START = 80  # units that need their files
 DECLARE = 90  # the profile itself, last: it becomes the declared one when all of it is applied
 
 
+def key_of(kind: str, target: str, name: str) -> str:
+    """The key of a step and of its original: what it writes to, of a property its unit and name."""
+    return ":".join(filter(None, [kind, target, name if kind == "property" else ""]))
+
+
 class Step(NamedTuple):
     """One write. make_step.py has a constructor for each ``kind``, which says what ``target``, ``name`` and ``value`` are.
 
@@ -63,7 +68,7 @@ class Step(NamedTuple):
     @property
     def key(self) -> str:
         """The target of the step, as the key of its original."""
-        return ":".join(filter(None, [self.kind, self.target, self.name if self.kind == "property" else ""]))
+        return key_of(self.kind, self.target, self.name)
 
     @property
     def text(self) -> t.Optional[str]:

@@ -21,7 +21,7 @@ from ..values import cpuset
 from ..values.records import NamedTuple
 from ..workload.grants import is_exclusive, is_workloads
 from . import make_step
-from .plan import CPUS, EMPTY_SLICES, FILES, LIVE, RELEASE, START, STOP, VALUES, Step
+from .plan import CPUS, EMPTY_SLICES, FILES, LIVE, RELEASE, START, STOP, VALUES, Step, key_of
 
 if t.TYPE_CHECKING:
     from ..values.vocabulary import StepKind
@@ -60,7 +60,7 @@ class Original(NamedTuple):
     @property
     def key(self) -> str:
         """The key of the step that it precedes."""
-        return ":".join(filter(None, [self.kind, self.target, self.name if self.kind == "property" else ""]))
+        return key_of(self.kind, self.target, self.name)
 
 
 def from_data(data: t.Mapping[str, t.Any]) -> Original:
