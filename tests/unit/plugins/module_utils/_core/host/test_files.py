@@ -100,6 +100,31 @@ def test_a_folder_that_cannot_be_flushed_is_an_error(tmp_path: Path, calls: Call
         Host(str(tmp_path)).remove("/file")
 
 
+def test_a_link_and_the_folders_that_are_made_for_it_are_flushed(tmp_path: Path, calls: Calls) -> None:
+    Host(str(tmp_path)).write_link("/etc/unit.wants/timer", "../timer")
+    link = "rename /etc/unit.wants/.timer.corral /etc/unit.wants/timer"
+    assert calls.seen == ["fsync /", "fsync /etc", link, "fsync /etc/unit.wants"]
+    assert os.readlink(tmp_path / "etc/unit.wants/timer") == "../timer"
+
+
+def test_a_folder_that_is_made_is_flushed_with_those_above_it(tmp_path: Path, calls: Calls) -> None:
+    host = Host(str(tmp_path))
+    host.make_dir("/var/lib/corral", 0o700)
+    assert calls.seen == ["fsync /", "fsync /var", "fsync /var/lib"]
+    host.make_dir("/var/lib/corral", 0o700)
+    assert host.writes == ["/var/lib/corral"], "one that is there stays"
+
+
+def test_what_is_removed_is_flushed_and_nothing_is_where_nothing_was(tmp_path: Path, calls: Calls) -> None:
+    (tmp_path / "etc").mkdir()
+    (tmp_path / "etc/file").write_text("old")
+    host = Host(str(tmp_path))
+    host.remove("/etc/file")
+    assert calls.seen == ["fsync /etc"]
+    host.remove("/etc/file")
+    assert calls.seen == ["fsync /etc"]
+
+
 def test_a_value_is_one_write_and_follows_no_link(tmp_path: Path, calls: Calls) -> None:
     host = Host(str(tmp_path))
     (tmp_path / "value").write_text("")
