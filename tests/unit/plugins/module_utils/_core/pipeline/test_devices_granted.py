@@ -384,14 +384,20 @@ def spec_edits(fake: node.Node) -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", row["containerEdits"])
 
 
-def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.Node) -> None:
+GPUS = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu"}}]
+TRAIN = {"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gpu": 1}}
+
+
+def plug_gpus(fake: node.Node) -> None:
     equip(fake)
     for number in (0, 1):
         fake.put(f"/dev/gpu{number}", f"char/195:{number}\n")
     fake.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
-    devices = [{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu"}}]
-    one = {"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gpu": 1}}
-    roll_out(fake, profile_with(devices=devices, workloads=[one]))
+
+
+def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.Node) -> None:
+    plug_gpus(fake)
+    roll_out(fake, profile_with(devices=GPUS, workloads=[TRAIN]))
     data = json.loads(fake.get(SPEC))
     assert data["cdiVersion"] == "0.5.0"
     assert data["devices"][0]["containerEdits"] == {
@@ -401,12 +407,25 @@ def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.
     }
     assert running(fake, SERIAL).devices == {"/dev/gpu0"}
     services.stop(fake, SERIAL)
-    outcome = roll_out(fake, profile_with(devices=devices, workloads=[{**one, "requests": {"vendor.com/gpu": 2}}]))
+    outcome = roll_out(fake, profile_with(devices=GPUS, workloads=[{**TRAIN, "requests": {"vendor.com/gpu": 2}}]))
     said = "workload train: its devices give the variable GPU different values: a container has the first one"
     assert [note for note in outcome.plan.notes if "variable" in note] == [said]
     assert "GPU=0" in spec_edits(fake)["env"]
     assert "GPU=1" not in spec_edits(fake)["env"]
     assert len(spec_edits(fake)["mounts"]) == 1
+
+
+def test_the_spec_stays_as_it_is_while_a_device_of_another_spec_is_gone(fake: node.Node) -> None:
+    """An engine ignores a whole spec of which one device needs a later version than it says."""
+    plug_gpus(fake)
+    roll_out(fake, profile_with(devices=GPUS, workloads=[TRAIN]))
+    before = fake.get(SPEC)
+    fake.drop("/dev/gpu0")
+    assert runs.tick(fake.host()) == 2
+    assert [(one["property"], one["actual"]) for one in status(fake)["items"]] == [
+        ("health", "/dev/gpu0 in /etc/cdi/vendor.json: no such device")
+    ]
+    assert fake.get(SPEC) == before
 
 
 # What is shown
