@@ -1,0 +1,87 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What the documents name exists: tests, scenarios, commands, benchmarks, and the places that links lead to."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from _core.cli import commands, parser_pages
+from shared_data import REPOSITORY
+
+DOCUMENTS = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+SCENARIOS = {path.parent.name for path in (REPOSITORY / "molecule").glob("*/molecule.yml")}
+MAKEFILE = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in ("Makefile", "lab/lab.mk"))
+TARGETS = {name for line in re.findall(r"^([a-z- ]+):", MAKEFILE, re.MULTILINE) for name in line.split()}
+NAMES = r"`[a-z-]+`(?: \([^)]*\))?"
+COMMANDS = [command.name for command in parser_pages.commands(commands.parser())]
+
+
+def text_of(path: Path) -> str:
+    return path.read_text(encoding="utf-8")
+
+
+def anchors(path: Path) -> set[str]:
+    """The headings of a document as GitHub and GitLab name them in a link."""
+    found = re.findall(r"^#+ (.+)$", text_of(path), re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-") for heading in found}
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_tests_and_commands_of_make_that_are_named_exist(path: Path) -> None:
+    tests = {test.name for test in (REPOSITORY / "tests").rglob("test_*.py")}
+    assert set(re.findall(r"\btest_\w+\.py", text_of(path))) <= tests
+    assert set(re.findall(r"`make ([a-z-]+)", text_of(path))) <= TARGETS
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_commands_of_corral_that_are_named_exist(path: Path) -> None:
+    assert set(re.findall(r"(?:^|[`#] ?|bin/)corral ([a-z]+)", text_of(path), re.MULTILINE)) <= set(COMMANDS)
+
+
+def test_the_readme_lists_each_command_of_a_node() -> None:
+    (section,) = re.findall(r"^## On the node\n(.*?)^## ", text_of(REPOSITORY / "README.md"), re.MULTILINE | re.DOTALL)
+    listed = re.findall(r"`(?:corral )?([a-z]+)`", section.partition("(with `--json`)")[0])
+    assert sorted(listed) == sorted(set(COMMANDS) - {"man", "completion"})
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: path.name)
+def test_links_lead_to_a_place(path: Path) -> None:
+    lost = []
+    for link in re.findall(r"\]\(([^)\s]+)\)", text_of(path)):
+        if "://" in link:
+            continue
+        name, dummy, anchor = link.partition("#")
+        target = path.parent / name if name else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            lost.append(link)
+    assert lost == []
+
+
+def test_each_row_of_troubles_names_a_test_that_exists() -> None:
+    rows = [line for line in text_of(REPOSITORY / "docs/trouble.md").splitlines() if line.startswith("| ")]
+    rows = [line for line in rows if not line.startswith("| trouble |")]
+    named = set()
+    for row in rows:
+        shown_by = row.split(" | ")[-1]
+        found = re.findall(rf"scenarios? ((?:{NAMES}(?:, | and )?)+)", shown_by)
+        scenarios = {name for names in found for name in re.findall(r"`([a-z-]+)`(?: \([^)]*\))?", names)}
+        scenarios -= {"audit"}  # a mode, in brackets behind a scenario
+        assert scenarios or re.search(r"`test_\w+\.py`", shown_by), f"nothing shows it: {row}"
+        assert scenarios <= SCENARIOS, row
+        named |= scenarios
+    assert len(rows) > 50
+    assert len(named) > 8
+
+
+def test_contributors_find_a_row_for_each_scenario() -> None:
+    table = [line for line in text_of(REPOSITORY / "CONTRIBUTING.md").splitlines() if line.startswith("| `")]
+    assert {name for line in table for name in re.findall(r"`([a-z-]+)`", line.split(" | ")[0])} >= SCENARIOS
+
+
+def test_each_benchmark_has_a_row_and_each_row_a_benchmark() -> None:
+    rows = re.findall(r"^\| `make (bench-[a-z-]+)` \|", text_of(REPOSITORY / "docs/benchmarks.md"), re.MULTILINE)
+    assert sorted(rows) == sorted(target for target in TARGETS if target.startswith("bench-"))
