@@ -26,7 +26,7 @@ from ..model.systemd.agent_units import CONFIRM_TIMER
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
-from . import applying, declared_profile
+from . import applying
 from .profile_in_force import expired, refuse_rejected
 
 
@@ -79,12 +79,11 @@ def declare(
 def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
     """Apply, in a tick, a profile that was put on the node without a run of Corral. If it declares a command, that confirms it.
 
-    A tick that only corrects drift, or continues one that was killed, starts no wait. An earlier unconfirmed profile ends here: the new
-    one confirms it, as in declare(), or waits in its place.
+    It differs from the one applied last: a tick that only corrects drift does not get here. One that continues after a tick or a run
+    that was killed starts no wait, and leaves the confirmation to whoever that run left it to. An earlier unconfirmed profile ends
+    here: the new one confirms it, as in declare(), or waits in its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
-    if declared_profile.applied_already(host, declared):
-        return apply(None)
     if earlier is not None and expired(host) is not None:
         return apply(None)  # The node goes back.
     if confirm is None or not needs_confirmation(host, declared, Terms(confirm.timeout)):
@@ -93,7 +92,7 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
             unconfirmed_file.forget(host)
         return outcome
     new = new_pending(host, declared, confirm.timeout)._replace(command=confirm.command)
-    if earlier is not None and (earlier.hash, earlier.command) == (new.hash, new.command):
+    if earlier is not None and earlier.hash == new.hash:
         new = earlier
     outcome = unconfirmed_from(host, new, apply)
     if earlier is not None and new != earlier and not outcome.error and unconfirmed_file.pending(host) == earlier:

@@ -17,6 +17,7 @@ from _core.host.command import Command
 from _core.model.profile import profile
 from _core.model.systemd.agent_units import CONFIRM_TIMER
 from _core.model.values.errors import CorralError
+from _core.pipeline import confirming
 from example_counts import in_turn
 from test_confirming import rolled_out, seen, timer, waits
 from test_faults import CHANGED
@@ -43,6 +44,11 @@ def answers(fake: node.Node, code: int, said: str = "") -> list[tuple[str, ...]]
 
     fake.programs[HEALTHY] = program
     return calls
+
+
+def pending(fake: node.Node) -> dict[str, t.Any]:
+    """What waits for a confirmation, by its record."""
+    return t.cast("dict[str, t.Any]", json.loads(fake.get(state.UNCONFIRMED))["data"])
 
 
 def test_its_command_confirms_it(rolled: node.Node, capfd: pytest.CaptureFixture[str]) -> None:
@@ -126,6 +132,7 @@ def test_another_profile_that_makes_no_step_is_confirmed_in_the_place_of_the_one
         fake.wait(100)
         runs.tick(fake.host(), by_timer=False)
         assert waits(fake)
+        assert pending(fake)["name"] == "third"
         calls = answers(fake, code)
         timer(fake)
         assert calls
@@ -144,6 +151,58 @@ def test_the_profile_before_that_is_put_back_ends_the_wait(rolled: node.Node) ->
     runs.tick(rolled.host(), by_timer=False)
     assert not waits(rolled)
     assert [line for line in node.different(before, seen(rolled)) if "history" not in line] == []
+
+
+def test_the_profile_before_that_is_put_back_is_confirmed_without_its_command(rolled: node.Node) -> None:
+    before = {**node.edge(), "confirm": CONFIRM}
+    runs.declare(rolled.host(), **before)
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    assert waits(rolled)
+    put(rolled, **before)
+    rolled.wait(10)
+    runs.tick(rolled.host(), by_timer=False)
+    assert not waits(rolled)
+    answers(rolled, 1)
+    rolled.wait(301)
+    timer(rolled)
+    runs.tick(rolled.host())
+    assert json.loads(rolled.get(state.STATUS))["in_sync"]
+    assert not rolled.has(state.REJECTED)
+
+
+@pytest.mark.parametrize("sections", [PULLED, CHANGED], ids=["command", "no command"])
+def test_another_profile_that_fails_leaves_the_one_before_to_its_command(
+    rolled: node.Node, sections: dict[str, t.Any]
+) -> None:
+    third = {**sections, "name": "third", "pids": {"pid_max": 123456}}
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    kept = pending(rolled)
+    put(rolled, **third)
+    sample = rolled.clone(rolled.root.with_name("sample"))
+    host = sample.host()
+    runs.tick(host, by_timer=False)
+    number = next(index for index, act in enumerate(host.acts, 1) if "write_value" in act and "pid_max" in act)
+    assert runs.tick(rolled.host("error", number), by_timer=False) == ERROR
+    assert pending(rolled) == kept
+    calls = answers(rolled, 0)
+    timer(rolled)
+    assert calls
+    assert not waits(rolled)
+
+
+def test_another_profile_that_makes_no_step_is_in_force_where_the_one_before_failed(rolled: node.Node) -> None:
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    confirming.mark_failed(rolled.host())
+    answers(rolled, 0)
+    timer(rolled)
+    assert waits(rolled), "what failed is not confirmed"
+    put(rolled, **PULLED, name="third")
+    runs.tick(rolled.host(), by_timer=False)
+    timer(rolled)
+    assert not waits(rolled)
 
 
 def test_a_tick_after_the_time_leaves_the_way_back_to_its_timer(rolled: node.Node) -> None:
@@ -199,6 +258,33 @@ def test_a_run_that_waits_for_its_own_confirmation_is_not_confirmed_by_the_comma
     timer(rolled)
     assert not calls
     assert waits(rolled)
+
+
+@pytest.mark.parametrize("sections", [PULLED, CHANGED], ids=["command", "no command"])
+def test_a_killed_run_with_a_confirmation_of_its_own_is_confirmed_by_nothing_else(
+    rolled: node.Node, sections: dict[str, t.Any]
+) -> None:
+    words = ("reconcile", "--confirm-timeout", "2m")
+    before = rolled.get(state.DECLARED)
+    sample = rolled.clone(rolled.root.with_name("sample"))
+    put(sample, **sections)
+    host = sample.host()
+    runs.command(host, *words)
+    armed = next(index for index, act in enumerate(host.acts, 1) if CONFIRM_TIMER in act)
+    put(rolled, **sections)
+    with pytest.raises(node.Killed):
+        runs.command(rolled.host("killed", armed + 2), *words)
+    kept = pending(rolled)
+    calls = answers(rolled, 0)
+    rolled.wait(60)
+    runs.tick(rolled.host(), by_timer=False)
+    assert pending(rolled) == kept
+    timer(rolled)
+    assert not calls
+    rolled.wait(61)
+    timer(rolled)
+    assert not waits(rolled)
+    assert rolled.get(state.DECLARED) == before
 
 
 def test_the_command_is_not_asked_before_the_profile_is_in_force(rolled: node.Node) -> None:
