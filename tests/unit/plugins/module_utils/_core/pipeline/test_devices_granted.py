@@ -210,9 +210,12 @@ def test_an_instance_with_an_escaped_name_has_its_environment(rolled: node.Node)
     assert set(os.listdir(rolled.root / FOLDER[1:])) == before
 
 
-def test_what_a_unit_may_open_by_its_own_file_stays(fake: node.Node) -> None:
+@pytest.mark.parametrize("enabled", [False, True])
+def test_what_a_unit_may_open_by_its_own_file_stays(fake: node.Node, enabled: bool) -> None:
     equip(fake)
     services.add(fake, SERIAL, lines="DeviceAllow=/dev/kvm\nDeviceAllow=char-tun  rw\n")
+    if enabled:  # systemd keeps it loaded when it has stopped: what was set is not read from its files again.
+        fake.put(f"/etc/systemd/system/multi-user.target.wants/{SERIAL}", "")
     assert not runs.install(fake.host()).error
     roll_out(fake)
     assert running(fake, SERIAL).devices == {"/dev/kvm", "char-tun", LINKS[0]}
