@@ -1384,8 +1384,9 @@ def test_drift_and_status_show_the_disk_and_the_last_pass(fake: node.Node, capsy
     assert "gc: /var/lib/containers/storage: 77 % of 1000Mi used, images go from 85 % down to 80 %" in shown
     assert "2 images and 0 containers removed, 130Mi freed, 0 failures" in shown
     runs.tick(fake.host())
-    runs.command(fake.host(), "status")
-    assert "images go from 85 % down to 80 %" in capsys.readouterr().out
+    for words in (["status"], ["status", "--html"]):
+        runs.command(fake.host(), *words)
+        assert "images go from 85 % down to 80 %" in capsys.readouterr().out
 
 
 def test_metrics_of_passes(fake: node.Node) -> None:

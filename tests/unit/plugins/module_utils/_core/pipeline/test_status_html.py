@@ -87,6 +87,61 @@ def test_the_page_shows_what_is_and_what_differs(rolled: node.Node, capsys: pyte
     assert "CPU 3: shared" in page(rolled, capsys, 0).under("/g/title")
 
 
+def table(shown: Page, caption: str) -> list[list[str]]:
+    """The rows of a table, its head among them."""
+    rows: list[list[str]] = []
+    here = False
+    for path, text in shown.texts:
+        if path.endswith("/caption"):
+            here = text == caption
+        elif here and path.endswith(("/th", "/td")):
+            if path.endswith("tbody/tr/th") or not rows:
+                rows.append([])
+            rows[-1].append(text)
+        elif here and "/table" not in path:
+            here = False
+    return rows
+
+
+def test_the_page_has_what_the_text_of_corral_status_has(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert services.start(rolled, BATCH)
+    assert runs.command(rolled.host(), "pause", "--for", "1h") == 0
+    rolled.kernel_write(node.pool_file(1), "31\n")
+    rolled.kernel_write("/proc/sys/kernel/pid_max", "40000\n")
+    runs.tick(rolled.host())
+    shown = page(rolled, capsys, 2)
+    runs.command(rolled.host(), "status")
+    text = capsys.readouterr().out.splitlines()
+    assert shown.under("h1") == ["node: workloads"]
+    assert shown.under("h2") == ["What differs", "CPUs as they are", "Workloads", "Hugepages"]
+    said = shown.under("main/p")
+    assert said[0].startswith("as the tick of 2023-11-14 22:13:30 UTC saw it")
+    assert said[1:] == text[: len(said) - 1]
+    lines = shown.under("section/ul/li/code")
+    items = json.loads(rolled.get(state.STATUS))["items"]
+    assert len(items) == 2
+    assert [line.strip() for line in text if line.strip() in lines] == lines, "items, then the budget"
+    assert len(lines) == len(items) + 4
+    rows = table(shown, "Workloads and what they have")
+    assert [row[:3] for row in rows[1:]] == [
+        ["dataplane", "Guaranteed", "declared"],
+        ["feed", "Burstable", "declared"],
+        ["batch:batch@a", "Guaranteed", "running"],
+        ["batch:batch@b", "Guaranteed", "running"],
+    ]
+    assert [row[-2:] for row in rows] == [
+        ["state", "since"],
+        ["granted", "2023-11-14 22:13:20 UTC"],
+        ["granted", "2023-11-14 22:13:20 UTC"],
+        ["granted", "2023-11-14 22:13:30 UTC"],
+        ["waiting", "-"],
+    ]
+    assert table(shown, "Pools of hugepages, in pages") == [
+        ["size", "where", "declared", "there"],
+        ["2Mi", "node 1", "32", "31"],
+    ]
+
+
 def test_what_differs_comes_first_and_is_text(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     status = json.loads(rolled.get(state.STATUS))
     item = {**dict.fromkeys(("manager", "subject", "property", "actual", "wanted", "reason", "location"), "x")}
