@@ -211,7 +211,10 @@ def test_a_tick_has_the_node_go_back_where_the_timer_was_stopped(rolled: node.No
 
 
 def test_another_change_begins_the_wait_anew_and_goes_back_to_what_was_confirmed(rolled: node.Node) -> None:
-    before = rolled.get(state.DECLARED)
+    origins = {"cpu.reserved.cores_per_numa": "group_vars/edge.yml"}
+    confirming.declare(rolled.host(), profile.parse(node.edge()), origins)
+    before, kept = rolled.get(state.DECLARED), rolled.get(state.ORIGINS)
+    assert "group_vars/edge.yml" in kept
     change(rolled)
     rolled.wait(SECONDS - 10)
     change(rolled, **{**CHANGED, "pids": {"pid_max": 80000}})
@@ -221,6 +224,7 @@ def test_another_change_begins_the_wait_anew_and_goes_back_to_what_was_confirmed
     rolled.wait(11)
     timer(rolled)
     assert rolled.get(state.DECLARED) == before
+    assert rolled.get(state.ORIGINS) == kept, "where each key comes from is known again"
 
 
 @pytest.mark.parametrize("unconfirmed", [False, True])

@@ -467,6 +467,21 @@ def by_hand(fake: node.Node) -> None:
     fake.put("/proc/77/cmdline", words)
 
 
+def linked(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    fake.put("/srv/config.yaml", BASE)
+    fake.drop(CONFIG)
+    (fake.root / CONFIG[1:]).symlink_to(fake.root / "srv/config.yaml")
+
+
+def without_own_file(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    unit = "/usr/lib/systemd/system/kubelet.service"
+    fake.put("/etc/app/settings.yaml", BASE)
+    for path in (unit, f"/proc/{fake.kubelet.pid if fake.kubelet else 0}/cmdline"):
+        fake.put(path, fake.get(path).replace(CONFIG, "/etc/app/settings.yaml"))
+
+
 def k3s(fake: node.Node) -> None:
     fake.put("/proc/77/comm", "k3s-server\n")
 
@@ -478,6 +493,8 @@ REFUSED: list[tuple[t.Callable[[node.Node], None], dict[str, t.Any], str]] = [
     (of_1_30, STATIC, "kubelet.cpu_manager_policy_options.strict-cpu-reservation: true: the installed kubelet 1.30 does not know"),
     (torn, PODS, f"kubelet: {CONFIG}: is not YAML"),
     (in_json, PODS, f"{CONFIG}: its keys cannot be changed one by one (line 1 begins no key): write it as YAML, or give"),
+    (linked, PODS, f"{CONFIG}: is a link, which Corral would replace: make it a file, or give the kubelet --config-dir"),
+    (without_own_file, PODS, "/etc/app/settings.yaml: Corral writes no file of this name: give the kubelet --config-dir"),
     (by_hand, PODS, "kubelet: process 77 is not run by kubelet.service: start it by that unit"),
     (lambda fake: fake_kubelet.install(fake) and None, {**PODS, "pod_pids_limit": 4096}, "kubelet.pod_pids_limit: 4096: 50 pods with 4096"),
 ]  # fmt: skip
