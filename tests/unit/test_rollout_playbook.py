@@ -8,12 +8,14 @@ Its modules are stand-ins that keep a node in a file; what the real ones do to a
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
 import shutil
 import subprocess
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
@@ -452,6 +454,57 @@ def test_a_host_that_needs_a_second_reboot_goes_back(fleet: Fleet) -> None:
         said.split()
     )
     assert fleet.have()["a"] == "old"
+
+
+class Health(http.server.BaseHTTPRequestHandler):
+    """Healthy are all hosts but b."""
+
+    def do_GET(self) -> None:
+        self.send_response(503 if self.path == "/b" else 200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *dummy: t.Any) -> None:
+        """Say nothing."""
+
+
+FAILED = """#!/bin/sh
+echo "old.service loaded failed failed Failed before"
+if grep -q '"profile": "new"' "$NODE" && [ "$HOST" = a ]; then echo "broken.service loaded failed failed Fails since"; fi
+"""
+
+
+def test_a_unit_that_failed_since_or_a_url_that_answers_otherwise_takes_a_host_back(fleet: Fleet) -> None:
+    (fleet.folder / "bin" / "systemctl").write_text(FAILED)
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), Health)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        url = f"http://127.0.0.1:{server.server_port}/{{{{ inventory_hostname }}}}"
+        words = ("-e", "corral_serial=100% corral_max_fail_percentage=60")
+        code, said, order = fleet.play(*words, corral_health_url=url)
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert code != 0
+    assert fleet.have() == {"a": "old", "b": "old", "c": "new", "d": "new"}, said
+    assert sorted(changed(order, "confirm")) == ["c", "d"]
+    assert "See that no unit has failed since: " in said
+    assert "Ask the health URL: " in said and "503" in said
+
+
+def test_a_host_is_drained_before_its_change_and_undrained_once_it_is_kept(fleet: Fleet) -> None:
+    for name in ("drain", "undrain"):
+        text = f'- name: Note it\n  ansible.builtin.shell: echo "$HOST {name}" >>"$ORDER"\n'
+        (fleet.folder / f"{name}.yml").write_text(text)
+    places = {f"corral_{name}": str(fleet.folder / f"{name}.yml") for name in ("drain", "undrain")}
+    code, said, order = fleet.play("--limit", "a", **places)
+    assert code == 0, said
+    found = [line.split()[1] for line in order]
+    assert [one for one in found if one in ("drain", "profile", "confirm", "undrain")] == [
+        "drain", "profile", "confirm", "undrain",
+    ], said  # fmt: skip
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
