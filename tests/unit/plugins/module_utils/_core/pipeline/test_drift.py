@@ -284,9 +284,11 @@ def test_a_profile_that_no_longer_fits_the_machine_is_an_error_until_it_fits_aga
     host = rolled.host()
     assert runs.tick(host) == 1
     assert set(host.writes) == {"/run/corral/status.json"}
-    assert "memory" in json.loads(rolled.get("/run/corral/status.json"))["error"]
+    status = json.loads(rolled.get("/run/corral/status.json"))
+    assert ("memory" in status["error"], status["items"], status["in_sync"]) == (True, [], False)
     rolled.put("/sys/devices/system/node/node1/meminfo", memory)
     assert runs.tick(rolled.host()) == 0
+    assert json.loads(rolled.get("/run/corral/status.json"))["in_sync"]
 
 
 def test_a_timer_that_is_disabled_and_stopped_while_its_tick_begins_runs_again(fake: node.Node) -> None:

@@ -418,4 +418,6 @@ def test_a_step_of_an_undo_is_replayed_on_the_directories_as_they_are_then(fake:
 def test_status_is_published_as_on_v2(fake: node.Node) -> None:
     runs.converged(fake, with_agent=True)
     assert runs.tick(fake.host()) == 0
-    assert json.loads(fake.get("/run/corral/status.json"))["pools"]["isolated"] == "3,7"
+    status = json.loads(fake.get("/run/corral/status.json"))
+    assert status["pools"]["isolated"] == "3,7"
+    assert status["exclusive"] == "not enforced by the kernel: cgroup v1 has no partitions"
