@@ -220,7 +220,8 @@ def edited(seen: Observation, wanted: Wanted) -> Target:
     }
     back = {key: old for key, old in kept.lines.items() if key not in keys}
     present = next((layer.data for layer in seen.layers if layer.origin == path), {})
-    lines = {key: own for key, own in lines.items() if not is_written(key, keys, present)}
+    as_written = {key: present[key] for key in lines if is_written(key, keys, present)}
+    lines = {key: own for key, own in lines.items() if key not in as_written}
     new = config_text.changed(text, {**back, **lines})
     originals = config_text.blocks_of(text, keys)
     kept_now = {
@@ -229,7 +230,7 @@ def edited(seen: Observation, wanted: Wanted) -> Target:
         if key in kept.lines or key in lines
     }
     data = load(new, path)
-    expected = {**{key: value for key, value in bare.items() if key not in keys}, **keys}
+    expected = {**{key: value for key, value in bare.items() if key not in keys}, **keys, **as_written}
     if data != expected:
         raise NotEditable("the result would not be what is wanted")
     layers = [layer._replace(data=data) if layer.origin == path else layer for layer in seen.layers]

@@ -26,6 +26,7 @@ from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
 DROPIN = f"{DROPINS}/20-corral.conf"
 CGROUP = "sys/fs/cgroup/system.slice/kubelet.service"  # It has another process.
 STATE = f"{ROOT}/cpu_manager_state"
+KEPT = "/var/lib/corral/kubelet.json"  # what Corral keeps of a file of others
 PODS = {"max_pods": 50, "eviction_hard": {"memory.available": "200Mi"}}
 STATIC = {"cpu_manager_policy": "static", "cpu_manager_policy_options": {"strict-cpu-reservation": True}}
 # The version that runs needs a feature gate for it.
@@ -90,7 +91,9 @@ def test_a_drop_in_is_written_and_the_kubelet_restarted_once(fake: node.Node, ku
 
 def test_keys_in_a_file_of_others_change_and_all_else_stays(fake: node.Node) -> None:
     kubelet = fake_kubelet.install(fake, dropins=False)
+    (fake.root / CONFIG[1:]).chmod(0o600)
     rolled_out(fake, **PODS)
+    assert (fake.root / CONFIG[1:]).stat().st_mode & 0o777 == 0o600
     lines = 'evictionHard: {memory.available: 200Mi}\nreservedSystemCPUs: "0,2-4,6-7"\n'
     assert fake.get(CONFIG) == BASE.replace("maxPods: 110", "maxPods: 50") + lines
     assert kubelet.config["maxPods"] == 50
@@ -99,6 +102,7 @@ def test_keys_in_a_file_of_others_change_and_all_else_stays(fake: node.Node) -> 
     assert fake.get(CONFIG) == BASE.replace("enabled: false # nobody", "enabled: true"), (
         "what others changed meanwhile stays"
     )
+    assert (fake.root / CONFIG[1:]).stat().st_mode & 0o777 == 0o600
     assert not fake.has("/var/lib/corral")
     assert kubelet.config["maxPods"] == 110
 
@@ -339,6 +343,24 @@ def test_what_others_give_already_is_not_written(fake: node.Node) -> None:
     assert kubelet.acts == []
 
 
+def test_lines_of_others_that_give_it_already_stay_as_they_are_written(fake: node.Node) -> None:
+    base = BASE.replace("maxPods: 110", "maxPods:   50  # as agreed") + 'reservedSystemCPUs: "0,2,3,4,6-7"\n'
+    kubelet = fake_kubelet.install(fake, dropins=False, base=base)
+    assert rolled_out(fake, max_pods=50) == []
+    assert fake.get(CONFIG) == base
+    assert kubelet.acts == []
+
+
+def test_what_others_configured_wrongly_before_is_a_note(fake: node.Node) -> None:
+    fake_kubelet.install(fake, base=BASE + "evictionSoft: {memory.available: 500Mi}\nmaxPod: 7\n")
+    outcome = runs.declare(fake.host(), kubelet={"max_pods": 50})
+    assert not outcome.error
+    notes = [note for note in outcome.plan.notes if note.startswith("the kubelet: ")]
+    assert len(notes) == 2
+    assert "evictionSoft" in notes[0] and "has no grace period" in notes[0]
+    assert notes[1].startswith(f"the kubelet: {CONFIG}: maxPod: no key of a KubeletConfiguration")
+
+
 def started_by_hand(host: node.NodeHost) -> int:
     """systemctl start corral-reconcile.service"""
     with mock.patch.dict(os.environ):
@@ -389,6 +411,32 @@ def test_whatever_write_kills_a_run_the_next_tick_starts_the_kubelet_and_the_nex
         assert (outcome.error, ours(outcome.remaining)) == ("", [])
         assert not twin.has("/run/corral/kubelet-due")
         assert twin.kubelet.config["cpuManagerPolicy"] == "static"
+
+
+def test_a_run_that_is_killed_loses_no_line_of_a_file_of_others(fake: node.Node) -> None:
+    fake_kubelet.install(fake, dropins=False)
+    assert not runs.declare(fake.host()).error
+    whole = fake.clone(fake.root.with_name("whole"))
+    host = whole.host()
+    assert not runs.declare(host, kubelet=PODS).error
+    writes = [at for at, act in enumerate(host.acts, 1) if CONFIG in act or KEPT in act]
+    assert len(writes) > 1
+    for at, fail in ((at, fail) for at in writes for fail in ("killed", "torn")):
+        twin = fake.clone(fake.root.with_name(f"{fail}{at}"))
+        with pytest.raises(node.Killed):
+            runs.declare(twin.host(fail, at), kubelet=PODS)
+        outcome = runs.declare(twin.host(), kubelet=PODS)
+        assert (outcome.error, ours(outcome.remaining)) == ("", [])
+        assert not runs.remove(twin.host()).error
+        assert twin.get(CONFIG) == BASE, f"{fail} at {host.acts[at - 1]}"
+    host = whole.clone(fake.root.with_name("removed")).host()
+    assert not runs.remove(host).error
+    for at in (at for at, act in enumerate(host.acts, 1) if CONFIG in act or KEPT in act):
+        twin = whole.clone(fake.root.with_name(f"removed{at}"))
+        with pytest.raises(node.Killed):
+            runs.remove(twin.host("killed", at))
+        assert not runs.remove(twin.host()).error
+        assert twin.get(CONFIG) == BASE, f"killed at {host.acts[at - 1]}"
 
 
 def test_whatever_is_refused_all_of_it_is_undone(fake: node.Node) -> None:
