@@ -25,7 +25,7 @@ from ..model.kubelet import (
     kubelet_wanted,
 )
 from ..model.kubelet.config_text import NotEditable
-from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
+from ..model.kubelet.kubelet_config import DEFAULT, Config, Layer, effective
 from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.kubelet_wanted import Wanted
@@ -202,10 +202,22 @@ def stopped_for_good(host: Host, seen: Observation) -> t.Iterator[Problem]:
 def target(seen: Observation, wanted: Wanted) -> Target:
     """The configuration with what is wanted, and Corral's file. Raises NotEditable."""
     if seen.dropin:
-        patch = wanted.patch(kubelet_wanted.below(seen.layers, seen.dropin))
-        config = kubelet_wanted.in_force(seen.layers, seen.flags, seen.dropin, patch)
+        layers = layers_below_dropin(seen)
+        patch = wanted.patch(kubelet_wanted.below(layers, seen.dropin))
+        config = kubelet_wanted.in_force(layers, seen.flags, seen.dropin, patch)
         return Target(config, config_text.drop_in(patch) if patch else None)
     return edited(seen, wanted)
+
+
+def layers_below_dropin(seen: Observation) -> list[Layer]:
+    """The files once a drop-in has what Corral wrote into one of others before: that one has its own lines again. Raises NotEditable."""
+    path = seen.kept.file
+    return [
+        layer._replace(data=load(config_text.changed(seen.texts.get(path) or "", seen.kept.lines), path))
+        if layer.origin == path
+        else layer
+        for layer in seen.layers
+    ]
 
 
 def edited(seen: Observation, wanted: Wanted) -> Target:
@@ -313,7 +325,7 @@ def write_steps(seen: Observation, then: Target) -> list[Step]:
 
 def needs_file(seen: Observation, then: Target) -> bool:
     """Whether the files of others make something else of the keys."""
-    return bool(kubelet_drift.changing(effective(seen.layers, seen.flags), then.config))
+    return bool(kubelet_drift.changing(effective(layers_below_dropin(seen), seen.flags), then.config))
 
 
 def keep_step(kept: Kept) -> Step:
@@ -392,9 +404,9 @@ def older_than_files(host: Host, seen: Observation, differences: t.Sequence[Diff
         return []
     reason = f"the running kubelet (process {seen.process.pid if seen.process else ''}) began before this change: systemctl restart {kubelet_unit.UNIT}"
     return [
-        Change(NAME, path, "read", "changed since", "read by the kubelet", reason, path, (), UNCHANGEABLE)
-        for path in newer
-    ]
+        Change(NAME, kubelet_unit.UNIT, "files", f"changed since: {', '.join(newer)}", "read by the kubelet", reason, newer[0],
+               (), UNCHANGEABLE, "next start", "service restart")
+    ]  # fmt: skip
 
 
 # A profile without the section, and removal

@@ -482,8 +482,26 @@ def test_files_that_are_newer_than_the_kubelet_are_named(fake: node.Node, kubele
     later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
     os.utime(fake.root / CONFIG[1:], (later, later))
     (item,) = planned(fake, **PODS)
-    assert (item.subject, item.property, item.verdict) == (CONFIG, "read", UNCHANGEABLE)
+    assert (item.subject, item.property, item.verdict) == ("kubelet.service", "files", UNCHANGEABLE)
+    assert item.actual == f"changed since: {CONFIG}"
     assert "systemctl restart kubelet.service" in item.reason
+
+
+@pytest.mark.parametrize("dropins", [True, False])
+def test_a_change_that_the_running_kubelet_need_not_read_is_a_unit_to_restart(dropins: bool, fake: node.Node) -> None:
+    """The rollout counts what waits for a restart as no difference; of a host that differs it takes the change back."""
+    kubelet = fake_kubelet.install(fake, dropins=dropins)
+    rolled_out(fake, **PODS)
+    stat = f"/proc/{kubelet.pid}/stat"
+    began = fake.get(stat).split()[21]
+    fake.put(stat, fake.get(stat).replace(f" {began} ", f" {int(began) - 6000} "))
+    outcome = runs.declare(fake.host(), kubelet={**PODS, "pod_pids_limit": -1})
+    assert not outcome.error
+    assert kubelet.acts == ["stop", "start"], "that of the first rollout"
+    (item,) = ours(outcome.remaining)
+    assert (item.subject, item.when, item.disruption) == ("kubelet.service", "next start", "service restart")
+    kubelet.restart(fake)
+    assert planned(fake, **PODS, pod_pids_limit=-1) == []
 
 
 def no_kubelet(fake: node.Node) -> None:
@@ -726,6 +744,19 @@ def test_a_configuration_that_the_kubelet_no_longer_reads_gets_its_lines_back(fa
     assert (fake.get(CONFIG), yaml.safe_load(fake.get(other))["maxPods"]) == (BASE, 50)
     assert not runs.remove(fake.host()).error
     assert (fake.get(CONFIG), fake.get(other), fake.has("/var/lib/corral")) == (BASE, BASE, False)
+
+
+def test_a_kubelet_that_reads_drop_ins_from_now_on_has_its_file_back(fake: node.Node) -> None:
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **PODS)
+    unit = "/usr/lib/systemd/system/kubelet.service"
+    fake.put(unit, fake.get(unit).replace(CONFIG, f"{CONFIG} --config-dir={DROPINS}"))
+    (fake.root / DROPINS[1:]).mkdir(parents=True)
+    kubelet.restart(fake)
+    rolled_out(fake, **PODS)
+    assert (fake.get(CONFIG), fake.has(DROPIN), fake.has(KEPT)) == (BASE, True, False)
+    assert kubelet.config["maxPods"] == 50
+    assert planned(fake, **PODS) == []
 
 
 def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.Node) -> None:
