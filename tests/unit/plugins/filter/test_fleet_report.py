@@ -213,6 +213,19 @@ def test_markdown_shows_what_nodes_say_as_it_is() -> None:
     assert all(line.startswith(("    ", "#", "|", "1970")) or not line for line in lines)
 
 
+def test_markdown_has_what_the_recap_has_of_each_host() -> None:
+    tenants = [{"name": "acme", "text": "tenant acme: q requests.cpu 3 of 4"}]
+    maps = {"cpu_map": ["node 0   RR   CPUs 0-1", "R reserved 0-1"], "cpu_map_now": ["node 0   Rr   CPUs 0-1"]}
+    sick = {**MAINTAINED, **maps, "tenants": tenants, "unconfirmed": UNCONFIRMED}
+    report = fleet_report({"a": sick, "b": FAILED}, {"a": AGENT, "b": AGENT})
+    lines = [line.strip() for line in drawn(report, "md").splitlines()]
+    said = [line.strip() for line in report["lines"][:-1] if line.startswith(" ")]
+    assert len(said) == 6
+    assert [line for line in said if line not in lines] == []
+    at = lines.index("node 0   RR   CPUs 0-1")
+    assert lines[at : at + 4] == [*maps["cpu_map"], "what is in force differs:", *maps["cpu_map_now"]]
+
+
 def test_hosts_that_are_alike_are_one_group_since_the_first_of_them() -> None:
     later = {**DRIFT, "drift": [{**one, "since": 90} for one in DRIFT["drift"]]}
     other = {**DRIFT, "cpu_map": ["node 0   RR   CPUs 0-1", "R reserved 0-1"]}
@@ -275,8 +288,9 @@ def test_the_page_shows_what_is_before_what_is_declared() -> None:
 def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     tenants = [{"name": "acme", "text": "tenant <acme>: q requests.cpu 3 of 4"}]
     sick = {**MAINTAINED, "tenants": tenants, "unconfirmed": UNCONFIRMED}
-    report = fleet_report({"a": sick, "b": UNREACHABLE}, {"a": AGENT, "b": SKIPPED})
+    report = fleet_report({"a": sick, "b": UNREACHABLE, "<c>": IN_SYNC}, {"a": AGENT, "b": SKIPPED, "<c>": AGENT})
     page = drawn(report)
+    assert "<h2>&lt;c&gt;</h2>" in page
     line = "<code>the node&#39;s &lt;line&gt; of what is unchangeable</code>"
     assert f'<li class="unchangeable">{line} <span class="about">since 1970-01-01 00:00:05 UTC' in page
     assert "<p>the node&#39;s line of the pause</p>" in page

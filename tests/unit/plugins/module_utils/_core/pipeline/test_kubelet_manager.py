@@ -148,6 +148,7 @@ def test_another_policy_sets_the_state_aside_and_no_other_file(fake: node.Node, 
     old = fake.get(STATE)
     memory = {"policyName": "None", "machineState": {}, "entries": {}, "checksum": 4236770233}
     fake.put(f"{ROOT}/memory_manager_state", json.dumps(memory))
+    (fake.root / STATE[1:]).chmod(0o600)
     rolled_out(fake, **STATIC)
     assert (kubelet.acts, bool(kubelet.pid)) == (["stop", "start"], True)
     names = sorted(path.name for path in (fake.root / ROOT[1:]).iterdir())
@@ -158,6 +159,7 @@ def test_another_policy_sets_the_state_aside_and_no_other_file(fake: node.Node, 
         "memory_manager_state",
     ]
     assert fake.get(f"{ROOT}/{names[2]}") == old
+    assert (fake.root / ROOT[1:] / names[2]).stat().st_mode & 0o777 == 0o600
     assert json.loads(fake.get(STATE))["defaultCpuSet"] == "1,5", "reserved and isolated CPUs are nobody's"
     rolled_out(fake, **STATIC, max_pods=20)
     assert len(list((fake.root / ROOT[1:]).iterdir())) == 4, "no reset where none is needed"
@@ -772,6 +774,35 @@ def test_an_uninstalled_kubelet_leaves_its_configuration_as_it_was(fake: node.No
         fake.drop(path)
     assert not runs.remove(fake.host()).error
     assert (fake.get(other), fake.has("/var/lib/corral")) == (BASE, False)
+
+
+def test_what_a_run_left_of_an_uninstalled_kubelet_goes(fake: node.Node, kubelet: FakeKubelet) -> None:
+    rolled_out(fake, **PODS)
+    kubelet.stop(fake)
+    for path in ("/usr/lib/systemd/system/kubelet.service", CONFIG):
+        fake.drop(path)
+    fake.put("/run/corral/kubelet-due", "")
+    assert not runs.declare(fake.host()).error
+    assert not fake.has("/run/corral/kubelet-due")
+
+
+def test_a_tick_leaves_what_is_declared_no_longer_to_a_run(fake: node.Node, kubelet: FakeKubelet) -> None:
+    assert not runs.install(fake.host()).error
+    rolled_out(fake, **PODS)
+    text = fake.get(DROPIN)
+    declared = json.loads(fake.get("/etc/corral/profile.json"))
+    del declared["kubelet"]
+    fake.put("/etc/corral/profile.json", json.dumps(declared))
+    for dummy in range(2):
+        fake.wait(10)
+        assert runs.tick(fake.host(), by_timer=False) == 2
+        items = [one for one in json.loads(fake.get("/run/corral/status.json"))["items"] if one["manager"] == "kubelet"]
+        assert [(one["subject"], "a tick restarts no kubelet" in one["reason"]) for one in items] == [
+            ("kubelet.service", True)
+        ]
+        assert (fake.get(DROPIN), kubelet.acts) == (text, ["stop", "start"])
+    assert not runs.declare(fake.host()).error
+    assert not fake.has(DROPIN)
 
 
 ODD = [

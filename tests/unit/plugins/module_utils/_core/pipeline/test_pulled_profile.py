@@ -218,6 +218,18 @@ def test_a_tick_after_the_time_leaves_the_way_back_to_its_timer(rolled: node.Nod
     assert node.different(before, seen(rolled)) == []
 
 
+def test_the_command_is_not_asked_once_the_time_is_over(rolled: node.Node) -> None:
+    declared = rolled.get(state.DECLARED)
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    rolled.wait(301)
+    calls = answers(rolled, 0)
+    timer(rolled)
+    assert not calls
+    assert not waits(rolled)
+    assert rolled.get(state.DECLARED) == declared
+
+
 def test_a_first_profile_goes_back_to_none(fake: node.Node) -> None:
     runs.install(fake.host())
     before = seen(fake)

@@ -83,6 +83,13 @@ def test_data_have_each_item_whole() -> None:
     }  # fmt: skip
     assert [row["since"] for row in data["drift"]] == [5, None, None]
     assert all("since" not in row for row in data["changed"])
+    assert (data["error"], data["undone"], data["leftovers"]) == (None, [], [])
+
+
+def test_data_of_a_refused_run_have_why_what_was_undone_and_what_is_left() -> None:
+    outcome = Outcome(PLAN, (), ITEMS, "no", ("file /a", "unit b"), ("/c: stays",))
+    data = json.loads(json.dumps(change_text.outcome_data(outcome, {})))
+    assert (data["error"], data["undone"], data["leftovers"]) == ("no", ["file /a", "unit b"], ["/c: stays"])
 
 
 def test_a_report_says_since_when_where_that_is_known() -> None:
