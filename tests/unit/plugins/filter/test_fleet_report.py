@@ -174,21 +174,28 @@ HOSTILE = "# ]]> & <b>\x00\ufffe ``` \"quoted\" 'too'"
 
 def test_junit_has_a_case_for_each_host_whatever_the_hosts_say() -> None:
     drift = {**DRIFT, "drift": [{**item("drift"), "text": HOSTILE}, item("unchangeable")]}
-    results = {"a": IN_SYNC, "b & c": drift, "d": UNREACHABLE, "e": {**IN_SYNC, "paused": PAUSED}, "f": REFUSED}
+    results = {
+        "a": IN_SYNC,
+        "b & c": drift,
+        "d": UNREACHABLE,
+        "e": {**IN_SYNC, "paused": PAUSED},
+        "f": REFUSED,
+        "g": UNKNOWN,
+    }
     report = fleet_report(results, dict.fromkeys(results, AGENT))
     root = ElementTree.fromstring(drawn(report, "xml"))
-    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["5", "1", "2"]
+    assert [root.get(name) for name in ("tests", "failures", "errors")] == ["6", "1", "3"]
     suite = root[0]
     assert suite.get("timestamp") == "1970-01-01T00:00:00"
     cases = {case.get("name"): case for case in suite}
-    assert list(cases) == ["a", "b & c", "d", "e", "f"] and list(cases["a"]) == []
+    assert list(cases) == ["a", "b & c", "d", "e", "f", "g"] and list(cases["a"]) == []
     (failure,) = cases["b & c"]
     assert (failure.tag, failure.get("type")) == ("failure", "drift")
     shown = HOSTILE.replace("\x00", "\\x00").replace("\ufffe", "\\ufffe")
     assert (failure.text or "").strip().splitlines() == [shown, "the node's <line> of what is unchangeable"]
     assert failure.get("message") == f"{shown} (and 1 more)"
-    assert [(one.tag, one.get("type")) for one in (*cases["d"], *cases["f"])] == [
-        ("error", "unreachable"), ("error", "refused"),
+    assert [(one.tag, one.get("type")) for one in (*cases["d"], *cases["f"], *cases["g"])] == [
+        ("error", "unreachable"), ("error", "refused"), ("error", "unknown"),
     ]  # fmt: skip
     assert [(one.tag, one.text) for one in cases["e"]] == [("system-out", "the node's line of the pause")]
 
