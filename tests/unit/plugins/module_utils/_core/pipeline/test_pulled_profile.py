@@ -230,6 +230,23 @@ def test_the_command_is_not_asked_once_the_time_is_over(rolled: node.Node) -> No
     assert rolled.get(state.DECLARED) == declared
 
 
+@pytest.mark.parametrize(("waited", "seconds"), [(10, 60.0), (280, 20.0)])
+def test_the_command_has_a_minute_and_no_longer_than_is_left(rolled: node.Node, waited: int, seconds: float) -> None:
+    asked: list[tuple[tuple[str, ...], float]] = []
+
+    class Watched(node.NodeHost):
+        def run(self, *argv: str, timeout: float = 60.0) -> Command:
+            asked.append((argv, timeout))
+            return super().run(*argv, timeout=timeout)
+
+    answers(rolled, 1)
+    put(rolled)
+    runs.tick(rolled.host(), by_timer=False)
+    rolled.wait(waited)
+    runs.command(Watched(rolled), "confirm", "--tick")
+    assert [timeout for argv, timeout in asked if argv[0] == HEALTHY] == [seconds]
+
+
 def test_a_first_profile_goes_back_to_none(fake: node.Node) -> None:
     runs.install(fake.host())
     before = seen(fake)
