@@ -22,6 +22,7 @@ from _core.model.values.errors import CorralError
 from _core.pipeline import planning
 from _core.pipeline import tick as full_tick
 from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
+from test_state_files import STATIC as MEMORY_STATE
 
 DROPIN = f"{DROPINS}/20-corral.conf"
 CGROUP = "sys/fs/cgroup/system.slice/kubelet.service"  # It has another process.
@@ -220,6 +221,31 @@ def test_the_hook_drains_before_the_stop_and_resumes_when_healthy(fake: node.Nod
     assert kubelet.hooks == [("/usr/sbin/drainer", "drain"), ("/usr/sbin/drainer", "resume")]
 
 
+def test_a_change_that_no_pod_loses_by_drains_nothing(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    runs.declare(fake.host(), cpu=None)
+    rolled_out_without_cpus(fake, max_pods=40, drain="/usr/sbin/drainer")
+    assert (kubelet.acts, kubelet.hooks) == (["stop", "start"], [])
+
+
+def rolled_out_without_cpus(fake: node.Node, **kubelet: t.Any) -> None:
+    outcome = runs.declare(fake.host(), cpu=None, kubelet=kubelet)
+    assert (outcome.error, ours(outcome.remaining)) == ("", [])
+
+
+def test_memory_is_not_taken_from_pods_either(fake: node.Node, kubelet: FakeKubelet) -> None:
+    pod = next(iter(json.loads(MEMORY_STATE)["entries"]))
+    group = f"/sys/fs/cgroup/kubepods.slice/kubepods-pod{pod.replace('-', '_')}.slice"
+    identity = "0123456789abcdef" * 4
+    fake.put(f"{group}/cri-containerd-{identity}.scope/cpuset.cpus.effective", "4")
+    fake.put(f"/var/log/containers/web_default_main-{identity}.log", "")
+    fake.put(f"{ROOT}/memory_manager_state", MEMORY_STATE)
+    (line,) = refusal(fake, **PODS)
+    assert line.startswith(f"kubelet.drain: the kubelet would not start with {ROOT}/memory_manager_state")
+    assert "lose their exclusive CPUs or memory: default/web" in line
+    assert kubelet.acts == []
+
+
 def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
     kubelet.failing.add(("/usr/sbin/drainer", "drain"))
@@ -261,6 +287,10 @@ def test_a_resume_that_fails_leaves_the_change_and_is_drift_until_it_succeeds(fa
     assert drift(fake) == [("node", said)]
     assert kubelet.acts[-1:] == ["resume"] and len(kubelet.acts) == 4, "a tick runs no hook"
     kubelet.failing.clear()
+    twin = fake.clone(fake.root.with_name("twin"))
+    rolled_out(twin, **section, max_pods=40)
+    assert twin.kubelet is not None
+    assert twin.kubelet.acts[4:] == ["stop", "start", "resume"], "so does the next change"
     rolled_out(fake, **section)
     assert kubelet.acts[4:] == ["resume"]
     assert runs.tick(fake.host()) == 0
