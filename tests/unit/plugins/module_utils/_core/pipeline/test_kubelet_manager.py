@@ -233,6 +233,15 @@ def rolled_out_without_cpus(fake: node.Node, **kubelet: t.Any) -> None:
     assert (outcome.error, ours(outcome.remaining)) == ("", [])
 
 
+def test_memory_of_pods_that_are_gone_stops_no_change_beside_one_with_cpus(fake: node.Node) -> None:
+    kubelet = with_exclusive_pod(fake)
+    runs.declare(fake.host(), cpu=None)
+    fake.put(f"{ROOT}/memory_manager_state", MEMORY_STATE)
+    rolled_out_without_cpus(fake, max_pods=40)
+    assert kubelet.acts == ["stop", "start"]
+    assert [path.name[:31] for path in (fake.root / ROOT[1:]).glob("*corral*")] == ["memory_manager_state.corral-pol"]
+
+
 def test_memory_is_not_taken_from_pods_either(fake: node.Node, kubelet: FakeKubelet) -> None:
     pod = next(iter(json.loads(MEMORY_STATE)["entries"]))
     group = f"/sys/fs/cgroup/kubepods.slice/kubepods-pod{pod.replace('-', '_')}.slice"
@@ -459,6 +468,8 @@ def test_a_run_that_is_killed_loses_no_line_of_a_file_of_others(fake: node.Node)
             runs.declare(twin.host(fail, at), kubelet=PODS)
         outcome = runs.declare(twin.host(), kubelet=PODS)
         assert (outcome.error, ours(outcome.remaining)) == ("", [])
+        assert twin.kubelet is not None
+        assert twin.kubelet.pid, "no tick came in between"
         assert not runs.remove(twin.host()).error
         assert twin.get(CONFIG) == BASE, f"{fail} at {host.acts[at - 1]}"
     host = whole.clone(fake.root.with_name("removed")).host()

@@ -116,6 +116,7 @@ def test_the_page_has_what_the_text_of_corral_status_has(rolled: node.Node, caps
     assert shown.under("h2") == ["What differs", "CPUs as they are", "Workloads", "Hugepages"]
     said = shown.under("main/p")
     assert said[0].startswith("as the tick of 2023-11-14 22:13:30 UTC saw it")
+    assert said[1].startswith("profile workloads   mode enforce")
     assert said[1:] == text[: len(said) - 1]
     lines = shown.under("section/ul/li/code")
     items = json.loads(rolled.get(state.STATUS))["items"]
