@@ -264,8 +264,11 @@ def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) 
     assert not fake.has(DROPIN)
 
 
-def test_a_node_that_a_killed_run_drained_resumes(fake: node.Node) -> None:
+@pytest.mark.parametrize("declared", [False, True])
+def test_a_node_that_a_killed_run_drained_resumes(declared: bool, fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
+    if declared:  # Else the tick has no profile to look at the node with.
+        assert not runs.declare(fake.host()).error
     section = {**STATIC, "drain": "/usr/sbin/drainer"}
     stopped = 1 + next(
         at for at, act in enumerate(count(fake, section)) if act == "run systemctl stop -- kubelet.service"

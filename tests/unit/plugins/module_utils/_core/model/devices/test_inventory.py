@@ -92,6 +92,13 @@ def test_health_of_a_function(function: PciFunction, require_link: bool, why: st
     assert [one.unhealthy for one in found.devices["example.com/r0"]] == [why]
 
 
+def test_a_group_has_a_link_where_one_is_required() -> None:
+    function = NIC._replace(driver="vfio-pci", iommu_group=7)
+    for interfaces, why in ((NIC.interfaces, ""), ((), "no network interface, so no link")):
+        found = look(seen(function._replace(interfaces=interfaces)), Match(pci="8086:1572"), require_link=True)
+        assert [one.unhealthy for one in found.devices["example.com/r0"]] == [why]
+
+
 @pytest.mark.parametrize(
     ("first", "second", "why"),
     [
