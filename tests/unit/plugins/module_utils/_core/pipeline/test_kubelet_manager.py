@@ -17,6 +17,8 @@ import runs
 import yaml
 from _core import main
 from _core.host import node_hooks
+from _core.managers import kubelet_change
+from _core.model.kubelet import kubelet_config
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from _core.model.values.errors import CorralError
 from _core.pipeline import planning
@@ -950,3 +952,18 @@ def test_a_boot_waits_for_no_kubelet_that_starts_after_it(fake: node.Node, kubel
     fake.wait(10)
     runs.tick(fake.host())
     assert kubelet.acts == ["start"]
+
+
+@pytest.mark.parametrize(
+    ("keys", "wanted"),
+    [
+        ({}, "127.0.0.1:10248"),
+        ({"healthzPort": 0}, ""),
+        ({"healthzPort": 10, "healthzBindAddress": "0.0.0.0"}, "127.0.0.1:10"),
+        ({"healthzBindAddress": "::"}, "::1:10248"),
+        ({"healthzBindAddress": "10.0.0.7"}, "10.0.0.7:10248"),
+        ({"healthzPort": "x"}, "127.0.0.1:10248"),
+    ],
+)
+def test_where_a_kubelet_is_asked_for_its_health(keys: dict[str, t.Any], wanted: str) -> None:
+    assert kubelet_change.health_address(kubelet_config.effective([kubelet_config.Layer("f", keys)], [])) == wanted

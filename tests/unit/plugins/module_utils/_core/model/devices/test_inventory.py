@@ -92,6 +92,13 @@ def test_health_of_a_function(function: PciFunction, require_link: bool, why: st
     assert [one.unhealthy for one in found.devices["example.com/r0"]] == [why]
 
 
+def test_the_file_of_a_group_is_the_group() -> None:
+    for driver, why in (("vfio-pci", ""), ("i40e", f"IOMMU group 7: {NIC.address} is bound to i40e, not to vfio-pci")):
+        found = look(seen(NIC._replace(driver=driver, iommu_group=7), vfio=(file("vfio/7"),)), Match(path="/dev/vfio*"))
+        (device,) = found.devices["example.com/r0"]
+        assert (device.id, device.functions, device.unhealthy) == ("/dev/vfio/7", (NIC.address,), why)
+
+
 def test_a_group_has_a_link_where_one_is_required() -> None:
     function = NIC._replace(driver="vfio-pci", iommu_group=7)
     for interfaces, why in ((NIC.interfaces, ""), ((), "no network interface, so no link")):
