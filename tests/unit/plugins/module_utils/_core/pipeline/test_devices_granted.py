@@ -829,6 +829,8 @@ def test_a_run_that_fails_anywhere_gives_no_device_to_two_and_the_next_ticks_men
             assert opened(fake)[unit] == set(by_unit[unit]), number
         if act is stops and JOB not in fake.runs:
             assert "job:job@a" not in held(fake)
+            left = f"/run/systemd/system.control/{JOB}.d/50-DeviceAllow.conf"
+            assert not fake.has(left), f"{number}: a start without a grant would open what it had"
         if SERIAL not in fake.runs:
             assert "serial" not in held(fake), number
             assert running(fake, SERIAL).devices
