@@ -211,7 +211,8 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
     """A plan of these parts, and of all that these managers once changed and no part owns any more."""
     records, warning = state.records(host)
     owned = frozenset(key for part in parts for key in part.owned)
-    online = (host.read("/sys/devices/system/cpu/online") or "").strip()
+    # The kernel keeps what a unit requested last: without those that are offline it would not have them when they are back.
+    online = (host.read(f"/sys/devices/system/cpu/{'present' if context is None else 'online'}") or "").strip()
     taken = soon = cpuset.EMPTY
     if context is not None and context.profile.cpu is not None:
         # A unit that goes back to no set of its own has what exclusive slices leave.

@@ -55,8 +55,8 @@ def plan(
 ) -> Restoration:
     """What becomes of the records ``dropped``, which no part owns; ``planned`` are the changes of the parts.
 
-    ``online`` are the CPUs that a unit without a set of its own gets, ``taken`` those of exclusive slices, ``soon`` also those that a
-    start may give one. A plan that has a profile stops no slice with processes.
+    ``online`` are the CPUs that a unit without a set of its own gets (with a removal those that are offline as well), ``taken`` those of
+    exclusive slices, ``soon`` also those that a start may give one. A plan that has a profile stops no slice with processes.
     """
     strays = [record for record in dropped if is_stray(record, online)]
     stuck = [record for record in strays if not is_restored(host, record.before)]

@@ -133,6 +133,21 @@ def test_a_live_value_with_an_offline_cpu_comes_back(make: Make) -> None:
     assert fake.systemd.cgroups["user.slice"].requested == frozenset(range(8))
 
 
+@RELEASES
+def test_a_removal_gives_back_the_cpus_that_are_offline(make: Make, release: Release) -> None:
+    """Another unit keeps the cpuset controller on, so the kernel keeps what was requested last: the slices never had that CPU again."""
+    fake = plain(make, release, unit="user.slice", cpus="0-7")
+    fake.systemd.run_slice(UNIT)
+    fake.systemd.occupy(UNIT)
+    roll_out(fake, with_workloads("first"))
+    fake.set_online(7)
+    outcome = runs.remove(fake.host())
+    assert (outcome.error, outcome.leftovers) == ("", ())
+    fake.set_online()
+    units = ("init.scope", "system.slice", "user.slice", UNIT)
+    assert {unit: fake.systemd.effective(unit) for unit in units} == dict.fromkeys(units, frozenset(range(8)))
+
+
 @pytest.mark.parametrize("applies", [True, False], ids=["252", "257"])
 @pytest.mark.parametrize("unit", ["corral.slice", "corral-acme.slice"])
 def test_a_limit_that_a_hand_sets_of_a_slice_around_workloads(make: Make, unit: str, applies: bool) -> None:
