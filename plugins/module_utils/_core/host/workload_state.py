@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import posixpath
 import re
 import typing as t
 
@@ -59,7 +60,7 @@ def slices(host: Host) -> list[str]:
 
 
 def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
-    """The services that match patterns: those with a file, instances that are enabled, and those that run.
+    """The services that match patterns: those with a file, instances that are enabled, and those that run; none by another name of it.
 
     Others that begin and end as a pattern does may be among them.
     """
@@ -68,7 +69,7 @@ def units_like(host: Host, patterns: t.Collection[str]) -> list[str]:
     ends = tuple(sorted({(WILD.split(one)[0], WILD.split(one)[-1]) for one in patterns}))
     found: set[str] = set()
     for base in systemd.LOAD_PATH:
-        found.update(host.names_like(base, ends))
+        found.update(name for name in host.names_like(base, ends) if not other_name(host, f"{base}/{name}"))
         for name in host.names_like(base, WANTS):
             found.update(host.names_like(f"{base}/{name}", ends))
     running = host.names_like(INVOCATIONS, tuple((f"{INVOCATION}{start}", end) for start, end in ends))
@@ -90,6 +91,20 @@ def named(unit: str) -> list[str]:
 def there(host: Host, files: systemd.UnitFiles, unit: str) -> bool:
     """Whether systemd has a file for a service, its template's included, or runs it."""
     return any(files.fragment(name) for name in named(unit)) or runs_unit(host, unit)
+
+
+def other_name(host: Host, path: str) -> str:
+    """The name that a unit has for systemd where its file is a link to another unit's file (systemd.unit(5), Alias=); "" for any other
+    file. An instance may be a link to its template, and a link out of the load path keeps its own name.
+    """
+    text = host.link(path)
+    if text is None:
+        return ""
+    folder, dummy, name = path.rpartition("/")
+    base, dummy, target = posixpath.normpath(posixpath.join(folder, text)).rpartition("/")
+    # /lib is a link to /usr/lib, and Debian's own links go by it.
+    known = base in systemd.LOAD_PATH or f"/usr{base}" in systemd.LOAD_PATH
+    return target if known and target not in systemd.fragments(name) else ""
 
 
 def runs_unit(host: Host, unit: str) -> bool:
@@ -121,7 +136,8 @@ def unit_to_be_in(host: Host, slice_name: str) -> str:
         if not place:
             continue
         stem, at, dummy = unit.partition("@.")
-        running = [unit] if runs_unit(host, unit) else []
+        known = other_name(host, systemd.UnitFiles(host, [unit]).fragment(unit) or "") or unit
+        running = [known] if runs_unit(host, known) else []
         if at:
             links = [
                 name[len(INVOCATION) :] for name in host.names(INVOCATIONS) if name.startswith(f"{INVOCATION}{stem}@")

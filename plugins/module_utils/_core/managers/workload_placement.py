@@ -35,8 +35,8 @@ CONTAINERS = ("libpod", "docker-", "crio-", "cri-containerd-")
 
 class UnitState(NamedTuple):
     """A workload's unit as observed: whether it exists, its drop-in, another file that places it, where it runs, what of it
-    would run a container elsewhere, whether it starts before all else at boot (DefaultDependencies=no), and what else runs
-    in the slice with the workload's own CPUs, each with some processes.
+    would run a container elsewhere, whether it starts before all else at boot (DefaultDependencies=no), what else runs in the
+    slice with the workload's own CPUs, each with some processes, its file, and the unit of which its name is only another one.
     """
 
     there: bool
@@ -47,6 +47,8 @@ class UnitState(NamedTuple):
     elsewhere: str
     is_early: bool
     guests: tuple[tuple[str, tuple[str, ...]], ...] = ()
+    file: str = ""
+    other_name: str = ""
 
 
 def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirements, wanted: str) -> UnitState:
@@ -74,7 +76,11 @@ def observe_unit(host: Host, files: systemd.UnitFiles, need: ResourceRequirement
         elsewhere = starts
     is_early = [item.value.lower() for item in files.settings(unit, "DefaultDependencies")][-1:] in NO
     guests = guests_in(host, wanted, unit) if grants.is_exclusive(wanted) else ()
-    return UnitState(there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early, guests)
+    file = files.fragment(unit) or ""
+    other_name = workload_state.other_name(host, file) if file else ""
+    return UnitState(
+        there, files.text(own), tuple(settings), tuple(quotas), runs_in, elsewhere, is_early, guests, file, other_name
+    )
 
 
 def guests_in(host: Host, slice_name: str, unit: str) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -116,6 +122,13 @@ def unit_changes(
     if change is not None and not need.workload.template:
         changes.append(change)
     changes += filter(None, [later_change(need, "CPUQuota", found.quotas, "")] if need.cpus else [])
+    if found.other_name:
+        reason = f"control groups and runs have that name: match {found.other_name}"
+        changes.append(
+            Change(
+                NAME, unit, "name", f"another name of {found.other_name}", unit, reason, found.file, (), UNCHANGEABLE
+            )
+        )
     if found.runs_in is not None and found.runs_in != slice_name:
         changes.append(
             Change(
@@ -124,7 +137,7 @@ def unit_changes(
                 f"{cgroup.path_of(found.runs_in)}/{unit}", (), UNCHANGEABLE, "next start", "service restart",
             )
         )  # fmt: skip
-    for name, processes in found.guests:
+    for name, processes in [one for one in found.guests if one[0] != found.other_name]:
         changes.append(
             Change(
                 NAME, name, "slice", f"{slice_name} (PID {', '.join(processes)})", "another slice",

@@ -329,8 +329,13 @@ def twice_matched(needs: t.Sequence[ResourceRequirements]) -> list[Problem]:
 
 
 def unit_problems(context: Context, need: ResourceRequirements, seen: workload_limits.State) -> list[Problem]:
-    """A unit that another file keeps in another slice, where it would get that slice's CPUs, or that starts before Corral."""
+    """A unit that another file keeps in another slice, where it would get that slice's CPUs, that starts before Corral, or that systemd
+    knows by another name: control groups and runs have that one.
+    """
     found = seen.unit
+    if found is not None and found.other_name:
+        message = f"is another name of {found.other_name}: match that one"
+        return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, message))]
     if found is not None and found.is_early:
         message = "starts before all else at boot (DefaultDependencies=no), and what Corral grants is there later: match another unit"
         return [problem_of(context, Refusal(need.workload.name, "match.unit", need.workload.pattern, message))]
