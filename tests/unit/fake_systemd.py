@@ -145,7 +145,9 @@ class FakeSystemd:
             self.units[name] = Unit()
         self.services.clear()
         self.load_all()
-        wants = [name for line in self.values("slices.target", "Wants") for name in line.split()]
+        wants = [
+            name for line in self.values("slices.target", "Wants") for name in line.split() if not self.is_masked(name)
+        ]
         for unit in (*USUAL, *wants):
             self.run_slice(unit)
             if unit in USUAL:
@@ -514,8 +516,16 @@ class FakeSystemd:
         self.sync()
         return True
 
+    def is_masked(self, name: str) -> bool:
+        """Whether the first file of a unit is a link to /dev/null (systemctl mask)."""
+        paths = (f"{self.root}/{base}/{name}" for base in BASES)
+        path = next((path for path in paths if os.path.lexists(path)), "")
+        return os.path.islink(path) and os.readlink(path) == "/dev/null"
+
     def set_property(self, name: str, assignment: str, runtime: bool) -> Command:
         key, dummy, value = assignment.partition("=")
+        if self.is_masked(name):
+            return Command(1, "", f"Failed to set unit properties on {name}: Unit {name} is masked.")
         if not name.endswith(".slice") and name not in self.units:
             return Command(1, "", f"Failed to set unit properties on {name}: Unit {name} not found.")
         if key not in (*LISTS, *LIMITS, "TasksMax"):
@@ -669,6 +679,8 @@ class FakeSystemd:
     def control(self, verb: str, unit: str) -> Command:
         kind = unit.rpartition(".")[2]
         if kind == "slice":
+            if verb == "start" and self.is_masked(unit):
+                return Command(1, "", f"Failed to start {unit}: Unit {unit} is masked.")
             if verb == "start":
                 self.run_slice(unit)
                 return DONE
@@ -695,7 +707,7 @@ class FakeSystemd:
         """A unit that starts starts the slices that it wants."""
         for line in (self.text_of(unit) or "").splitlines():
             for word in line.partition("Wants=")[2].split():
-                if word.endswith(".slice"):
+                if word.endswith(".slice") and not self.is_masked(word):
                     self.run_slice(word)
 
 

@@ -159,6 +159,11 @@ class UnitFiles:
         paths = (f"{base}/{name}" for name in fragments(unit) for base, names in self.names.items() if name in names)
         return next((path for path in paths if self.text(path) is not None or self.host.exists(path)), None)
 
+    def mask(self, unit: str) -> str:
+        """The file that masks a unit, a link to /dev/null or an empty one (systemd.unit(5)); "" for a unit that can start."""
+        path = next((f"{base}/{unit}" for base, names in self.names.items() if unit in names), "")
+        return path if path and (self.host.link(path) == "/dev/null" or self.text(path) == "") else ""
+
     def settings(self, unit: str, name: str) -> list[Setting]:
         """All assignments of ``name`` for a unit, in the order in which systemd applies them."""
         return [found for file in self.files(unit) for found in assignments(file, self.text(file), name)]

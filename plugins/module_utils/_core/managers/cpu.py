@@ -107,9 +107,9 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     foreign = seen.foreign & wanted.online
     taken = (one._replace(cpus=one.requested & foreign) if one.is_partition else one for one in found)
     seen = seen._replace(unmanaged=tuple(taken))
-    wanted = without_foreign(wanted, foreign)
+    profile, wanted = wanted, without_masked(without_foreign(wanted, foreign), seen)
     moves = cpu_moves.plan_moves(wanted, seen, context)
-    changes: list[Change] = []
+    changes = [masked_change(unit, state) for unit, state in seen.units.items() if state.mask]
     for unit, cpus in wanted.now.items():
         changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen)])
     for unit in wanted.persistent:
@@ -140,7 +140,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     changes += [
         foreign_file(unit, seen) for unit in slices.left_over(wanted.now, seen.units) if has_foreign_file(unit, seen)
     ]
-    changes += filter(None, [target_change(wanted.persistent, seen)])
+    changes += filter(None, [target_change(profile.persistent, seen)])
     shared = wanted.now[CORRAL_SLICE]
     shown = unmanaged_groups.reported(seen.unmanaged, own, shared, moves.confined)
     refused = [one.name for one in shown if wanted.confine and one.name not in moves.confined]
@@ -152,7 +152,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         if kept_by_others(unit, wanted, seen)
     ]
     moved = cpu_moves.with_moves(changes, moves.writes, moves.starting, seen, wanted)
-    return Part(moved, owned_by(wanted, seen, moves.placed), manager=NAME, baseline=tuple(baseline), gone=gone)
+    return Part(moved, owned_by(profile, seen, moves.placed), manager=NAME, baseline=tuple(baseline), gone=gone)
 
 
 def kept_by_kernel(unit: str, wanted: Wanted, seen: Observation) -> bool:
@@ -175,6 +175,23 @@ def without_foreign(wanted: Wanted, foreign: frozenset[int]) -> Wanted:
     rest = cpuset.EMPTY.union(*(cpus for unit, cpus in wanted.now.items() if not is_exclusive(unit))) - foreign
     now = {unit: cpus if is_exclusive(unit) else (cpus - foreign) or rest or cpus for unit, cpus in wanted.now.items()}
     return wanted._replace(now=now)
+
+
+def without_masked(wanted: Wanted, seen: Observation) -> Wanted:
+    """The CPUs of the slices that can run: systemd refuses each change of one that is masked, and nothing starts in it."""
+    masked = {unit for unit, state in seen.units.items() if state.mask}
+    if not masked:
+        return wanted
+    now, persistent = (
+        {unit: cpus for unit, cpus in units.items() if unit not in masked} for units in (wanted.now, wanted.persistent)
+    )
+    return wanted._replace(now=now, persistent=persistent)
+
+
+def masked_change(unit: str, state: UnitState) -> Change:
+    """The item of a slice that is masked and does not run."""
+    reason = f"nothing starts in it, and it gets no CPUs: systemctl unmask {unit}, or take it out of the profile"
+    return Change(NAME, unit, "state", "masked", "active", reason, state.mask, (), UNCHANGEABLE)
 
 
 def is_waiting(unit: str, state: UnitState, settled: t.Container[t.Optional[str]]) -> bool:

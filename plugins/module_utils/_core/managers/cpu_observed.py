@@ -14,7 +14,7 @@ from ..host.files import Host
 from ..model.cpu import partitions, slices
 from ..model.cpu.partitions import MEMBER
 from ..model.cpu.unmanaged_groups import Unmanaged
-from ..model.profile.schema_types import EXCLUSIVE_PREFIX
+from ..model.profile.schema_types import EXCLUSIVE_PREFIX, is_own
 from ..model.systemd import unit_property
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.values import cpuset
@@ -35,6 +35,7 @@ class UnitState(NamedTuple):
     settings: tuple[Setting, ...]  # what files assign to AllowedCPUs=
     populated: bool = True  # read only for slices with exclusive CPUs
     by_systemd: tuple[Setting, ...] = ()  # what files assign to CPUSetPartition=
+    mask: str = ""  # the file that keeps it from starting
     # Of exclusive slices that are no longer wanted:
     processes: tuple[str, ...] = ()  # some of those in it
     awaited: bool = False  # whether a unit that runs elsewhere belongs in it
@@ -102,6 +103,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             tuple(files.settings(unit, "AllowedCPUs")),
             not is_exclusive(unit) or cgroup.populated(host, unit),
             tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)),
+            "" if is_own(unit) or cgroup.exists(host, unit) else files.mask(unit),
             cgroup.processes_shown(host, cgroup.path_of(unit)) if unit in left else (),
             unit in left and bool(workload_state.unit_to_be_in(host, unit)),
             unit in left and workload_state.run_of(host, workload_of(unit) or "") is not None,

@@ -14,7 +14,7 @@ import services
 from _core.host import workload_state
 from _core.model.plan.plan import UNCHANGEABLE
 from _core.model.values.errors import CorralError
-from test_persistent_set_property import roll_out, with_workloads
+from test_persistent_set_property import FIRST, roll_out, with_workloads
 
 Make = t.Callable[..., node.Node]
 ETC, USR = "/etc/systemd/system", "/usr/lib/systemd/system"
@@ -70,3 +70,27 @@ def test_a_pattern_finds_each_unit_by_its_own_name(fake: node.Node) -> None:
     link(fake, "my@one.service", "my@.service")
     found = workload_state.units_like(fake.host(), ["m*.service"])
     assert found == ["mariadb.service", "my@one.service", "mykept.service", "mytool.service"]
+
+
+@pytest.mark.parametrize("when", ["before the rollout", "while it does not run"])
+def test_a_slice_that_is_masked_keeps_no_workload_from_its_start(make: Make, when: str) -> None:
+    """systemd refuses to start it and to set its CPUs: each tick, rollout and start failed for that."""
+    fake = make()
+    services.add(fake, FIRST)
+    assert not runs.install(fake.host()).error
+    if when == "before the rollout":
+        link(fake, "machine.slice", "/dev/null")
+    roll_out(fake, with_workloads("first", hold="running"))
+    if when != "before the rollout":
+        fake.systemd.stop_slice("machine.slice")
+        link(fake, "machine.slice", "/dev/null")
+    assert services.start(fake, FIRST)
+    assert runs.tick(fake.host()) == 2
+    items = [one.item() for one in runs.plan(fake.host())]
+    assert items == [("cpu", "machine.slice", "state")]
+    fake.drop(f"{ETC}/machine.slice")
+    runs.tick(fake.host())
+    assert fake.systemd.effective("machine.slice") == fake.systemd.effective("corral.slice")
+    assert runs.tick(fake.host()) == 0
+    services.stop(fake, FIRST)
+    assert not runs.remove(fake.host()).error
