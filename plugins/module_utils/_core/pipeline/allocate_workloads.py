@@ -116,6 +116,7 @@ def allocate(
             *(admission.AllocationEvent(one.workload, one, None, "its run has ended") for one in gone),
         )
     )
+    status = status._replace(evicted=evicted(host, listed, allocated.grants))
     if declared.tenants:
         listed = tenant_workloads.not_raised(listed, allocated)
     now = pools.with_exclusive(base, grants.exclusive(allocated.grants))
@@ -243,6 +244,15 @@ def observe(
     return WorkloadStatus(
         alive, request.start, now, sharing=sharing, undeclared_stay=undeclared_stay, other_units=others
     )
+
+
+def evicted(host: Host, listed: t.Iterable[ResourceRequirements], granted: t.Iterable[Grant]) -> frozenset[str]:
+    """The workloads without a grant that run in the slice which they had for CPUs of their own."""
+    has_grant = {grant.workload for grant in granted}
+    names = [need.workload.name for need in listed if need.cpus and need.workload.name not in has_grant]
+    there = frozenset(cgroup.top_level(host)) if names else frozenset()
+    units = {name: grants.slice_of(name, exclusive=True) for name in names}
+    return frozenset(name for name, unit in units.items() if unit in there and cgroup.populated(host, unit))
 
 
 def run_matters(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:

@@ -22,10 +22,14 @@ if t.TYPE_CHECKING:
     from ..model.status import json_shapes
 
 
+EVICTED = "it runs without a grant, on shared CPUs and with its limits, until it is restarted (corral explain says what a start gets)"
+
+
 def rows(found: Workloads) -> list[dict[str, t.Any]]:
     """Each workload with its grant, as JSON data; ``state`` is granted, refused, or waiting for its start."""
     by_name = {grant.workload: grant for grant in found.allocated.grants}
-    refused = {one.workload: one.message for one in found.allocated.refusals}
+    refused = dict.fromkeys(found.status.evicted, EVICTED)
+    refused.update((one.workload, one.message) for one in found.allocated.refusals)
     listed = [
         row(need.workload.name, need, by_name.get(need.workload.name), refused)
         for need in found.needs

@@ -29,6 +29,7 @@ class WorkloadStatus(NamedTuple):
     """Workloads as observed. ``alive`` are those whose run has not ended; ``starting`` has those that are about to start
     with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared whose
     processes all run on the shared pool. ``other_units`` has the names under which another unit still runs than is declared.
+    ``evicted`` are those that run without a grant, since their CPUs were reserved or isolated.
     """
 
     alive: frozenset[str] = frozenset()
@@ -38,6 +39,7 @@ class WorkloadStatus(NamedTuple):
     undeclared_stay: bool = False
     sharing: frozenset[str] = frozenset()
     other_units: t.Mapping[str, str] = {}
+    evicted: frozenset[str] = frozenset()
 
 
 class Refusal(NamedTuple):

@@ -23,6 +23,7 @@ from _core.model.profile import profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
 from _core.pipeline import admit_workload, applying, confirming, planning
+from _core.reports import workload_table
 
 Make = t.Callable[..., node.Node]
 SYSTEM = "/etc/systemd/system"
@@ -584,6 +585,16 @@ def test_the_limits_of_an_evicted_run_are_watched(rolled: node.Node, capsys: pyt
     capsys.readouterr()
     assert runs.command(rolled.host(), "explain", BOTH) == 2
     assert capsys.readouterr().out.startswith(f"{BOTH} runs now, without a grant: on shared CPUs, with its limits;")
+    assert state_of(rolled, BOTH) == ("refused", workload_table.EVICTED), "it does not wait for a start"
+    services.stop(rolled, "batch@a.service")
+    runs.tick(rolled.host())
+    assert state_of(rolled, BOTH) == ("waiting", None)
+
+
+def state_of(fake: node.Node, name: str) -> tuple[str, str | None]:
+    """What status.json says of a workload."""
+    rows = json.loads(fake.get("/run/corral/status.json"))["workloads"]
+    return next((row["state"], row["reason"]) for row in rows if row["name"] == name)
 
 
 def test_the_first_profile_has_its_pools_at_a_boot_after_its_time_to_be_confirmed(fake: node.Node) -> None:
