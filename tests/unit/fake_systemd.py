@@ -18,6 +18,7 @@ from __future__ import annotations
 
 import copy
 import errno
+import fnmatch
 import functools
 import os
 import re
@@ -130,6 +131,7 @@ class FakeSystemd:
         self.loaded: dict[str, str] = {}
         self.config: dict[str, list[str]] = {}  # the lines of loaded services and targets
         self.services: set[str] = set()  # that are active
+        self.failed: set[str] = set()
         self.shown: dict[str, str] = {}
         self.empty_too = False  # an empty isolated slice counts as well (cgroup v1)
         self.watch: t.Callable[[], None] = lambda: None
@@ -669,6 +671,9 @@ class FakeSystemd:
             return self.set_property(rest[0], rest[1], runtime)
         if verb == "revert":
             return self.revert(rest[0])
+        if verb == "reset-failed":
+            self.failed -= set(fnmatch.filter(self.failed, rest[0]))
+            return DONE
         if not rest:
             return Command(1, "", "Too few arguments.")
         if verb == "restart":

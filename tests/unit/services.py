@@ -115,8 +115,10 @@ def hold(fake: Node, holder: str, host: NodeHost) -> bool:
     if corral(fake, host, "admit", "--start", holder):
         fake.holders[holder] = ident
         fake.systemd.services.add(holder)
+        fake.systemd.failed.discard(holder)
         return True
     let_go(fake, holder, fake.host())
+    fake.systemd.failed.add(holder)
     return False
 
 

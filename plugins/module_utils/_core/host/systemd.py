@@ -80,6 +80,11 @@ def control(host: Host, verb: str, unit: str, *, mode: str = "replace", timeout:
     return answered(host, argv, lambda bus: bus.control(verb, unit, mode, timeout), timeout)
 
 
+def forget_failed(host: Host, pattern: str) -> None:
+    """Have systemd forget that units failed, which else stay as such after their files are gone (systemctl(1), reset-failed)."""
+    host.run("systemctl", "reset-failed", "--", pattern, timeout=SECONDS)
+
+
 def answered(
     host: Host, argv: tuple[str, ...], ask: t.Callable[[Connection], t.Optional[str]], timeout: float = SECONDS
 ) -> Command:

@@ -203,7 +203,8 @@ def carry_out(
     online = (host.read("/sys/devices/system/cpu/online") or "").strip()
     if cgroup.unified(host):
         online = cpuset.format(cgroup.rest(host)) or online  # A unit without a set of its own had what partitions left.
-    from . import recording_originals  # A tick that changes nothing does not get here.
+    from ..model.systemd import workload_units  # A tick that changes nothing does not get here.
+    from . import recording_originals
 
     if any(step.reload for step in steps) and not host.exists(state.RELOAD_DUE):
         recording_originals.note_reload(host)
@@ -226,6 +227,8 @@ def carry_out(
         if not leftovers and new:
             leftovers = recording_originals.forget_records(host, kept, untouched)
         return Outcome(plan, (), replan().changes, error, undone, leftovers)
+    if any(step.target == workload_units.GRANT_UNIT and step.value is None for step in steps):
+        systemd.forget_failed(host, workload_units.GRANT_UNITS)  # A start that was refused leaves one.
     if new and refused:
         # What was never set is not to be restored.
         new = [record for record in new if record.before.key not in {step.key for step in refused}]

@@ -21,6 +21,7 @@ NAME = "workloads"
 # Another file than the workload's own drop-in: that of an instance would take the place of its template's.
 EARLIER_NAME = "earlier-name"
 GRANT_UNIT = f"{ETC}/corral-grant@.service"
+GRANT_UNITS = "corral-grant@*.service"  # all that systemd has loaded
 
 
 def grant_unit(workload: str) -> str:

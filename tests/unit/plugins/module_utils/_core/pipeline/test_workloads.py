@@ -597,6 +597,22 @@ def state_of(fake: node.Node, name: str) -> tuple[str, str | None]:
     return next((row["state"], row["reason"]) for row in rows if row["name"] == name)
 
 
+@pytest.mark.parametrize("how", ["removal", "profile"])
+def test_a_start_that_was_refused_is_forgotten_with_the_unit_that_refused_it(rolled: node.Node, how: str) -> None:
+    """systemctl --failed named it for good, and is-system-running said degraded."""
+    assert services.start(rolled, "batch@a.service")
+    assert services.start(rolled, "batch@b.service") is None, rolled.said
+    assert rolled.systemd.failed == {r"corral-grant@batch:batch\x40b.service"}
+    services.stop(rolled, "batch@a.service")
+    runs.tick(rolled.host())
+    assert rolled.systemd.failed, "it is still there to be seen"
+    if how == "removal":
+        assert not runs.remove(rolled.host()).error
+    else:
+        roll_out(rolled, profile_with(workloads=PROFILE["workloads"][:1]))
+    assert not rolled.systemd.failed
+
+
 def test_the_first_profile_has_its_pools_at_a_boot_after_its_time_to_be_confirmed(fake: node.Node) -> None:
     """Until the node has gone back it is in force, and units of its workloads start at once after the boot."""
     install(fake)
