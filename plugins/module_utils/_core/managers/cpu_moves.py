@@ -24,9 +24,9 @@ from ..model.workload.grants import is_exclusive
 from .cpu_dropins import NEXT_START, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
-# The order of the steps of a hand-over: partitions end, missing slices start, then each move has MOVE numbers of its own, for the
-# slice's start, its CPUs and the partition that is made of it.
-ENDED, START_MISSING, MOVE = 1, 2, 10
+# The order of the steps of a hand-over: slices that request CPUs in vain end as partitions and request them no more, partitions end,
+# missing slices start, then each move has MOVE numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
+UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = 0, 1, 2, 3, 10
 START, SET, MADE = 3, 4, 6
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
 
@@ -207,13 +207,17 @@ def with_moves(
             steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
             if described(unit) and not seen.units[unit].exists:
                 steps[unit] = started_with(unit, cpus, seen, order, order + 1)
+    reduced = reduced_requests(seen, wanted.online)
+    for unit, cpus in reduced.items():
+        first = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, UNCLAIMED)
+        steps[unit] = [first, *steps.get(unit, [])]
     steps = {unit: without_set_property(unit, mine, wanted, seen) for unit, mine in steps.items()}
     result = []
     for change in changes:
         if change.property in LIVE_PROPERTIES and change.verdict == DRIFT:
             change = change._replace(steps=(*change.steps, *steps.pop(change.subject, [])))
         elif change.property == partitions.PROPERTY:
-            made = placed_partition(change, last, order, wanted)
+            made = placed_partition(change, last, order, wanted, reduced)
             change = change._replace(steps=made)
         elif change.subject in steps and change.subject not in wanted.now:
             own = steps.pop(change.subject)
@@ -227,6 +231,20 @@ def with_moves(
         index = next((index for index, change in enumerate(result) if change.steps), 0)
         result[index] = result[index]._replace(steps=(*result[index].steps, *rest))
     return tuple(result)
+
+
+def reduced_requests(seen: Observation, online: frozenset[int]) -> dict[str, frozenset[int]]:
+    """The exclusive slices that request CPUs which they do not have, each with those that it has.
+
+    An administrator has set those of another slice. From kernel 7.0 on the partition that has a CPU keeps it, and a slice that requests
+    it as well gets it as soon as that partition ends, while what ran there still does.
+    """
+    found = {}
+    for unit, state in seen.units.items():
+        requested, effective = state.cpus.requested or cpuset.EMPTY, state.cpus.effective or cpuset.EMPTY
+        if is_exclusive(unit) and requested & effective and requested & online - effective:
+            found[unit] = requested & effective
+    return found
 
 
 def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Observation) -> list[Step]:
@@ -267,20 +285,24 @@ def started_with(unit: str, cpus: frozenset[int], seen: Observation, first: int,
     ]
 
 
-def placed_partition(change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted) -> tuple[Step, ...]:
-    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all.
+def placed_partition(
+    change: Change, last: t.Mapping[str, int], order: int, wanted: Wanted, reduced: t.Container[str]
+) -> tuple[Step, ...]:
+    """The steps of a partition's change in their places; ``last`` has each slice's last move, ``order`` is the last of all; ``reduced``
+    are the slices that first request fewer CPUs.
 
     A partition that releases CPUs ends before other slices get them. One whose slice keeps CPUs of its own, in a profile
     without partitions, ends after all moves: until then it keeps processes off that have no CPU online, since the
     kernel lets such processes run on all CPUs that no partition has.
     """
     unit, is_invalid = change.subject, "invalid" in (change.actual or "")
+    ended = UNMADE if is_invalid and unit in reduced else ENDED
     if unit in wanted.partitions:
         position = last.get(unit, order) + MADE
     else:
-        position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ENDED
+        position = order + MOVE + MADE if unit in wanted.now and is_exclusive(unit) and not is_invalid else ended
     made = tuple(step._replace(order=position) for step in change.steps)
     if made and unit in wanted.partitions and unit in last and is_invalid:
         # When an invalid partition requests other CPUs, kernel 6.12 keeps its previous CPUs from every control group.
-        made = (made[0]._replace(value=MEMBER, order=ENDED), *made)
+        made = (made[0]._replace(value=MEMBER, order=ended), *made)
     return made

@@ -19,6 +19,7 @@ from ..model.plan import make_step, undo
 from ..model.plan.plan import RELEASE, UNCHANGEABLE, Change, Step
 from ..model.profile.schema_types import AGENT_SLICE, SHARED_PREFIX, is_own
 from ..model.systemd import unit_property
+from ..model.systemd.unit_group import unit_of_partition
 from ..model.systemd.unit_property import control_file
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
@@ -195,6 +196,12 @@ def requests_cpus(host: Host, unit: str) -> bool:
     return bool(cgroup.cpus(host, unit).requested) or host.exists(control_file(unit, "AllowedCPUs", runtime=True))
 
 
+def requests_more(host: Host, unit: str) -> bool:
+    """Whether a unit requests CPUs that it does not have in force: an administrator has set those of another one."""
+    cpus = cgroup.cpus(host, unit)
+    return bool((cpus.requested or frozenset()) - (cpus.effective or frozenset()))
+
+
 def by_its_file(
     host: Host, change: Change, before: undo.Original, files: t.Mapping[str, t.Optional[str]], taken: frozenset[int]
 ) -> Change:
@@ -222,6 +229,9 @@ def restoring(host: Host, record: Record, online: str, taken: frozenset[int]) ->
     if before.kind == "property" and before.name == "AllowedCPUs" and not requests_cpus(host, before.target):
         # Not since a boot, or since its start. A restore would have it request CPUs, which systemd cannot take back.
         steps = [step for step in steps if step.kind == "folder"]
+    if before.kind == "partition" and requests_more(host, unit_of_partition(before.target)):
+        # From kernel 7.0 on it would get what it requests of another partition that ends before it.
+        steps = [step._replace(order=step.order - 1) for step in steps]
     was = before.value if before.kind in ("value", "pool", "property", "cpuset", "partition") else None
     return Change(
         record.manager,

@@ -133,6 +133,52 @@ def test_a_live_value_with_an_offline_cpu_comes_back(make: Make) -> None:
     assert fake.systemd.cgroups["user.slice"].requested == frozenset(range(8))
 
 
+def of_three_partitions(make: Make, release: Release, *, hold: str) -> tuple[node.Node, dict[str, t.Any]]:
+    """A node on which two services run on CPUs of their own beside the isolated pool, and its profile."""
+    fake = plain(make, release)
+    data = with_workloads("first", "second", hold=hold)
+    data["cpu"].update(reserved={"cpus": "0"}, isolated={"cpus": "3,7"}, options={}, shared={"min_cpus": 1})
+    roll_out(fake, data)
+    assert services.start(fake, FIRST)
+    assert services.start(fake, SECOND)
+    return fake, data
+
+
+@RELEASES
+@pytest.mark.parametrize("unit", ["corral_isolated.slice", "corral_first.slice"])
+def test_a_run_ends_when_a_hand_gave_its_cpus_to_another_exclusive_slice(
+    make: Make, release: Release, unit: str
+) -> None:
+    """From kernel 7.0 on that slice would get them as soon as the partition ends: neither its end nor any tick after it was possible."""
+    fake, dummy = of_three_partitions(make, release, hold="running")
+    with fake.by_hand():
+        fake.systemctl("set-property", unit, "AllowedCPUs=0-7")
+    services.stop(fake, SECOND)
+    assert fake.said == []
+    assert quiet(fake)
+    assert "corral_second.slice" not in fake.systemd.cgroups
+    assert fake.get(f"/sys/fs/cgroup/{unit}/cpuset.cpus.partition").strip() == "root"
+
+
+@RELEASES
+@pytest.mark.parametrize("unit", ["corral_isolated.slice", "corral_first.slice", "corral_second.slice"])
+@pytest.mark.parametrize("what", ["removal", "no CPUs", "one workload less"])
+def test_an_exclusive_slice_is_given_up_when_a_hand_gave_it_cpus_of_others(
+    make: Make, release: Release, unit: str, what: str
+) -> None:
+    fake, data = of_three_partitions(make, release, hold="declared")
+    with fake.by_hand():
+        fake.systemctl("set-property", "--runtime", unit, "AllowedCPUs=0-7")
+    if what == "removal":
+        outcome = runs.remove(fake.host())
+        assert all("still holds processes" in one for one in outcome.leftovers), outcome.leftovers
+    else:
+        cpu = {key: value for key, value in data["cpu"].items() if key != "isolated"}
+        less = {**data, "cpu": cpu, "workloads": data["workloads"][1:]}
+        roll_out(fake, less if what == "one workload less" else {"name": "property", "pids": {"pid_max": 4194304}})
+    assert fake.systemd.cgroups["corral_first.slice"].partition == "member"
+
+
 @RELEASES
 def test_a_removal_gives_back_the_cpus_that_are_offline(make: Make, release: Release) -> None:
     """Another unit keeps the cpuset controller on, so the kernel keeps what was requested last: the slices never had that CPU again."""
