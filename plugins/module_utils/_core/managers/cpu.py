@@ -32,7 +32,14 @@ from ..model.values import cpuset
 from ..model.workload import grants
 from ..model.workload.grants import ISOLATED_SLICE, is_exclusive, workload_of
 from . import cpu_moves
-from .cpu_dropins import dropin_change, kept_by_others, next_start_change, override_change, target_change
+from .cpu_dropins import (
+    dropin_change,
+    in_boot_change,
+    kept_by_others,
+    next_start_change,
+    override_change,
+    target_change,
+)
 from .cpu_moves import Moves
 from .cpu_observed import NAME, TARGET, Observation, UnitState, Wanted, observe
 from .manager import Manager
@@ -114,6 +121,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
         changes += filter(None, [live_change(unit, cpus, seen) or next_start_change(unit, wanted, seen)])
     for unit in wanted.persistent:
         changes += filter(None, [dropin_change(unit, wanted, seen), override_change(unit, wanted, seen)])
+        changes += filter(None, [in_boot_change(unit, wanted, seen)])
     changes += partition_changes(wanted, seen, context, moves)
     kinds = {unit: wanted.partitions.get(unit, MEMBER) for unit in wanted.now}
     changes += [

@@ -18,7 +18,7 @@ from ..model.systemd.unit_file import file_change, section_of, unit_text
 from ..model.systemd.unit_property import Setting, control_file, dropin
 from ..model.values import cpuset
 from ..model.workload.grants import is_exclusive
-from .cpu_observed import NAME, TARGET, Observation, Wanted
+from .cpu_observed import IN_BOOT, NAME, TARGET, Observation, Wanted
 
 NEXT_START = "AllowedCPUs at its next start"
 
@@ -121,6 +121,17 @@ def next_start_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optiona
         return None
     reason = "a workload holds some of these while it runs"
     return Change(NAME, unit, NEXT_START, cpuset.format(live or persistent or ()), cpuset.format(cpus), reason, control)
+
+
+def in_boot_change(unit: str, wanted: Wanted, seen: Observation) -> t.Optional[Change]:
+    """The item of a file that gives a unit other CPUs until a boot is complete, whatever is set live (systemd.resource-control(5))."""
+    settings, cpus = seen.units[unit].in_boot, wanted.persistent[unit]
+    coming = systemd.merged_cpus(settings)
+    if not settings or coming in (cpus, cpuset.EMPTY):
+        return None
+    file = settings[-1].file
+    reason = f"until a boot is complete it wins over AllowedCPUs=: remove it from {file}"
+    return Change(NAME, unit, IN_BOOT, cpuset.format(coming or ()), cpuset.format(cpus), reason, file, (), UNCHANGEABLE)
 
 
 def target_change(wanted: t.Mapping[str, frozenset[int]], seen: Observation) -> t.Optional[Change]:

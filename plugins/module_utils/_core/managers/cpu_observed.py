@@ -23,6 +23,7 @@ from ..model.workload.grants import is_exclusive, workload_of
 
 NAME = slices.MANAGER
 TARGET = "slices.target"
+IN_BOOT = "StartupAllowedCPUs"
 
 
 class UnitState(NamedTuple):
@@ -36,6 +37,7 @@ class UnitState(NamedTuple):
     populated: bool = True  # read only for slices with exclusive CPUs
     by_systemd: tuple[Setting, ...] = ()  # what files assign to CPUSetPartition=
     mask: str = ""  # the file that keeps it from starting
+    in_boot: tuple[Setting, ...] = ()  # what files assign to StartupAllowedCPUs=
     # Of exclusive slices that are no longer wanted:
     processes: tuple[str, ...] = ()  # some of those in it
     awaited: bool = False  # whether a unit that runs elsewhere belongs in it
@@ -104,6 +106,7 @@ def observe(host: Host, wanted: Wanted) -> Observation:
             not is_exclusive(unit) or cgroup.populated(host, unit),
             tuple(files.settings(unit, partitions.SYSTEMD_PROPERTY)),
             "" if is_own(unit) or cgroup.exists(host, unit) else files.mask(unit),
+            () if is_own(unit) else tuple(files.settings(unit, IN_BOOT)),
             cgroup.processes_shown(host, cgroup.path_of(unit)) if unit in left else (),
             unit in left and bool(workload_state.unit_to_be_in(host, unit)),
             unit in left and workload_state.run_of(host, workload_of(unit) or "") is not None,

@@ -224,6 +224,17 @@ def test_a_limit_that_a_hand_sets_of_a_slice_around_workloads(make: Make, unit: 
     assert not fake.has(f"{CONTROL}/{unit}.d/50-CPUWeight.conf")
 
 
+@pytest.mark.parametrize("cpus", ["0-7", "2 3,6-7", ""])
+def test_cpus_that_a_unit_gets_in_a_boot_alone_are_named(make: Make, cpus: str) -> None:
+    """The slice has them while the boot goes on, and a workload that starts in the boot as well."""
+    fake = plain(make, BOOKWORM)
+    roll_out(fake, with_workloads("first"))
+    file = f"/etc/systemd/system/{UNIT}.d/boot.conf"
+    fake.put(file, f"[Slice]\nStartupAllowedCPUs={cpus}\n")
+    found = [one for one in runs.plan(fake.host()) if one.property == "StartupAllowedCPUs"]
+    assert [(one.subject, one.wanted, one.location) for one in found] == [(UNIT, "2-3,6-7", file)] * (cpus == "0-7")
+
+
 @pytest.mark.parametrize("forgets", [True, False])
 def test_a_plan_that_starts_a_slice_under_such_a_file_is_refused(
     make: Make, forgets: bool, monkeypatch: pytest.MonkeyPatch
