@@ -78,8 +78,10 @@ def restore_recorded(before: Original, online: str, taken: frozenset[int] = cpus
     """The steps that bring a recorded original back, for a removal or a target that is no longer declared.
 
     A slice of Corral's does not get its earlier AllowedCPUs= back, nor does any unit that requested CPUs which exclusive slices have
-    now (``taken``).
+    now (``taken``). Nor is such a slice a partition again that was made one by hand.
     """
+    if before.kind == "partition":
+        before = before._replace(value=MEMBER)
     if before.kind == "property" and before.name == "AllowedCPUs":
         if is_own(before.target) or (before.value and taken and clashes(before.value, taken)):
             before = before._replace(value=None, runtime=None)

@@ -161,6 +161,27 @@ def test_a_run_ends_when_a_hand_gave_its_cpus_to_another_exclusive_slice(
 
 
 @RELEASES
+def test_a_partition_that_a_hand_made_of_a_slice_does_not_come_back_with_the_end_of_its_run(
+    make: Make, release: Release
+) -> None:
+    """Without partitions it was the slice's original: to restore it would have taken CPUs that others have by then, and no tick succeeded."""
+    fake = plain(make, release)
+    data = with_workloads("first", hold="running")
+    data["cpu"]["partitions"] = "off"
+    roll_out(fake, data)
+    assert services.start(fake, FIRST)
+    path = "sys/fs/cgroup/corral_first.slice/cpuset.cpus.partition"
+    with fake.by_hand():
+        fake.systemd.write_file(path, "isolated")
+    runs.tick(fake.host())
+    assert fake.get(f"/{path}").strip() == "member"
+    services.stop(fake, FIRST)
+    assert fake.said == []
+    assert quiet(fake)
+    assert "corral_first.slice" not in fake.systemd.cgroups
+
+
+@RELEASES
 @pytest.mark.parametrize("unit", ["corral_isolated.slice", "corral_first.slice", "corral_second.slice"])
 @pytest.mark.parametrize("what", ["removal", "no CPUs", "one workload less"])
 def test_an_exclusive_slice_is_given_up_when_a_hand_gave_it_cpus_of_others(
