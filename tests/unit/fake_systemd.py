@@ -38,10 +38,12 @@ Thing = t.TypeVar("Thing")
 CGROUP = "sys/fs/cgroup"
 RUNTIME = "run/systemd/system.control"
 PERSISTENT = "etc/systemd/system.control"
+TRANSIENT = "run/systemd/transient"
 # Their order is systemd's load path: the first file of a name wins.
 BASES = (
     PERSISTENT,
     RUNTIME,
+    TRANSIENT,
     "etc/systemd/system",
     "run/systemd/system",
     "run/systemd/generator",
@@ -539,10 +541,11 @@ class FakeSystemd:
                 return Command(1, "", f"Failed to parse {key}")
         self.require(name)
         unit = self.units[name]
-        if runtime or name != "init.scope":
-            text = f"# This is a drop-in unit file extension, created via systemctl set-property.\n[{name}]\n"
-            text += (f"{key}=\n" if value and key in LISTS else "") + f"{key}={value}"
-            self.write(f"{RUNTIME if runtime else PERSISTENT}/{name}.d/50-{key}.conf", text)
+        text = f"# This is a drop-in unit file extension, created via systemctl set-property.\n[{name}]\n"
+        text += (f"{key}=\n" if value and key in LISTS else "") + f"{key}={value}"
+        # init.scope is a transient unit (unit_drop_in_dir).
+        base = TRANSIENT if name == "init.scope" else RUNTIME if runtime else PERSISTENT
+        self.write(f"{base}/{name}.d/50-{key}.conf", text)
         if key == "AllowedCPUs":
             unit.cpus = members if value else None
         elif key == "AllowedMemoryNodes":

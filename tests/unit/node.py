@@ -26,7 +26,7 @@ from _core.model.profile import profile
 from fake_cpusets import Release, within
 from fake_legacy import CPUSETS, LegacySystemd
 from fake_podman import Storage
-from fake_systemd import CGROUP, Cgroup, FakeSystemd, Unit
+from fake_systemd import CGROUP, TRANSIENT, Cgroup, FakeSystemd, Unit
 from guard import exposed, told
 
 if t.TYPE_CHECKING:
@@ -452,6 +452,7 @@ class Node:
         running = [unit for unit, state in self.systemd.units.items() if state.running]
         found.update({f"running {unit}": "yes" for unit in running})
         left = [tree for tree in TREES if self.has(tree)]
+        without = (*without, TRANSIENT) if RUNTIME_CONTROL in without else without
         while left:
             short = left.pop()
             if short in without:

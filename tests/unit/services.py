@@ -226,7 +226,7 @@ def reboot(fake: Node) -> None:
     for unit in list(fake.runs):
         end(fake, unit)
     fake.holders.clear()
-    for tree in ("run/systemd/system.control", INVOCATIONS):
+    for tree in ("run/systemd/system.control", "run/systemd/transient", INVOCATIONS):
         shutil.rmtree(fake.root / tree, ignore_errors=True)
     systemd = fake.systemd
     for unit in [unit for unit in systemd.units if "-" not in unit]:

@@ -15,7 +15,7 @@ import random
 import typing as t
 from pathlib import Path
 
-from fake_systemd import PERSISTENT, RUNTIME, added_up
+from fake_systemd import PERSISTENT, RUNTIME, TRANSIENT, added_up
 from node import Node
 
 Cpus = frozenset[int]
@@ -39,7 +39,7 @@ def assignment(
 
 def files(root: Path) -> list[Path]:
     """What set-property wrote and what is set live, Corral's own included."""
-    return sorted(one for base in (PERSISTENT, RUNTIME) for one in (root / base).rglob("*.conf"))
+    return sorted(one for base in (PERSISTENT, RUNTIME, TRANSIENT) for one in (root / base).rglob("*.conf"))
 
 
 def in_force(fake: Node) -> dict[str, t.Any]:

@@ -17,7 +17,9 @@ from .plan import Step
 
 ANY = ".*"
 # systemd's own file for a property that was set: systemd makes and removes it with the property.
-CONTROL_FILE = re.compile(r"/(?:etc|run)/systemd/system\.control/([^/]+)\.d/50-([A-Za-z]+)\.conf")
+CONTROL_FILE = re.compile(
+    r"/(?:(?:etc|run)/systemd/system\.control|run/systemd/transient)/([^/]+)\.d/50-([A-Za-z]+)\.conf"
+)
 
 
 class Place(NamedTuple):

@@ -125,7 +125,8 @@ class Part(NamedTuple):
 def unit_of_cpus_file(path: str) -> str:
     """The unit whose AllowedCPUs= systemd's own file at this path is, persistent or live; "" for any other path."""
     folder, dummy, file = path.rpartition(".d/")
-    control = folder.startswith(("/etc/systemd/system.control/", "/run/systemd/system.control/"))
+    bases = ("/etc/systemd/system.control/", "/run/systemd/system.control/", "/run/systemd/transient/")
+    control = folder.startswith(bases)
     return folder.rpartition("/")[2] if control and file == "50-AllowedCPUs.conf" else ""
 
 

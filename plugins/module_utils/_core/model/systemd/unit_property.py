@@ -42,8 +42,12 @@ def unit_of_dropin(path: str, owner: str) -> str:
 
 
 def control_file(unit: str, name: str, *, runtime: bool) -> str:
-    """The file that ``systemctl set-property`` writes for a property."""
-    return f"{RUNTIME_CONTROL if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
+    """The file that ``systemctl set-property`` writes for a property.
+
+    init.scope is a transient unit for systemd, whose files have a place of their own, whatever is asked for (unit_drop_in_dir).
+    """
+    live = TRANSIENT if unit == "init.scope" else RUNTIME_CONTROL
+    return f"{live if runtime else PERSISTENT_CONTROL}/{unit}.d/50-{name}.conf"
 
 
 def key_of_file(path: str) -> str:
@@ -110,7 +114,7 @@ def set_by_hand(unit: str, name: str, settings: t.Iterable[Setting]) -> t.Option
 
 def is_live_file(kind: str, target: str) -> bool:
     """Whether a step is about systemd's own file of a live property, which is no original: that of the property has its text."""
-    return kind == "file" and target.startswith(f"{RUNTIME_CONTROL}/")
+    return kind == "file" and (target.startswith(f"{RUNTIME_CONTROL}/") or is_transient(target))
 
 
 def live_file_removal(unit: str, name: str, *, reload: bool = False) -> Step:

@@ -245,6 +245,23 @@ def test_a_limit_that_a_hand_sets_of_a_slice_around_workloads(make: Make, unit: 
     assert not fake.has(f"{CONTROL}/{unit}.d/50-CPUWeight.conf")
 
 
+@pytest.mark.parametrize("before", ["", "0-3"])
+def test_a_removal_leaves_nothing_of_what_was_set_of_init_scope(make: Make, before: str) -> None:
+    """Its live file has a place of its own. It stayed, and reset AllowedCPUs= of each drop-in that sorts before it."""
+    fake = make()
+    file = "/run/systemd/transient/init.scope.d/50-AllowedCPUs.conf"
+    if before:
+        fake.systemctl("set-property", "init.scope", f"AllowedCPUs={before}")
+    text = fake.get(file) if before else None
+    services.add(fake, FIRST)
+    roll_out(fake, with_workloads("first"))
+    assert fake.systemd.effective("init.scope") == {0, 4}
+    assert fake.has(file)
+    assert not runs.remove(fake.host()).error
+    assert (fake.get(file) if fake.has(file) else None) == text
+    assert fake.systemd.effective("init.scope") == ({0, 1, 2, 3} if before else set(range(8)))
+
+
 @pytest.mark.parametrize("cpus", ["0-7", "2 3,6-7", ""])
 def test_cpus_that_a_unit_gets_in_a_boot_alone_are_named(make: Make, cpus: str) -> None:
     """The slice has them while the boot goes on, and a workload that starts in the boot as well."""
