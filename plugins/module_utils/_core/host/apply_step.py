@@ -285,12 +285,16 @@ def read_back(host: Host, step: Step) -> None:
 
 
 def has_value(host: Host, step: Step) -> bool:
-    """Whether the kernel has the value of a step in force; of CPUs that go back to what they were, whether it was asked for them: some may
-    be offline, or another's.
+    """Whether the kernel has the value of a step in force; of CPUs those that are online. Of CPUs that go back to what they were it is
+    enough that it was asked for them: some may be another's.
     """
     if shows(host, step.target, step.name, step.value or ""):
         return True
-    return step.name == "AllowedCPUs" and step.phase == RELEASE and asks(host, step)
+    if step.name != "AllowedCPUs" or not asks(host, step):
+        return False
+    online = cgroup.cpu_list(host.read("/sys/devices/system/cpu/online")) or frozenset()
+    asked = cgroup.cpu_list(step.value) or frozenset()
+    return step.phase == RELEASE or cgroup.cpus(host, step.target).effective == asked & online
 
 
 def shows(host: Host, unit: str, name: str, value: str) -> bool:

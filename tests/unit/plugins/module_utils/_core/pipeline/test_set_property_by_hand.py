@@ -13,6 +13,8 @@ import pytest
 import runs
 import services
 from _core.managers import cpu_moves
+from _core.model.profile import profile
+from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from test_persistent_set_property import FILE, FIRST, SECOND, UNIT, made, roll_out, with_workloads
 
@@ -131,6 +133,25 @@ def test_a_live_value_with_an_offline_cpu_comes_back(make: Make) -> None:
     outcome = runs.remove(fake.host())
     assert (outcome.error, outcome.leftovers) == ("", ())
     assert fake.systemd.cgroups["user.slice"].requested == frozenset(range(8))
+
+
+@pytest.mark.parametrize("runtime", [True, False])
+def test_a_value_with_an_offline_cpu_is_undone(make: Make, runtime: bool) -> None:
+    """The undo of a rollout took it for a failure as well, named it, and kept the originals of what it had undone."""
+    fake = make()
+    services.add(fake, FIRST)
+    fake.systemctl("set-property", *["--runtime"] * runtime, "user.slice", "AllowedCPUs=0-7")
+    fake.set_online(7)
+    host = fake.host()
+    host.then = lambda dummy: (
+        setattr(host, "fail_at", len(host.acts) + 1) if "AllowedCPUs=0,4" in host.acts[-1] else None
+    )
+    host.fail = "error"
+    outcome = applying.declare(host, profile.parse(with_workloads("first")))
+    assert outcome.error
+    assert outcome.leftovers == ()
+    assert fake.systemd.cgroups["user.slice"].requested == frozenset(range(8))
+    assert not fake.has("/var/lib/corral/journal/before.json")
 
 
 def of_three_partitions(make: Make, release: Release, *, hold: str) -> tuple[node.Node, dict[str, t.Any]]:
