@@ -134,7 +134,7 @@ class NodeHost(Host):
         held = next((one for one in self.node.podmans.values() if f"{path}/".startswith(f"{one.path}/")), None)
         return super().space(path) if held is None else held.disk.space()
 
-    def ask(self, address: str, port: int, path: str, dummy_timeout: float = 5.0) -> tuple[int, str]:
+    def ask(self, address: str, port: int, path: str, *dummy: t.Any, **dummies: t.Any) -> tuple[int, str]:
         kubelet = self.node.kubelet
         return kubelet.answer(address, port, path) if kubelet else (0, "Connection refused")
 
