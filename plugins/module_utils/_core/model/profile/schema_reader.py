@@ -183,7 +183,17 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
     if name in schema.KUBELET_NAMES:
         return schema.KUBELET_NAMES[name]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
-    return elsewhere[0] if len(elsewhere) == 1 else None
+    return _here(elsewhere[0], path) if len(elsewhere) == 1 else None
+
+
+def _here(meant: str, path: str) -> str:
+    """The path of a key, with the list items that ``path`` lies in: workloads[0].match.unit for workloads[].match.unit."""
+    parts = meant.split(".")
+    for index, (part, mine) in enumerate(zip(parts, path.split("."))):
+        if re.sub(r"\[[0-9]+\]", "[]", mine) != part:
+            break
+        parts[index] = mine
+    return ".".join(parts)
 
 
 def _names(known: dict[str, schema.Node]) -> str:

@@ -356,6 +356,20 @@ def _pattern(pattern: re.Pattern[str], such_as: str, characters: str) -> t.Calla
     return read
 
 
+def _unit(value: object) -> str:
+    text = read_text(value, such_as="batch@*.service")
+    if _UNIT.fullmatch(text):
+        return text
+    # systemctl takes a service without its ending, and Quadlet makes web.service of web.container and of web.kube.
+    service = re.sub(r"\.(container|kube)\Z", "", text) + ".service"
+    hint = (
+        f"did you mean {service}?"
+        if _UNIT.fullmatch(service) and service.count(".") == 1
+        else "write it as in batch@*.service"
+    )
+    raise ValueError(f"is not the full name of a unit: {hint}")
+
+
 BOOLEAN = Type("true or false", _boolean)
 BOOLEAN_OR_ANY = Type("true, false or any", _boolean_or_any)
 LABEL = Type("DNS label", _label, pattern=_LABEL.pattern)
@@ -391,4 +405,4 @@ CONTAINER_NAME = Type(
     _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"),
     pattern=_CONTAINER_NAME.pattern,
 )
-UNIT = Type("unit name", _pattern(_UNIT, "batch@*.service", "the full name of a unit"), pattern=_UNIT.pattern)
+UNIT = Type("unit name", _unit, pattern=_UNIT.pattern)
