@@ -107,6 +107,11 @@ def other_name(host: Host, path: str) -> str:
     return target if known and target not in systemd.fragments(name) else ""
 
 
+def has_file(host: Host, unit: str) -> bool:
+    """Whether systemd has a file for a service or a template."""
+    return any(host.exists(f"{base}/{unit}") for base in systemd.LOAD_PATH)
+
+
 def runs_unit(host: Host, unit: str) -> bool:
     """Whether a service is active."""
     return host.link(f"{INVOCATIONS}/{INVOCATION}{unit}") is not None

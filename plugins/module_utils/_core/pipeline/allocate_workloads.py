@@ -171,7 +171,8 @@ def expanded(
         units = sorted({*fnmatch.filter(known, one.pattern), *new})
         template = one.pattern.replace("@*.", "@.") if one.pattern.count("*") == 1 and "?" not in one.pattern else ""
         template = template if "@." in template and one.hold == RUNNING else ""
-        if not units and one.has_resources:
+        # A template whose instances ran never yet is what it should be; one without a file is a name that was mistyped.
+        if not units and one.has_resources and not (template and workload_state.has_file(host, template)):
             notes.append(f"workload {one.name}: no unit matches {one.pattern}")
         for unit in units:
             name = unit[: -len(".service")]

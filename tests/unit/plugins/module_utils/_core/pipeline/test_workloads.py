@@ -862,6 +862,15 @@ def test_a_pattern_that_matches_nothing_is_noted(fake: node.Node) -> None:
     assert "workload batch: no unit matches cron-*.service" in outcome.plan.notes
 
 
+@pytest.mark.parametrize(("unit", "noted"), [("batch@*.service", False), ("bacth@*.service", True)])
+def test_a_template_without_instances_is_no_pattern_that_matches_nothing(
+    fake: node.Node, unit: str, noted: bool
+) -> None:
+    services.add(fake, DATAPLANE, FEED, "batch@.service")
+    notes = roll_out(fake, changed("batch", match={"unit": unit})).plan.notes
+    assert (f"workload batch: no unit matches {unit}" in notes) is noted
+
+
 def test_a_file_that_cannot_be_written_is_no_leftover_of_the_undo(
     rolled: node.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
