@@ -85,3 +85,8 @@ def test_the_page_is_one_that_groff_reads_without_a_warning() -> None:
 def test_the_commands_print_them(words: list[str], begins: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(words) == 0
     assert capsys.readouterr().out.startswith(begins)
+
+
+def test_the_readme_names_each_command() -> None:
+    text = (Path(__file__).parents[6] / "README.md").read_text(encoding="utf-8")
+    assert [name for name in NAMES if f"`{name}`" not in text and f"corral {name}" not in text] == []
