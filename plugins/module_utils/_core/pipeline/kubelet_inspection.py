@@ -63,7 +63,9 @@ def inspect(host: Host) -> Inspection:
         raise refusal(
             "no kubelet runs here and there is no folder of one: is this a Kubernetes node?", path=places.root_dir
         )
-    layers, wrong = kubelet_node.layers(host, places) if process or host.exists(places.config) else ([], [])
+    # Without a process and flags the path of the configuration is a guess, and no file there is no problem.
+    guessed = process is None and not places.flags
+    layers, wrong = ([], []) if guessed and not host.exists(places.config) else kubelet_node.layers(host, places)
     flag_layers, unread = kubelet_config.flag_layers(places.flags)
     config = kubelet_config.effective(layers, flag_layers)
     config = config._replace(problems=(*wrong, *unread, *kubelet_config.unknown_keys(layers), *config.problems))

@@ -263,6 +263,20 @@ def test_containers_without_a_kubelet_are_said(tree: Tree) -> None:
     assert found.config.get("maxPods") == 50, "kubeadm's file is read"
 
 
+def test_a_configuration_that_the_unit_names_and_that_is_missing_is_a_problem_without_a_process_as_well(
+    tree: Tree,
+) -> None:
+    (tree.folder / "proc/1047/comm").write_text("sleep\n")
+    (tree.folder / "var/lib/kubelet/config.yaml").unlink()
+    assert tree.look().config.problems == (), "without a unit, nothing says that there is a file"
+    tree.write("etc/systemd/system/kubelet.service", f"[Service]\nExecStart=/usr/bin/kubelet {' '.join(FLAGS)}\n")
+    tree.write("etc/kubelet.d/50-pods.conf", CONFIG.replace("maxPods: 50", "maxPods: 40"))
+    found = tree.look()
+    (problem,) = found.config.problems
+    assert problem.startswith("/var/lib/kubelet/config.yaml: cannot be read: ")
+    assert found.config.get("maxPods") == 40, "its drop-ins are read all the same"
+
+
 def test_a_machine_without_a_kubelet_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trees.build(tmp_path, trees.Machine())
     assert main(["kubelet", "--root", str(tmp_path)]) == 1
