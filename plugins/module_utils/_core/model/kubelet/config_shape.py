@@ -28,6 +28,13 @@ SINGLE = frozenset(
     - MAPS
     - LISTS
 )
+_KINDS = {
+    **{key: type(value).__name__ for key, value in DEFAULTS.items()},
+    **dict(FLAGS.values()),
+    "healthzPort": "int",
+}
+BOOLEANS = frozenset(key for key, kind in _KINDS.items() if kind == "bool")
+NUMBERS = frozenset(key for key, kind in _KINDS.items() if kind == "int")
 
 
 def plain(value: t.Any) -> t.Any:
@@ -68,6 +75,10 @@ def unfit(data: t.Mapping[str, t.Any]) -> list[str]:
             found.append(f"{key}: is not a list")
         elif key in SINGLE and isinstance(value, (dict, list)):
             found.append(f"{key}: is not a single value")
+        elif key in BOOLEANS and not isinstance(value, bool):
+            found.append(f"{key}: is not true or false without quotes")
+        elif key in NUMBERS and (isinstance(value, bool) or not isinstance(value, (int, float)) or value % 1):
+            found.append(f"{key}: is not a whole number without quotes")
         elif key == "enforceNodeAllocatable" and not all(isinstance(one, str) for one in value):
             found.append(f"{key}: is not a list of texts")
     return found

@@ -61,6 +61,24 @@ def test_what_has_no_end_is_refused(text: str) -> None:
         config_shape.plain(yaml.safe_load(text))
 
 
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ('maxPods: "110"', ["maxPods: is not a whole number without quotes"]),
+        ("maxPods: true", ["maxPods: is not a whole number without quotes"]),
+        ("podPidsLimit: 1.5", ["podPidsLimit: is not a whole number without quotes"]),
+        ("maxPods: 110.0", []),
+        ("healthzPort: lots", ["healthzPort: is not a whole number without quotes"]),
+        ('failSwapOn: "no"', ["failSwapOn: is not true or false without quotes"]),
+        ("failSwapOn: 0", ["failSwapOn: is not true or false without quotes"]),
+        ("failSwapOn: no", []),
+        ("failSwapOn: null", []),
+    ],
+)
+def test_go_reads_no_text_as_a_number_or_as_true(text: str, told: list[str]) -> None:
+    assert config_shape.unfit(yaml.safe_load(text)) == told
+
+
 @pytest.mark.parametrize("key", sorted(DEFAULTS.keys() | config_shape.MAPS | config_shape.LISTS | config_shape.SINGLE))
 def test_any_value_of_any_key_is_unfit_or_can_be_compared_and_checked(key: str) -> None:
     fit = 0
