@@ -106,7 +106,8 @@ def rollout_plan(
         if why:
             refused[host] = why
             continue
-        lines = [*plan_lines(profiles[host], agent), *staying_lines(profiles[host], require_in_sync)]
+        lines = [*plan_lines(profiles[host], agent), *restart_lines(profiles[host])]
+        lines += staying_lines(profiles[host], require_in_sync)
         groups.setdefault(json.dumps(lines), []).append(host)
     shown: list[str] = []
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", row[1])):
@@ -154,7 +155,7 @@ def plan_lines(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> 
 
 
 def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list[str]:
-    """What differs after the change as well, since Corral cannot change it; what waits for a boot or a restart is left out."""
+    """What differs after the change as well, since Corral cannot change it; what waits for a boot is left out."""
     items = [
         str(one["text"])
         for one in profile.get("drift") or ()
@@ -162,6 +163,16 @@ def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list
     ]
     head = "stays, so the host goes back unless corral_require_in_sync is false:" if require_in_sync else "stays:"
     return [head, *(f"  {text}" for text in items)] if items else []
+
+
+def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
+    """What a restart of a unit alone brings, which no rollout does: it is the same after the change."""
+    items = [
+        str(one["text"])
+        for one in profile.get("drift") or ()
+        if one["verdict"] != "drift" and one["disruption"] == "service restart"
+    ]
+    return ["waits for a restart, which the rollout leaves to you:", *(f"  {text}" for text in items)] if items else []
 
 
 def key_line(one: EditedKey) -> str:

@@ -120,6 +120,9 @@ def decided(node, asked):
     if ACTION == "profile" and node.get("boots") and not node.get("settles", True):
         item = dict(subject="/dev/huge", when="now", verdict="drift", disruption="none", text="~ a mount is missing")
         result.update(drift=[item], in_sync=False)
+    if ACTION == "profile" and node.get("moves"):
+        item = dict(subject="db.service", when="next start", verdict="unchangeable", disruption="service restart", text="! db.service: restart it")
+        result.update(drift=[item], in_sync=False)
     if ACTION == "profile" and node.get("stays"):
         item = dict(subject="x.service", when="now", verdict="unchangeable", disruption="none", text="! x.service: outside all slices")
         result.update(drift=[item], in_sync=False)
@@ -393,6 +396,17 @@ def test_what_stays_is_named_before_the_first_host_is_touched_and_is_why_it_goes
     assert code != 0
     assert fleet.have()["a"] == "old"
     assert "! x.service: outside all slices" in said
+
+
+def test_what_waits_for_a_restart_is_in_the_plan_and_goes_no_way_back(fleet: Fleet) -> None:
+    fleet.set("a", moves=True)
+    code, said, order = fleet.play("--check")
+    assert code == 0 and order == [], said
+    assert "waits for a restart, which the rollout leaves to you:" in said and "! db.service: restart it" in said
+    assert "goes back unless" not in said
+    code, said, order = fleet.play("--limit", "a,b")
+    assert code == 0, said
+    assert fleet.have()["a"] == "new"
 
 
 def test_a_reboot_that_is_not_allowed_is_said_and_the_rollout_goes_on(fleet: Fleet) -> None:
