@@ -121,6 +121,8 @@ def allocate(
         listed = tenant_workloads.not_raised(listed, allocated)
     now = pools.with_exclusive(base, grants.exclusive(allocated.grants))
     persistent = pools.with_exclusive(base, grants.exclusive(grants.persistent(allocated.grants)))
+    if request == NOTHING:
+        notes += never_granted(inputs, listed, allocated.grants)
     shared = [f"workload {need.workload.name}: {need.note}" for need in listed if need.note]
     return now, Workloads(
         tuple(listed),
@@ -137,6 +139,24 @@ def allocate(
         frozenset(request.stop),
         there,
     )
+
+
+def never_granted(
+    inputs: AllocationInput, listed: t.Iterable[ResourceRequirements], granted: t.Iterable[Grant]
+) -> list[str]:
+    """A note on each workload with a grant for each run that has none, and whose starts would all be refused."""
+    having = {one.workload for one in granted}
+    waiting = {
+        need.workload.name.partition(":")[0]: need
+        for need in listed
+        if need.workload.hold == RUNNING and need.workload.name not in having
+    }
+    refusals = {name: admission.refused_alone(inputs, need) for name, need in waiting.items()}
+    return [
+        f"workload {name}: each of its starts would be refused on this node: {one.key}: {one.value}: {one.message}"
+        for name, one in refusals.items()
+        if one is not None
+    ]
 
 
 def device_inventory(

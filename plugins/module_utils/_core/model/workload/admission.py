@@ -453,6 +453,15 @@ def admit(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     return grant
 
 
+def refused_alone(inputs: AllocationInput, need: ResourceRequirements) -> t.Optional[Refusal]:
+    """Why a workload cannot be granted what it requests even while no other one has anything; None when it can."""
+    try:
+        admit(NodeBudget(inputs), need, None, WorkloadStatus())
+    except Refused as refused:
+        return Refusal(need.workload.name, refused.key, refused.value, str(refused))
+    return None
+
+
 def sums(blocks: t.Iterable[Block]) -> dict[str, int]:
     """Bytes by resource."""
     found: dict[str, int] = {}

@@ -871,6 +871,31 @@ def test_a_template_without_instances_is_no_pattern_that_matches_nothing(
     assert (f"workload batch: no unit matches {unit}" in notes) is noted
 
 
+@pytest.mark.parametrize("unit", ["batch@*.service", "plain.service"])
+@pytest.mark.parametrize(
+    ("limits", "why"),
+    [
+        ({"cpu": 100, "memory": "64Mi"}, "requests.cpu: 100: 94 missing: this node can give 6 in all"),
+        ({"cpu": 1, "memory": "64Mi"}, "requests.cpu: 1: SMT Alignment Error"),
+        ({"cpu": 2, "memory": "64Gi"}, "requests.memory: 64Gi: "),
+        ({"cpu": 6, "memory": "64Mi"}, "requests.cpu: 6: the shared pool would be left with fewer than"),
+        ({"cpu": 4, "memory": "64Mi"}, ""),
+    ],
+)
+def test_a_workload_whose_starts_would_all_be_refused_is_noted_at_the_rollout(
+    fake: node.Node, unit: str, limits: dict[str, t.Any], why: str
+) -> None:
+    services.add(fake, DATAPLANE, FEED, "batch@.service", "plain.service")
+    data = changed("batch", match={"unit": unit}, limits=limits)
+    notes = roll_out(fake, data).plan.notes
+    found = [note for note in notes if note.startswith("workload batch: ")]
+    if why:
+        (note,) = found
+        assert note.startswith(f"workload batch: each of its starts would be refused on this node: {why}")
+    else:
+        assert not found
+
+
 def test_a_file_that_cannot_be_written_is_no_leftover_of_the_undo(
     rolled: node.Node, monkeypatch: pytest.MonkeyPatch
 ) -> None:
