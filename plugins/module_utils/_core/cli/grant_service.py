@@ -37,7 +37,8 @@ def run(host: Host, words: t.Sequence[str]) -> int:
     if words[0] == "release":
         return stop(host, words[-1], run_id)
     try:
-        said = shown(words[-1], started(host, started_name(words[-1]), run_id).grant)
+        name = started_name(words[-1])
+        said = shown(name, started(host, name, run_id).grant)
     except admit_workload.Undeclared as error:
         # Its workload left the profile while another run still needs the unit's drop-in: it starts without a grant.
         said = f"{error}: it shares"
@@ -58,7 +59,7 @@ def stop(host: Host, instance: str, run_id: str) -> int:
         sys.stdout.write(f"{name}: {said}\n")
         return IN_SYNC
     locked_run.locked(host, lambda: admit_workload.stop(host, name, run_id), publish=published)
-    sys.stdout.write(f"{shown(instance, None)}\n")
+    sys.stdout.write(f"{shown(name, None)}\n")
     return IN_SYNC
 
 

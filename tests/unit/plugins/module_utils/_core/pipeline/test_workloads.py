@@ -656,6 +656,16 @@ def test_an_admitted_run_keeps_its_grant_when_both_copies_of_the_checkpoint_go(r
     assert (held(rolled)["guest"], rolled.systemd.effective(run.place)) == (cpuset.format(run.cpus), run.cpus)
 
 
+def test_a_start_and_a_stop_name_the_workload_and_not_its_units_instance(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    holder = "batch:batch\\x40a"
+    for words, said in ((("admit", "--start"), f"{BOTH}: CPUs "), (("release", "--stop"), f"{BOTH}: released")):
+        capsys.readouterr()
+        assert runs.command(rolled.host(), *words, holder) == 0
+        assert capsys.readouterr().out.startswith(said)
+
+
 def test_a_start_goes_by_the_profile_that_is_in_force(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
     """Not by a declared one that was not confirmed and went back, which drift names as well."""
     refused = profile.parse(profile_with(name="refused", cpu={**PROFILE["cpu"], "reserved": {"cpus": "1,5"}}))
