@@ -57,5 +57,6 @@ def read_file(path: str) -> t.Any:
         with open(path, encoding="utf-8") as file:
             text = file.read(4 * 1024 * 1024)
     except (OSError, UnicodeDecodeError) as error:
-        raise refusal(f"cannot be read: {error}", path=path) from None
+        why = getattr(error, "strerror", None) or error
+        raise refusal(f"cannot be read: {why}", path=path) from None
     return profile_file.load(text, path)

@@ -96,7 +96,9 @@ def unpack(source: str, folder: str) -> str:
             archive.extraction_filter = getattr(tarfile, "data_filter", None)  # what 3.14 does by itself
             archive.extractall(folder, members=members)  # noqa: S202 - the members were looked at
     except (tarfile.TarError, OSError, EOFError) as error:
-        raise refusal(f"no readable snapshot ({error}): make one with corral snapshot", path=source) from None
+        # Beyond its first line a ReadError lists what each method of compression says.
+        why = getattr(error, "strerror", None) or str(error).partition("\n")[0].rstrip(":")
+        raise refusal(f"no readable snapshot ({why}): make one with corral snapshot", path=source) from None
     # A recorded tree may lie in a folder of its own.
     names = os.listdir(folder)
     return os.path.join(folder, names[0]) if len(names) == 1 and names[0] not in ("sys", "proc") else folder

@@ -279,9 +279,9 @@ def test_a_declared_profile_with_a_key_twice_is_refused(
 
 def test_files_that_are_not_there_are_told(tree: str, capsys: pytest.CaptureFixture[str]) -> None:
     assert main.main(["pools", "--root", tree, "--profile", "/no/such/file"]) == 1
-    assert "/no/such/file" in capsys.readouterr().err
+    assert "corral: /no/such/file: cannot be read: No such file or directory\n" in capsys.readouterr().err
     assert main.main(["topology", "--root", "/no/such/tree"]) == 1
-    assert "no readable snapshot" in capsys.readouterr().err
+    assert "no readable snapshot (No such file or directory)" in capsys.readouterr().err
     assert main.main(["plan", "--root", tree]) == 1
     assert "no profile is declared here" in capsys.readouterr().err
 
