@@ -82,7 +82,7 @@ def plan(host: Host, context: Context) -> Part:
         return Part((), frozenset())
     changes = decide(found, granted, observe(host, granted, names, spec))
     if context.by_timer:
-        # A tick cannot make the folder of CDI specs (ReadWritePaths= of its unit): that alone is to hold up nothing else.
+        # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
         changes = [one._replace(steps=as_optional(one.steps)) if one.subject == CDI_FILE else one for one in changes]
     notes = conflicts(granted, found.devices.devices) if found is not None and found.devices is not None else []
     return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))

@@ -140,8 +140,9 @@ RuntimeDirectory=corral
 RuntimeDirectoryPreserve=yes
 UMask=0077
 ProtectSystem=strict
+# All of /run: /run/cdi may have to be made, and who writes units in /run/systemd needs no other place there.
 # The last of Corral's: the program is compiled once for a Python that is new. Then the folder for metrics.
-ReadWritePaths=/etc/systemd /etc/sysctl.d /run/systemd -/run/cdi -/etc/corral -/usr/libexec/corral{metrics}
+ReadWritePaths=/etc/systemd /etc/sysctl.d /run -/etc/corral -/usr/libexec/corral{metrics}
 ProtectHome=yes
 PrivateTmp=yes
 PrivateNetwork=yes

@@ -925,6 +925,18 @@ def test_whatever_happens_no_device_has_two_holders_and_no_run_loses_one(rolled:
     assert {what: counts[what] for what, least in LEAST.items() if counts[what] < least * walks} == {}, counts
 
 
+def test_the_agents_unit_may_make_the_folder_of_specs(rolled: node.Node) -> None:
+    """A profile that comes by a file is applied by the agent alone, on a node that may have had no CDI spec yet."""
+    (places,) = [
+        line.partition("=")[2].split()
+        for line in rolled.get("/etc/systemd/system/corral-reconcile.service").splitlines()
+        if line.startswith("ReadWritePaths=")
+    ]
+    folder = os.path.dirname(SPEC)
+    # A folder that is listed with "-" is writable only where it is there already when the unit starts.
+    assert os.path.dirname(folder) in places
+
+
 def test_a_folder_of_specs_that_cannot_be_made_holds_up_nothing_else(rolled: node.Node) -> None:
     shutil.rmtree(rolled.root / "run/cdi")
     rolled.put(f"{FOLDER}/{DPDK}.env", "")
