@@ -174,6 +174,7 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
 
     Where the originals are lost it names what is left, and changes nothing.
     """
+    from ..host import apply_step
     from . import lost_originals
 
     plan = finish(host, None, [], managers)
@@ -183,7 +184,11 @@ def plan_removal(host: Host, managers: t.Sequence[str]) -> Plan:
             return plan._replace(changes=(*plan.changes, *left), lost=True)
     known = {change.subject for change in plan.changes}
     own = [change for one in registry.every() for change in one.on_removal(host, managers)]
-    return plan._replace(changes=plan.changes + tuple(change for change in own if change.subject not in known))
+    changes = plan.changes + tuple(change for change in own if change.subject not in known)
+    # The run names them when it comes to them, with all else brought back by then.
+    busy = (apply_step.in_use(host, step) for change in changes for step in change.steps)
+    notes = (f"will not be brought back: {why}" for why in dict.fromkeys(busy) if why)
+    return plan._replace(changes=changes, notes=(*plan.notes, *notes))
 
 
 def plan_declared(host: Host) -> t.Optional[Plan]:

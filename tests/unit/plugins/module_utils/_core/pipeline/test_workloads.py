@@ -656,6 +656,15 @@ def test_an_admitted_run_keeps_its_grant_when_both_copies_of_the_checkpoint_go(r
     assert (held(rolled)["guest"], rolled.systemd.effective(run.place)) == (cpuset.format(run.cpus), run.cpus)
 
 
+def test_the_plan_of_a_removal_names_the_slices_that_running_workloads_keep(rolled: node.Node) -> None:
+    said = f"will not be brought back: {OWN}: still holds processes, which a stop would end: stop what runs in it"
+    assert any(one.startswith(said) for one in planning.plan_removal(rolled.host(), registry.names()).notes)
+    assert any(said.endswith(one.partition(" (")[0]) for one in runs.remove(rolled.host()).leftovers)
+    for unit in (DATAPLANE, FEED):
+        services.stop(rolled, unit)
+    assert planning.plan_removal(rolled.host(), registry.names()).notes == ()
+
+
 def test_a_start_and_a_stop_name_the_workload_and_not_its_units_instance(
     rolled: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
