@@ -134,6 +134,9 @@ class FakeSystemd:
         self.config: dict[str, list[str]] = {}  # the lines of loaded services and targets
         self.services: set[str] = set()  # that are active
         self.failed: set[str] = set()
+        self.programs: dict[
+            str, frozenset[str] | None
+        ] = {}  # the devices that each of them may open, by number; None: all
         self.shown: dict[str, str] = {}
         self.empty_too = False  # an empty isolated slice counts as well (cgroup v1)
         self.watch: t.Callable[[], None] = lambda: None
@@ -577,6 +580,7 @@ class FakeSystemd:
         lines = ["DeviceAllow=", *(f"DeviceAllow={entry}" for entry in reversed(entries))]
         self.write(f"{RUNTIME}/{name}.d/50-DeviceAllow.conf", "\n".join(["[Service]", *lines]))
         self.config[name] = [line for line in self.config[name] if not line.startswith("DeviceAllow=")] + lines
+        self.attach_program(name)
         self.collect()
         return DONE
 
@@ -586,6 +590,21 @@ class FakeSystemd:
         for value in self.values(name, "DeviceAllow"):
             entries = [*entries, value] if value else []
         return entries
+
+    def attach_program(self, name: str) -> None:
+        """What the kernel lets the processes of a service open: it knows numbers, and systemd follows links when it asks for them."""
+        if name not in self.services:
+            return
+        try:
+            entries, policy = (
+                self.devices_allowed(name),
+                [value for value in self.values(name, "DevicePolicy") if value],
+            )
+        except LookupError:  # It runs on though its files are gone.
+            return
+        files = (self.root / entry.split()[0].lstrip("/") for entry in entries)
+        numbers = frozenset(file.read_text().strip() for file in files if file.is_file())
+        self.programs[name] = None if (policy or ["auto"])[-1] == "auto" and not entries else numbers
 
     def revert(self, name: str) -> Command:
         """All drop-ins of a unit outside /usr go, whoever wrote them (unit_file_revert), and systemd reads its files."""
@@ -605,6 +624,8 @@ class FakeSystemd:
             parts = self.place(self.slice_of(service)).split("/")
             for depth in range(len(parts)):
                 self.cgroups.setdefault("/".join(parts[: depth + 1]), Cgroup())
+            if self.reload_applies:
+                self.attach_program(service)
         self.sync()
         return DONE
 

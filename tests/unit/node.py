@@ -335,7 +335,8 @@ class Node:
         self.put("/proc/sys/kernel/random/boot_id", f"{self.get('/proc/sys/kernel/random/boot_id').strip()}'\n")
         self.time += seconds
         self.up = seconds
-        shutil.rmtree(self.root / "run/corral", ignore_errors=True)
+        for tree in ("corral", "cdi"):
+            shutil.rmtree(self.root / "run" / tree, ignore_errors=True)
 
     # Commands
 

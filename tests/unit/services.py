@@ -175,6 +175,7 @@ def begin(fake: Node, unit: str) -> Run:
     """The process of a service, in a control group of its own."""
     fake.systemd.require(unit)
     fake.systemd.services.add(unit)
+    fake.systemd.attach_program(unit)
     slice_unit = slice_of(fake, unit)
     fake.systemd.run_slice(slice_unit)
     place = f"{fake.systemd.place(slice_unit)}/{unit}"

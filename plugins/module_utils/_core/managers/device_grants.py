@@ -11,7 +11,6 @@ corral-boot.service brings back what lasts. What a running workload was given st
 
 from __future__ import annotations
 
-import contextlib
 import fnmatch
 import re
 import typing as t
@@ -19,7 +18,7 @@ import typing as t
 from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
-from ..model.devices.device_delivery import CDI_FILE, FOLDER
+from ..model.devices.device_delivery import CDI_FILE, FOLDER, UNSEEN
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
 from ..model.plan.places import Place
@@ -34,6 +33,7 @@ from .manager import Manager
 
 if t.TYPE_CHECKING:
     from ..model.devices.device import Device, GrantedDevice
+    from ..model.devices.device_delivery import Held, Spec
 
 NAME = "devices"
 WRITES = (
@@ -151,20 +151,16 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
         as_read = device_delivery.env_file_as_read(path)
         kept.update((path, as_read))
         changes += missing(grant, devices)
-        try:
-            held = device_delivery.by_resource(grant.devices, devices)
-        except LookupError:  # What it has stays as it is.
-            rows.update({name: before.rows[name] for name in spec_names(grant) if name in before.rows})
-            versions.append(before.version)
-            continue
+        held = device_delivery.held(grant.devices, devices)
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = found is not None and grant.workload in found.status.starting
         changes += given(grant, held, path, seen, starting=starting)
         if as_read != path:
-            text = device_delivery.env_text(grant.workload, grant.devices, held)
+            text = device_delivery.env_text(grant.workload, held.granted, held.devices)
             changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
-        rows.update(spec_rows(grant, devices))
-        versions.append(device_delivery.version_of(flat(held)))
+        own, kept_version = spec_rows(grant, devices, before)
+        rows.update(own)
+        versions += [device_delivery.version_of(flat(held.devices)), kept_version]
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     version = max(versions, key=device_delivery.version_key)
@@ -189,34 +185,40 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
     return list(found.values())
 
 
-def given(
-    grant: Grant, held: t.Mapping[str, list[Device]], path: str, seen: Observed, *, starting: bool
-) -> list[Change]:
+def given(grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool) -> list[Change]:
     """The environment of a workload, and what its unit may open."""
-    moved = leads_elsewhere(grant, seen.files.get(path))
-    text = device_delivery.env_text(grant.workload, grant.devices, held)
+    moved = leads_elsewhere(held.granted, seen.files.get(path))
+    text = device_delivery.env_text(grant.workload, held.granted, held.devices)
     # The record of where links led goes last where they lead elsewhere: a run that dies before begins again.
     changes = environment_change(grant, path, text, seen, order=1 if moved else 0)
     there = seen.lists.get(grant.unit)
     if there is not None and there.there:
-        change = allow_change(grant.unit, there, device_delivery.allowed(flat(held)), moved=moved)
+        allowed = device_delivery.allowed(flat(held.devices))
+        if held.missing:
+            # What it has stays as it is, but for what leads to another device by now.
+            allowed += [entry for entry in there.now if entry.split()[0] not in held.others]
+        change = allow_change(grant.unit, there, allowed, moved=moved)
         if change is not None:
             changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
         # A link leads nowhere without the file.
         paths = [
-            *(entry.split()[0] for entry in device_delivery.allowed(flat(held))),
-            *device_delivery.files_of(flat(held)),
+            *(entry.split()[0] for entry in device_delivery.allowed(flat(held.devices))),
+            *device_delivery.files_of(flat(held.devices)),
         ]
         changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)))
     return changes
 
 
-def leads_elsewhere(grant: Grant, before: t.Optional[str]) -> bool:
-    """Whether a device that was delivered has other files by now: unplugged and plugged in again, /dev/ttyUSB0 may be another one."""
-    recorded = device_delivery.delivered(before)
-    keys = {one[:3]: sorted(one.keys) for one in recorded.devices} if recorded else {}
-    return any(keys.get(one[:3], sorted(one.keys)) != sorted(one.keys) for one in grant.devices)
+def leads_elsewhere(granted: t.Iterable[GrantedDevice], before: t.Optional[str]) -> bool:
+    """Whether the numbers of a device that was delivered are others by now: unplugged and plugged in again, /dev/ttyUSB0 may be another
+    one. The kernel's list has none of a device that was not there.
+    """
+    found = device_delivery.delivered(before)
+    if found is None:
+        return False
+    keys = {one[:3]: {*one.keys, *([UNSEEN] if one._replace(keys=()) in found.unseen else [])} for one in found.devices}
+    return any(keys.get(one[:3], set(one.keys)) != set(one.keys) for one in granted)
 
 
 def environment_change(grant: Grant, path: str, text: str, seen: Observed, order: int = 0) -> list[Change]:
@@ -336,10 +338,19 @@ def spec_names(grant: Grant) -> dict[str, list[GrantedDevice]]:
     return {name: own for name, own in rows.items() if name}
 
 
-def spec_rows(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> dict[str, t.Any]:
-    """What the CDI spec says of a grant."""
-    names = spec_names(grant).items()
-    return {name: device_delivery.edits(device_delivery.by_resource(own, devices)) for name, own in names}
+def spec_rows(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], before: Spec) -> tuple[dict[str, t.Any], str]:
+    """What the CDI spec says of a grant, and the version that this needs at least.
+
+    What it said of a container that misses a device stays, which then does not start, unless a file of it is another device by now.
+    """
+    rows, version = {}, device_delivery.VERSION
+    for name, own in spec_names(grant).items():
+        held = device_delivery.held(own, devices)
+        if not held.missing:
+            rows[name] = device_delivery.edits(held.devices)
+        elif name in before.rows and held.others.isdisjoint(device_delivery.node_paths(before.rows[name])):
+            rows[name], version = before.rows[name], before.version
+    return rows, version
 
 
 def spec_change(before: t.Optional[str], text: t.Optional[str]) -> list[Change]:
@@ -358,10 +369,9 @@ def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, 
     found = []
     for grant in granted:
         for name, own in spec_names(grant).items():
-            with contextlib.suppress(LookupError):
-                for variable in device_delivery.conflicts(device_delivery.by_resource(own, devices)):
-                    said = f"its devices give the variable {variable} different values: a container has the first one"
-                    found.append(f"workload {name}: {said}")
+            for variable in device_delivery.conflicts(device_delivery.held(own, devices).devices):
+                said = f"its devices give the variable {variable} different values: a container has the first one"
+                found.append(f"workload {name}: {said}")
     return found
 
 

@@ -25,19 +25,23 @@ KIND = "corral.node/grant"
 # As low as the content allows: Podman 4.3 knows no later one than 0.5.0.
 VERSION = "0.3.0"
 ACCESS = "rwm"  # m: a container engine makes the file of a device in the container
+PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 VFIO_FOLDER, VFIO_CONTROL = "/dev/vfio/", "/dev/vfio/vfio"
 ENDING = ".env"
 HEADER = (
     "# Corral (corral.node) keeps this file as long as the workload has these devices; a change by hand is drift.\n"
 )
 RECORD = "# grant: "
+# Among the keys of a device in a record: it was not seen then, so that the kernel's list has no number of it.
+UNSEEN = "/unseen"
 
 
 class Delivered(NamedTuple):
-    """What a file of FOLDER says: the workload, and its devices."""
+    """What a file of FOLDER says: the workload, and its devices. Those in ``unseen`` (without keys) were not there then."""
 
     workload: str
     devices: tuple[GrantedDevice, ...]
+    unseen: frozenset[GrantedDevice] = frozenset()
 
 
 def env_file(workload: str, unit: str) -> str:
@@ -117,25 +121,78 @@ def delivered(text: t.Optional[str]) -> t.Optional[Delivered]:
             continue
         try:
             workload, rows = json.loads(line[len(RECORD) :])
-            found = tuple(
+            read = tuple(
                 GrantedDevice(container, resource, name, tuple(keys)) for container, resource, name, keys in rows
             )
         except (ValueError, TypeError, RecursionError):
             return None
-        words = [workload, *(word for one in found for word in (*one[:3], *one.keys))]
-        return Delivered(workload, found) if all(isinstance(word, str) for word in words) else None
+        words = [workload, *(word for one in read for word in (*one[:3], *one.keys))]
+        if not all(isinstance(word, str) for word in words):
+            return None
+        found = tuple(one._replace(keys=tuple(key for key in one.keys if key != UNSEEN)) for one in read)
+        return Delivered(workload, found, frozenset(one._replace(keys=()) for one in read if UNSEEN in one.keys))
     return None
 
 
-def by_resource(
-    granted: t.Iterable[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]
-) -> dict[str, list[Device]]:
-    """The devices of a grant as they are seen now. Raises LookupError for one that is gone or unhealthy."""
-    known = {(resource, one.id): one for resource, devices in seen.items() for one in devices if not one.unhealthy}
+class Held(NamedTuple):
+    """The devices of a grant by resource: as they are seen now, and one that is not seen (``missing``) with what is known of it.
+
+    ``taken`` are keys of missing ones that another device has by now: no longer a way to them. ``others`` are the files of all other
+    devices. ``granted`` is the record of the grant: without what is taken, and with UNSEEN for those that are missing.
+    """
+
+    devices: t.Mapping[str, list[Device]]
+    granted: tuple[GrantedDevice, ...]
+    missing: tuple[GrantedDevice, ...]
+    taken: frozenset[str]
+    others: frozenset[str]
+
+
+def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]) -> Held:
+    """What is known of the devices of a grant; ``seen`` are the devices of the node by resource."""
+    known = {(resource, one.id): one for resource, devices in seen.items() for one in devices}
+    missing = tuple(one for one in granted if (one.resource, one.id) not in known)
+    ids = {one.id for one in granted}
+    parts = {key for one in missing for key in filter(is_place, one.keys)}
+    # A device may be in another resource by now, by another name: it is the same where its place is.
+    strange = [one for one in known.values() if one.id not in ids and parts.isdisjoint(one.keys)]
+    others = frozenset(key for one in strange for key in (one.id, *one.keys) if key.startswith("/dev/"))
+    taken = frozenset(key for one in missing if any(map(is_place, one.keys)) for key in one.keys if key in others)
     found: dict[str, dict[str, Device]] = {}
     for one in granted:
-        found.setdefault(one.resource, {})[one.id] = known[one.resource, one.id]
-    return {resource: list(devices.values()) for resource, devices in found.items()}
+        found.setdefault(one.resource, {})[one.id] = known.get((one.resource, one.id)) or unseen(one, taken)
+    return Held(
+        {resource: list(devices.values()) for resource, devices in found.items()},
+        tuple(recorded(one, taken) if one in missing else one for one in granted),
+        missing,
+        taken,
+        others,
+    )
+
+
+def recorded(one: GrantedDevice, taken: t.Container[str]) -> GrantedDevice:
+    """A granted device that is missing, as a record has it."""
+    return one._replace(keys=(*(key for key in one.keys if key not in taken), UNSEEN))
+
+
+def is_place(key: str) -> bool:
+    """Whether a key says where a device is: its folder in sysfs or its PCI address, which no other one has."""
+    return not key.startswith("/") and "=" not in key
+
+
+def unseen(one: GrantedDevice, taken: t.Container[str]) -> Device:
+    """A granted device that is not seen now, with what its keys tell."""
+    return Device(
+        id=one.id,
+        numa_node=-1,
+        unhealthy="gone",
+        functions=tuple(key for key in one.keys if PCI_ADDRESS.fullmatch(key)),
+        driver=None,
+        interfaces=(),
+        files=tuple(key for key in one.keys if key.startswith("/dev/") and key not in taken),
+        keys=frozenset(one.keys),
+        within=frozenset(),
+    )
 
 
 # CDI
@@ -165,6 +222,13 @@ def spec_of(text: t.Optional[str]) -> Spec:
         return Spec(data["cdiVersion"] + "", {row["name"]: row["containerEdits"] for row in data["devices"]})
     except (ValueError, TypeError, KeyError, RecursionError):
         return Spec(VERSION, {})
+
+
+def node_paths(edits_of_one: object) -> set[str]:
+    """The device files on the node that containerEdits name."""
+    nodes = edits_of_one.get("deviceNodes") if isinstance(edits_of_one, dict) else None
+    rows = [row for row in nodes if isinstance(row, dict)] if isinstance(nodes, list) else []
+    return {str(row.get("hostPath") or row.get("path")) for row in rows}
 
 
 def spec_text(version: str, rows: t.Mapping[str, t.Any]) -> str:

@@ -550,6 +550,7 @@ def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node)
     # Others get what is left, and it gets its own back.
     assert running(rolled, JOB).devices == {LINKS[1]}
     plug_tty(rolled, 0)
+    assert runs.tick(rolled.host()) == 2, "the kernel is told its number again"
     in_sync(rolled)
     assert held(rolled)["serial"] == [LINKS[0]]
 
@@ -575,6 +576,74 @@ def test_a_device_that_comes_back_under_another_name_is_opened_to_its_unit_again
     host = rolled.host()
     runs.tick(host)
     assert [act for act in host.acts if "DeviceAllow=" in act] == []
+
+
+def plug_tty_as(fake: node.Node, number: int, name: int) -> None:
+    """Plug a serial adapter in at its port, under another name."""
+    fake.put(f"/dev/ttyUSB{name}", f"char/188:{name}\n")
+    for link, text in (
+        (LINKS[number], f"../../ttyUSB{name}"),
+        (f"/sys/dev/char/188:{name}", f"../../devices/pci0000:00/usb{number}/ttyUSB{name}"),
+    ):
+        file = fake.root / link[1:]
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.unlink(missing_ok=True)
+        file.symlink_to(text)
+
+
+def test_a_unit_may_not_open_what_came_back_under_the_number_of_its_own(rolled: node.Node) -> None:
+    for number in range(3):
+        plug_tty_as(rolled, number, number)
+    running(rolled, SERIAL)
+    running(rolled, JOB)
+    programs = rolled.systemd.programs
+    assert (programs[SERIAL], programs[JOB]) == ({"char/188:0"}, {"char/188:1"})
+    unplug_tty(rolled, 0)
+    unplug_tty(rolled, 1)
+    plug_tty_as(rolled, 1, 0)
+    assert runs.tick(rolled.host()) == 2
+    assert (programs[SERIAL], programs[JOB]) == (frozenset(), {"char/188:0"})
+    assert "/dev/ttyUSB0" not in rolled.get(f"{FOLDER}/{SERIAL}.env")
+    assert sorted(spec(rolled)) == ["dpdk", "job:job_40a"]
+    host = rolled.host()
+    assert runs.tick(host) == 2
+    assert host.commands == []
+    # The other one goes, and its own device comes back under the number that it had.
+    rolled.drop(LINKS[1])
+    rolled.drop("/dev/ttyUSB0")
+    runs.tick(rolled.host())
+    plug_tty_as(rolled, 0, 0)
+    runs.tick(rolled.host())
+    assert programs[SERIAL] == {"char/188:0"}
+    assert "CORRAL_FILES_EXAMPLE_COM_TTY=/dev/ttyUSB0\n" in rolled.get(f"{FOLDER}/{SERIAL}.env")
+
+
+def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when_it_is_back(rolled: node.Node) -> None:
+    roll_out(rolled, changed("dpdk", limits={"cpu": 2, "memory": "64Mi", TTY: 1}))
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    unplug_tty(rolled, 0)
+    running(rolled, DPDK)
+    assert rolled.systemd.programs[DPDK] == frozenset()
+    runs.tick(rolled.host())
+    plug_tty(rolled, 0)
+    runs.tick(rolled.host())
+    assert rolled.systemd.programs[DPDK] == {"char/188:0"}
+    in_sync(rolled)
+
+
+def test_a_device_that_is_gone_holds_up_no_other_one_of_its_workload(rolled: node.Node) -> None:
+    both = {"cpu": 2, "memory": "64Mi", VFIO: 1, TTY: 1}
+    roll_out(rolled, changed("dpdk", limits=both))
+    unplug_nic(rolled, NICS[0])
+    services.reboot(rolled)
+    assert held(rolled)["dpdk"] == [LINKS[0], NICS[0]]
+    run = running(rolled, DPDK)
+    assert run.devices is not None
+    assert LINKS[0] in run.devices
+    assert run.env["CORRAL_FILES_EXAMPLE_COM_TTY"] == "/dev/ttyUSB0"
+    # A container that misses a device does not start.
+    assert not rolled.has(SPEC)
 
 
 def test_the_next_run_gets_a_device_that_is_there(rolled: node.Node) -> None:
