@@ -198,6 +198,10 @@ def given(grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool
             # What it has stays as it is, but for what leads to another device by now.
             allowed += [entry for entry in there.now if entry.split()[0] not in held.others]
         change = allow_change(grant.unit, there, allowed, moved=moved)
+        if change is not None and change.steps and moved:
+            # The record says for which numbers the list was set: it is not written where systemd refuses the list.
+            change = change._replace(steps=(*change.steps, *(step for one in changes for step in one.steps)))
+            changes = []
         if change is not None:
             changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]

@@ -262,6 +262,9 @@ def execute(
         if blocked:
             leftovers.append(blocked)
             continue
+        if refused and records_refused(plan, step, refused):
+            refused[step] = f"{step.target}: not written"
+            continue
         before = apply_step.observe(host, step)
         done.append((before, step))
         try:
@@ -278,6 +281,13 @@ def execute(
             undone, left = undo_steps(host, plan, done, online, masks)
             return said, undone, left, tuple(refused)
     return "", (), tuple(leftovers), tuple(refused)
+
+
+def records_refused(plan: Plan, step: Step, refused: t.Mapping[Step, str]) -> bool:
+    """Whether a file is the record of a step that was refused: a later step of the same change, which may fail as well."""
+    if step.kind != "file" or not step.optional:
+        return False
+    return any(step in one.steps and not refused.keys().isdisjoint(one.steps) for one in plan.changes)
 
 
 def undo_steps(

@@ -632,6 +632,22 @@ def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when
     in_sync(rolled)
 
 
+def test_a_list_that_systemd_refuses_to_set_again_is_set_by_the_next_tick(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    unplug_tty(rolled, 0)
+    runs.tick(rolled.host())
+    plug_tty(rolled, 0)
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    runs.tick(host)
+    number = next(index for index, act in enumerate(host.acts, 1) if "DeviceAllow=" in act)
+    assert runs.tick(rolled.host("error", number)) == 2
+    assert (SERIAL, "DeviceAllow") in [(one["subject"], one["property"]) for one in status(rolled)["items"]]
+    assert rolled.systemd.programs[SERIAL] == frozenset()
+    runs.tick(rolled.host())
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
+    in_sync(rolled)
+
+
 def test_a_device_that_is_gone_holds_up_no_other_one_of_its_workload(rolled: node.Node) -> None:
     both = {"cpu": 2, "memory": "64Mi", VFIO: 1, TTY: 1}
     roll_out(rolled, changed("dpdk", limits=both))
