@@ -41,6 +41,7 @@ WRITES = (
     Place("file", re.escape(CDI_FILE), volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
+LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 BINDS = ("BindPaths", "BindReadOnlyPaths")
 # After the checkpoint, before what is given: no device has two holders in between.
 TAKEN_BACK = 10
@@ -95,6 +96,8 @@ def can_be_written(host: Host, context: Context) -> bool:
 
 def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec: t.Optional[str]) -> Observed:
     """Look at what was delivered, and at the units that it was for or is to be for."""
+    # What a killed writer left beside a file is removed with it (Host.remove).
+    names = dict.fromkeys(LEFT_BEHIND.sub(r"\1", name) for name in names)
     paths = [f"{FOLDER}/{name}" for name in names if name.endswith(device_delivery.ENDING)]
     units = {grant.unit for grant in granted} | {device_delivery.unit_of(path[len(FOLDER) + 1 :]) for path in paths}
     units -= {""}

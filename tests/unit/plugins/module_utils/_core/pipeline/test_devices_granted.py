@@ -825,6 +825,16 @@ def test_a_removal_leaves_nothing(fake: node.Node) -> None:
     assert [line for line in left if "devices" in line or "cdi" in line or "DeviceAllow" in line] == []
 
 
+def test_what_a_killed_writer_left_goes_with_the_release(rolled: node.Node) -> None:
+    before = set(os.listdir(rolled.root / FOLDER[1:]))
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    services.start(host.node, SERIAL, host)
+    number = next(index for index, act in enumerate(host.acts, 1) if act == f"write_file {FOLDER}/{SERIAL}.env")
+    assert services.start(rolled, SERIAL, rolled.host("torn", number)) is None
+    assert set(os.listdir(rolled.root / FOLDER[1:])) == before
+    in_sync(rolled)
+
+
 def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
     equip(fake)
     before, host = fake.fingerprint(), fake.host()
