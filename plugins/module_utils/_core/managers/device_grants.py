@@ -43,8 +43,9 @@ WRITES = (
 )
 LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 BINDS = ("BindPaths", "BindReadOnlyPaths")
-# After the checkpoint, before what is given: no device has two holders in between.
-TAKEN_BACK = 10
+# Before the checkpoint, which is written before what is given: no device has two holders in between. A unit that starts after a run
+# that died has nothing that the next run takes from it.
+TAKEN_BACK = -10
 
 
 class Observed(NamedTuple):
@@ -167,7 +168,8 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     version = max(versions, key=device_delivery.version_key)
-    return [*changes, *spec_change(seen.spec, device_delivery.spec_text(version, rows) if rows else None)]
+    fewer = all(before.rows.get(name) == own for name, own in rows.items())
+    return [*changes, *spec_change(seen.spec, device_delivery.spec_text(version, rows) if rows else None, fewer=fewer)]
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
@@ -360,11 +362,11 @@ def spec_rows(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], before:
     return rows, version
 
 
-def spec_change(before: t.Optional[str], text: t.Optional[str]) -> list[Change]:
-    """The CDI spec, which container engines read at each start of a container."""
+def spec_change(before: t.Optional[str], text: t.Optional[str], *, fewer: bool = True) -> list[Change]:
+    """The CDI spec, which container engines read at each start of a container. ``fewer``: it loses devices and is given none."""
     if before == text:
         return []
-    phase, order = (CLAIM, TAKEN_BACK) if text is None else (LIVE, 0)
+    phase, order = (CLAIM, TAKEN_BACK) if fewer else (LIVE, 0)
     shown_now, wanted = ("others" if before is not None else None), ("what is granted" if text is not None else None)
     reason = "containers are started with --device corral.node/grant=WORKLOAD"
     step = make_step.file(CDI_FILE, text, phase, order, mode=0o644)

@@ -835,6 +835,24 @@ def test_what_a_killed_writer_left_goes_with_the_release(rolled: node.Node) -> N
     in_sync(rolled)
 
 
+def test_a_unit_that_starts_after_a_killed_release_loses_nothing_that_it_began_with(rolled: node.Node) -> None:
+    services.add(rolled, "extra.service")
+    assert runs.command(rolled.host(), "admit", "extra", "--unit", "extra.service", "--requests", f"{TTY}=1") == 0
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    assert runs.command(host, "release", "extra") == 0
+    for number in in_turn(len(host.acts), "killed", ("killed",)):
+        fake = rolled.clone(rolled.root.with_name(f"killed{number}"))
+        with contextlib.suppress(node.Killed):
+            runs.command(fake.host("killed", number), "release", "extra")
+        run = running(fake, "extra.service")
+        began = set(fake.systemd.programs["extra.service"] or ())
+        for dummy in range(2):
+            runs.tick(fake.host())
+        assert began <= set(fake.systemd.programs["extra.service"] or began), host.acts[number - 1]
+        assert not run.env or held(fake)["extra"] == [LINKS[0]], host.acts[number - 1]
+        shutil.rmtree(fake.root)
+
+
 def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
     equip(fake)
     before, host = fake.fingerprint(), fake.host()
