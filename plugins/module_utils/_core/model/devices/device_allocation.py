@@ -38,11 +38,8 @@ def refreshed(
     granted: t.Iterable[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]
 ) -> tuple[GrantedDevice, ...]:
     """Granted devices with the keys that they have now, as far as they are seen: names change with a reboot, ids do not."""
-    by_id = {(resource, one.id): one for resource, devices in seen.items() for one in devices}
-    return tuple(
-        one._replace(keys=tuple(sorted(by_id[one.resource, one.id].keys))) if (one.resource, one.id) in by_id else one
-        for one in granted
-    )
+    by_id = {one.id: one for devices in seen.values() for one in devices}  # Its resource may have another name by now.
+    return tuple(one._replace(keys=tuple(sorted(by_id[one.id].keys))) if one.id in by_id else one for one in granted)
 
 
 def choose(

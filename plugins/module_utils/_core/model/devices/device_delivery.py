@@ -150,17 +150,18 @@ class Held(NamedTuple):
 
 def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]) -> Held:
     """What is known of the devices of a grant; ``seen`` are the devices of the node by resource."""
-    known = {(resource, one.id): one for resource, devices in seen.items() for one in devices}
-    missing = tuple(one for one in granted if (one.resource, one.id) not in known)
+    # Its resource may have another name by now.
+    known = {one.id: one for devices in seen.values() for one in devices}
+    missing = tuple(one for one in granted if one.id not in known)
     ids = {one.id for one in granted}
     parts = {key for one in missing for key in filter(is_place, one.keys)}
-    # A device may be in another resource by now, by another name: it is the same where its place is.
+    # A device may have another id by now: it is the same where its place is.
     strange = [one for one in known.values() if one.id not in ids and parts.isdisjoint(one.keys)]
     others = frozenset(key for one in strange for key in (one.id, *one.keys) if key.startswith("/dev/"))
     taken = frozenset(key for one in missing if any(map(is_place, one.keys)) for key in one.keys if key in others)
     found: dict[str, dict[str, Device]] = {}
     for one in granted:
-        found.setdefault(one.resource, {})[one.id] = known.get((one.resource, one.id)) or unseen(one, taken)
+        found.setdefault(one.resource, {})[one.id] = known.get(one.id) or unseen(one, taken)
     return Held(
         {resource: list(devices.values()) for resource, devices in found.items()},
         tuple(recorded(one, taken) if one in missing else one for one in granted),

@@ -618,6 +618,23 @@ def test_a_unit_may_not_open_what_came_back_under_the_number_of_its_own(rolled: 
     assert "CORRAL_FILES_EXAMPLE_COM_TTY=/dev/ttyUSB0\n" in rolled.get(f"{FOLDER}/{SERIAL}.env")
 
 
+def test_a_device_whose_resource_got_another_name_is_followed(rolled: node.Node) -> None:
+    for number in range(3):
+        plug_tty_as(rolled, number, number)
+    running(rolled, SERIAL)
+    other = "example.com/modem"
+    rows = [row for row in PROFILE["workloads"] if row["name"] == "dpdk"]
+    roll_out(
+        rolled, profile_with(devices=[PROFILE["devices"][0], {**PROFILE["devices"][1], "name": other}], workloads=rows)
+    )
+    assert held(rolled)["serial"] == [LINKS[0]]
+    unplug_tty(rolled, 0)
+    plug_tty_as(rolled, 0, 7)
+    runs.tick(rolled.host())
+    assert rolled.systemd.programs[SERIAL] == {"char/188:7"}
+    in_sync(rolled)
+
+
 def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when_it_is_back(rolled: node.Node) -> None:
     roll_out(rolled, changed("dpdk", limits={"cpu": 2, "memory": "64Mi", TTY: 1}))
     services.stop(rolled, DPDK)
