@@ -194,16 +194,18 @@ def given(grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool
     """The environment of a workload, and what its unit may open."""
     moved = leads_elsewhere(held.granted, seen.files.get(path))
     text = device_delivery.env_text(grant.workload, held.granted, held.devices)
-    # The record of where links led goes last where they lead elsewhere: a run that dies before begins again.
-    changes = environment_change(grant, path, text, seen, order=1 if moved else 0)
     there = seen.lists.get(grant.unit)
+    # The record is there before a list that it is to take back, and is written last where the same list is only set again: a run
+    # that dies before begins again.
+    again = moved and there is not None and is_set_already(there, held)
+    changes = environment_change(grant, path, text, seen, order=1 if again else 0)
     if there is not None and there.there:
         allowed = device_delivery.allowed(flat(held.devices))
         if held.missing:
             # What it has stays as it is, but for what leads to another device by now.
             allowed += [entry for entry in there.now if entry.split()[0] not in held.others]
         change = allow_change(grant.unit, there, allowed, moved=moved)
-        if change is not None and change.steps and moved:
+        if change is not None and change.steps and again:
             # The record says for which numbers the list was set: it is not written where systemd refuses the list.
             change = change._replace(steps=(*change.steps, *(step for one in changes for step in one.steps)))
             changes = []
@@ -219,13 +221,18 @@ def given(grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool
     return changes
 
 
+def is_set_already(there: UnitDevices, held: Held) -> bool:
+    """Whether the list of a unit names all that was granted."""
+    return set(device_delivery.allowed(flat(held.devices))) <= set(there.now)
+
+
 def leads_elsewhere(granted: t.Iterable[GrantedDevice], before: t.Optional[str]) -> bool:
     """Whether the numbers of a device that was delivered are others by now: unplugged and plugged in again, /dev/ttyUSB0 may be another
     one. The kernel's list has none of a device that was not there.
     """
     found = device_delivery.delivered(before)
     if found is None:
-        return False
+        return True  # Without the record it is not known.
     keys = {one[:3]: {*one.keys, *([UNSEEN] if one._replace(keys=()) in found.unseen else [])} for one in found.devices}
     return any(keys.get(one[:3], set(one.keys)) != set(one.keys) for one in granted)
 

@@ -138,7 +138,7 @@ class Held(NamedTuple):
     """The devices of a grant by resource: as they are seen now, and one that is not seen (``missing``) with what is known of it.
 
     ``taken`` are keys of missing ones that another device has by now: no longer a way to them. ``others`` are the files of all other
-    devices. ``granted`` is the record of the grant: without what is taken, and with UNSEEN for those that are missing.
+    devices. ``granted`` is the record of the grant: without what is taken, and with UNSEEN for those that are missing or unhealthy.
     """
 
     devices: t.Mapping[str, list[Device]]
@@ -164,7 +164,7 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
         found.setdefault(one.resource, {})[one.id] = known.get(one.id) or unseen(one, taken)
     return Held(
         {resource: list(devices.values()) for resource, devices in found.items()},
-        tuple(recorded(one, taken) if one in missing else one for one in granted),
+        tuple(one if one.id in known and not known[one.id].unhealthy else recorded(one, taken) for one in granted),
         missing,
         taken,
         others,
@@ -172,7 +172,7 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
 
 
 def recorded(one: GrantedDevice, taken: t.Container[str]) -> GrantedDevice:
-    """A granted device that is missing, as a record has it."""
+    """A granted device that is missing or unhealthy, so that its files may be, as a record has it."""
     return one._replace(keys=(*(key for key in one.keys if key not in taken), UNSEEN))
 
 

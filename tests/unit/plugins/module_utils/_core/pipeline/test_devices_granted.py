@@ -649,6 +649,38 @@ def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when
     in_sync(rolled)
 
 
+@pytest.mark.parametrize("text", [None, ""], ids=["removed", "emptied"])
+def test_the_numbers_of_a_list_are_set_again_where_their_record_is_lost(rolled: node.Node, text: str | None) -> None:
+    running(rolled, SERIAL)
+    unplug_tty(rolled, 0)
+    runs.tick(rolled.host())
+    plug_tty(rolled, 0)
+    rolled.drop(f"{FOLDER}/{SERIAL}.env")
+    if text is not None:
+        rolled.put(f"{FOLDER}/{SERIAL}.env", text)
+    runs.tick(rolled.host())
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
+    in_sync(rolled)
+
+
+def test_a_device_of_a_spec_whose_file_was_gone_is_opened_to_its_unit_again(fake: node.Node) -> None:
+    equip(fake)
+    fake.put("/dev/gpu0", "char/195:0\n")
+    fake.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
+    assert not runs.install(fake.host()).error
+    rows = [{"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gpu": 1}}]
+    roll_out(
+        fake, profile_with(devices=[{"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}], workloads=rows)
+    )
+    fake.drop("/dev/gpu0")
+    running(fake, SERIAL)
+    runs.tick(fake.host())
+    fake.put("/dev/gpu0", "char/195:0\n")
+    runs.tick(fake.host())
+    assert fake.systemd.programs[SERIAL] == {"char/195:0"}
+    in_sync(fake)
+
+
 def test_a_list_that_systemd_refuses_to_set_again_is_set_by_the_next_tick(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     unplug_tty(rolled, 0)
@@ -867,6 +899,19 @@ def test_a_unit_that_starts_after_a_killed_release_loses_nothing_that_it_began_w
             runs.tick(fake.host())
         assert began <= set(fake.systemd.programs["extra.service"] or began), host.acts[number - 1]
         assert not run.env or held(fake)["extra"] == [LINKS[0]], host.acts[number - 1]
+        shutil.rmtree(fake.root)
+
+
+@pytest.mark.parametrize("fail", ["killed", "torn"])
+def test_a_start_that_dies_anywhere_leaves_no_list(rolled: node.Node, fail: str) -> None:
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    services.start(host.node, SERIAL, host)
+    for number in range(1, len(host.acts) + 1):
+        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
+        services.start(fake, SERIAL, fake.host(fail, number))
+        services.stop(fake, SERIAL)
+        runs.tick(fake.host())
+        assert not fake.has("/run/systemd/system.control/serial.service.d"), host.acts[number - 1]
         shutil.rmtree(fake.root)
 
 
