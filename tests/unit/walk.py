@@ -23,6 +23,7 @@ import node
 import runs
 import services
 import trees
+import walk_devices
 import walk_profiles
 import walk_properties
 from _core.model.profile import profile
@@ -32,7 +33,7 @@ from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from fake_systemd import CGROUP
 from guard import ISOLATED
-from walk_judge import CHECKPOINT, GREEDY, UNMANAGED, Cpus, Data, Judge, slice_of, unit_of
+from walk_judge import CHECKPOINT, GREEDY, PROFILE, UNMANAGED, Cpus, Data, Judge, slice_of, unit_of
 
 RELEASES: tuple[Release, ...] = (BOOKWORM, TRIXIE, FORKY)
 MACHINES = {
@@ -57,6 +58,7 @@ RENAMED = "renamed-"  # workloads get other names
 EDITED = "edited-"  # somebody removes files of Corral's
 RELOADED = "reloaded-"  # somebody has systemd read its files in the middle of what Corral does, or after it was killed
 SET = "set-"  # an administrator sets properties of slices by hand, and takes them back
+DEVICES = "devices-"  # workloads ask for devices, which go and come
 
 
 # Where files of Corral's are that systemd reads.
@@ -93,6 +95,14 @@ class Walk(Judge):
             self.data["tenants"] = []
         if seed.startswith(FULL):
             self.data = walk_profiles.full_profile(self.dice, self.data)
+        self.devices: walk_devices.Users | None = None
+        if seed.startswith(DEVICES):
+            hardware = walk_devices.Hardware(fake, self.dice, range(machine.sockets * machine.nodes))
+            self.devices = walk_devices.Users(fake, hardware, self.counts)
+            self.data["devices"] = [hardware.resource(kind, self.dice) for kind in hardware.kinds]
+            rows = [*self.data["workloads"], walk_profiles.workload(self.dice, "alpha")]
+            self.data["workloads"] = [walk_devices.asks(self.dice, row, self.data["devices"]) for row in rows]
+            self.data["cpu"]["options"]["full-pcpus-only"] = False
         services.add(self.fake, *UNITS, "batch@.service")
         for unit in INSTANCES:
             self.fake.put(f"/etc/systemd/system/multi-user.target.wants/{unit}", "")
@@ -118,9 +128,12 @@ class Walk(Judge):
         )
         weights = EDITED_WEIGHTS if self.seed.startswith(EDITED) else weights
         weights = SET_WEIGHTS if self.seed.startswith(SET) else weights
+        weights = DEVICES_WEIGHTS if self.devices else weights
         act = dice.choices(ACTS, weights)[0]
         held, force = self.held(), self.in_force()
         self.before_step()
+        if self.devices:
+            self.devices.before_step()
         self.counts["steps"] += 1
         try:
             text = act(self)
@@ -130,6 +143,7 @@ class Walk(Judge):
         services.after_reload(self.fake)
         self.after_step("error at" in text or "undone" in text or "not all: " in text)
         self.wrong += self.set_files.after_step()
+        self.wrong += self.devices.after_step() if self.devices else []
         self.steps.append(f"{number:4} {text}")
         effective, groups = self.fake.systemd.kernel.effective(), self.fake.systemd.cgroups
         self.fallen = {
@@ -169,6 +183,7 @@ class Walk(Judge):
             self.causes[f"validator, {what}: {cause}"] += 1
             self.wrong.append(f"the plan of {what} is refused as a fault of Corral: {text}")
         self.counts["refusals"] += text != "killed"
+        self.counts["refused devices"] += re.search(r"missing: (of \d+|no) device", text) is not None
         self.causes[f"{what}: {cause[:110]}"] += 1
         return f"refused: {text}"
 
@@ -180,6 +195,8 @@ class Walk(Judge):
         moment = self.dice.randint(1, 24) if reloads else 0
         if reloads:
             host.then = lambda number: self.reload() and None if number == moment else None
+        if self.devices:
+            host.then = lambda dummy, users=self.devices: users.look()  # type: ignore[misc]
         try:
             result = do(host)
         except CorralError as error:
@@ -219,10 +236,21 @@ class Walk(Judge):
     def roll_out(self) -> str:
         if self.seed.startswith(RENAMED) and self.data["workloads"] and self.dice.random() < 0.4:
             return self.rename()
+        if self.devices and self.dice.random() < 0.5:
+            what, data = walk_devices.changed_profile(self.dice, self.devices.hardware, self.data)
+            return self.roll_out_as(what, data)
         change = walk_profiles.changed_profile
         if self.seed.startswith(SET) and self.dice.random() < 0.3:
             change = walk_profiles.other_slices
         what, data = change(self.dice, self.data)
+        if self.devices:
+            old = [row for row in data["workloads"] if row in self.data["workloads"]]
+            new = [row for row in data["workloads"] if row not in old]
+            data["workloads"] = [*old, *(walk_devices.asks(self.dice, row, data["devices"]) for row in new)]
+        return self.roll_out_as(what, data)
+
+    def roll_out_as(self, what: str, data: Data) -> str:
+        """Roll a profile out; it is the one that is changed next unless it is refused."""
         text = self.declare(what, data)
         if "refused:" not in text:
             self.data = data
@@ -268,19 +296,26 @@ class Walk(Judge):
     def drop(self) -> str:
         """A profile without CPUs: what has CPUs of its own is to lose them."""
         self.give_up()
+        if self.devices:
+            self.devices.give_up()
         return self.declare("no CPUs", {"name": "walk", "pids": {"pid_max": 4194304}})
 
     def remove(self) -> str:
         """Corral goes, and its agent comes back. What runs on CPUs of its own loses them, which is what was asked for."""
         self.counts["removals"] += 1
         self.give_up()
+        if self.devices:
+            self.devices.give_up()
         text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
         certain = not self.set_files.uncertain
+        if self.devices:
+            self.devices.give_up()
         again = runs.remove(self.fake.host())
         if again.error or again.leftovers:
             self.set_files.uncertain = True
         else:
             self.wrong += self.set_files.after_removal()
+            self.wrong += self.devices.left() if self.devices else []
             if self.seed.startswith(SET) and certain:
                 self.wrong += walk_properties.not_in_force(self.fake)
         return f"{text}; install: {runs.install(self.fake.host()).error}"
@@ -298,6 +333,14 @@ class Walk(Judge):
         if code != 1 and enforced and self.let_in and self.rolled_out.get("cpu"):
             status = json.loads(self.fake.get("/run/corral/status.json"))
             self.after_tick(json.dumps([status["items"], status["error"]]))
+        if (
+            code != 1
+            and self.rolled_out
+            and enforced
+            and self.devices
+            and len(host.acts) < (host.fail_at or len(host.acts) + 1)
+        ):
+            self.devices.after_tick(json.loads(self.fake.get("/run/corral/status.json"))["items"])
         if code == 1:
             self.refused("tick", json.loads(self.fake.get("/run/corral/status.json"))["error"])
         return code
@@ -309,11 +352,27 @@ class Walk(Judge):
             self.fake.wait(10)
             host = self.fake.host()
             code = self.ticked(host)
-            acts = [act for act in host.acts if not act.startswith("write_file /run/corral/")]
+            acts = [
+                act
+                for act in host.acts
+                if not act.startswith("write_file /run/corral/") or act.startswith("write_file /run/corral/devices/")
+            ]
             if not acts:
+                if self.devices and code != 1:
+                    self.devices_at_rest(self.devices)
                 return f"settle: {code}"
         self.wrong.append(f"four ticks and still at it: {acts}")
         return f"settle: no end: {acts}"
+
+    def devices_at_rest(self, users: walk_devices.Users) -> None:
+        """What is delivered on a node at rest, if its profile is in force."""
+        if self.rolled_out.get("mode", "enforce") != "enforce" or not self.rolled_out.get("cpu"):
+            return
+        items = json.loads(self.fake.get("/run/corral/status.json"))["items"]
+        declared = {row["name"]: row["limits"] for row in self.rolled_out.get("workloads", ())}
+        asked = {name: declared[name.partition(":")[0]] for name in users.rows() if name.partition(":")[0] in declared}
+        resources = {row["name"] for row in self.rolled_out.get("devices", ())}
+        users.at_rest(items, {name: unit_of(name) for name in users.rows()}, asked, resources)
 
     def admit(self) -> str:
         name = self.dice.choice(["alpha", "beta", "gamma"])
@@ -324,11 +383,17 @@ class Walk(Judge):
             "--unit",
             f"{name}.service",
             "--limits",
-            f"cpu={cpu},memory=16Mi",
+            f"cpu={cpu},memory=16Mi{self.more_devices()}",
             "--hold",
             hold,
         ]
         return self.with_fault(f"{' '.join(words)}", lambda host: runs.command(host, *words))
+
+    def more_devices(self) -> str:
+        """The devices that a workload is admitted with by hand."""
+        if not self.devices or not self.data["devices"]:
+            return ""
+        return f",{self.dice.choice(self.data['devices'])['name']}={self.dice.choice([1, 1, 1, 2])}"
 
     def release(self) -> str:
         name = self.dice.choice(["alpha-here", "beta-here", "gamma-here"])
@@ -426,10 +491,28 @@ class Walk(Judge):
         self.counts["starts"] += 1
         if run is not None:
             self.counts["exclusive starts"] += run.place.startswith("corral_")
+            if self.devices:
+                self.devices.look()
+            self.check_devices(unit, run)
             return f"{unit} runs on {cpuset.format(run.cpus)} in {run.place}"
         return (
             f"{unit}: {self.refused('start', (self.fake.said[said:] or ['its slice or process did not come up'])[0])}"
         )
+
+    def check_devices(self, unit: str, run: node.Run) -> None:
+        """A run that Corral let start has as many devices as its workload asks for."""
+        holders = services.required(self.fake, unit)
+        declared = json.loads(self.fake.get(PROFILE)) if self.devices and self.fake.has(PROFILE) else {}
+        for row in declared.get("workloads", ()) if holders else ():
+            name = row["name"]
+            if unit_of(name) != unit and not (name.startswith("batch") and unit in INSTANCES):
+                continue
+            if not any(holder.startswith(f"corral-grant@{name}") for holder in holders):
+                continue
+            for resource, amount in row["limits"].items():
+                value = run.env.get(f"CORRAL_DEVICES_{re.sub('[^A-Z0-9]', '_', resource.upper())}", "")
+                if "/" in resource and len(list(filter(None, value.split(",")))) != int(amount):
+                    self.wrong.append(f"{unit} started with {value or 'nothing'} for {amount} of {resource}")
 
     def start(self) -> str:
         unit = self.dice.choice((*UNITS, *INSTANCES))
@@ -465,6 +548,9 @@ class Walk(Judge):
 
     def reboot(self) -> str:
         self.fake.set_online()
+        if self.devices:
+            self.devices.hardware.shuffle(self.dice)
+            self.devices.loose = True
         services.reboot(self.fake)
         self.counts["boots"] += 1
         return "reboot"
@@ -490,6 +576,57 @@ class Walk(Judge):
             self.counts["all CPUs offline"] += any(held[name] and held[name] <= set(offline) for name in names)
         self.fake.set_online(*offline)
         return f"offline: {sorted(offline)}"
+
+    def hardware(self) -> str:
+        """Devices go and come."""
+        assert self.devices
+        text, things = self.devices.hardware.happens(self.dice, self.devices.held())
+        self.devices.happened(things)
+        return text
+
+    def damage(self) -> str:
+        """The checkpoint is lost or damaged, and a tick finds it so."""
+        text = walk_devices.damage(self.fake, self.dice)
+        self.counts["checkpoints damaged"] += 1
+        return f"{text}; {self.with_fault('tick', self.ticked, ('',))}"
+
+    def change_delivered(self) -> str:
+        """Somebody changes what Corral delivered, and a tick finds it so."""
+        return f"{walk_devices.by_hand(self.fake, self.dice)}; {self.with_fault('tick', self.ticked, ('', 'killed'))}"
+
+    def take_all(self) -> str:
+        """What no workload has can all be given to one."""
+        assert self.devices
+        text = self.settle()
+        if not text.startswith("settle: 0") or not self.rolled_out.get("devices") or self.rolled_out.get("tenants"):
+            return text
+        row = self.dice.choice(self.rolled_out["devices"])
+        free = self.devices.free(row)
+        policy = self.rolled_out["topology"]["policy"]
+        if not free or self.rolled_out.get("mode", "enforce") != "enforce" or policy == "single-numa-node":
+            return f"{text}; nothing to take"
+        self.counts["free devices taken"] += free
+        services.add(self.fake, "probe.service")
+        words = [
+            "admit",
+            "probe",
+            "--unit",
+            "probe.service",
+            "--requests",
+            f"{row['name']}={free}",
+            "--hold",
+            "declared",
+        ]
+        try:
+            code = runs.command(self.fake.host(), *words)
+        except CorralError as error:
+            self.wrong.append(f"{free} of {row['name']} are free, and refused: {error}")
+            return f"{text}; {error}"
+        held = {name for dummy, name in self.devices.rows().get("probe", ())}
+        if len(held) != free:
+            self.wrong.append(f"{free} of {row['name']} are free, and given: {sorted(held)}")
+        runs.command(self.fake.host(), "release", "probe")
+        return f"{text}; probe {code} with {sorted(held)}; {self.settle()}"
 
     def intrude(self) -> str:
         path = self.dice.choice(UNMANAGED)
@@ -522,6 +659,7 @@ WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.roll_out: 14, Walk.drop: 1, Walk.remove: 1, Walk.tick: 14, Walk.settle: 5, Walk.admit: 4, Walk.release: 2,
     Walk.start: 22, Walk.stop: 9, Walk.restart: 3, Walk.crash: 3, Walk.reload: 2, Walk.reboot: 1, Walk.slice_anew: 2,
     Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0, Walk.set_property: 0, Walk.unset: 0, Walk.reload_at_rest: 0,
+    Walk.hardware: 0, Walk.damage: 0, Walk.change_delivered: 0, Walk.take_all: 0,
 }  # fmt: skip
 ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
 EDITED_WEIGHTS = tuple({**WEIGHTED, Walk.edit: 20}.values())
@@ -529,6 +667,13 @@ SET_WEIGHTS = tuple(
     {
         **WEIGHTED, Walk.set_property: 18, Walk.unset: 8, Walk.reload_at_rest: 6, Walk.reload: 6, Walk.reboot: 3,
         Walk.slice_anew: 5, Walk.remove: 3, Walk.drop: 2, Walk.online: 3, Walk.intrude: 1, Walk.ask: 0, Walk.withdraw: 1,
+    }.values()
+)  # fmt: skip
+DEVICES_WEIGHTS = tuple(
+    {
+        **WEIGHTED, Walk.hardware: 24, Walk.damage: 3, Walk.change_delivered: 4, Walk.take_all: 6, Walk.roll_out: 18, Walk.admit: 6,
+        Walk.start: 30, Walk.stop: 10, Walk.reboot: 2, Walk.remove: 1, Walk.slice_anew: 0, Walk.online: 1, Walk.intrude: 0,
+        Walk.ask: 0, Walk.withdraw: 0,
     }.values()
 )  # fmt: skip
 DARK_WEIGHTS = tuple({**WEIGHTED, Walk.online: 20, Walk.admit: 10}.values())

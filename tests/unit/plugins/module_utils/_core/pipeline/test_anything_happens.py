@@ -18,10 +18,12 @@ from pathlib import Path
 
 import pytest
 import trees
+from _core.cli import grant_service
 from _core.model.cpu import handover, partitions
+from _core.model.devices import device_allocation
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED_SLICE
-from walk import DARK, EDITED, FULL, RELOADED, RENAMED, SET, TENANTS, Walk
+from walk import DARK, DEVICES, EDITED, FULL, RELOADED, RENAMED, SET, TENANTS, Walk
 
 LONG = bool(os.environ.get("CORRAL_LONG"))
 WALKS = int(os.environ.get("CORRAL_WALKS", "1000" if LONG else "6"))
@@ -43,6 +45,18 @@ LEAST = {
 # Walks on a full machine begin with the seed of this number; each of this happens in them.
 FULL_FIRST = 6
 CONTENTION = ("passed on", "of running", "moved", "exclusive starts", "started after a death")
+DEVICES_FIRST = 9
+USE = (
+    "runs with devices",
+    "refused devices",
+    "gone while held",
+    "back while held",
+    "unhealthy while held",
+    "passed to another",
+    "free devices taken",
+    "checkpoints damaged",
+    "started after a death",
+)
 TRIES = 120  # replays of a walk that went wrong, to leave out what has no part in it
 
 
@@ -159,6 +173,9 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("set-1064", 60),  # A start takes CPUs that set-property gave a slice before: its file goes with them.
         ("set-1021", 30),  # What was set live before has a CPU that is offline now.
         ("tenants-20117", 41),  # Without partitions, on a node whose reserved CPUs are offline.
+        ("devices-2045", 17),  # The record of the numbers in a list is removed after the device came back.
+        ("devices-3007", 12),  # A start that dies between a list and the record that takes it back.
+        ("devices-2034", 44),  # A unit starts while the file of its CDI device is gone.
     ],
 )
 def test_walks_that_went_wrong_once(seed: str, steps: int, quick: None) -> None:
@@ -187,6 +204,12 @@ def counted(found: t.Iterable[Walk]) -> collections.Counter[str]:
     for walk in found:
         counts += walk.counts
     return counts
+
+
+def test_whatever_happens_with_devices(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)  # Nothing ends while a start waits here.
+    counts = counted(walks(DEVICES, first=FIRST + DEVICES_FIRST))
+    assert {what for what in USE if not counts[what]} == set()
 
 
 def test_whatever_happens_with_tenants(quick: None) -> None:
@@ -237,6 +260,15 @@ def test_a_hand_over_in_the_wrong_order_is_found(quick: None, monkeypatch: pytes
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         walk = Ground(Path(name)).walk(f"{FULL}6", range(40))
     assert [line for line in walk.wrong if " of corral_" in line]
+
+
+def test_a_device_that_two_workloads_are_given_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
+    monkeypatch.setattr(device_allocation, "shares", lambda *dummy: False)
+    with tempfile.TemporaryDirectory(dir=MEMORY) as name:
+        ground = Ground(Path(name))
+        found = (line for number in range(9, 15) for line in ground.walk(f"{DEVICES}{number}", range(40)).wrong)
+        assert any("both given" in line for line in found)
 
 
 def test_an_isolated_pool_that_is_no_partition_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
