@@ -18,7 +18,7 @@ import typing as t
 from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
-from ..model.devices.device_delivery import CDI_FILE, FOLDER, UNSEEN
+from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, FOLDER, UNSEEN
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
 from ..model.plan.places import Place
@@ -38,7 +38,7 @@ if t.TYPE_CHECKING:
 NAME = "devices"
 WRITES = (
     Place("file", rf"{re.escape(FOLDER)}/[^/]+{re.escape(device_delivery.ENDING)}", volatile=True),
-    Place("file", re.escape(CDI_FILE), volatile=True),
+    Place("file", rf"{re.escape(CDI_FOLDER)}/{CDI_FILES.pattern}", volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
 LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
@@ -49,11 +49,11 @@ TAKEN_BACK = -10
 
 
 class Observed(NamedTuple):
-    """What was delivered: the files for environments by path, the lists of units that have such a file, and the CDI spec."""
+    """What was delivered: the files for environments by path, the lists of units that have such a file, and the CDI specs by path."""
 
     files: t.Mapping[str, t.Optional[str]]
     lists: t.Mapping[str, UnitDevices]
-    spec: t.Optional[str]
+    specs: t.Mapping[str, t.Optional[str]]
 
 
 class UnitDevices(NamedTuple):
@@ -79,13 +79,15 @@ def plan(host: Host, context: Context) -> Part:
     found = context.workloads
     granted = [grant for grant in context.grants if grant.devices]
     names = host.names(FOLDER)
-    spec = host.read(CDI_FILE, follow=False)
-    if not (granted or names or spec is not None) or (granted and not can_be_written(host, context)):
+    specs = specs_of(host)
+    if not (granted or names or specs) or (granted and not can_be_written(host, context)):
         return Part((), frozenset())
-    changes = decide(found, granted, observe(host, granted, names, spec))
+    changes = decide(found, granted, observe(host, granted, names, specs))
     if context.by_timer:
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
-        changes = [one._replace(steps=as_optional(one.steps)) if one.subject == CDI_FILE else one for one in changes]
+        changes = [
+            one._replace(steps=as_optional(one.steps)) if one.subject.startswith(CDI_FOLDER) else one for one in changes
+        ]
     notes = conflicts(granted, found.devices.devices) if found is not None and found.devices is not None else []
     return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))
 
@@ -95,7 +97,9 @@ def can_be_written(host: Host, context: Context) -> bool:
     return systemd.runs(host) and cgroup.unified(host) and context.profile.cpu is not None
 
 
-def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec: t.Optional[str]) -> Observed:
+def observe(
+    host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], specs: t.Mapping[str, t.Optional[str]]
+) -> Observed:
     """Look at what was delivered, and at the units that it was for or is to be for."""
     # What a killed writer left beside a file is removed with it (Host.remove).
     names = dict.fromkeys(LEFT_BEHIND.sub(r"\1", name) for name in names)
@@ -115,7 +119,13 @@ def observe(host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], spec
     for unit, one in lists.items():
         if one.hidden_by and host.exists(control_file(unit, DEVICE_ALLOW, runtime=True)):
             lists[unit] = one._replace(is_set=True)
-    return Observed({path: host.read(path, follow=False) for path in paths}, lists, spec)
+    return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs)
+
+
+def specs_of(host: Host) -> dict[str, t.Optional[str]]:
+    """Corral's CDI specs by path."""
+    paths = [f"{CDI_FOLDER}/{name}" for name in host.names(CDI_FOLDER) if CDI_FILES.fullmatch(name)]
+    return {path: host.read(path, follow=False) for path in paths}
 
 
 def as_optional(steps: t.Iterable[Step]) -> tuple[Step, ...]:
@@ -149,7 +159,8 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
     changes: list[Change] = []
     kept: set[str] = set()
     paths = {device_delivery.env_file(grant.workload, grant.unit) for grant in granted}
-    before, rows, versions = device_delivery.spec_of(seen.spec), dict[str, t.Any](), [device_delivery.VERSION]
+    before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
+    rows: dict[str, dict[str, t.Any]] = {}  # by version
     for grant in granted:
         path = device_delivery.env_file(grant.workload, grant.unit)
         as_read = device_delivery.env_file_as_read(path)
@@ -162,14 +173,11 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
         if as_read != path:
             text = device_delivery.env_text(grant.workload, held.granted, held.devices)
             changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
-        own, kept_version = spec_rows(grant, devices, before)
-        rows.update(own)
-        versions += [device_delivery.version_of(flat(held.devices)), kept_version]
+        for name, version, edits in spec_rows(grant, devices, before.values()):
+            rows.setdefault(version, {})[name] = edits
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
-    version = max(versions, key=device_delivery.version_key)
-    fewer = all(before.rows.get(name) == own for name, own in rows.items())
-    return [*changes, *spec_change(seen.spec, device_delivery.spec_text(version, rows) if rows else None, fewer=fewer)]
+    return [*changes, *spec_changes(seen.specs, rows)]
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
@@ -354,30 +362,43 @@ def spec_names(grant: Grant) -> dict[str, list[GrantedDevice]]:
     return {name: own for name, own in rows.items() if name}
 
 
-def spec_rows(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], before: Spec) -> tuple[dict[str, t.Any], str]:
-    """What the CDI spec says of a grant, and the version that this needs at least.
+def spec_rows(
+    grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], before: t.Iterable[Spec]
+) -> t.Iterator[tuple[str, str, t.Any]]:
+    """What the CDI specs say of a grant: names of devices, the version that each needs, and what a container gets with it.
 
-    What it said of a container that misses a device stays, which then does not start, unless a file of it is another device by now.
+    What was said of a container that misses a device stays, which then does not start, unless a file of it is another device by now.
     """
-    rows, version = {}, device_delivery.VERSION
+    known = {name: (one.version, edits) for one in before for name, edits in one.rows.items()}
     for name, own in spec_names(grant).items():
         held = device_delivery.held(own, devices)
         if not held.missing:
-            rows[name] = device_delivery.edits(held.devices)
-        elif name in before.rows and held.others.isdisjoint(device_delivery.node_paths(before.rows[name])):
-            rows[name], version = before.rows[name], before.version
-    return rows, version
+            yield name, device_delivery.version_of(flat(held.devices)), device_delivery.edits(held.devices)
+        elif name in known and held.others.isdisjoint(device_delivery.node_paths(known[name][1])):
+            yield (name, *known[name])
 
 
-def spec_change(before: t.Optional[str], text: t.Optional[str], *, fewer: bool = True) -> list[Change]:
-    """The CDI spec, which container engines read at each start of a container. ``fewer``: it loses devices and is given none."""
-    if before == text:
-        return []
-    phase, order = (CLAIM, TAKEN_BACK) if fewer else (LIVE, 0)
-    shown_now, wanted = ("others" if before is not None else None), ("what is granted" if text is not None else None)
-    reason = "containers are started with --device corral.node/grant=WORKLOAD"
-    step = make_step.file(CDI_FILE, text, phase, order, mode=0o644)
-    return [Change(NAME, CDI_FILE, "content", shown_now, wanted, reason, CDI_FILE, (step,))]
+def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Change]:
+    """The CDI specs, which container engines read at each start of a container: one for each version that is needed."""
+    wanted = {
+        device_delivery.cdi_file(version): device_delivery.spec_text(version, own) for version, own in rows.items()
+    }
+    changes = []
+    for path in sorted({*before, *wanted}):
+        text, seen = wanted.get(path), before.get(path)
+        if path in before and seen == text:
+            continue
+        had, has = (device_delivery.spec_of(one).rows for one in (seen, text))
+        # One that loses devices and is given none goes first.
+        phase, order = (LIVE, 0) if any(had.get(name) != edits for name, edits in has.items()) else (CLAIM, TAKEN_BACK)
+        shown_now, shown_then = (
+            ("others" if path in before else None),
+            ("what is granted" if text is not None else None),
+        )
+        reason = "containers are started with --device corral.node/grant=WORKLOAD"
+        step = make_step.file(path, text, phase, order, mode=0o644)
+        changes.append(Change(NAME, path, "content", shown_now, shown_then, reason, path, (step,)))
+    return changes
 
 
 def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, ...]]) -> list[str]:
@@ -421,9 +442,9 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """Everything that was delivered is taken back."""
     if NAME not in removed:
         return ()
-    seen = observe(host, (), host.names(FOLDER), host.read(CDI_FILE, follow=False))
+    seen = observe(host, (), host.names(FOLDER), specs_of(host))
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
-    return (*back, *spec_change(seen.spec, None))
+    return (*back, *spec_changes(seen.specs, {}))
 
 
 MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

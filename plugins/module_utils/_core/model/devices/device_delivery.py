@@ -20,7 +20,8 @@ from .cdi_spec import NAME
 from .device import Device, GrantedDevice, Match
 
 FOLDER = "/run/corral/devices"
-CDI_FILE = "/run/cdi/corral.node-grant.json"
+CDI_FOLDER = "/run/cdi"
+CDI_FILES = re.compile(r"corral\.node-grant(-[0-9.]+)?\.json", re.ASCII)
 KIND = "corral.node/grant"
 # As low as the content allows: Podman 4.3 knows no later one than 0.5.0.
 VERSION = "0.3.0"
@@ -214,6 +215,11 @@ class Spec(NamedTuple):
 
     version: str
     rows: t.Mapping[str, t.Any]
+
+
+def cdi_file(version: str) -> str:
+    """The spec with the devices that need a version: an engine that does not know it ignores no other one's."""
+    return f"{CDI_FOLDER}/corral.node-grant{'' if version == VERSION else f'-{version}'}.json"
 
 
 def spec_of(text: t.Optional[str]) -> Spec:

@@ -34,6 +34,7 @@ from test_workloads import lines_of, status
 Make = t.Callable[..., node.Node]
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
 SPEC = "/run/cdi/corral.node-grant.json"
+NEWER_SPEC = "/run/cdi/corral.node-grant-0.5.0.json"
 FOLDER = "/run/corral/devices"
 DPDK, SERIAL, JOB, OTHER = "dpdk.service", "serial.service", "job@a.service", "job@b.service"
 NICS = (
@@ -384,7 +385,7 @@ GPU_SPEC = {
 
 def spec_edits(fake: node.Node) -> dict[str, t.Any]:
     """What the only device of the spec gives a container."""
-    (row,) = json.loads(fake.get(SPEC))["devices"]
+    (row,) = json.loads(fake.get(NEWER_SPEC))["devices"]
     return t.cast("dict[str, t.Any]", row["containerEdits"])
 
 
@@ -402,7 +403,7 @@ def plug_gpus(fake: node.Node) -> None:
 def test_a_device_of_another_spec_is_passed_on_with_all_that_it_says(fake: node.Node) -> None:
     plug_gpus(fake)
     roll_out(fake, profile_with(devices=GPUS, workloads=[TRAIN]))
-    data = json.loads(fake.get(SPEC))
+    data = json.loads(fake.get(NEWER_SPEC))
     assert data["cdiVersion"] == "0.5.0"
     assert data["devices"][0]["containerEdits"] == {
         "deviceNodes": [{"path": "/dev/gpu0"}],
@@ -423,13 +424,31 @@ def test_the_spec_stays_as_it_is_while_a_device_of_another_spec_is_gone(fake: no
     """An engine ignores a whole spec of which one device needs a later version than it says."""
     plug_gpus(fake)
     roll_out(fake, profile_with(devices=GPUS, workloads=[TRAIN]))
-    before = fake.get(SPEC)
+    before = fake.get(NEWER_SPEC)
     fake.drop("/dev/gpu0")
     assert runs.tick(fake.host()) == 2
     assert [(one["property"], one["actual"]) for one in status(fake)["items"]] == [
         ("health", "/dev/gpu0 in /etc/cdi/vendor.json: no such device")
     ]
-    assert fake.get(SPEC) == before
+    assert fake.get(NEWER_SPEC) == before
+
+
+def test_a_newer_spec_of_a_vendor_leaves_other_grants_to_older_engines(rolled: node.Node) -> None:
+    rolled.put("/dev/gpu0", "char/195:0\n")
+    rolled.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))
+    devices = [*PROFILE["devices"], {"name": "vendor.com/gpu", "match": {"cdi": "vendor.com/gpu=0"}}]
+    one = {"name": "train", "match": {"unit": SERIAL}, "requests": {"vendor.com/gpu": 1}}
+    roll_out(rolled, profile_with(devices=devices, workloads=[PROFILE["workloads"][0], one]))
+    assert list(spec(rolled)) == ["dpdk"]
+    assert spec_edits(rolled)["deviceNodes"] == [{"path": "/dev/gpu0"}]
+    rolled.put("/etc/cdi/vendor.json", json.dumps({**GPU_SPEC, "cdiVersion": "0.6.0"}))
+    runs.tick(rolled.host())
+    assert sorted(os.listdir(rolled.root / "run/cdi")) == ["corral.node-grant-0.6.0.json", "corral.node-grant.json"]
+    in_sync(rolled)
+    roll_out(rolled, without("dpdk"))
+    services.stop(rolled, DPDK)
+    runs.tick(rolled.host())
+    assert os.listdir(rolled.root / "run/cdi") == []
 
 
 # What is shown
