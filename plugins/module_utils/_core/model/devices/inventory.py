@@ -12,6 +12,7 @@ import typing as t
 
 from ..values.errors import shown
 from .device import FIT_PATH, CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen
+from .device_delivery import VFIO_CONTROL
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
 BRIDGE = "06"
@@ -75,7 +76,8 @@ def _where(match: Match) -> str:
 def _candidates(resource: Resource, seen: Seen) -> list[Device]:
     match = resource.match
     if match.path is not None:
-        return [_of_file(one, seen) for one in seen.files.get(match.path, ())]
+        # The one that all users of VFIO have is nobody's.
+        return [_of_file(one, seen) for one in seen.files.get(match.path, ()) if one.real != VFIO_CONTROL]
     if match.cdi is not None:
         return _of_cdi(match.cdi, seen)
     found: dict[str, Device] = {}

@@ -233,3 +233,10 @@ def test_no_device_is_in_two_places(drivers: list[tuple[t.Any, int]], matches: l
     found = look(seen(*functions, vfio=tuple(file(f"vfio/{group}") for group in range(4))), *matches)
     keys = [key for devices in found.devices.values() for one in devices for key in one.keys]
     assert len(keys) == len(set(keys))
+
+
+def test_the_file_that_all_users_of_vfio_need_is_no_device() -> None:
+    pattern = "/dev/vfio/*"
+    files = tuple(DeviceFile(path, path, is_device=True) for path in ("/dev/vfio/7", "/dev/vfio/vfio"))
+    found = inventory.devices_of([Resource("example.com/vfio", Match(path=pattern))], Seen({}, {pattern: files}))
+    assert [one.id for one in found.devices["example.com/vfio"]] == ["/dev/vfio/7"]
