@@ -56,6 +56,7 @@ class FakeKubelet:
         self.log: list[str] = []
         self.config: dict[str, t.Any] = {}
         self.broken: dict[str, t.Any] | None = None
+        self.is_checked_first = False  # by an ExecStartPre= of its unit: the start itself fails
         self.hooks: list[tuple[str, ...]] = []
         self.failing: set[tuple[str, ...]] = set()  # hooks
         self.acts: list[str] = []
@@ -81,6 +82,10 @@ class FakeKubelet:
             return Command(0 if self.pid else 3, "active\n" if self.pid else "inactive\n", "")
         self.acts.append(argv[1])
         (self.start if argv[1] == "start" else self.stop)(node)
+        if argv[1] == "start" and not self.pid and self.is_checked_first:
+            return Command(
+                1, "", "Job for kubelet.service failed because the control process exited with error code.\n"
+            )
         return DONE
 
     def start(self, node: Node) -> None:

@@ -337,7 +337,12 @@ def control_unit(host: Host, step: Step) -> None:
     answer = systemd.control(host, verb, step.target, mode=mode, timeout=120.0)
     # 5: not loaded, so there is nothing to stop (systemctl(1), EXIT STATUS).
     if answer.code and not (verb == "stop" and answer.code == 5):
-        raise StepFailed(f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip())
+        said = f"systemctl {verb} {step.target}: {systemd.complaint(answer.err, answer.out)}".rstrip()
+        if verb == "start" and step.target.endswith(".service"):
+            from . import node_hooks
+
+            said = f"{said}; its last log lines: {node_hooks.last_lines(host, step.target)}"
+        raise StepFailed(said)
     if verb == "daemon-reload" and host.exists(state.RELOAD_DUE):
         host.remove(state.RELOAD_DUE)
     if is_bare and cgroup.exists(host, step.target):

@@ -168,11 +168,15 @@ def test_another_policy_sets_the_state_aside_and_no_other_file(fake: node.Node, 
     assert len(list((fake.root / ROOT[1:]).iterdir())) == 4, "no reset where none is needed"
 
 
-def test_a_kubelet_that_does_not_become_healthy_gets_everything_back(fake: node.Node, kubelet: FakeKubelet) -> None:
-    kubelet.broken = kubelet.config
+@pytest.mark.parametrize("is_checked_first", [False, True])
+def test_a_kubelet_that_does_not_become_healthy_gets_everything_back(
+    is_checked_first: bool, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    kubelet.broken, kubelet.is_checked_first = kubelet.config, is_checked_first
     before = fake.fingerprint(CGROUP, "run/corral")
     outcome = runs.declare(fake.host(), kubelet=STATIC)
-    assert "kubelet.service: not healthy" in outcome.error
+    wrong = "systemctl start kubelet.service: Job" if is_checked_first else "kubelet.service: not healthy"
+    assert wrong in outcome.error
     assert "E1125 kubelet ended: failed to run Kubelet: made to fail" in outcome.error
     assert outcome.leftovers == ()
     assert node.different(before, fake.fingerprint(CGROUP, "run/corral")) == []
