@@ -77,9 +77,10 @@ class Walk(Judge):
 
     def __init__(self, seed: str, templates: t.Callable[[trees.Machine], Path]) -> None:
         self.seed = seed
+        self.kinds = {f"{kind}-" for kind in seed.split("-")[:-1]}  # set-full-7 is a walk of both kinds
         self.dice = random.Random(seed)
         self.machine = self.dice.choice(sorted(MACHINES))
-        self.machine = "1 node" if seed.startswith(FULL) else self.machine
+        self.machine = "1 node" if FULL in self.kinds else self.machine
         release = self.dice.choice(RELEASES)
         machine = MACHINES[self.machine]
         template = templates(machine)
@@ -91,12 +92,12 @@ class Walk(Judge):
         self.causes: collections.Counter[str] = collections.Counter()
         self.steps = [f"a machine with {self.machine}, kernel {release[0]}.{release[1]}"]
         self.data = walk_profiles.first_profile(self.dice)
-        if seed.startswith(TENANTS):
+        if TENANTS in self.kinds:
             self.data["tenants"] = []
-        if seed.startswith(FULL):
+        if FULL in self.kinds:
             self.data = walk_profiles.full_profile(self.dice, self.data)
         self.devices: walk_devices.Users | None = None
-        if seed.startswith(DEVICES):
+        if DEVICES in self.kinds:
             hardware = walk_devices.Hardware(fake, self.dice, range(machine.sockets * machine.nodes))
             self.devices = walk_devices.Users(fake, hardware, self.counts)
             self.data["devices"] = [hardware.resource(kind, self.dice) for kind in hardware.kinds]
@@ -108,11 +109,11 @@ class Walk(Judge):
             self.fake.put(f"/etc/systemd/system/multi-user.target.wants/{unit}", "")
         self.fake.set_online(*self.dice.choice([(), (), (self.cpus[-1],)]))
         self.set_files = walk_properties.SetFiles(self.fake.root)
-        if seed.startswith(SET):
+        if SET in self.kinds:
             self.steps += [self.set_property() for dummy in range(self.dice.choice([0, 1, 2, 3]))]
         assert not runs.install(self.fake.host()).error
         self.steps.append(self.declare(f"the first profile, {self.data['cpu']}", self.data, ("",)))
-        if seed.startswith(FULL):
+        if FULL in self.kinds:
             services.add(self.fake, PINNED, lines="Slice=corral_isolated.slice\n")
             self.steps += [self.started(unit, self.fake.host()) for unit in (*UNITS, PINNED)]
         self.after_step(undone=False)
@@ -123,13 +124,10 @@ class Walk(Judge):
     def step(self, number: int) -> None:
         """Do something, and count what came of it."""
         dice = self.dice = random.Random(f"{self.seed}:{number}")
-        weights = (
-            DARK_WEIGHTS if self.seed.startswith(DARK) else FULL_WEIGHTS if self.seed.startswith(FULL) else WEIGHTS
-        )
-        weights = EDITED_WEIGHTS if self.seed.startswith(EDITED) else weights
-        weights = SET_WEIGHTS if self.seed.startswith(SET) else weights
-        weights = DEVICES_WEIGHTS if self.devices else weights
-        act = dice.choices(ACTS, weights)[0]
+        weights = dict(WEIGHTED)
+        for kind, more in OF_KINDS.items():
+            weights.update(more if kind in self.kinds else {})
+        act = dice.choices(tuple(weights), tuple(weights.values()))[0]
         held, force = self.held(), self.in_force()
         self.before_step()
         if self.devices:
@@ -191,7 +189,7 @@ class Walk(Judge):
         """Do what writes, with a fault at one of its writes or none; after a death services may start at once."""
         fault, at = self.dice.choice(faults), self.dice.randint(1, 24)
         host = self.fake.host(fault, at if fault else 0)
-        reloads = self.seed.startswith(RELOADED)
+        reloads = RELOADED in self.kinds
         moment = self.dice.randint(1, 24) if reloads else 0
         if reloads:
             host.then = lambda number: self.reload() and None if number == moment else None
@@ -234,13 +232,13 @@ class Walk(Judge):
         return self.with_fault(f"roll out ({what})", work, faults)
 
     def roll_out(self) -> str:
-        if self.seed.startswith(RENAMED) and self.data["workloads"] and self.dice.random() < 0.4:
+        if RENAMED in self.kinds and self.data["workloads"] and self.dice.random() < 0.4:
             return self.rename()
         if self.devices and self.dice.random() < 0.5:
             what, data = walk_devices.changed_profile(self.dice, self.devices.hardware, self.data)
             return self.roll_out_as(what, data)
         change = walk_profiles.changed_profile
-        if self.seed.startswith(SET) and self.dice.random() < 0.3:
+        if SET in self.kinds and self.dice.random() < 0.3:
             change = walk_profiles.other_slices
         what, data = change(self.dice, self.data)
         if self.devices:
@@ -316,7 +314,7 @@ class Walk(Judge):
         else:
             self.wrong += self.set_files.after_removal()
             self.wrong += self.devices.left() if self.devices else []
-            if self.seed.startswith(SET) and certain:
+            if SET in self.kinds and certain:
                 self.wrong += walk_properties.not_in_force(self.fake)
         return f"{text}; install: {runs.install(self.fake.host()).error}"
 
@@ -570,7 +568,7 @@ class Walk(Judge):
         """CPUs go offline and come back."""
         offline = self.dice.sample(self.cpus[1:], self.dice.choice([0, 0, 1, 2]))
         held = self.held()
-        if self.seed.startswith(DARK) and held:
+        if DARK in self.kinds and held:
             names = self.dice.sample(sorted(held), self.dice.randint(0, len(held)))
             offline = sorted(Cpus(offline).union(*(held[name] for name in names)) - {self.cpus[0]})
             self.counts["all CPUs offline"] += any(held[name] and held[name] <= set(offline) for name in names)
@@ -661,20 +659,18 @@ WEIGHTED: dict[t.Callable[[Walk], str], int] = {
     Walk.online: 6, Walk.intrude: 4, Walk.ask: 3, Walk.withdraw: 5, Walk.edit: 0, Walk.set_property: 0, Walk.unset: 0, Walk.reload_at_rest: 0,
     Walk.hardware: 0, Walk.damage: 0, Walk.change_delivered: 0, Walk.take_all: 0,
 }  # fmt: skip
-ACTS, WEIGHTS = tuple(WEIGHTED), tuple(WEIGHTED.values())
-EDITED_WEIGHTS = tuple({**WEIGHTED, Walk.edit: 20}.values())
-SET_WEIGHTS = tuple(
-    {
-        **WEIGHTED, Walk.set_property: 18, Walk.unset: 8, Walk.reload_at_rest: 6, Walk.reload: 6, Walk.reboot: 3,
+# What weighs otherwise in walks of these kinds.
+OF_KINDS: dict[str, dict[t.Callable[[Walk], str], float]] = {
+    DARK: {Walk.online: 20, Walk.admit: 10},
+    FULL: {Walk.roll_out: 40, Walk.online: 12, Walk.drop: 0, Walk.remove: 0},
+    EDITED: {Walk.edit: 20},
+    SET: {
+        Walk.set_property: 18, Walk.unset: 8, Walk.reload_at_rest: 6, Walk.reload: 6, Walk.reboot: 3,
         Walk.slice_anew: 5, Walk.remove: 3, Walk.drop: 2, Walk.online: 3, Walk.intrude: 1, Walk.ask: 0, Walk.withdraw: 1,
-    }.values()
-)  # fmt: skip
-DEVICES_WEIGHTS = tuple(
-    {
-        **WEIGHTED, Walk.hardware: 24, Walk.damage: 3, Walk.change_delivered: 4, Walk.take_all: 6, Walk.roll_out: 18, Walk.admit: 6,
+    },
+    DEVICES: {
+        Walk.hardware: 24, Walk.damage: 3, Walk.change_delivered: 4, Walk.take_all: 6, Walk.roll_out: 18, Walk.admit: 6,
         Walk.start: 30, Walk.stop: 10, Walk.reboot: 2, Walk.remove: 1, Walk.slice_anew: 0, Walk.online: 1, Walk.intrude: 0,
         Walk.ask: 0, Walk.withdraw: 0,
-    }.values()
-)  # fmt: skip
-DARK_WEIGHTS = tuple({**WEIGHTED, Walk.online: 20, Walk.admit: 10}.values())
-FULL_WEIGHTS = tuple({**WEIGHTED, Walk.roll_out: 40, Walk.online: 12, Walk.drop: 0, Walk.remove: 0}.values())
+    },
+}  # fmt: skip

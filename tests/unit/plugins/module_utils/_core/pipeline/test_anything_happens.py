@@ -57,6 +57,14 @@ USE = (
     "checkpoints damaged",
     "started after a death",
 )
+# Kinds of which walks are made together.
+COMBINED = (
+    *((SET, one) for one in (RELOADED, FULL, TENANTS, RENAMED, DARK, EDITED)),
+    *((FULL, one) for one in (RELOADED, EDITED, RENAMED)),
+    *((EDITED, one) for one in (RENAMED, DARK, TENANTS)),
+    *((RELOADED, one) for one in (RENAMED, DARK)),
+    (TENANTS, RENAMED, RELOADED),
+)
 TRIES = 120  # replays of a walk that went wrong, to leave out what has no part in it
 
 
@@ -236,6 +244,12 @@ def test_whatever_happens_when_somebody_removes_files(quick: None) -> None:
 
 def test_whatever_happens_when_systemd_reads_its_files_meanwhile(quick: None) -> None:
     assert counted(walks(RELOADED, (WALKS + 1) // 2))["reloaded meanwhile"], "no daemon-reload came in between"
+
+
+@pytest.mark.parametrize("kinds", COMBINED, ids="".join)
+def test_whatever_happens_in_walks_of_several_kinds(kinds: tuple[str, ...], quick: None) -> None:
+    counts = counted(walks("".join(kinds), max(1, WALKS // 6)))
+    assert counts["steps"], "no step was taken"
 
 
 def test_whatever_happens_on_a_full_machine(quick: None) -> None:
