@@ -305,7 +305,7 @@ def test_a_file_system_without_size_or_that_cannot_be_read(fake: node.Node) -> N
     for capacity, readable in ((0, True), (1000 * MIB, False)):
         storage.disk.capacity, storage.disk.readable = capacity, readable
         result, dummy = tick(fake)
-        assert "says no size: nothing is removed" in " ".join(result.errors)
+        assert "reports no size: nothing is removed" in " ".join(result.errors)
         assert drift(fake)["images", "pass"][0] == "unknown"
         fake.wait(600)
     assert storage.names() == before

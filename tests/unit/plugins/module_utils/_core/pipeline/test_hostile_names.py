@@ -32,6 +32,7 @@ OWN = re.compile(
     r"|etc/sysctl\.d/90-corral\.conf|etc/systemd/system\.conf\.d(/10-corral\.conf)?"
     r"|etc/systemd/system/[A-Za-z0-9:_.\\-]+\.d(/10-corral-(cpu|pids)\.conf)?|etc/systemd/system/[A-Za-z0-9_.:\\-]+\.mount"
     r"|run/systemd/system\.control(/[A-Za-z0-9:_.\\-]+\.d(/50-(AllowedCPUs|TasksMax)\.conf)?)?|sys/fs/cgroup/.*"
+    r"|run/systemd/transient(/init\.scope\.d(/50-AllowedCPUs\.conf)?)?"
     r"|sys/(devices/system/node|kernel/mm)/.*hugepages"
 )
 HOSTILE = [

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 import html.parser
 
-from _core.reports import status_page
-from _core.reports.status_page import Part
+from _core.reports import html_page
+from _core.reports.html_page import Part
 
 HOSTILE = "<script>alert('1')</script>&\"<!--\x1b"
 SHOWN = HOSTILE.replace("\x1b", "\N{REPLACEMENT CHARACTER}")
@@ -44,9 +44,9 @@ class Reader(html.parser.HTMLParser):
 
 
 def test_every_text_is_escaped() -> None:
-    listed = status_page.listed([HOSTILE], "differs")
-    table = status_page.table([HOSTILE], [[HOSTILE, HOSTILE]], HOSTILE)
-    found = Reader(status_page.page(HOSTILE, [HOSTILE], [Part(HOSTILE, listed + table)]))
+    listed = html_page.listed([HOSTILE], "differs")
+    table = html_page.table([HOSTILE], [[HOSTILE, HOSTILE]], HOSTILE)
+    found = Reader(html_page.page(HOSTILE, [HOSTILE], [Part(HOSTILE, listed + table)]))
     assert not found.open
     assert "script" not in found.elements
     assert found.labels == [SHOWN]
@@ -56,6 +56,6 @@ def test_every_text_is_escaped() -> None:
 
 
 def test_what_has_no_content_is_left_out() -> None:
-    assert (status_page.listed([]), status_page.table(["a"], [], "b")) == ("", "")
-    found = Reader(status_page.page("n", [], [Part("Empty", ""), Part("Full", "<p>x</p>")]))
+    assert (html_page.listed([]), html_page.table(["a"], [], "b")) == ("", "")
+    found = Reader(html_page.page("n", [], [Part("Empty", ""), Part("Full", "<p>x</p>")]))
     assert found.texts["h2"] == "Full"
