@@ -179,7 +179,8 @@ def running_with() -> dict[str, t.Any]:
 
 
 def asked(path: str) -> t.Any:
-    """An answer of the kubelet's API."""
+    """An answer of the kubelet's API, which begins to listen some seconds after the kubelet's first words."""
+    wait("the kubelet listens", lambda: run("ss", "--no-header", "--listening", "--tcp", "sport = 10250") != "", 120)
     context = ssl._create_unverified_context()
     with urllib.request.urlopen(f"https://127.0.0.1:10250/{path}", timeout=60, context=context) as answer:
         return json.load(answer)
@@ -211,7 +212,8 @@ def put_pod(name: str, cpus: t.Optional[int]) -> None:
 
 def pods() -> dict[str, t.Any]:
     """The pods that the kubelet knows, by name."""
-    return {pod["metadata"]["name"].rpartition("-")[0]: pod for pod in asked("pods")["items"] or ()}
+    node = f"-{os.uname().nodename}"  # ends the name of a static pod
+    return {pod["metadata"]["name"][: -len(node)]: pod for pod in asked("pods")["items"] or ()}
 
 
 def cpus_of(name: str) -> str:
