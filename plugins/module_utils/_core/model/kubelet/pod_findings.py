@@ -61,10 +61,18 @@ def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
 
 
 def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Finding]:
-    """Containers that do not run on the CPUs assigned to them, and shared ones on exclusive CPUs (the overlap window)."""
+    """Containers that do not run on the CPUs assigned to them, and shared ones on exclusive CPUs (the overlap window).
+
+    Every kubelet leaves a pod's sandbox, whose only process sleeps, on all CPUs. It is the container without a log in a pod whose
+    other containers have one.
+    """
     everybody = exclusive_of(state)
     found = []
-    for one in sorted(containers, key=lambda one: (one.pod_name, one.pod, one.name, one.id)):
+    all_of_them = sorted(containers, key=lambda one: (one.pod_name, one.pod, one.name, one.id))
+    logged = {one.pod for one in all_of_them if one.name}
+    for one in all_of_them:
+        if not one.name and one.pod in logged:
+            continue
         subject, name = one.pod_name or one.pod, one.name or one.id[:12]
         own = everybody.get(one.pod, frozenset())
         assigned = state.containers.get(one.pod, {}).get(one.name) if one.name else None

@@ -84,6 +84,13 @@ def test_a_container_whose_name_is_not_known_may_be_the_one_of_its_pods_cpus() -
     assert kinds(STATE, Container("other", ID, frozenset({4}))) == [("overlap", ID[:12], "4")]
 
 
+def test_a_sandbox_beside_containers_with_logs_is_on_all_cpus_by_design() -> None:
+    named = Container("other", "b" * 64, frozenset({7}), "ns/o", "x")
+    sandbox = Container("other", ID, frozenset(range(8)))
+    assert kinds(STATE, sandbox, named) == []
+    assert kinds(STATE, sandbox) == [("overlap", ID[:12], "4-6")]
+
+
 def test_the_containers_of_a_pod_with_cpus_of_its_own_share_them() -> None:
     state = CpuState("static", frozenset({0}), {}, {"pod": frozenset({4, 5})})
     assert not kinds(state, Container("pod", ID, frozenset({4, 5}), "ns/pod", "main"))
