@@ -100,7 +100,7 @@ def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference
     running = kubelet_api.running_configuration(host, config)
     if running is None:
         return None
-    return tuple(kubelet_drift.changing(config, Config(running, {}), config.data))
+    return tuple(kubelet_drift.running_otherwise(config, running))
 
 
 def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:

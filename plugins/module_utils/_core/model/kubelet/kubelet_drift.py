@@ -12,6 +12,7 @@ import typing as t
 
 from ..values.records import NamedTuple
 from . import config_values
+from .config_shape import MAPS
 from .kubelet_config import DEFAULT, Config
 from .kubelet_wanted import GATES
 
@@ -36,6 +37,26 @@ def changing(now: Config, then: Config, keys: t.Optional[t.Container[str]] = Non
         for key in sorted(now.data.keys() | then.data.keys())
         if (keys is None or key in keys) and not same(key, now.get(key), then.get(key))
     ]
+
+
+def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Difference]:
+    """The keys that a kubelet says that it uses otherwise than files, flags and defaults make them.
+
+    It says more than those: nested settings are filled with defaults, and a key that is zero or empty is left out.
+    """
+    told = {
+        # An entry of a map is one that counts, whoever added it.
+        key: running[key] if key in MAPS and running.get(key) else as_configured(value, running.get(key))
+        for key, value in config.data.items()
+    }
+    return changing(config, Config(told, {}), config.data)
+
+
+def as_configured(configured: t.Any, told: t.Any) -> t.Any:
+    """What a kubelet says of a setting, without what it adds to it."""
+    if isinstance(configured, dict) and isinstance(told, dict):
+        return {name: as_configured(value, told.get(name)) for name, value in configured.items()}
+    return configured if told is None and not configured else told
 
 
 def overridden(then: Config, wanted: t.Mapping[str, t.Any]) -> list[Difference]:
