@@ -249,15 +249,16 @@ def failing_with_pods() -> None:
 def leaked() -> None:
     """A pod that goes while its kubelet is down leaves its assignment: it is found, with the pod and the CPUs."""
     uid = next(uid for uid, cpus in entries().items() if cpus == cpus_of("second"))
-    digits = pods()["second"]["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     cpus = entries()[uid]
+    (group,) = (
+        at for at, dummy, dummy_files in os.walk("/sys/fs/cgroup/kubepods.slice") if at.endswith(f"pod{uid}.slice")
+    )
     run("systemctl", "stop", UNIT)
     os.rename(f"{MANIFESTS}/second.json", f"{AWAY}/second.json")
-    run("ctr", "--namespace", "k8s.io", "tasks", "kill", "--signal", "SIGKILL", digits)
-    wait("its container is gone", lambda: digits not in run("ctr", "--namespace", "k8s.io", "tasks", "list"))
-    folder = [at for at, dummy, dummy_files in os.walk("/sys/fs/cgroup/kubepods.slice") if uid.replace("-", "_") in at]
-    for at in sorted(folder, reverse=True):
-        os.rmdir(at)
+    write(f"{group}/cgroup.kill", "1")
+    wait("its containers are gone", lambda: "populated 0" in read(f"{group}/cgroup.events"))
+    run("systemctl", "stop", os.path.basename(group))
+    wait("their control groups are gone", lambda: not os.path.exists(group))
     shutil.rmtree(f"{ROOT}/pods/{uid}")
     found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
     expect(
