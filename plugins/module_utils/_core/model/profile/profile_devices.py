@@ -13,6 +13,7 @@ from ..devices import device_delivery
 from ..devices.device import Match, Resource
 from ..workload.resources import is_device
 from . import profile_values
+from .schema_quantities import COUNT, split_quota_resource
 from .schema_reader import Reader, join
 
 # These stand alone; the others are all about a PCI function, and all have to be true of it.
@@ -47,17 +48,33 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         _check_requests(reader, at, workload, seen)
         for number, container in enumerate(workload.get("containers", [])):
             _check_requests(reader, join(join(at, "containers"), number), container, seen)
+    for index, tenant in enumerate(values.get("tenants", [])):
+        for number, quota in enumerate(tenant.get("quota", [])):
+            at = join(join(join("tenants", index), "quota"), number)
+            _check_quota(reader, join(at, "hard"), quota.get("hard", {}), seen)
+
+
+def _check_quota(reader: Reader, at: str, hard: t.Mapping[str, t.Any], declared: t.Collection[str]) -> None:
+    for name, amount in hard.items():
+        resource = split_quota_resource(name)[1]
+        if name != COUNT and is_device(resource) and resource not in declared:
+            said = f"is of a resource that is not declared, {listed(declared)}: declare it there, or leave it out of the quota"
+            reader.refuse(join(at, name), amount.text, said)
+
+
+def listed(declared: t.Collection[str]) -> str:
+    """The resources of devices that there are."""
+    return f"devices has {', '.join(sorted(declared))}" if declared else "devices has none"
 
 
 def _check_requests(reader: Reader, at: str, row: t.Mapping[str, t.Any], declared: t.Collection[str]) -> None:
     for section in ("requests", "limits"):
         for resource, amount in row.get(section, {}).items():
             if is_device(resource) and resource not in declared:
-                there = f"devices has {', '.join(sorted(declared))}" if declared else "devices has none"
                 reader.refuse(
                     join(join(at, section), resource),
                     amount.text,
-                    f"is of a resource that is not declared, {there}: declare it there, or leave the request out",
+                    f"is of a resource that is not declared, {listed(declared)}: declare it there, or leave the request out",
                 )
 
 

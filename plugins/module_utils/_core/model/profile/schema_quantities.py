@@ -120,23 +120,6 @@ def split_quota_resource(name: str) -> tuple[str, str]:
     return (section, resource) if dot and section in ("requests", "limits") else ("", name)
 
 
-def _quota_resource(value: object) -> str:
-    """The name of a resource of a tenant's quota; one without a section is a request, as in Kubernetes."""
-    text = value if isinstance(value, str) and len(value) <= 80 else ""
-    if text == COUNT:
-        return text
-    hint = f"write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi or {COUNT}"
-    if text == "pods" or text.startswith("count/"):
-        raise ValueError(f"counts objects of an API server: write {COUNT}")
-    if "storage" in text or text == "persistentvolumeclaims":
-        raise ValueError(f"is storage, which Corral does not give: {hint}")
-    section, resource = split_quota_resource(text)
-    try:
-        return f"{section or 'requests'}.{_resource(resource)}"
-    except ValueError:
-        raise ValueError(f"is not a resource that a quota limits: {hint}") from None
-
-
 def _share(value: object) -> Share:
     """A share in percent, such as 25% or 12.5%."""
     text = read_text(value, such_as="25%")
@@ -158,4 +141,3 @@ SIZE_OR_SHARE = Type("quantity in bytes, or share in percent", _size_or_share, S
 PAGE_SIZE = Type("page size", _page_size)
 QUANTITY = Type("quantity", _amount, bounds=(0, SIZE_LIMIT), pattern=".+")
 RESOURCE = Type("resource", _resource)
-QUOTA_RESOURCE = Type("resource of a quota", _quota_resource)

@@ -8,9 +8,38 @@
 from __future__ import annotations
 
 from ..tenants import tenant
+from . import schema_devices
 from . import schema_quantities as quantities
 from . import schema_types as types
 from .schema_key import LIST, MAP, Key
+from .schema_quantities import COUNT
+from .schema_types import Type
+
+
+def _quota_resource(value: object) -> str:
+    """The name of a resource of a tenant's quota; one without a section is a request, as in Kubernetes."""
+    text = value if isinstance(value, str) and len(value) <= 600 else ""
+    if text == COUNT:
+        return text
+    hint = (
+        f"write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi, requests.example.com/nic or {COUNT}"
+    )
+    if text == "pods" or text.startswith("count/"):
+        raise ValueError(f"counts objects of an API server: write {COUNT}")
+    if "storage" in text or text == "persistentvolumeclaims":
+        raise ValueError(f"is storage, which Corral does not give: {hint}")
+    section, resource = quantities.split_quota_resource(text)
+    is_device = "/" in resource
+    if is_device and section == "limits":
+        raise ValueError(f"is a limit of devices, which have requests alone: write requests.{resource}")
+    try:
+        found = schema_devices.RESOURCE_NAME.read(resource) if is_device else quantities.RESOURCE.read(resource)
+    except ValueError:
+        raise ValueError(f"is not a resource that a quota limits: {hint}") from None
+    return f"{section or 'requests'}.{found}"
+
+
+QUOTA_RESOURCE = Type("resource of a quota", _quota_resource)
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -111,10 +140,11 @@ KEYS: tuple[Key, ...] = (
         "tenants[].quota[].hard",
         quantities.QUANTITY,
         "The most of each resource: `requests.` and `limits.` of `cpu`, `memory` and hugepages by page size, `limits.pids`, "
-        "and `count/workloads`. Each workload must name what the quota limits of CPU, memory and tasks, or get it by default.",
+        "`requests.` of a resource of devices (`requests.example.com/nic`), and `count/workloads`. "
+        "Each workload must name what the quota limits of CPU, memory and tasks, or get it by default.",
         example="{requests.cpu: 4, limits.memory: 8Gi, count/workloads: 10}",
         many=MAP,
-        keys=quantities.QUOTA_RESOURCE,
+        keys=QUOTA_RESOURCE,
         required=True,
     ),
     Key(

@@ -451,6 +451,24 @@ def test_a_newer_spec_of_a_vendor_leaves_other_grants_to_older_engines(rolled: n
     assert os.listdir(rolled.root / "run/cdi") == []
 
 
+# Quotas of tenants
+
+QUOTA = {"name": "ports", "hard": {f"requests.{TTY}": 1}}
+ACME = {"name": "acme", "members": {"units": ["serial.service", "job@*.service"]}, "quota": [QUOTA]}
+
+
+def test_a_quota_of_devices_is_kept_over_the_workloads_of_a_tenant(fake: node.Node) -> None:
+    """Of three adapters two are free: it is the quota that refuses the second start, and a stop makes room."""
+    equip(fake)
+    roll_out(fake, profile_with(tenants=[ACME]))
+    assert running(fake, SERIAL).devices
+    assert services.start(fake, JOB) is None
+    said = f"tenant acme, quota ports: requests.{TTY} used 1, asked 1, hard 1 (serial has 1)"
+    assert said in " ".join(fake.said)
+    services.stop(fake, SERIAL)
+    assert running(fake, JOB).devices
+
+
 # What is shown
 
 

@@ -79,7 +79,7 @@ def test_a_priority_is_a_name_of_a_workload() -> None:
 T0 = "tenants[0]"
 LIMITS, HARD = f"{T0}.limits[0]", f"{T0}.quota[0].hard"
 ORDER = "the order is min, default_request, default, max"
-WRITE = "write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi or count/workloads"
+WRITE = "write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi, requests.example.com/nic or count/workloads"
 REFUSED: list[tuple[Row, str]] = [
     ({"members": {}}, f"{T0}.members: names no workload: write one or more of units, containers, pods, labels, slices, users"),
     ({"members": {"units": ["a.timer"]}}, f"{T0}.members.units[0]: a.timer: is not a service, and only services are given resources: name a .service"),
@@ -113,7 +113,12 @@ REFUSED: list[tuple[Row, str]] = [
     (quota({"persistentvolumeclaims": 1}), f"{HARD}.persistentvolumeclaims: the key is storage, which Corral does not give: {WRITE}"),
     (quota({"pods": 1}), f"{HARD}.pods: the key counts objects of an API server: write count/workloads"),
     (quota({"count/secrets": 1}), f'{HARD}["count/secrets"]: the key counts objects of an API server: write count/workloads'),
-    (quota({"requests.example.com/nic": 1}), f'{HARD}["requests.example.com/nic"]: the key is not a resource that a quota limits: {WRITE}'),
+    (quota({"requests.example.com/nic": 1}),
+     (f'{HARD}["requests.example.com/nic"]: 1: is of a resource that is not declared, devices has none: declare it there, or leave it out '
+      "of the quota")),
+    (quota({"limits.example.com/nic": 1}),
+     f'{HARD}["limits.example.com/nic"]: the key is a limit of devices, which have requests alone: write requests.example.com/nic'),
+    (quota({"requests.a b/nic": 1}), f'{HARD}["requests.a b/nic"]: the key is not a resource that a quota limits: {WRITE}'),
     (quota({"services": 1}), f"{HARD}.services: the key is not a resource that a quota limits: {WRITE}"),
     (quota({"requests.pids": 1}), f'{HARD}["requests.pids"]: 1: tasks are limited only: write limits.pids'),
     (quota({"cpu": -1}), f'{HARD}["requests.cpu"]: -1: is negative: write 0 or more'),
