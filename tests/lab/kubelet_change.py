@@ -273,6 +273,27 @@ def leaked() -> None:
     own_cpus("shared")
 
 
+def mended_when_asked() -> None:
+    """A shared container that somebody lets onto exclusive CPUs while no kubelet runs: found, and brought back when asked for."""
+    taken, before = own_cpus("shared"), numbers(cpus_of("shared"))
+    digits = pods()["shared"]["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
+    scope = f"cri-containerd-{digits}.scope"
+    (place,) = (at for at, dummy, dummy_files in os.walk("/sys/fs/cgroup/kubepods.slice") if at.endswith(scope))
+    run("systemctl", "stop", UNIT)
+    run("systemctl", "set-property", "--runtime", scope, "AllowedCPUs=0-7")
+    found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
+    expect("kinds", {one["kind"] for one in found}, {"overlap", "stopped"})
+    expect("untouched", numbers(read(f"{place}/cpuset.cpus.effective")), frozenset(range(8)))
+    found = json.loads(run("corral", "kubelet", "--mend-shared", "--json", code=2))["findings"]
+    expect("kinds", {one["kind"] for one in found}, {"stopped"})
+    expect("as before", numbers(read(f"{place}/cpuset.cpus.effective")), before)
+    run("systemctl", "daemon-reload")
+    expect("after a daemon-reload", numbers(read(f"{place}/cpuset.cpus.effective")), before)
+    run("systemctl", "start", UNIT)
+    wait("it has started", has_started, 120)
+    expect("the others", own_cpus("shared"), taken)
+
+
 def torn_and_other_cpus_at_boot() -> None:
     """A state file of CPUs that the node has no more, or one that is torn: the boot sets it aside, and the kubelet starts."""
     shutil.rmtree(MANIFESTS)
@@ -348,7 +369,15 @@ def removed() -> None:
 
 
 STEPS = (from_none_to_static, nothing_new, a_failing_one, the_hook, a_flag_wins, drift_by_hand, killed, removed)
-WITH_PODS = (exclusive_pods, options_keep_pods, another_reserve, failing_with_pods, leaked, torn_and_other_cpus_at_boot)
+WITH_PODS = (
+    exclusive_pods,
+    options_keep_pods,
+    another_reserve,
+    failing_with_pods,
+    mended_when_asked,
+    leaked,
+    torn_and_other_cpus_at_boot,
+)
 
 
 if __name__ == "__main__":

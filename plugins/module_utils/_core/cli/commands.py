@@ -56,10 +56,15 @@ def parser() -> argparse.ArgumentParser:
     shown.add_argument("--from-node", action="store_true", help="print a profile that describes this node as it is")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")
     now = command("reconcile", "apply the declared profile now: correct what differs")
-    command(
+    of_pods = command(
         "kubelet",
         "the kubelet's configuration in force, its state files, and assignments that leak or overlap",
         tree=True,
+    )
+    of_pods.add_argument(
+        "--mend-shared",
+        action="store_true",
+        help="first give containers on shared CPUs the kubelet's shared CPUs again",
     )
     save = command("snapshot", "record what Corral reads of this machine in a tar", tree=True)
     save.add_argument("-o", "--output", metavar="FILE", help="default: corral-HOST.tar.gz here")

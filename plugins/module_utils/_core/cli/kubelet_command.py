@@ -11,14 +11,24 @@ import argparse
 
 from ..constants import DIFFERS, IN_SYNC
 from ..host.files import Host
-from ..pipeline import kubelet_inspection
+from ..model.values.errors import refusal
+from ..pipeline import kubelet_inspection, kubelet_mending, locked_run
+from ..pipeline.kubelet_mending import Mended
 from ..reports import kubelet_report
 from . import command_output
 
 
 def do_kubelet(host: Host, args: argparse.Namespace) -> int:
     """corral kubelet"""
+    mended: list[Mended] = []
+    if args.mend_shared:
+        if not host.live:
+            raise refusal(
+                "changes containers of this machine: leave it out for a copy of another one", path="--mend-shared"
+            )
+        mended = locked_run.locked(host, lambda: kubelet_mending.mend(host), publish=locked_run.published_by_work)
     found = kubelet_inspection.inspect(host)
-    command_output.show(args, kubelet_report.to_data(found), kubelet_report.lines(found), schema=False)
+    said = kubelet_mending.lines(mended)
+    command_output.show(args, kubelet_report.to_data(found, said), [*said, *kubelet_report.lines(found)], schema=False)
     differs = found.findings or found.refusals or found.config.problems or found.drift
     return DIFFERS if differs else IN_SYNC

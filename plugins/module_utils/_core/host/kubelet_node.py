@@ -186,7 +186,7 @@ def containers(host: Host) -> list[Container]:
                 cpus = cgroup.cpu_list(host.read(f"{path}/cpuset.cpus.effective" if base == cgroup.ROOT else f"{path}/cpuset.cpus"))  # fmt: skip
                 log = named.get(one.id)
                 names = {"pod_name": log.pod_name, "name": log.name} if log else {}
-                found.append(one._replace(cpus=effective(host, path) if cpus is None else cpus, **names))
+                found.append(one._replace(cpus=effective(host, path) if cpus is None else cpus, path=path, **names))
     return found
 
 

@@ -34,8 +34,8 @@ if t.TYPE_CHECKING:
     )
 
 
-def to_data(found: Inspection) -> KubeletReport:
-    """The inspection as JSON."""
+def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
+    """The inspection as JSON, and what was mended before it."""
     settings = found.config.settings()
     return {
         "schema": SCHEMA,
@@ -55,6 +55,7 @@ def to_data(found: Inspection) -> KubeletReport:
         "findings": [finding_data(one) for one in found.findings],
         "allocatable": [amount_data(*both) for both in amounts(found)],
         "drift": [change_text.with_text(one) for one in found.drift],
+        "mended": list(mended),
     }
 
 

@@ -24,13 +24,17 @@ MONITORS = "conmon"
 
 
 class Container(NamedTuple):
-    """A container of a pod: the pod's UID, its own id, its CPUs; ``pod_name`` (namespace/name) and ``name`` are "" where unknown."""
+    """A container of a pod: the pod's UID, its own id, its CPUs; ``pod_name`` (namespace/name) and ``name`` are "" where unknown.
+
+    ``path`` is its control group, whole.
+    """
 
     pod: str
     id: str
     cpus: frozenset[int] = frozenset()
     pod_name: str = ""
     name: str = ""
+    path: str = ""
 
 
 def container_of(path: str) -> t.Optional[Container]:

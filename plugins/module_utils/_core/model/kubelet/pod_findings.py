@@ -60,6 +60,23 @@ def exclusive_of(state: CpuState) -> dict[str, frozenset[int]]:
     return found
 
 
+def strayed(state: CpuState, containers: t.Iterable[Container]) -> list[Container]:
+    """The containers on shared CPUs that may run on exclusive ones as well: what the kubelet itself would set again.
+
+    Not those with an assignment, of which others changed the control group, nor those whose name is not known.
+    """
+    exclusive = exclusive_of(state)
+    taken = frozenset().union(*exclusive.values())
+    return [
+        one
+        for one in containers
+        if one.name
+        and not state.pods.get(one.pod)
+        and one.name not in state.containers.get(one.pod, {})
+        and one.cpus & taken
+    ]
+
+
 def of_containers(state: CpuState, containers: t.Iterable[Container]) -> list[Finding]:
     """Containers that do not run on the CPUs assigned to them, and shared ones on exclusive CPUs (the overlap window).
 

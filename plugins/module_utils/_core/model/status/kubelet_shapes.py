@@ -95,3 +95,4 @@ class KubeletReport(t.TypedDict):
     findings: list[KubeletFinding]
     allocatable: list[KubeletAmount]
     drift: list[RenderedItem]
+    mended: list[str]

@@ -1,0 +1,68 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Containers on shared CPUs get the kubelet's shared CPUs again, where somebody asks for it: no run and no tick does so.
+
+It is what the kubelet sets itself in each reconcile period, and does not while it is stopped.
+"""
+
+from __future__ import annotations
+
+import posixpath
+import typing as t
+
+from ..host import cgroup, kubelet_node, systemd
+from ..host.files import Host
+from ..model.kubelet import pod_findings
+from ..model.kubelet.pod_cgroups import Container
+from ..model.values import cpuset
+from ..model.values.records import NamedTuple
+from . import kubelet_inspection
+
+
+class Mended(NamedTuple):
+    """A container, the CPUs that it got, and why it did not get them ("": it did)."""
+
+    container: Container
+    wanted: frozenset[int]
+    error: str = ""
+
+
+def mend(host: Host) -> list[Mended]:
+    """Give each container that strayed the shared CPUs of the kubelet's state file. The caller holds the lock.
+
+    Raises CorralError where there is no kubelet. A state file that the kubelet would refuse says nothing that is to be enforced.
+    """
+    found = kubelet_inspection.inspect(host)
+    if found.cpus is None or found.refusals or not found.cpus.default:
+        return []
+    wanted = found.cpus.default
+    listed = pod_findings.strayed(found.cpus, kubelet_node.containers(host))
+    return [Mended(one, wanted, error_of(host, one, wanted)) for one in listed]
+
+
+def error_of(host: Host, one: Container, wanted: frozenset[int]) -> str:
+    """Set a container's CPUs, by systemd where it made the control group, which would bring back others. Why it failed, or ""."""
+    text, unit = cpuset.format(wanted), posixpath.basename(one.path)
+    if unit.endswith(".scope"):
+        answer = systemd.set_property(host, unit, f"AllowedCPUs={text}")
+        if answer.code:
+            return systemd.complaint(answer.err, answer.out)
+    else:
+        try:
+            host.write_value(f"{one.path}/cpuset.cpus", text)
+        except OSError as error:
+            return f"{one.path}/cpuset.cpus: {error.strerror}"
+    now = cgroup.cpu_list(host.read(f"{one.path}/cpuset.cpus")) or frozenset()
+    return "" if now == wanted else f"{text} was set, and the kernel has {cpuset.format(now) or 'none'}"
+
+
+def lines(mended: t.Sequence[Mended]) -> list[str]:
+    """What was done, as text."""
+    return [
+        f"{one.container.pod_name} {one.container.name}: "
+        + (one.error or f"CPUs {cpuset.format(one.container.cpus)} -> {cpuset.format(one.wanted)}")
+        for one in mended
+    ]
