@@ -23,5 +23,6 @@ def run() -> None:
 def kubelet_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """What is known of the node's kubelet."""
     found = _module.replayed(module, host, kubelet_inspection.inspect)
-    data = kubelet_report.to_data(found)
+    data = dict(kubelet_report.to_data(found))
+    del data["mended"]  # A module that reads mends nothing.
     return {"changed": False, **data, "report": kubelet_report.lines(found)}

@@ -83,6 +83,15 @@ config_newer:
   type: list
   elements: str
   sample: []
+config_running:
+  description:
+    - The keys that the running kubelet has otherwise than its files and flags make them, as it says itself.
+    - V(null) where it does not tell, such as a kubelet that asks for a certificate which is not on the node.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - {"key": "maxPods", "running": "70", "configured": "50", "origin": "/var/lib/kubelet/config.yaml"}
 files:
   description: The kubelet's state files. The refusal is why the kubelet would not start with it, V(null) where it would.
   returned: success
