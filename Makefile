@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-kubelet bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -50,7 +50,7 @@ test: setup ## the tests of the nodes, the code and the built collection, VMs in
 test-long: setup ## the same with more kills, faults, random cases, releases, and cuts of power
 	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem units molecule
 
-bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-collect ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-kubelet bench-collect ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
@@ -75,6 +75,9 @@ bench-handover-planning: venv ## plan hand-overs of up to 500 exclusive grants
 
 bench-fleet: venv ## the fleet's report and its page for up to 10,000 hosts
 	@$(VENV) tests/benchmarks/fleet.py
+
+bench-kubelet: venv ## inspect the kubelet of a made-up node with up to 250 pods
+	@$(VENV) tests/benchmarks/kubelet_pods.py
 
 bench-collect: setup ## garbage collection: deciding, and a pass on a VM beside podman image prune
 	@$(VENV) tests/benchmarks/collect.py

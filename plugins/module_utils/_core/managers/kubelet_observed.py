@@ -10,7 +10,6 @@ from __future__ import annotations
 import typing as t
 
 from ..host import kubelet_node, kubelet_state, kubelet_unit, node_hooks, state, sysctl
-from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
 from ..model.cpu.pools import Pools
@@ -126,9 +125,8 @@ def with_version(host: Host, seen: Observation) -> Observation:
     return seen._replace(version_error=error, machine=seen.machine._replace(version=version))
 
 
-def without_profile(host: Host) -> Context:
+def without_profile(host: Host, topology: Topology) -> Context:
     """The context of a node of which no profile declares anything."""
-    topology = sysfs.discover(host, with_devices=False)
     none = cpuset.EMPTY
     pools = Pools(topology.online, none, topology.online, none, {}, (), strict=False)
     return Context(profile.parse({"name": "none"}), topology, pools, host.now())

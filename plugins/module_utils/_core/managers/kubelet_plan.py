@@ -14,6 +14,7 @@ from __future__ import annotations
 import typing as t
 
 from ..host import kubelet_node, kubelet_unit, state
+from ..host.discovery import sysfs
 from ..host.files import Host
 from ..model.kubelet import (
     config_text,
@@ -36,6 +37,7 @@ from ..model.plan.plan import CLAIM, FILES, UNCHANGEABLE, UNKNOWN, Change, Part,
 from ..model.profile.profile_kubelet import Kubelet
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd.unit_file import settings
+from ..model.topology.topology import Topology
 from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
 from . import kubelet_change, kubelet_observed
@@ -68,7 +70,7 @@ def plan_without(host: Host, context: Context) -> Part:
 
 def removal(host: Host) -> list[Change]:
     """The changes by which the kubelet goes back to what others configure."""
-    context = kubelet_observed.without_profile(host)
+    context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
     seen = kubelet_observed.observe(host, context)
     try:
         return back_changes(host, seen, context)
@@ -497,10 +499,13 @@ class Outlook(NamedTuple):
     then: t.Optional[tuple[Amount, ...]]
 
 
-def outlook(host: Host, context: t.Optional[Context]) -> t.Optional[Outlook]:
-    """The sizing of the node before and after a profile; None where there is no kubelet to size. No process is started."""
+def outlook(host: Host, context: t.Optional[Context], topology: Topology) -> t.Optional[Outlook]:
+    """The sizing of the node before and after a profile; None where there is no kubelet to size. No process is started.
+
+    Without a context the node has no profile, and this topology.
+    """
     asked = context is not None and context.profile.kubelet is not None
-    context = (context or kubelet_observed.without_profile(host))._replace(in_tick=True)
+    context = (context or kubelet_observed.without_profile(host, topology))._replace(in_tick=True)
     seen = kubelet_observed.observe(host, context)
     if seen.missing:
         return None

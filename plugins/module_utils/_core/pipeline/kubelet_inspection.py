@@ -26,6 +26,7 @@ from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceState, MemoryState
 from ..model.plan.plan import UNKNOWN, Change
+from ..model.topology.topology import Topology
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import declared_profile, planning
@@ -90,7 +91,7 @@ def inspect(host: Host) -> Inspection:
     newer = [one.origin for one in layers if began and (host.modified(one.origin) or 0) > began]
     return Inspection(
         process.pid if process else None, began, config, tuple(newer), (cpu_file, memory_file, device_file), cpus, memory,
-        devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host),
+        devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host, topology),
         unlike=running_otherwise(host, config) if process else None,
     )  # fmt: skip
 
@@ -103,7 +104,7 @@ def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference
     return tuple(kubelet_drift.running_otherwise(config, running))
 
 
-def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
+def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
     """What differs from the declared profile, and what pods may have now and once that is applied. No process is started."""
     context = None
     changes: tuple[Change, ...] = ()
@@ -113,7 +114,7 @@ def declared(host: Host) -> tuple[tuple[Change, ...], t.Optional[Outlook]]:
             context = planning.compile_profile(host, found)._replace(in_tick=True)
             plan = planning.plan_profile(host, context, managers=(NAME,))
             changes = tuple(change for change in plan.changes if change.manager == NAME)
-        return changes, kubelet_plan.outlook(host, context)
+        return changes, kubelet_plan.outlook(host, context, topology)
     except CorralError as error:
         said = str(error).replace("\n", "; ")
         item = Change(NAME, "configuration", "keys", None, None, said, DECLARED, (), UNKNOWN)
