@@ -190,7 +190,7 @@ def applied(host: Host, args: argparse.Namespace, declare: t.Callable[[], Outcom
 
 def do_pause(host: Host, args: argparse.Namespace) -> int:
     """corral pause"""
-    seconds, reason = pause.duration(args.duration), pause.reason(args.reason)
+    seconds, reason = pause.duration(args.duration, "--for"), pause.reason(args.reason, "--reason")
 
     def work() -> RenderedPause:
         return pause_file.begin(host, pause_file.requested(host, seconds, reason))

@@ -12,7 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_api, kubelet_node, kubelet_state
+from ..host import kubelet_api, kubelet_node, kubelet_state, kubelet_unit
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
@@ -60,7 +60,7 @@ def inspect(host: Host) -> Inspection:
     """Look at the node's kubelet. Raises CorralError where there is none, and for one that is part of another program."""
     process = kubelet_node.process(host)
     places = kubelet_node.files(host, process)
-    if process is None and not host.is_dir(places.root_dir):
+    if process is None and not is_installed(host, places.root_dir):
         raise refusal(
             "no kubelet runs here and there is no folder of one: is this a Kubernetes node?", path=places.root_dir
         )
@@ -94,6 +94,11 @@ def inspect(host: Host) -> Inspection:
         devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host, topology),
         unlike=running_otherwise(host, config) if process else None,
     )  # fmt: skip
+
+
+def is_installed(host: Host, root_dir: str) -> bool:
+    """Whether there is a kubelet that does not run: an empty folder without a unit is what a removal of one leaves."""
+    return host.is_dir(root_dir) and bool(host.names(root_dir) or kubelet_unit.command(host))
 
 
 def running_otherwise(host: Host, config: Config) -> t.Optional[tuple[Difference, ...]]:

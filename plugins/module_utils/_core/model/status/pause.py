@@ -34,21 +34,21 @@ class Pause(NamedTuple):
     uptime: float
 
 
-def duration(text: str) -> int:
-    """The seconds that ``text`` (90s, 15m, 1h, 2d) writes. Raises CorralError."""
+def duration(text: str, key: str = "duration") -> int:
+    """The seconds that ``text`` (90s, 15m, 1h, 2d), the value of an option, writes. Raises CorralError."""
     try:
         seconds = units.parse(text)
     except ValueError as error:
-        raise refusal(str(error), path="duration", value=text) from None
+        raise refusal(str(error), path=key, value=text) from None
     if not 0 < seconds <= MOST_SECONDS:
-        raise refusal("from 1s to 30d; pause again before it ends", path="duration", value=text)
+        raise refusal("from 1s to 30d; pause again before it ends", path=key, value=text)
     return seconds
 
 
-def reason(text: str) -> str:
-    """A reason that fits on one line of a journal. Raises CorralError."""
+def reason(text: str, key: str = "reason") -> str:
+    """A reason that fits on one line of a journal, the value of an option. Raises CorralError."""
     if not text.isprintable() or len(text) > REASON_LIMIT:
-        raise refusal(f"one printable line of at most {REASON_LIMIT} characters", path="reason", value=text)
+        raise refusal(f"one printable line of at most {REASON_LIMIT} characters", path=key, value=text)
     return text
 
 

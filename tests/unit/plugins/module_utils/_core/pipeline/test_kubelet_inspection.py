@@ -268,6 +268,7 @@ def test_a_configuration_that_the_unit_names_and_that_is_missing_is_a_problem_wi
 ) -> None:
     (tree.folder / "proc/1047/comm").write_text("sleep\n")
     (tree.folder / "var/lib/kubelet/config.yaml").unlink()
+    tree.state()
     assert tree.look().config.problems == (), "without a unit, nothing says that there is a file"
     tree.write("etc/systemd/system/kubelet.service", f"[Service]\nExecStart=/usr/bin/kubelet {' '.join(FLAGS)}\n")
     tree.write("etc/kubelet.d/50-pods.conf", CONFIG.replace("maxPods: 50", "maxPods: 40"))
@@ -279,8 +280,10 @@ def test_a_configuration_that_the_unit_names_and_that_is_missing_is_a_problem_wi
 
 def test_a_machine_without_a_kubelet_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     trees.build(tmp_path, trees.Machine())
-    assert main(["kubelet", "--root", str(tmp_path)]) == 1
-    assert "no kubelet runs here" in capsys.readouterr().err
+    for folder in ("", "var/lib/kubelet"):  # What a removal leaves is no kubelet either.
+        (tmp_path / folder).mkdir(parents=True, exist_ok=True)
+        assert main(["kubelet", "--root", str(tmp_path)]) == 1
+        assert "no kubelet runs here" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("name", ["k3s-server", "rke2", "kubelite", "microshift"])

@@ -261,10 +261,12 @@ def test_wrong_usage_is_told(words: list[str], capsys: pytest.CaptureFixture[str
     assert "usage: corral" in capsys.readouterr().err
 
 
-@pytest.mark.parametrize(("duration", "reason"), [("31d", ""), ("soon", ""), ("1h", "a\nb")])
-def test_a_bad_pause_writes_nothing(rolled: node.Node, duration: str, reason: str) -> None:
+@pytest.mark.parametrize(
+    ("duration", "reason", "key"), [("31d", "", "--for"), ("soon", "", "--for"), ("1h", "a\nb", "--reason")]
+)
+def test_a_bad_pause_writes_nothing(rolled: node.Node, duration: str, reason: str, key: str) -> None:
     host = rolled.host()
-    with pytest.raises(CorralError):
+    with pytest.raises(CorralError, match=key):
         runs.command(host, "pause", f"--for={duration}", f"--reason={reason}")
     assert (host.writes, host.commands) == ([], [])
 
