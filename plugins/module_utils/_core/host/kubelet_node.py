@@ -60,7 +60,7 @@ def process(host: Host) -> t.Optional[Process]:
                 path=f"/proc/{pid}",
             )
         if name == NAME:
-            return described(host, pid)
+            return of_unit(host) or described(host, pid)  # It may have begun since the unit was looked at.
     return None
 
 
@@ -90,7 +90,8 @@ def began(host: Host, pid: str) -> t.Optional[float]:
 
 def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
     """Where it keeps what by its flags; without a process by those of its unit, and without a unit where kubeadm puts it."""
-    words = running.arguments if running else kubelet_unit.command(host)[1:]
+    # While a process begins its command line is empty.
+    words = running.arguments if running and running.program else kubelet_unit.command(host)[1:]
     flags = flags_of(words)
     root_dir = flags.get("root-dir") or ROOT_DIR
     config = flags.get("config", "") if running or words else f"{root_dir}/config.yaml"

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import trees
-from _core.host import kubelet_api
+from _core.host import kubelet_api, kubelet_node
 from _core.host.files import Host
 from _core.main import main
 from _core.model.kubelet import state_files
@@ -276,6 +276,29 @@ def test_a_configuration_that_the_unit_names_and_that_is_missing_is_a_problem_wi
     (problem,) = found.config.problems
     assert problem.startswith("/var/lib/kubelet/config.yaml: cannot be read: ")
     assert found.config.get("maxPods") == 40, "its drop-ins are read all the same"
+
+
+class Beginning(Host):
+    """A machine whose kubelet begins while it is looked at: at first its unit has no process."""
+
+    looks = 0
+
+    def processes(self, path: str) -> list[str]:
+        self.looks += 1
+        return super().processes(path) if self.looks > 1 else []
+
+
+def test_a_kubelet_that_begins_meanwhile_is_the_one_of_its_unit(tree: Tree) -> None:
+    """As after an undo, whose last step starts it: it counted as somebody else's, without any flags, and that was the error."""
+    tree.write("sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs", "1047\n")
+    tree.write("etc/systemd/system/kubelet.service", f"[Service]\nExecStart=/usr/bin/kubelet {' '.join(FLAGS)}\n")
+    tree.write("proc/1047/cmdline", "")
+    host = Beginning(str(tree.folder))
+    found = kubelet_node.process(host)
+    assert found is not None
+    assert (found.pid, found.by_unit) == (1047, True)
+    places = kubelet_node.files(host, found)
+    assert (places.config, places.config_dir) == ("/var/lib/kubelet/config.yaml", "/etc/kubelet.d")
 
 
 def test_a_machine_without_a_kubelet_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
