@@ -16,7 +16,7 @@ from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
-from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Outcome, Plan, Step, steps_in_order
+from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Change, Outcome, Plan, Step, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
 from ..model.profile.schema_types import AGENT_SLICE
@@ -226,7 +226,7 @@ def carry_out(
     if error:
         if not leftovers and new:
             leftovers = recording_originals.forget_records(host, kept, untouched)
-        return Outcome(plan, (), replan().changes, error, undone, leftovers)
+        return Outcome(plan, (), still_differing(plan, replan), error, undone, leftovers)
     if any(step.target == workload_units.GRANT_UNIT and step.value is None for step in steps):
         systemd.forget_failed(host, workload_units.GRANT_UNITS)  # A start that was refused leaves one.
     if new and refused:
@@ -240,6 +240,16 @@ def carry_out(
         state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
     applied = tuple(change for change in plan.changes if any(step not in refused for step in change.steps))
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+
+
+def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, ...]:
+    """What a look after an undo finds. Where the node cannot be planned for just now, that does not hide why the run was undone: then it
+    is what the run was to change.
+    """
+    try:
+        return replan().changes
+    except CorralError:
+        return plan.changes
 
 
 def execute(

@@ -20,7 +20,7 @@ from _core.host import node_hooks
 from _core.managers import kubelet_change
 from _core.model.kubelet import kubelet_config
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
-from _core.model.values.errors import CorralError
+from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import planning
 from _core.pipeline import tick as full_tick
 from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
@@ -182,6 +182,24 @@ def test_a_kubelet_that_does_not_become_healthy_gets_everything_back(
     assert node.different(before, fake.fingerprint(CGROUP, "run/corral")) == []
     assert kubelet.acts == ["stop", "start", "stop", "start"]
     assert kubelet.pid, "it runs with what it had"
+
+
+def test_what_stops_the_look_after_an_undo_does_not_hide_why_it_was_undone(
+    fake: node.Node, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A kubelet that the undo has just started may not be one to plan for yet."""
+    kubelet.broken = kubelet.config
+    plan_profile = planning.plan_profile
+
+    def planned(*words: t.Any, **more: t.Any) -> t.Any:
+        if kubelet.acts:
+            raise CorralError(Problem("kubelet", None, "begins just now"))
+        return plan_profile(*words, **more)
+
+    monkeypatch.setattr(planning, "plan_profile", planned)
+    outcome = runs.declare(fake.host(), kubelet=STATIC)
+    assert "made to fail" in outcome.error
+    assert outcome.remaining == outcome.plan.changes
 
 
 def exclusive_pod(fake: node.Node) -> None:
