@@ -28,7 +28,7 @@ def do_kubelet(host: Host, args: argparse.Namespace) -> int:
             )
         mended = locked_run.locked(host, lambda: kubelet_mending.mend(host), publish=locked_run.published_by_work)
     found = kubelet_inspection.inspect(host)
-    said = kubelet_mending.lines(mended)
+    said = kubelet_report.mended_lines(mended)
     command_output.show(args, kubelet_report.to_data(found, said), [*said, *kubelet_report.lines(found)], schema=False)
     differs = found.findings or found.refusals or found.config.problems or found.drift
     return DIFFERS if differs else IN_SYNC

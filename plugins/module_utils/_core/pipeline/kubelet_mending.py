@@ -3,15 +3,14 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Containers on shared CPUs get the kubelet's shared CPUs again, where somebody asks for it: no run and no tick does so.
+"""Set the kubelet's shared CPUs again for containers that may also run on exclusive CPUs: corral kubelet --mend-shared.
 
-It is what the kubelet sets itself in each reconcile period, and does not while it is stopped.
+The kubelet itself does this in each reconcile period, but not while it is stopped. No run and no tick does it.
 """
 
 from __future__ import annotations
 
 import posixpath
-import typing as t
 
 from ..host import cgroup, kubelet_node, systemd
 from ..host.files import Host
@@ -57,12 +56,3 @@ def error_of(host: Host, one: Container, wanted: frozenset[int]) -> str:
             return f"{one.path}/cpuset.cpus: {error.strerror}"
     now = cgroup.cpu_list(host.read(f"{one.path}/cpuset.cpus")) or frozenset()
     return "" if now == wanted else f"{text} was set, and the kernel has {cpuset.format(now) or 'none'}"
-
-
-def lines(mended: t.Sequence[Mended]) -> list[str]:
-    """What was done, as text."""
-    return [
-        f"{one.container.pod_name} {one.container.name}: "
-        + (one.error or f"CPUs {cpuset.format(one.container.cpus)} -> {cpuset.format(one.wanted)}")
-        for one in mended
-    ]

@@ -19,6 +19,7 @@ from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
 from ..model.values import cpuset
 from ..pipeline.kubelet_inspection import Inspection
+from ..pipeline.kubelet_mending import Mended
 from . import change_text
 from .text_table import aligned
 
@@ -68,6 +69,15 @@ def setting_data(found: Inspection, one: Setting) -> KubeletSetting:
 def difference_data(one: Difference) -> KubeletDifference:
     """A key that the running kubelet has otherwise, as JSON."""
     return {"key": one.key, "running": one.wanted, "configured": one.actual, "origin": one.origin}
+
+
+def mended_lines(mended: t.Iterable[Mended]) -> list[str]:
+    """The containers whose CPUs were set, or why they could not be, as text."""
+    return [
+        f"{one.container.pod_name} {one.container.name}: "
+        + (one.error or f"CPUs {cpuset.format(one.container.cpus)} -> {cpuset.format(one.wanted)}")
+        for one in mended
+    ]
 
 
 def amounts(found: Inspection) -> list[tuple[Amount, t.Optional[Amount]]]:

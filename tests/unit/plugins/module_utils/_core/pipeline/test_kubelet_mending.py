@@ -13,6 +13,7 @@ from _core.host.command import Command
 from _core.host.files import Host
 from _core.main import main
 from _core.pipeline import kubelet_mending
+from _core.reports import kubelet_report
 from test_kubelet_inspection import GONE, ID, UID, Tree
 
 OTHER = ID[::-1]
@@ -52,7 +53,7 @@ def fake_systemd(tree: Tree) -> Systemd:
 
 def mended(tree: Tree, systemd: Systemd) -> list[str]:
     host = Host(str(tree.folder), clock=lambda: 10_000.0, uptime=lambda: 1000.0, run=systemd)
-    return kubelet_mending.lines(kubelet_mending.mend(host))
+    return kubelet_report.mended_lines(kubelet_mending.mend(host))
 
 
 def test_a_shared_container_on_exclusive_cpus_gets_the_shared_ones(tree: Tree, systemd: Systemd) -> None:
