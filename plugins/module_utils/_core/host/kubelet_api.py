@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the kubelet that runs says of its own configuration."""
+"""The configuration that the running kubelet reports over its API."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ PATH, ROOT_KEY = "/configz", "kubeletconfig"
 PORT = 10250
 # Where a server that listens on all addresses is asked.
 ANY = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}  # noqa: S104 - asked, not bound
-# kubeadm's certificate for who asks kubelets: it is on nodes of the control plane. Other kubelets answer where they ask for none.
+# kubeadm's client certificate for requests to kubelets, on nodes of the control plane. Without it only a kubelet that asks for none answers.
 CLIENT = "/etc/kubernetes/pki/apiserver-kubelet-client"
 SECONDS = 5.0
 LONGEST = 1 << 20  # bytes
 
 
 def running_configuration(host: Host, config: Config) -> t.Optional[dict[str, t.Any]]:
-    """The configuration of the kubelet that runs, by its API on this machine; None where it does not tell.
+    """The configuration of the kubelet that runs, by its API on this machine; None if it does not answer with one.
 
     ``config`` is the one that its files and flags make: its address and port are there.
     """

@@ -80,8 +80,8 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
     """Apply, in a tick, a profile that was put on the node without a run of Corral. If it declares a command, that confirms it.
 
     It differs from the one applied last: a tick that only corrects drift does not get here. One that continues after a tick or a run
-    that was killed starts no wait, and leaves the confirmation to whoever that run left it to. An earlier unconfirmed profile ends
-    here: the new one confirms it, as in declare(), or waits in its place.
+    that was killed starts no wait: what that run was waiting for, a command or a controller, still confirms the profile. An earlier
+    unconfirmed profile ends here: the new one confirms it, as in declare(), or waits in its place.
     """
     confirm, earlier = declared.confirm, unconfirmed_file.pending(host)
     if earlier is not None and expired(host) is not None:

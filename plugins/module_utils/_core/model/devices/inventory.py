@@ -76,7 +76,7 @@ def _where(match: Match) -> str:
 def _candidates(resource: Resource, seen: Seen) -> list[Device]:
     match = resource.match
     if match.path is not None:
-        # The one that all users of VFIO have is nobody's.
+        # /dev/vfio/vfio is opened by every program that uses VFIO, so it is not given to one workload.
         return [_of_file(one, seen) for one in seen.files.get(match.path, ()) if one.real != VFIO_CONTROL]
     if match.cdi is not None:
         return _of_cdi(match.cdi, seen)

@@ -45,7 +45,7 @@ def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Di
     It says more than those: nested settings are filled with defaults, and a key that is zero or empty is left out.
     """
     told = {
-        # An entry of a map is one that counts, whoever added it.
+        # In these maps each entry counts, so that one which only the kubelet has is a difference.
         key: running[key] if key in MAPS and running.get(key) else as_configured(value, running.get(key))
         for key, value in config.data.items()
     }

@@ -19,7 +19,9 @@ from _core.host import kubelet_api
 from _core.host.files import Host
 from _core.model.kubelet.kubelet_config import Config
 
-pytestmark = pytest.mark.skipif(not shutil.which("openssl"), reason="openssl makes a server's certificate")
+pytestmark = pytest.mark.skipif(
+    not shutil.which("openssl"), reason="openssl, which makes the server's certificate, is not installed"
+)
 
 CONFIGZ = {"kubeletconfig": {"maxPods": 70, "cpuManagerPolicy": "static"}}
 
