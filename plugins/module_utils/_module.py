@@ -393,7 +393,7 @@ def pools_task(module: AnsibleModule, host: Host) -> dict[str, t.Any]:
         "notes": list(notes),
         "pools": published_pools.to_dict(context.pools),
         "report": cpu_map.pool_lines(context.pools),
-        "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
+        "cpu_map": cpu_map.cpu_map(context.topology, context.pools, context.grants),
     }
 
 

@@ -41,7 +41,7 @@ def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) ->
     context = outcome.plan.context
     if piece.module == CPUSET and piece.present and context is not None:
         result["pools"] = published_pools.to_dict(context.pools)
-        result["cpu_map"] = cpu_map.cpu_map(context.topology, context.pools)
+        result["cpu_map"] = cpu_map.cpu_map(context.topology, context.pools, context.grants)
     return result
 
 

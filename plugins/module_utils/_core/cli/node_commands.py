@@ -62,7 +62,7 @@ def do_pools(host: Host, args: argparse.Namespace) -> int:
     context = planning.compile_profile(host, command_output.the_profile(host, args.profile))
     if args.svg:
         return drawn_as_svg(context.topology, cpu_assignment.declared(context.pools, context.grants))
-    drawn = cpu_map.cpu_map(context.topology, context.pools, colour=command_output.coloured())
+    drawn = cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=command_output.coloured())
     command_output.show(args, published_pools.to_dict(context.pools), [*cpu_map.pool_lines(context.pools), "", *drawn])
     return IN_SYNC
 

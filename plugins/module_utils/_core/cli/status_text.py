@@ -29,7 +29,7 @@ def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) 
                 from ..reports import workload_table
 
                 rows += ["", *workload_table.lines(context)]
-            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, colour=colour)]
+            rows += ["", *cpu_map.cpu_map(context.topology, context.pools, context.grants, colour=colour)]
             now = observed_assignment.map_in_force(host, context)
             rows += ["", "what is in force differs:", *now] if now else []
     except CorralError as error:

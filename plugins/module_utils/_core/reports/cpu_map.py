@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import itertools
 import typing as t
 
 from ..model.cpu import pools
@@ -16,7 +17,12 @@ from ..model.topology.topology import Topology
 from ..model.values import cpuset
 from . import text_table
 
+if t.TYPE_CHECKING:
+    from ..model.workload.grants import Grant
+
 CORES_PER_LINE = 16
+MOST_OWNERS = 8
+OTHER_CACHE = " | "
 LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}
 COLOURS = {"R": "44", "S": "42", "I": "45", "E": "41", ".": "100"}
 
@@ -30,8 +36,8 @@ def pool_lines(computed: Pools) -> list[str]:
     return text_table.aligned(table) + list(computed.notes)
 
 
-def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> list[str]:
-    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread."""
+def cpu_map(topology: Topology, computed: Pools, grants: t.Iterable[Grant] = (), *, colour: bool = False) -> list[str]:
+    """The machine as a picture: a row per NUMA node, a block per core, a letter per thread; then the pools, and who has CPUs."""
 
     def letter(cpu: int) -> str:
         for name in KINDS:
@@ -40,8 +46,11 @@ def cpu_map(topology: Topology, computed: Pools, *, colour: bool = False) -> lis
         return LETTERS["offline"]
 
     offline = f"   . offline {cpuset.format(topology.offline_present)}" if topology.offline_present else ""
+    owners = {grant.workload: grant.cpus for grant in grants if grant.cpus}
     legend = "   ".join(
-        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}" for name in pools.shown(computed)
+        f"{LETTERS[name]} {name} {cpuset.format(getattr(computed, name)) or '-'}"
+        + (of_owners(owners) if name == "exclusive" else "")
+        for name in pools.shown(computed)
     )
     return [*picture(topology, letter, colour=colour), legend + offline]
 
@@ -64,13 +73,28 @@ def map_in_force(
         return shown.lower() if cpu in differs else shown
 
     kinds = [(kind, frozenset(cpu for cpu, one in now.items() if one.pool == kind) & topology.online) for kind in KINDS]
-    legend = "   ".join(f"{LETTERS[kind]} {kind} {cpuset.format(cpus)}" for kind, cpus in reversed(kinds) if cpus)
+    owners: dict[str, frozenset[int]] = {}
+    for cpu, one in now.items():
+        if one.owner and cpu in topology.online:
+            owners[one.owner] = owners.get(one.owner, frozenset()) | {cpu}
+    legend = "   ".join(
+        f"{LETTERS[kind]} {kind} {cpuset.format(cpus)}" + (of_owners(owners) if kind == "exclusive" else "")
+        for kind, cpus in reversed(kinds)
+        if cpus
+    )
     said = f"small letters: not as declared, {cpuset.format(differs)}"
     return [*picture(topology, letter), "   ".join(filter(None, [legend, said]))]
 
 
+def of_owners(owners: t.Mapping[str, frozenset[int]]) -> str:
+    """Which workload has which CPUs, in brackets; "" for none."""
+    listed = [f"{name} {cpuset.format(cpus)}" for name, cpus in sorted(owners.items(), key=lambda one: min(one[1]))]
+    more = [f"and {len(listed) - MOST_OWNERS} more"] if len(listed) > MOST_OWNERS else []
+    return f" ({', '.join(listed[:MOST_OWNERS] + more)})" if listed else ""
+
+
 def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool = False) -> list[str]:
-    """The rows of a map, with the letter that each CPU has."""
+    """The rows of a map, with the letter that each CPU has. | is between cores that share no L3 cache."""
 
     def block(core: frozenset[int]) -> str:
         text = "".join(letter(cpu) for cpu in sorted(core))
@@ -79,14 +103,29 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
         return "".join(f"\033[{COLOURS.get(char.upper(), '100')};97m{char}\033[0m" for char in text)
 
     nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
+    names = list(topology.sockets)
+    sockets = {cpu: number for number, cpus in enumerate(topology.sockets.values()) for cpu in cpus}
+    caches = {cpu: number for number, cpus in enumerate(topology.l3) for cpu in cpus}
+
+    def place(core: frozenset[int]) -> tuple[int, int, int]:
+        first = min(core)
+        return sockets.get(first, -1), caches.get(first, -1), first
+
     rows = []
     for node, cpus in sorted(nodes.items()):
-        cores = [core & cpus for core in topology.cores if core & cpus]
+        cores = sorted((core & cpus for core in topology.cores if core & cpus), key=place)
         for start in range(0, len(cores), CORES_PER_LINE):
             part = cores[start : start + CORES_PER_LINE]
             name = f"node {node}" if start == 0 else ""
-            cpus = frozenset(cpu for core in part for cpu in core)
-            rows.append(f"{name:<8} {' '.join(block(core) for core in part)}   CPUs {cpuset.format(cpus)}")
+            groups = [
+                [block(core) for core in group]
+                for dummy, group in itertools.groupby(part, lambda core: place(core)[:2])
+            ]
+            drawn = OTHER_CACHE.join(" ".join(group) for group in groups)
+            row = f"{name:<8} {drawn}   CPUs {cpuset.format(frozenset().union(*part))}"
+            within = sorted({sockets[cpu] for core in part for cpu in core if cpu in sockets})
+            where = f"   socket {', '.join(names[one] for one in within)}" if len(names) > 1 and within else ""
+            rows.append(row + where)
         if not cores:
             rows.append(f"node {node:<3} (no CPUs)")
     return rows

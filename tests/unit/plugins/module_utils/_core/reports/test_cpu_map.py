@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import machines
 from _core.model.cpu.cpu_assignment import Assignment
+from _core.model.topology.topology import Topology
 from _core.reports import cpu_map
 
 DECLARED = {
@@ -28,7 +29,44 @@ def test_a_small_letter_is_another_pool_or_another_workload() -> None:
     now = {**DECLARED, 1: Assignment("shared"), 5: Assignment("exclusive", "other")}
     del now[4]
     assert cpu_map.map_in_force(topology, now, DECLARED) == [
-        "node 0   Rs SS   CPUs 0-3",
-        "node 1   ?e I   CPUs 4-6",
-        "S shared 1-3   R reserved 0   E exclusive 5   I isolated 6   small letters: not as declared, 1,4-5",
+        "node 0   Rs SS   CPUs 0-3   socket 0",
+        "node 1   ?e I   CPUs 4-6   socket 1",
+        "S shared 1-3   R reserved 0   E exclusive 5 (other 5)   I isolated 6   small letters: not as declared, 1,4-5",
     ]
+
+
+def letters(topology: Topology) -> list[str]:
+    """The rows with the last digit of each CPU."""
+    return cpu_map.picture(topology, lambda cpu: str(cpu % 10))
+
+
+def halves(*sets: range) -> tuple[frozenset[int], ...]:
+    return tuple(map(frozenset, sets))
+
+
+def test_a_bar_is_between_caches_and_the_sockets_of_several_are_named() -> None:
+    caches = halves(range(4), range(4, 8), range(8, 12), range(12, 16))
+    assert letters(machines.machine(2, 4, 2, l3=caches)) == [
+        "node 0   01 23 | 45 67   CPUs 0-7   socket 0",
+        "node 1   89 01 | 23 45   CPUs 8-15   socket 1",
+    ]
+    one = machines.machine(1, 4, 2, l3=halves(range(8)))
+    assert letters(one) == ["node 0   01 23 45 67   CPUs 0-7"], (
+        "its only cache and its only socket are not worth a word"
+    )
+
+
+def test_cores_of_one_cache_stand_together_whatever_their_numbers_are() -> None:
+    even = (frozenset({0, 1, 4, 5}), frozenset({2, 3, 6, 7}))
+    assert letters(machines.machine(1, 4, 2, l3=even)) == ["node 0   01 45 | 23 67   CPUs 0-7"]
+    sockets = {"0": even[0], "1": even[1]}
+    assert letters(machines.machine(1, 4, 2, sockets=sockets)) == ["node 0   01 45 | 23 67   CPUs 0-7   socket 0, 1"], (
+        "a node over two sockets"
+    )
+
+
+def test_many_owners_are_not_all_named() -> None:
+    owners = {f"w{number}": frozenset({number}) for number in range(10)}
+    assert cpu_map.of_owners(owners).endswith(", w7 7, and 2 more)")
+    assert cpu_map.of_owners({"b": frozenset({4, 5}), "a": frozenset({6})}) == " (b 4-5, a 6)"
+    assert cpu_map.of_owners({}) == ""
