@@ -51,9 +51,9 @@ RETURN = r"""
 _value:
   description:
     - C(hosts) has for each host its C(verdict) (V(in_sync), V(drift), V(unknown), V(refused), V(failed) or
-      V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools), C(cpu_map), C(cpu_map_now),
-      C(effective_profile) and C(tenants), C(paused) while it is under maintenance, and C(unconfirmed) while its profile waits
-      for a confirmation.
+      V(unreachable)), its drift C(items), C(problems), C(message), the profile's C(name), C(mode), C(pools) and C(effective_profile),
+      C(cpu_map), C(cpu_map_now), C(numa_nodes), C(workloads), C(tenants) and C(gc_report), C(paused) while it is under
+      maintenance, and C(unconfirmed) while its profile waits for a confirmation.
     - C(groups) has the hosts that are alike (verdict, profile, CPUs and drift), worst first.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
       of it; its fields are in C(docs/json.md) of the collection.
@@ -75,7 +75,8 @@ UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, ha
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
-MAPS = ("cpu_map", "cpu_map_now")
+LINES = ("cpu_map", "cpu_map_now", "gc_report")
+ROWS = ("drift", "problems", "numa_nodes", "workloads", "tenants")
 SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
 
 
@@ -112,7 +113,7 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     said = [] if verdict == "unreachable" else failed
     paused, unconfirmed = with_line(profile.get("paused")), with_line(profile.get("unconfirmed"))
     tenants = profile.get("tenants")
-    cpu_map, map_now = profile.get("cpu_map"), profile.get("cpu_map_now")
+    lines = {name: profile.get(name) and [printable(line) for line in profile[name]] for name in LINES}
     messages = dict.fromkeys(message(result) for result in lost[:1] or said)
     return {
         "verdict": verdict,
@@ -122,10 +123,13 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         "name": shown(profile.get("name")),
         "mode": t.cast("t.Any", shown(profile.get("mode"))),
         "pools": profile.get("pools"),
-        "cpu_map": cpu_map and [printable(line) for line in cpu_map],
-        "cpu_map_now": map_now and [printable(line) for line in map_now],
+        "cpu_map": lines["cpu_map"],
+        "cpu_map_now": lines["cpu_map_now"],
+        "numa_nodes": clean(profile.get("numa_nodes")),
         "effective_profile": profile.get("effective_profile"),
+        "workloads": clean(profile.get("workloads")),
         "tenants": tenants and [t.cast("Tenant", {**one, "text": printable(one["text"])}) for one in tenants],
+        "gc_report": lines["gc_report"],
         "paused": t.cast("RenderedPause | None", paused),
         "unconfirmed": t.cast("RenderedUnconfirmed | None", unconfirmed),
     }
@@ -241,9 +245,18 @@ def printable(text: str, keep: str = "") -> str:
     return shown if len(cut) == len(text) else f"{shown}... ({len(text)} characters)"
 
 
+def clean(value: t.Any) -> t.Any:
+    """Data with every text in it as it can be shown."""
+    if isinstance(value, dict):
+        return {printable(str(key)): clean(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [clean(inner) for inner in value]
+    return printable(value) if isinstance(value, str) else value
+
+
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
     """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
-    for field in ("drift", "problems", *MAPS, "tenants"):
+    for field in (*ROWS, *LINES):
         rows = result.get(field)
         if rows is None:
             continue
@@ -251,7 +264,7 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
             return f"{field} is {kind(rows)}, expected a list"
         if len(rows) > MAX_ROWS:
             return f"{field} has {len(rows)} elements, at most {MAX_ROWS} are possible"
-        element = str if field in MAPS else dict
+        element = str if field in LINES else dict
         for number, row in enumerate(rows):
             if not isinstance(row, element):
                 return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"
@@ -259,6 +272,13 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
         why = impossible_item(item)
         if why:
             return f"drift[{number}].{why}"
+    for number, node in enumerate(result.get("numa_nodes") or ()):
+        if not isinstance(node.get("hugepages"), dict):
+            return f"numa_nodes[{number}].hugepages is {kind(node.get('hugepages'))}, expected a mapping"
+    for number, workload in enumerate(result.get("workloads") or ()):
+        why = impossible_workload(workload)
+        if why:
+            return f"workloads[{number}].{why}"
     for number, tenant in enumerate(result.get("tenants") or ()):
         if not isinstance(tenant.get("text"), str):
             return f"tenants[{number}].text is {kind(tenant.get('text'))}, expected text"
@@ -281,10 +301,25 @@ def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
         return f"text is {kind(item.get('text'))}, expected text"
     if item.get("verdict") not in ITEM_VERDICTS:
         return f"verdict is {printable(repr(item.get('verdict'))[:80])}, expected one of {', '.join(ITEM_VERDICTS)}"
-    since = item.get("since")
-    if since is not None and (not isinstance(since, int) or isinstance(since, bool) or not 0 <= since < YEAR_10000):
-        return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"
-    return None
+    return impossible_since(item.get("since"))
+
+
+def impossible_workload(workload: t.Mapping[str, t.Any]) -> str | None:
+    """The same for a workload."""
+    devices = workload.get("devices")
+    if not isinstance(devices, dict):
+        return f"devices is {kind(devices)}, expected a mapping"
+    odd = next((ids for ids in devices.values() if not isinstance(ids, list)), None)
+    if odd is not None:
+        return f"devices has {kind(odd)}, expected lists"
+    return impossible_since(workload.get("since"))
+
+
+def impossible_since(since: t.Any) -> str | None:
+    """The same for a moment."""
+    if since is None or (isinstance(since, int) and not isinstance(since, bool) and 0 <= since < YEAR_10000):
+        return None
+    return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"
 
 
 def kind(value: t.Any) -> str:

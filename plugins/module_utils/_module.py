@@ -43,7 +43,7 @@ from ._core.pipeline import (
     section_tasks,
 )
 from ._core.pipeline.confirming import Terms
-from ._core.reports import change_text, cpu_map, drift_since, explain, plan_by_key, status_file
+from ._core.reports import change_text, cpu_map, drift_since, explain, gc_report, numa_table, plan_by_key, status_file
 
 # After a run: the kernel gave fewer pages, or a process has started meanwhile (cgroup v1). Neither contradicts it.
 MAY_DIFFER = ("nr_hugepages", "placement")
@@ -257,10 +257,13 @@ def apply_profile(
             drifted,
         ),
         "pools": published_pools.to_dict(context.pools),
-        "cpu_map": cpu_map.cpu_map(context.topology, context.pools),
+        "cpu_map": cpu_map.cpu_map(context.topology, context.pools, context.grants),
         "cpu_map_now": observed_assignment.map_in_force(host, context),
+        "numa_nodes": numa_table.rows(context.topology),
         "effective_profile": effective_profile.compile_to_data(context.profile, context.persistent_pools),
+        "workloads": status_file.workload_rows(context),
         "tenants": status_file.tenant_rows(context),
+        "gc_report": gc_report.lines(host),
         "origins": known,
         "profile_hash": history.hash_of(plain),
     }

@@ -260,6 +260,32 @@ cpu_map_now:
   type: list
   elements: str
   sample: ["node 0   RR SS   CPUs 0-3", "node 1   ss II   CPUs 4-7"]
+numa_nodes:
+  description: The NUMA nodes of the machine.
+  returned: success
+  type: list
+  elements: dict
+  contains:
+    node:
+      description: Its number.
+      type: int
+      returned: always
+      sample: 0
+    cpus:
+      description: Its CPUs that are online.
+      type: str
+      returned: always
+      sample: 0-3
+    memory_mib:
+      description: Its memory in MiB. V(null) where the kernel does not say.
+      type: int
+      returned: always
+      sample: 2048
+    hugepages:
+      description: The number of pages that are there, by their size.
+      type: dict
+      returned: always
+      sample: {2Mi: 32, 1Gi: 0}
 effective_profile:
   description:
     - The effective profile, which is the CPUs and amounts that the profile's intents give on this node.
@@ -271,6 +297,29 @@ effective_profile:
     mode: enforce
     cpu: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7, slices: {system.slice: "0-1,4-5"}}
     memory: {hugepages: {2Mi: {"node 0": 32}}}
+workloads:
+  description: The workloads of the profile with what they have, as C(corral status --json) has them. V(null) without workloads.
+  returned: success
+  type: list
+  elements: dict
+  sample:
+    - name: lane
+      state: granted
+      reason:
+      tenant:
+      qos: Guaranteed
+      hold: running
+      slice: corral_exclusive_lane.slice
+      cpus: 2-3
+      memory_nodes: "0"
+      devices: {}
+      since: 1795255200
+gc_report:
+  description: The last passes of garbage collection, as a person reads it. Empty where none was made.
+  returned: success
+  type: list
+  elements: str
+  sample: ["gc: since the node started 2 images and 0 containers removed, 310Mi freed, 0 failures"]
 origins:
   description: The origin of each key of the profile, V(default) for what no layer declares. The node keeps it.
   returned: success

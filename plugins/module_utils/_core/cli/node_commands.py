@@ -40,9 +40,9 @@ from ..pipeline import (
     tick,
 )
 from ..pipeline.confirming import Terms
-from ..reports import change_text, cpu_map, drift_since, status_file, text_table
+from ..reports import change_text, cpu_map, drift_since, gc_report, status_file, text_table
 from ..reports.value_text import counted
-from . import command_output, status_text
+from . import command_output
 
 if t.TYPE_CHECKING:
     from ..model.status.json_shapes import RenderedPause
@@ -87,7 +87,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
     plan = tick.plan_node(host, context, with_agent=True)
     if broken is not None:
         plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))
-    return plan._replace(notes=(*plan.notes, *status_text.gc_lines(host), *preflight_notes.notes(host, context)))
+    return plan._replace(notes=(*plan.notes, *gc_report.lines(host), *preflight_notes.notes(host, context)))
 
 
 def do_plan(host: Host, args: argparse.Namespace) -> int:

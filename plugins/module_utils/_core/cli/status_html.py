@@ -14,7 +14,7 @@ from ..model.cpu import cpu_assignment
 from ..model.plan.context import Context
 from ..model.values.errors import CorralError
 from ..pipeline import observed_assignment
-from ..reports import change_text, html_page, machine_svg, workload_table
+from ..reports import change_text, gc_report, html_page, machine_svg, workload_table
 from ..reports.html_page import Part
 from . import status_text
 
@@ -31,7 +31,7 @@ def page(host: Host, status: dict[str, t.Any]) -> str:
     except CorralError as error:
         parts.append(Part("Machine", html_page.listed([f"no CPU map: {error}"])))
     parts.append(Part("Hugepages", hugepages(status)))
-    parts.append(Part("Garbage collection", html_page.listed(status_text.gc_lines(host))))
+    parts.append(Part("Garbage collection", html_page.listed(gc_report.lines(host))))
     when = change_text.moment(int(status.get("time") or 0))
     summary = [f"as the tick of {when} saw it", *status_text.summary_lines(host, status)]
     return html_page.page(f"{name}: {status.get('name') or 'no profile'}", summary, parts)

@@ -9,19 +9,19 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import pause_file, state
+from ..host import pause_file
 from ..host.files import Host
 from ..model.plan.context import Context
 from ..model.plan.plan import change_from_dict
 from ..model.values.errors import CorralError
 from ..pipeline import declared_profile, observed_assignment, planning, profile_in_force
-from ..reports import change_text, cpu_map
+from ..reports import change_text, cpu_map, gc_report
 from ..reports.value_text import counted
 
 
 def status_lines(host: Host, status: dict[str, t.Any], *, colour: bool = False) -> list[str]:
     """status.json as text, with the CPU map."""
-    rows = [*summary_lines(host, status), *gc_lines(host), *item_lines(status)]
+    rows = [*summary_lines(host, status), *gc_report.lines(host), *item_lines(status)]
     try:
         context = context_in_force(host)
         if context is not None:
@@ -61,19 +61,6 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     if status.get("exclusive"):
         rows.append(f"exclusive CPUs: {status['exclusive']}")
     return rows
-
-
-def gc_lines(host: Host) -> list[str]:
-    """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
-    status = state.read_json(host, state.GC_STATUS)
-    if status is None:
-        return []
-    from ..gc import gc_status
-
-    try:
-        return gc_status.lines(status, host.now())
-    except (LookupError, TypeError, ValueError):
-        return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
 
 
 def item_lines(status: dict[str, t.Any]) -> list[str]:

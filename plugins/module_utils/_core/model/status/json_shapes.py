@@ -139,6 +139,15 @@ class Hugepages(t.TypedDict):
     actual: t.Optional[int]
 
 
+class NumaNode(t.TypedDict):
+    """A NUMA node of the machine."""
+
+    node: int
+    cpus: str
+    memory_mib: t.Optional[int]
+    hugepages: dict[str, int]
+
+
 class Workload(t.TypedDict):
     """A workload in the status."""
 
@@ -426,8 +435,11 @@ class FleetHost(t.TypedDict):
     pools: t.Optional[Pools]
     cpu_map: t.Optional[list[str]]
     cpu_map_now: t.Optional[list[str]]
+    numa_nodes: t.Optional[list[NumaNode]]
     effective_profile: t.Optional[dict[str, t.Any]]
+    workloads: t.Optional[list[Workload]]
     tenants: t.Optional[list[Tenant]]
+    gc_report: t.Optional[list[str]]
     paused: t.Optional[RenderedPause]
     unconfirmed: t.Optional[RenderedUnconfirmed]
 

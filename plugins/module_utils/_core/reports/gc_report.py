@@ -9,11 +9,24 @@ from __future__ import annotations
 
 import typing as t
 
+from ..host import state
+from ..host.files import Host
 from ..model.values.sizes import about_text
-from ..reports.text_table import aligned
+from .text_table import aligned
 
 
-def lines(status: t.Mapping[str, t.Any], now: float) -> list[str]:
+def lines(host: Host) -> list[str]:
+    """The last passes of garbage collection; empty where no pass was made. What they left undone is drift."""
+    status = state.read_json(host, state.GC_STATUS)
+    if status is None:
+        return []
+    try:
+        return lines_of(status, host.now())
+    except (LookupError, TypeError, ValueError):
+        return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
+
+
+def lines_of(status: t.Mapping[str, t.Any], now: float) -> list[str]:
     """gc.json as text. Raises LookupError, TypeError or ValueError where it is not as Corral writes it."""
     table = []
     images, containers, totals = status["images"], status["containers"], status["totals"]
