@@ -6,7 +6,10 @@
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import importlib.util
+import re
 import time
 import typing as t
 from xml.etree import ElementTree
@@ -76,6 +79,28 @@ MAINTAINED = {**STUCK, "paused": PAUSED}
 UNREACHABLE = {"unreachable": True, "msg": "Connection refused"}
 SKIPPED = {"skipped": True}
 AGENT = {"drift": []}
+LANE = {
+    "name": "lane",
+    "state": "granted",
+    "reason": None,
+    "tenant": "acme",
+    "qos": "Guaranteed",
+    "hold": "running",
+    "slice": "corral_exclusive_lane.slice",
+    "cpus": "4-5",
+    "memory_nodes": "1",
+    "devices": {"example.com/nic": ["0000:01:00.0", "0000:02:00.0"]},
+    "since": 5,
+}
+MACHINE = {
+    "cpu_map": ["node 0   RR SS | EE II   CPUs 0-7", "R reserved 0-1   S shared 2-3   E exclusive 4-5 (lane 4-5)"],
+    "numa_nodes": [
+        {"node": 0, "cpus": "0-7", "memory_mib": 2048, "hugepages": {"2Mi": 32, "1Gi": 0}},
+        {"node": 1, "cpus": "", "memory_mib": None, "hugepages": {}},
+    ],
+    "workloads": [LANE],
+    "gc_report": ["gc: since the node started nothing"],
+}
 
 
 @pytest.mark.parametrize(
@@ -248,7 +273,8 @@ def test_hosts_that_are_alike_are_one_group_since_the_first_of_them() -> None:
     assert report["lines"][0] == "b,c,d: drift, 2 items (profile edge, mode enforce)", "lines have no picture"
     assert report["lines"].count("  the node's <line> of what is drift [since 1970-01-01 00:00:05 UTC]") == 1
     page = drawn(report)
-    assert page.index("<h2>b,c</h2>") < page.index("<h2>e</h2>") < page.index("<details>") < page.index("<h2>a</h2>")
+    places = [page.index(text) for text in (">b,c</h2>", ">e</h2>", '<details id="fine">', ">a</h2>")]
+    assert places == sorted(places)
 
 
 def test_hosts_in_sync_are_one_line_and_the_page_keeps_to_a_size() -> None:
@@ -274,7 +300,7 @@ def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
     for pool, letter in {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}.items():
         assert f'<i class="{pool}">{letter}</i>' in page
         assert f"i.{pool} {{" in page
-    assert page.count("<div>CPUs as the profile declares them</div>") == 2
+    assert page.count("<figcaption>CPUs as the profile declares them</figcaption>") == 2
     assert "CPUs as they are" not in page
 
 
@@ -284,12 +310,13 @@ def test_the_page_shows_what_is_before_what_is_declared() -> None:
     report = fleet_report({"a": mapped, "b": {**mapped, "cpu_map_now": now}}, {"a": AGENT, "b": AGENT})
     assert len(report["groups"]) == 2, "their CPUs are not alike"
     page = drawn(report)
-    assert page.count("CPUs as they are, with a frame") == 1
+    assert page.count("<figcaption>CPUs as they are, with a frame") == 1
     first = page.index("CPUs as they are")
     assert first < page.index("CPUs as the profile declares them", first)
     assert '<i class="reserved">R</i><i class="shared differs">s</i>' in page
     assert '<i class="shared">S</i><i class="none differs">?</i>' in page
-    assert f"<div>{now[1]}</div>" in page
+    assert '<i class="reserved">R</i> reserved 0</span>' in page
+    assert ">small letters: not as declared, 1,3</span>" in page
 
 
 def test_the_page_has_the_nodes_own_lines_escaped() -> None:
@@ -297,7 +324,7 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     sick = {**MAINTAINED, "tenants": tenants, "unconfirmed": UNCONFIRMED}
     report = fleet_report({"a": sick, "b": UNREACHABLE, "<c>": IN_SYNC}, {"a": AGENT, "b": SKIPPED, "<c>": AGENT})
     page = drawn(report)
-    assert "<h2>&lt;c&gt;</h2>" in page
+    assert ">&lt;c&gt;</h2>" in page
     line = "<code>the node&#39;s &lt;line&gt; of what is unchangeable</code>"
     assert f'<li class="unchangeable">{line} <span class="about">since 1970-01-01 00:00:05 UTC' in page
     assert "<p>the node&#39;s line of the pause</p>" in page
@@ -305,6 +332,38 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
     assert "  tenant <acme>: q requests.cpu 3 of 4" in report["lines"]
     assert "<p>the node&#39;s line of the confirmation</p>" in page
     assert "<p>Connection refused</p>" in page
+
+
+def test_the_page_has_the_machine_and_its_workloads() -> None:
+    lane = {**LANE, "name": "<lane>", "tenant": "<acme>", "memory_nodes": "<1>", "devices": {"<nic>": ["<0>", "<1>"]}}
+    odd = {"node": 0, "cpus": "<0>", "memory_mib": "<2>", "hugepages": {"<2Mi>": "<3>"}}
+    refused = {**LANE, "name": "late", "state": "refused", "reason": "<no>", "devices": {}, "since": None}
+    hostile = {**DRIFT, "workloads": [lane, refused], "numa_nodes": [odd], "gc_report": ["<gc>"]}
+    page = drawn(fleet_report({"a": hostile, "b": {**DRIFT, **MACHINE, "name": "b"}}, {"a": AGENT, "b": AGENT}))
+    assert '<th scope="row">0</th><td>&lt;0&gt;</td><td>&lt;2&gt; MiB</td><td>&lt;3&gt; × &lt;2Mi&gt;</td>' in page
+    for cell in ("4-5", "&lt;1&gt;", "&lt;nic&gt;: &lt;0&gt;, &lt;1&gt;", "&lt;acme&gt;", "1970-01-01 00:00:05 UTC"):
+        assert f"<td>{cell}</td>" in page
+    assert '<th scope="row">late</th><td>refused: &lt;no&gt;</td>' in page
+    assert "<p>&lt;gc&gt;</p>" in page
+    assert '<th scope="row">1</th><td></td><td>unknown</td><td></td>' in page
+    assert "<td>2048 MiB</td><td>32 × 2Mi, 0 × 1Gi</td>" in page
+    assert (
+        '<span class="core"><i class="shared">S</i><i class="shared">S</i></span><span class="cache">|</span>' in page
+    )
+
+
+def test_a_browser_runs_the_pages_own_script_alone() -> None:
+    page = drawn(fleet_report({"a": {**DRIFT, **MACHINE}}, {"a": AGENT}))
+    (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
+    digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-{digest}'" in page
+
+
+def test_a_group_of_many_hosts_names_the_first_and_keeps_all() -> None:
+    results = {f"n{number:02}": DRIFT for number in range(30)}
+    page = drawn(fleet_report(results, dict.fromkeys(results, AGENT)))
+    assert f">{','.join(list(results)[:20])} and 10 more</h2>" in page
+    assert f"<code>{','.join(results)}</code>" in page
 
 
 @pytest.mark.parametrize(
@@ -321,6 +380,11 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
         ({"pools": "0-3"}, "pools is text, expected a mapping"),
         ({"cpu_map": [1]}, "cpu_map[0] is a number, expected text"),
         ({"cpu_map_now": [None]}, "cpu_map_now[0] is missing, expected text"),
+        ({"gc_report": [{}]}, "gc_report[0] is a mapping, expected text"),
+        ({"numa_nodes": [{"node": 0}]}, "numa_nodes[0].hugepages is missing, expected a mapping"),
+        ({"workloads": [{**LANE, "devices": []}]}, "workloads[0].devices is a list, expected a mapping"),
+        ({"workloads": [{**LANE, "devices": {"a": 7}}]}, "workloads[0].devices has a number, expected lists"),
+        ({"workloads": [{**LANE, "since": 10**18}]}, f"workloads[0].since is {10**18}, expected seconds since 1970"),
         ({"tenants": "acme"}, "tenants is text, expected a list"),
         ({"tenants": [{"name": "acme"}]}, "tenants[0].text is missing, expected text"),
         ({"paused": {"by": "alice"}}, "paused.text is missing, expected text"),
@@ -343,6 +407,7 @@ def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     bad = "x\x1b[2J\nb: in sync\u202e\u2028\ud800"
     lie = {**IN_SYNC, "name": bad, "cpu_map": [bad]}
     lie.update(paused={**PAUSED, "text": bad}, unconfirmed={**UNCONFIRMED, "text": bad})
+    lie.update(workloads=[{**LANE, "name": bad, "devices": {bad: [bad]}}], gc_report=[bad])
     lie.update(drift=[{**item("drift"), "text": bad}], tenants=[{"name": "a", "text": bad}])
     report = fleet_report({"a": lie, "c": {"msg": bad}}, {"a": AGENT, "c": SKIPPED})
     escaped = "x\\x1b[2J\\nb: in sync\\u202e\\u2028\\ud800"
@@ -350,6 +415,9 @@ def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     assert report["lines"][3:5] == [f"a: drift, 1 item (profile {escaped}, mode enforce)", f"  {escaped}"]
     assert report["hosts"]["a"]["cpu_map"] == [escaped]
     assert report["hosts"]["a"]["tenants"][0]["text"] == escaped
+    assert report["hosts"]["a"]["gc_report"] == [escaped]
+    (workload,) = report["hosts"]["a"]["workloads"]
+    assert (workload["name"], workload["devices"]) == (escaped, {escaped: [escaped]})
     assert all(line.isprintable() for line in report["lines"])
 
 

@@ -15,10 +15,10 @@ import typing as t
 import node
 import pytest
 import runs
-from _core.gc import gc_status
 from _core.host import state
 from _core.host.command import Command
 from _core.host.files import Host
+from _core.reports import gc_report
 from fake_podman import Service
 from shared_data import REPOSITORY
 
@@ -341,7 +341,7 @@ def test_status_shows_the_last_passes(fake: node.Node, podman: Podman, capsys: p
 def test_status_shows_what_would_go_and_what_failed(fake: node.Node, podman: Podman) -> None:
     def rows() -> list[list[str]]:
         task(fake, collect=True)
-        return columns(gc_status.lines(json.loads(fake.get(state.GC_STATUS)), fake.time))
+        return columns(gc_report.lines_of(json.loads(fake.get(state.GC_STATUS)), fake.time))
 
     runs.declare(fake.host(), gc={"images": {"min_age": "0s"}, "containers": {"scope": "all"}}, mode="audit")
     assert [row[-1] for row in rows()] == [
