@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-kubelet bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem browser scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-kubelet bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -35,6 +35,9 @@ sanity: venv ## ansible-test sanity over the files as they are
 ecosystem: venv ## build, install and import the collection; what its users' tools and other Pythons say
 	@$(VENV) tools/suite.py ecosystem units
 
+browser: venv ## the fleet's page in Debian's Chromium, for people with and without scripts, light and dark
+	@$(VENV) tools/suite.py browser
+
 scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards; RELEASE=trixie
 	@$(if $(filter-out file,$(origin RELEASE)),CORRAL_RELEASE="$(RELEASE)" )$(VENV) tools/scenarios.py "$(if $(filter-out file,$(origin NAME)),$(NAME))" --keep="$(KEEP)"
 
@@ -45,10 +48,10 @@ molecule: setup ## the scenarios on VMs
 	@$(VENV) tools/suite.py molecule
 
 test: setup ## the tests of the nodes, the code and the built collection, VMs included
-	@$(VENV) tools/suite.py check sanity ecosystem molecule
+	@$(VENV) tools/suite.py check sanity ecosystem browser molecule
 
 test-long: setup ## the same with more kills, faults, random cases, releases, and cuts of power
-	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem units molecule
+	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem browser units molecule
 
 bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-kubelet bench-collect ## all benchmarks, by hand; none of them is a test
 

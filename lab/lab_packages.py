@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import shutil
 import subprocess
+import typing as t
 
 import lab_base
 from lab_base import LabError
@@ -29,14 +30,14 @@ def there(program: str) -> bool:
     return shutil.which(program, path=f"{os.environ.get('PATH', '')}:{SBIN}") is not None
 
 
-def missing() -> list[str]:
+def missing(needed: t.Mapping[str, str]) -> list[str]:
     """The packages whose program is not there."""
-    return sorted({package for program, package in NEEDED.items() if not there(program)})
+    return sorted({package for program, package in needed.items() if not there(program)})
 
 
-def ensure() -> None:
-    """Install what is missing, as root or by sudo without a password; else print the one line to run."""
-    packages = missing()
+def ensure(needed: t.Mapping[str, str] = NEEDED) -> None:
+    """Install what is missing, as root or by sudo without a password; else raise LabError with the one line to run."""
+    packages = missing(needed)
     if not packages:
         return
     line = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]

@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `units`, `molecule`, or several of them.
+"""Run the tests: `suite.py check` without VMs, `sanity`, `ecosystem`, `browser`, `units`, `molecule`, or several of them.
 
 Everything is run to its end, three at once on two cores, then the seconds of everything, the slowest tasks of
 the scenarios, what failed and why, and the plain closing line `N passed, N failed`; exit 1 if one failed.
@@ -20,6 +20,7 @@ import typing as t
 from concurrent import futures
 
 import ansible_test
+import browser_tests
 import ecosystem
 import scenarios
 import setup
@@ -62,6 +63,7 @@ PARTS: dict[str, t.Callable[[], list[Step]]] = {
     "check": check,
     "sanity": lambda: [Step("ansible-test sanity", ansible_test.sanity_once_each)],
     "ecosystem": ecosystem.steps,
+    "browser": browser_tests.steps,
     "units": ecosystem.units,
     "molecule": scenarios.steps,
 }
@@ -74,6 +76,7 @@ def chains(parts: t.Sequence[str]) -> list[Chain]:
     shared = [step for part in parts if part in ONE_BY_ONE for step in PARTS[part]()]
     found = [PARTS["check"]()] if "check" in parts else []
     found += [shared] if shared else []
+    found += [PARTS["browser"]()] if "browser" in parts else []
     return found + ([[step] for step in PARTS["molecule"]()] if "molecule" in parts else [])
 
 
