@@ -2,10 +2,10 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The collection as its users get it: built, installed where nothing else is, imported as Galaxy would; and what the
-ecosystem's tools say with the newest ansible-core, and the tests with the oldest Python of a node.
+"""The collection as its users get it: built, installed where nothing else is, imported as Galaxy would; what the
+ecosystem's tools say with the newest ansible-core; the playbooks with the oldest one, and the tests with the oldest Python of a node.
 
-The tools of .venv go with its own ansible-core, the oldest supported one as a rule. Where this machine has a Python
+The tools of .venv go with its own ansible-core. Where this machine has a Python
 for the newest, that one, from the cache, is what the built collection is installed for.
 """
 
@@ -42,6 +42,9 @@ KINDS = {
 # Every write is made to fail once: half of all the time. .venv runs them; with other Pythons they are make test-long's.
 PIPELINE = "tests/unit/plugins/module_utils/_core/pipeline"
 LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_section_tasks.py")
+# What runs playbooks of the collection, and no node.
+PLAYBOOKS = ("test_automation_examples.py", "test_role_booleans.py", "test_role_layers.py", "test_rollout_playbook.py")
+NO_OLDEST = "no Python 3.10 to 3.12 here: the oldest ansible-core is not tried"
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
 
 
@@ -55,6 +58,13 @@ def newest() -> pathlib.Path | None:
 def user() -> pathlib.Path:
     """The virtual environment that the built collection is installed for."""
     return newest() or setup.VENV
+
+
+@functools.cache
+def oldest() -> pathlib.Path | None:
+    """The virtual environment with the oldest ansible-core; None when no Python here is for it."""
+    python = venvs.oldest_python()
+    return venvs.made("oldest", python) if python else None
 
 
 @functools.cache
@@ -99,7 +109,7 @@ def prepare() -> Tally:
     """Make the virtual environments, which are no test, and an empty ground."""
     venvs.prune()
     with futures.ThreadPoolExecutor() as pool:
-        for made in [pool.submit(make) for make in (newest, importer, node)]:
+        for made in [pool.submit(make) for make in (newest, oldest, importer, node)]:
             made.result()
     shutil.rmtree(GROUND, ignore_errors=True)
     (GROUND / "home").mkdir(parents=True)
@@ -228,9 +238,20 @@ def docs() -> Tally:
 
 
 def sanity() -> Tally:
-    """ansible-test sanity as the newest ansible-core has it; what older Pythons say, .venv's has shown."""
+    """ansible-test sanity as the newest ansible-core has it; what older Pythons say, and pylint, .venv's has shown."""
     venv = newest()
-    return ansible_test.sanity(["--python", f"3.{venvs.minor_of(venv)}"], venv) if venv else cannot(NO_NEWEST)
+    if not venv:
+        return cannot(NO_NEWEST)
+    words = [] if os.environ.get("CORRAL_LONG") else ["--skip-test", "pylint"]
+    return ansible_test.sanity(["--python", f"3.{venvs.minor_of(venv)}", *words], venv)
+
+
+def old_playbooks() -> Tally:
+    """The role, the playbooks and the filters under the oldest ansible-core."""
+    venv = oldest()
+    if not venv:
+        return cannot(NO_OLDEST)
+    return unit_tests(venv, *(f"tests/unit/{name}" for name in PLAYBOOKS), "tests/unit/plugins/filter")
 
 
 def old_python() -> Tally:
@@ -267,6 +288,7 @@ def steps() -> list[Step]:
         Step("newest: antsibull-docs", docs),
         Step("newest: changelog", changelog),
         Step("newest: sanity", sanity),
+        Step("oldest ansible-core", old_playbooks),
         Step("oldest Python: unit tests", old_python),
     ]
 

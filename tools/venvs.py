@@ -25,6 +25,7 @@ CACHE = pathlib.Path(os.environ.get("CORRAL_CACHE") or "~/.cache/corral").expand
 TOOLS = setup.CHECKOUT / "tools"
 NODE = range(9, 15)  # Python 3.9 (RHEL 9) to 3.14: what a node may have
 NEWEST = (14, 13, 12)  # what the newest ansible-core runs on
+OLDEST = (11, 12, 10)  # what the oldest ansible-core runs on; the first is what most machines have for .venv
 UNUSED = 30 * 24 * 3600  # s; after that a virtual environment goes
 
 
@@ -79,6 +80,11 @@ def newest_python() -> str | None:
 def node_python() -> str | None:
     """The oldest Python that a node may have, of those that are here and older than that of .venv."""
     return next(filter(None, map(found, range(NODE.start, sys.version_info[1]))), None)
+
+
+def oldest_python() -> str | None:
+    """A Python for the oldest ansible-core."""
+    return sys.executable if sys.version_info[1] in OLDEST else next(filter(None, map(found, OLDEST)), None)
 
 
 def minor_of(venv: pathlib.Path) -> int:
