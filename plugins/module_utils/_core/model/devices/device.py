@@ -127,3 +127,46 @@ class Inventory(NamedTuple):
     devices: t.Mapping[str, tuple[Device, ...]]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+
+
+class HeldDevices:
+    """Who has which devices. What only the holder of a device can have are its id, and its keys when it was seen last."""
+
+    def __init__(self) -> None:
+        self.by_workload: dict[str, tuple[GrantedDevice, ...]] = {}
+        self.holders: dict[str, set[str]] = {}  # the workloads that have a key
+        self.around: dict[str, set[str]] = {}  # the workloads that have a part of a folder in sysfs
+
+    def give(self, workload: str, devices: tuple[GrantedDevice, ...]) -> None:
+        """Give a workload these devices and no others."""
+        for found, keys in self.places(self.by_workload.pop(workload, ())):
+            for key in keys:
+                found[key].discard(workload)
+        if devices:
+            self.by_workload[workload] = devices
+        for found, keys in self.places(devices):
+            for key in keys:
+                found.setdefault(key, set()).add(workload)
+
+    def places(self, devices: t.Iterable[GrantedDevice]) -> tuple[tuple[dict[str, set[str]], t.Iterable[str]], ...]:
+        """The keys of devices, and the folders around those in sysfs, each with where it is counted."""
+        keys = frozenset(key for one in devices for key in (one.id, *one.keys))
+        return (self.holders, keys), (self.around, around(key for key in keys if key.startswith("devices/")))
+
+    def other_has(self, key: str, workload: str) -> bool:
+        """Whether another workload has what has this key."""
+        return any(holder != workload for holder in self.holders.get(key, ()))
+
+    def other_shares(self, device: Device, workload: str) -> bool:
+        """Whether another workload has a part of a device, the device, or what is around it."""
+        own = device.keys | {device.id}
+        if any(self.other_has(key, workload) for key in (*own, *device.within)):
+            return True
+        return any(holder != workload for key in own for holder in self.around.get(key, ()))
+
+
+def around(locations: t.Iterable[str]) -> frozenset[str]:
+    """The sysfs folders around some: what has one of them as a whole has these as well."""
+    return frozenset(
+        location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
+    )

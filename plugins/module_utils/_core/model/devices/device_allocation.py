@@ -14,31 +14,14 @@ import typing as t
 
 from ..numa.node_sets import Demand
 from .device import Device, GrantedDevice
-from .inventory import around
 
 
 class TooFew(ValueError):
     """Fewer devices are free than are asked for."""
 
 
-def keys_of(devices: t.Iterable[GrantedDevice]) -> frozenset[str]:
-    """All that only the holder of these devices can have: their ids, and their keys when they were seen last."""
-    return frozenset(key for one in devices for key in (one.id, *one.keys))
-
-
-def shares(device: Device, held: frozenset[str]) -> bool:
-    """Whether a device has a part of what is held (``keys_of``), is one, or has one around it."""
-    own = device.keys | {device.id}
-    if not held.isdisjoint(own) or not held.isdisjoint(device.within):
-        return True
-    return not around(key for key in held if key.startswith("devices/")).isdisjoint(own)
-
-
-def refreshed(
-    granted: t.Iterable[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]
-) -> tuple[GrantedDevice, ...]:
+def refreshed(granted: t.Iterable[GrantedDevice], by_id: t.Mapping[str, Device]) -> tuple[GrantedDevice, ...]:
     """Granted devices with the keys that they have now, as far as they are seen: names change with a reboot, ids do not."""
-    by_id = {one.id: one for devices in seen.values() for one in devices}  # Its resource may have another name by now.
     return tuple(one._replace(keys=tuple(sorted(by_id[one.id].keys))) if one.id in by_id else one for one in granted)
 
 

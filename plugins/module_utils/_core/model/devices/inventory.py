@@ -11,7 +11,7 @@ import fnmatch
 import typing as t
 
 from ..values.errors import shown
-from .device import FIT_PATH, CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen
+from .device import FIT_PATH, CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen, around
 from .device_delivery import VFIO_CONTROL
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
@@ -228,13 +228,6 @@ def _of_cdi_device(one: CdiDevice, own: list[DeviceFile], seen: Seen) -> Device:
 
 def _keys(files: t.Iterable[DeviceFile]) -> frozenset[str]:
     return frozenset(key for file in files for key in (file.real, file.location) if key)
-
-
-def around(locations: t.Iterable[str]) -> frozenset[str]:
-    """The sysfs folders around some: what has one of them as a whole has these as well."""
-    return frozenset(
-        location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
-    )
 
 
 def _node(nodes: t.Iterable[int]) -> int:

@@ -154,7 +154,7 @@ def attempt(
             continue
         if why:
             broken[grant.workload] = (whole, why)
-            budget.hold_devices(grant.workload, whole.devices)  # No other one is given them before it is decided on.
+            budget.devices.give(grant.workload, whole.devices)  # No other one is given them before it is decided on.
             continue
         kept = renewed(whole, need, status)
         budget.reserve(seen_again(budget, kept))
@@ -163,7 +163,7 @@ def attempt(
             events.append(AllocationEvent(grant.workload, grant, kept, reason))
     for name, (grant, why) in broken.items():
         if name not in by_name:
-            budget.hold_devices(name, ())
+            budget.devices.give(name, ())
             events.append(AllocationEvent(name, grant, left_while_running(budget, grant, status), why))
     refusals = []
     # Workloads that had a grant come before new ones.
@@ -193,7 +193,7 @@ def attempt(
             grant = admit(budget, need, before, status)
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
-            budget.hold_devices(name, ())
+            budget.devices.give(name, ())
             rest = remaining_grant(budget, need, before, status)
             if name not in kept_first and before is not None and taken_by_others(budget, need, before, rest, status):
                 crowded[name] = refused
@@ -268,7 +268,7 @@ def seen_again(budget: NodeBudget, grant: Grant) -> Grant:
         return grant
     from ..devices import device_allocation
 
-    return grant._replace(devices=device_allocation.refreshed(grant.devices, budget.inputs.devices))
+    return grant._replace(devices=device_allocation.refreshed(grant.devices, budget.devices_by_id()))
 
 
 def renewed(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> Grant:

@@ -64,7 +64,7 @@ class DevicePool:
         devices = self.budget.inputs.devices[resource]
         notes = [
             f"{name} has {named(one.id for one in held if one.resource == resource)}"
-            for name, held in self.budget.devices.items()
+            for name, held in self.budget.devices.by_workload.items()
             if name != self.name and any(one.resource == resource for one in held)
         ]
         unhealthy = [one.id for one in devices if one.unhealthy]
@@ -132,9 +132,8 @@ class DevicePool:
 
 def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Device]:
     """The devices of a resource that can be given to a workload: healthy ones that no other one has."""
-    held = device_allocation.keys_of(one for name, rows in budget.devices.items() if name != workload for one in rows)
     devices = budget.inputs.devices.get(resource, ())
-    return [one for one in devices if not one.unhealthy and not device_allocation.shares(one, held)]
+    return [one for one in devices if not one.unhealthy and not budget.devices.other_shares(one, workload)]
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:
@@ -154,10 +153,7 @@ def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, 
         lost = [f"{one.id} is {why}" for one in grant.devices for why in filter(None, [why_lost(budget, one)])]
         if lost:
             return "; ".join(lost)
-    others = device_allocation.keys_of(
-        one for name, rows in budget.devices.items() if name != grant.workload for one in rows
-    )
-    taken = sorted(one.id for one in grant.devices if one.id in others)
+    taken = sorted(one.id for one in grant.devices if budget.devices.other_has(one.id, grant.workload))
     return f"{named(taken)} belongs to another grant" if taken else ""
 
 

@@ -15,7 +15,7 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..cpu.pools import Pools
-from ..devices.device import Device, GrantedDevice
+from ..devices.device import Device, HeldDevices
 from ..numa.numa_memory import Block
 from ..numa.topology_manager import Policy
 from ..profile.profile import Profile
@@ -84,9 +84,8 @@ class NodeBudget:
         self.given: dict[str, int] = {}
         self.free = inputs.assignable
         self.shared = inputs.pools.allocatable
-        self.devices: dict[
-            str, tuple[GrantedDevice, ...]
-        ] = {}  # by workload, also of those that are yet to be decided on
+        self.devices = HeldDevices()  # also of workloads that are yet to be decided on
+        self.by_id: t.Optional[dict[str, Device]] = None
 
     def reserve(self, grant: Grant) -> None:
         """Charge a grant to the budget."""
@@ -95,7 +94,7 @@ class NodeBudget:
             self.given[resource] = self.given.get(resource, 0) + amount
         self.free -= grant.cpus
         self.shared -= grant.cpus
-        self.hold_devices(grant.workload, grant.devices)
+        self.devices.give(grant.workload, grant.devices)
 
     def take_back(self, grant: Grant) -> None:
         """Take a grant that was charged out of the budget again."""
@@ -105,11 +104,11 @@ class NodeBudget:
         self.free |= grant.cpus
         self.shared |= grant.cpus
 
-    def hold_devices(self, workload: str, devices: tuple[GrantedDevice, ...]) -> None:
-        """Give devices to no other workload; those that this one had before are free."""
-        self.devices.pop(workload, None)
-        if devices:
-            self.devices[workload] = devices
+    def devices_by_id(self) -> dict[str, Device]:
+        """The devices of the node, whatever resource has them by now."""
+        if self.by_id is None:
+            self.by_id = {one.id: one for devices in self.inputs.devices.values() for one in devices}
+        return self.by_id
 
     @property
     def blocks(self) -> list[Block]:
