@@ -186,6 +186,10 @@ def main() -> int:
     parser.add_argument(
         "--workloads", type=int, nargs="*", default=[0, 100, 500], help="how many on each (default: 0 100 500)"
     )
+    parser.add_argument(
+        "--devices", type=int, default=0, help="so many of the workloads have a device each (default: 0)"
+    )
+    parser.add_argument("--tenants", type=int, default=0, help="so many tenants have the workloads (default: 0)")
     parser.add_argument("--python", default="/usr/bin/python3", help="what runs the agent (default: %(default)s)")
     args = parser.parse_args()
     version = subprocess.run([args.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
@@ -201,9 +205,11 @@ def main() -> int:
 
     worst = 0
     for workloads in args.workloads:
-        print(f"{workloads or 'No'} workloads:\n")
+        devices, tenants = (min(number, workloads) for number in (args.devices, args.tenants))
+        more = f", {devices} devices, {tenants} tenants" if devices or tenants else ""
+        print(f"{workloads or 'No'} workloads{more}:\n")
         with tempfile.TemporaryDirectory(prefix="corral-") as folder:
-            program, root = tick_node.make(Path(folder), args.python, workloads)
+            program, root = tick_node.make(Path(folder), args.python, workloads, devices, tenants)
             worst = max(worst, measure(args.python, program, root, args.turns, []))
         print()
     return worst

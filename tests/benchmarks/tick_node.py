@@ -26,19 +26,21 @@ from _core.pipeline import applying, planning, recording_originals
 # 256 CPUs, 512 GiB.
 LARGE = trees.Machine(sockets=2, cores=64, threads=2, memory_kib=256 << 20)
 PIDS = {"pid_max": 4194304, "threads_max": 1048576, "reserved": 4096, "per_workload": 1024}
+NIC = "example.com/nic"
 Workload = dict[str, t.Any]
 
 
-def make(folder: Path, python: str, workloads: int) -> tuple[str, str]:
+def make(folder: Path, python: str, workloads: int, devices: int = 0, tenants: int = 0) -> tuple[str, str]:
     """A node in sync, and this checkout's core compiled as on a node: (program, root).
 
-    Without workloads it is the lab's machine with examples/edge.yml, with some it is a large one.
+    Without workloads it is the lab's machine with examples/edge.yml, with some it is a large one. So many of the workloads have
+    a device each, and all that have no CPUs of their own belong to so many tenants.
     """
     program, machine, root = (folder / name for name in ("program", "machine", "root"))
     trees.build(machine, LARGE if workloads else node.MACHINE)
     fake = node.Node(root, machine)
     if workloads:
-        populate(fake, workloads)
+        populate(fake, workloads, devices, tenants)
     else:
         runs.converged(fake, with_agent=True)
     for second in range(2):  # What the first one changed, the second one finds in sync.
@@ -51,7 +53,7 @@ def make(folder: Path, python: str, workloads: int) -> tuple[str, str]:
     return str(program), str(root)
 
 
-def populate(fake: node.Node, count: int) -> None:
+def populate(fake: node.Node, count: int, devices: int, tenants: int) -> None:
     """Roll out so many workloads, and start them: in five of six cases Burstable ones on the shared pool.
 
     The others have two CPUs of their own each, at most 60 of them: two thirds as declared, one third while they run.
@@ -75,12 +77,34 @@ def populate(fake: node.Node, count: int) -> None:
         {
             "name": f"app{n}",
             "match": {"unit": f"app{n}.service"},
-            "requests": {"cpu": "100m", "memory": "128Mi"},
+            "requests": {"cpu": "100m", "memory": "128Mi", **({NIC: 1} if n < devices else {})},
             "limits": {"cpu": "500m", "memory": "256Mi"},
         }
         for n in range(burstable)
     ]
-    roll_out(fake, parsed([lanes, *declared_rows]), [f"{kind}{n}.service" for kind, n in names(declared, burstable)])
+    for number in range(devices):
+        plug(fake, number)
+    more: dict[str, t.Any] = {"devices": [{"name": NIC, "match": {"class": "0200"}}]} if devices else {}
+    if tenants:
+        more["tenants"] = [tenant(number, range(number, burstable, tenants)) for number in range(tenants)]
+    units = [f"{kind}{n}.service" for kind, n in names(declared, burstable)]
+    roll_out(fake, parsed([lanes, *declared_rows], **more), units)
+
+
+def plug(fake: node.Node, number: int) -> None:
+    """A network card on one of the two NUMA nodes."""
+    folder = f"/sys/bus/pci/devices/0000:{number // 32:02x}:{number % 32:02x}.0"
+    rows = {"vendor": "0x8086", "device": "0x1592", "class": "0x020000", "numa_node": str(number % 2)}
+    for name, text in rows.items():
+        fake.put(f"{folder}/{name}", f"{text}\n")
+    (fake.root / folder[1:] / "driver").symlink_to("../../../bus/pci/drivers/ice")
+
+
+def tenant(number: int, apps: t.Iterable[int]) -> Workload:
+    """A tenant of these workloads, with a quota that they stay within."""
+    quota = {"requests.cpu": "100", "limits.memory": "100Gi", "count/workloads": 1000}
+    units = [f"app{one}.service" for one in apps]
+    return {"name": f"tenant{number}", "members": {"units": units}, "quota": [{"name": "all", "hard": quota}]}
 
 
 def names(declared: int, burstable: int) -> list[tuple[str, int]]:
@@ -94,12 +118,12 @@ def claim(cpu: str, memory: str) -> Workload:
     return {"requests": amounts, "limits": amounts}
 
 
-def parsed(workloads: list[Workload]) -> profile.Profile:
+def parsed(workloads: list[Workload], **more: t.Any) -> profile.Profile:
     """The profile of a large node."""
     cpu = {"reserved": {"cores_per_numa": 1}, "policy": "static", "options": {"full-pcpus-only": True}}
     memory = {"policy": "static", "reserved": {"0": "1Gi", "1": "1Gi"}}
     topology = {"policy": "single-numa-node"}
-    return node.parsed(cpu=cpu, memory=memory, topology=topology, pids=PIDS, workloads=workloads)
+    return node.parsed(cpu=cpu, memory=memory, topology=topology, pids=PIDS, workloads=workloads, **more)
 
 
 def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> None:
