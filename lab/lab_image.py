@@ -19,7 +19,7 @@ from lab_base import LabError
 RECIPE = lab_base.HERE / "make-image.sh"
 ON_NODE = lab_base.HERE / "node_compiled.py"
 # The releases, and the Python of each.
-RELEASES = {"bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14"}
+RELEASES = {"bullseye": "python3.9", "bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14"}
 # A release with more packages than each node has.
 LARGER = {"forky_containerd": ("forky", "containerd,runc")}
 NAMES = (*RELEASES, *LARGER)

@@ -34,8 +34,9 @@ done
 find kernel -name 'vmlinuz*' -type f -exec mv {} vmlinuz \;
 modules=$(find kernel -path '*lib/modules' -type d)
 version=$(ls "$modules")
-mkdir -p tree/usr/lib/modules
-cp -a "$modules/$version" tree/usr/lib/modules/
+# Debian 11 may have a /lib of its own; later ones have a link to /usr/lib.
+mkdir -p tree/lib/modules
+cp -a "$modules/$version" tree/lib/modules/
 chroot tree /sbin/depmod "$version"
 
 # virtio_ring comes before virtio: insmod does not look for what a module needs.
@@ -107,7 +108,7 @@ for unit in apt-daily.timer apt-daily-upgrade.timer dpkg-db-backup.timer fstrim.
 done
 # Each daemon-reload starts them all, which took two thirds of its time; a node needs fstab's, and Podman's for Quadlet.
 mkdir -p tree/etc/systemd/system-generators
-for generator in tree/usr/lib/systemd/system-generators/*; do
+for generator in tree/lib/systemd/system-generators/*; do
     case $generator in
     */systemd-fstab-generator | */podman-system-generator) ;;
     *) ln -s /dev/null "tree/etc/systemd/system-generators/${generator##*/}" ;;

@@ -19,7 +19,7 @@ extends_documentation_fragment:
   - corral.node._attributes
   - corral.node._attributes.action_group
 requirements:
-  - Debian 12 or a distribution with systemd 252 or newer, with cgroup v2, or v1 and its cpuset controller
+  - Debian 11 or a distribution with systemd 247 or newer, with cgroup v2, or v1 and its cpuset controller
   - Python 3.9 or newer on the node
 attributes:
   check_mode:

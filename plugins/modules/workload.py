@@ -27,7 +27,7 @@ extends_documentation_fragment:
   - corral.node._attributes
   - corral.node._attributes.action_group
 requirements:
-  - Debian 12 or a distribution with systemd 252 or newer
+  - Debian 11 or a distribution with systemd 247 or newer
   - Python 3.9 or newer on the node
   - A profile with C(cpu.reserved) on the node, and C(cpu.policy=static) in it for workloads with CPUs of their own
 attributes:

@@ -282,10 +282,18 @@ def file_removed() -> None:
     expect("the unit that holds it is active", " active " in run(*holders), True)
     os.remove(file)
     run("systemctl", "daemon-reload")
-    wait("systemd stops what nothing requires any more", lambda: " active " not in run(*holders))
+    if systemd_version() >= 252:
+        wait("systemd stops what nothing requires any more", lambda: " active " not in run(*holders))
+    else:  # It does not look at that after a daemon-reload.
+        tick()
     expect_own_cpus(BATCH_SLICE, frozenset({4, 5}))
     expect("the file", read(file), text)
     expect("who holds CPUs", sum("batch" in name for name in grants()), 1)
+
+
+def systemd_version() -> int:
+    """The number that begins what `systemctl --version` says."""
+    return int(run("systemctl", "--version").split()[1])
 
 
 def stopped_slice() -> None:
