@@ -359,6 +359,49 @@ def burstable_container() -> None:
     run("podman", "rm", "-f", "-t", "0", "pour")
 
 
+def namespaces() -> None:
+    """A pod whose containers are to share a PID namespace: the kernel has one for them, and a pod without it is named."""
+    image()
+    expect("the namespaces of a pod that shares", len(spaces_of_pod("+pid")), 1)
+    in_sync()
+    run("podman", "pod", "rm", "-f", "-t", "0", "pair")
+    apart = spaces_of_pod("ipc")
+    expect("the namespaces of a pod that does not", len(apart), 3)
+    said = run("corral", "drift", code=2)
+    (item,) = [line for line in said.splitlines() if "pair share_process_namespace" in line]
+    for words in ("separate -> shared", "left", "right", "podman pod create --share +pid"):
+        if words not in item:
+            raise AssertionError(f"{words} is not in {item}")
+    run("podman", "pod", "rm", "-f", "-t", "0", "pair")
+    in_sync()
+
+
+def spaces_of_pod(share: str) -> set[str]:
+    """The PID namespaces of a new pod's processes: of its two containers, and of its infra container."""
+    infra = ("--infra-image=localhost/busybox", "--infra-command=sleep 1000")
+    run(
+        "podman",
+        "pod",
+        "create",
+        "--name=pair",
+        "--network=none",
+        f"--share={share}",
+        "--cgroup-parent=corral-pair.slice",
+        *infra,
+    )
+    for name in ("left", "right"):
+        run("podman", "run", "-d", "--pod=pair", f"--name={name}", "busybox", "sleep", "1000")
+    group = "corral.slice/corral-pair.slice"
+
+    def sleepers() -> list[int]:
+        return [pid for pid, name in processes_in(group) if name == "sleep"]
+
+    wait("the pod runs", lambda: len(sleepers()) == 3)
+    for pid in sleepers():
+        expect(f"the CPUs of {pid}", frozenset(os.sched_getaffinity(pid)), sets(SHARED))
+    return {os.readlink(f"/proc/{pid}/ns/pid") for pid in sleepers()}
+
+
 def weights() -> None:
     """The slice around workloads that share weighs what they request together, beside the system's."""
     stop_batch()
@@ -473,6 +516,7 @@ STEPS = (
     fails,
     containers,
     burstable_container,
+    namespaces,
     weights,
     quadlet,
     offline,
