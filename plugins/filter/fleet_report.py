@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import re
 import time
 import typing as t
 import unicodedata
@@ -69,6 +70,8 @@ ITEM_KEYS = (
 MAX_NAMES = 20  # of hosts in sync on one line of the recap
 MAX_TEXT = 10_000  # characters of one text
 MAX_ROWS = 10_000  # elements of one list
+# Where ssh's messages name a host: hosts that only differ in it have the same problem.
+ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
 YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
 NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
@@ -162,7 +165,7 @@ def group_lines(group: FleetGroup, host: FleetHost) -> list[str]:
     lines = [head + (f" (profile {host['name']}, mode {host['mode']})" if host["name"] else "")]
     lines += [f"  {said['text']}" for said in (host["paused"], host["unconfirmed"]) if said]
     lines += [f"  {one['text']}" for one in host["tenants"] or ()]
-    lines += [f"  {line}" for line in str(host["message"] or "").splitlines()]
+    lines += [f"  {line}" for line in str(group["message"] or "").splitlines()]
     return [*lines, *(f"  {item['text']}{since(first)}" for item, first in zip(host["items"], group["since"]))]
 
 
@@ -178,12 +181,23 @@ def since(first: int | None) -> str:
     return f" [since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(first))}]" if first else ""
 
 
+def without_address(host: FleetHost) -> str | None:
+    """The host's message; of a host that did not answer with … for its name or address."""
+    text = host["message"]
+    return ADDRESS.sub(r"\1…", text) if text and host["verdict"] == "unreachable" else text
+
+
+def common_message(hosts: t.Sequence[FleetHost]) -> str | None:
+    """The message of hosts that are alike, without their addresses where these differ."""
+    return hosts[0]["message"] if len({host["message"] for host in hosts}) == 1 else without_address(hosts[0])
+
+
 def alike(host: FleetHost) -> tuple[t.Any, ...]:
     """What the lines of two hosts have in common when one block stands for both; when they drifted may differ."""
     tenants = tuple(one["text"] for one in host["tenants"] or ())
     items = tuple((one["verdict"], one["text"]) for one in host["items"])
     said = tuple(one["text"] if one else "" for one in (host["paused"], host["unconfirmed"]))
-    return (host["verdict"], host["name"], host["mode"], host["message"], said, tenants, items)
+    return (host["verdict"], host["name"], host["mode"], without_address(host), said, tenants, items)
 
 
 def mapped_alike(host: FleetHost) -> tuple[t.Any, ...]:
@@ -197,7 +211,12 @@ def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple
     for name, host in hosts.items():
         found.setdefault(key(host), []).append(name)
     groups: list[FleetGroup] = [
-        {"verdict": hosts[names[0]]["verdict"], "hosts": names, "since": earliest([hosts[one] for one in names])}
+        {
+            "verdict": hosts[names[0]]["verdict"],
+            "hosts": names,
+            "since": earliest([hosts[one] for one in names]),
+            "message": common_message([hosts[one] for one in names]),
+        }
         for names in found.values()
     ]
     return sorted(groups, key=lambda one: (-WORST.index(one["verdict"]), -len(one["hosts"]), one["hosts"]))

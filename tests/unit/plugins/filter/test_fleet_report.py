@@ -277,6 +277,28 @@ def test_hosts_that_are_alike_are_one_group_since_the_first_of_them() -> None:
     assert places == sorted(places)
 
 
+def test_hosts_that_do_not_answer_for_the_same_reason_are_one_group() -> None:
+    said = "Failed to connect to the host via ssh: "
+    timed_out = [f"{said}ssh: connect to host {one} port 22: Connection timed out" for one in ("10.0.0.1", "fe80::2")]
+    unknown = [f"{said}ssh: Could not resolve hostname {one}: Name or service not known" for one in ("c", "d.example")]
+    refused = [f"{said}root@{one}: Permission denied (publickey)." for one in ("e", "f")]
+    results = {
+        name: {"unreachable": True, "msg": text} for name, text in zip("abcdef", [*timed_out, *unknown, *refused])
+    }
+    report = fleet_report({**results, "g": results["a"], "h": results["f"]}, {})
+    assert [one["hosts"] for one in report["groups"]] == [["a", "b", "g"], ["e", "f", "h"], ["c", "d"]]
+    assert report["lines"][:4] == [
+        "a,b,g: unreachable",
+        f"  {said}ssh: connect to host … port 22: Connection timed out",
+        "e,f,h: unreachable",
+        f"  {said}root@…: Permission denied (publickey).",
+    ]
+    assert report["hosts"]["b"]["message"] == timed_out[1]
+    assert timed_out[0] not in drawn(report) and report["lines"][1].strip() in drawn(report)
+    alone = fleet_report({"a": results["a"], "g": results["a"]}, {})
+    assert alone["groups"][0]["message"] == timed_out[0]
+
+
 def test_hosts_in_sync_are_one_line_and_the_page_keeps_to_a_size() -> None:
     good = {f"g{number:03}": IN_SYNC for number in range(25)}
     bad = {

@@ -450,6 +450,7 @@ class FleetGroup(t.TypedDict):
     verdict: FleetVerdict
     hosts: list[str]
     since: list[t.Optional[int]]
+    message: t.Optional[str]
 
 
 class Fleet(t.TypedDict):
