@@ -57,7 +57,7 @@ import re
 import typing as t
 
 from ansible import errors
-from ansible.errors import AnsibleError
+from ansible.errors import AnsibleLookupError
 from ansible.plugins.lookup import LookupBase
 from ansible_collections.corral.node.plugins.module_utils._core.cli import profile_file
 from ansible_collections.corral.node.plugins.module_utils._core.model.values.errors import CorralError
@@ -83,17 +83,17 @@ class LookupModule(LookupBase):
         try:
             return self.layers(terms, variables or {}, kwargs)
         except CorralError as error:
-            raise AnsibleError(str(error)) from error
+            raise AnsibleLookupError(str(error)) from error
 
     def layers(self, terms: list[t.Any], known: dict[str, t.Any], options: dict[str, t.Any]) -> list[dict[str, t.Any]]:
         """The layers, the weakest first."""
         self.set_options(var_options=known, direct=options)
         if terms:
-            raise AnsibleError("corral.node.profile_layers takes no terms: it reads the host's variables")
+            raise AnsibleLookupError("corral.node.profile_layers takes no terms: it reads the host's variables")
         names = sorted(name for name in known if name.startswith(PREFIX))
         for name in names:
             if not LAYER.fullmatch(name):
-                raise AnsibleError(
+                raise AnsibleLookupError(
                     f"{name}: a layer's variable is named {PREFIX}_NN_NAME, with two digits that order it, such as "
                     f"{PREFIX}_50_edge: rename it",
                     obj=name,
@@ -106,7 +106,7 @@ class LookupModule(LookupBase):
             if profile is None:
                 continue
             if not isinstance(profile, dict):
-                raise AnsibleError(f"{origin} is not a mapping: write keys of a profile", obj=profile)
+                raise AnsibleLookupError(f"{origin} is not a mapping: write keys of a profile", obj=profile)
             found.append({"origin": origin, "profile": profile})
         path = self.adopted(known) if found else ""
         if os.path.isfile(path):
@@ -134,7 +134,7 @@ class LookupModule(LookupBase):
         known = os.path.expanduser(str(name))
         whole = self.find_file_in_search_path(variables, "files", known, ignore_missing=True) or os.path.realpath(known)
         if not os.path.isfile(whole):
-            raise AnsibleError(f"{FILE}: {whole}: no such file on the controller: name one", obj=name)
+            raise AnsibleLookupError(f"{FILE}: {whole}: no such file on the controller: name one", obj=name)
         profile_file.refuse_twice(self.text_of(whole), whole)
         return os.path.basename(whole), self._templar.template(self._loader.load_from_file(whole, **TRUSTED))
 
@@ -142,7 +142,7 @@ class LookupModule(LookupBase):
         """The layer that a rollout wrote: plain data."""
         profile = profile_file.load(self.text_of(path), path)
         if not isinstance(profile, dict):
-            raise AnsibleError(f"{path} is not a mapping: write keys of a profile, or remove the file")
+            raise AnsibleLookupError(f"{path} is not a mapping: write keys of a profile, or remove the file")
         return profile
 
     def text_of(self, path: str) -> str:
@@ -151,4 +151,4 @@ class LookupModule(LookupBase):
             with open(self._loader.get_real_file(path), encoding="utf-8") as file:
                 return file.read()
         except (OSError, UnicodeDecodeError) as error:
-            raise AnsibleError(f"{path}: cannot be read: {error}") from error
+            raise AnsibleLookupError(f"{path}: cannot be read: {error}") from error
