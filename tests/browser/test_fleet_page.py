@@ -25,10 +25,12 @@ DRAWN = 200  # groups of each kind
 NOW = [
     "node 0   RR Ss | EE II   CPUs 0-7   socket 0",
     "node 1   RR SS | ?E II   CPUs 8-15   socket 1",
+    "node 2   (no CPUs)",
     "R reserved 0-1,8-9   S shared 2-3,10-11   E exclusive 4-5,13 (lane 4-5,13)   I isolated 6-7   small letters: not as declared, 3,12",
 ]
+ROW = " | ".join(["SS SS SS SS"] * 4)
 MACHINE = {
-    "cpu_map": ["node 0   RR SS | EE II   CPUs 0-7   socket 0", "R reserved 0-1   S shared 2-3   E exclusive 4-5   I isolated 6-7"],
+    "cpu_map": [f"node 0   {ROW}   CPUs 0-15,64-79   socket 0", "node 2   (no CPUs)", "R reserved 0-1   S shared 2-3   E exclusive 4-5   I isolated 6-7"],
     "numa_nodes": [{"node": 0, "cpus": "0-7", "memory_mib": 2048, "hugepages": {"2Mi": 32}}],
     "workloads": [
         {"name": "lane", "state": "granted", "reason": None, "tenant": "acme", "cpus": "4-5", "memory_nodes": "0",
@@ -123,6 +125,17 @@ def test_words_and_verdicts_select_what_is_shown(browser: Browser, few: pathlib.
     search.fill("")
     page.get_by_role("checkbox", name="unreachable").uncheck()
     assert headings(page) == [HOSTILE, "no", "drifted"]
+
+
+@pytest.mark.parametrize(("width", "media"), [(400, "screen"), (1200, "screen"), (718, "print")])
+def test_nothing_is_cut_off(width: int, media: t.Any, browser: Browser, few: pathlib.Path) -> None:
+    page = opened(browser, few, [])
+    page.set_viewport_size({"width": width, "height": 900})  # 718: A4 with Chromium's margins
+    page.emulate_media(media=media)
+    page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
+    wider = "[...document.querySelectorAll('*')].filter(one => one.clientWidth && one.scrollWidth > one.clientWidth)"
+    assert page.evaluate(f"{wider}.map(one => `${{one.tagName}}.${{one.className}}`)") == []
+    assert page.locator("section.drift .row").last.inner_text().split() == ["node", "2", "(no", "CPUs)"]
 
 
 def test_all_of_it_is_there_without_a_script(browser: Browser, few: pathlib.Path) -> None:
