@@ -125,6 +125,26 @@ def test_words_and_verdicts_select_what_is_shown(browser: Browser, few: pathlib.
     search.fill("")
     page.get_by_role("checkbox", name="unreachable").uncheck()
     assert headings(page) == [HOSTILE, "no", "drifted"]
+    assert page.locator("#fine").is_visible()
+    page.get_by_role("checkbox", name="in sync").uncheck()
+    assert not page.locator("#fine").is_visible(), "a fold without a group"
+
+
+def test_print_shows_what_is_folded_and_folds_it_again(browser: Browser, few: pathlib.Path) -> None:
+    page = opened(browser, few, [])
+    folds = page.locator("details").count()
+    page.evaluate("dispatchEvent(new Event('beforeprint'))")
+    assert page.locator("details[open]").count() == folds
+    page.evaluate("dispatchEvent(new Event('afterprint'))")
+    assert page.locator("details[open]").count() == 0
+
+
+def test_the_page_says_what_its_words_mean(browser: Browser, few: pathlib.Path) -> None:
+    page = opened(browser, few, [])
+    page.get_by_text("What the words and signs mean").click()
+    terms = [one.inner_text() for one in page.locator("dt").all()]
+    assert terms == ["in sync", "drift", "refused", "failed", "unreachable", "~", "!", "?", "|"]
+    assert page.get_by_text("what the node has -> what the profile declares").is_visible()
 
 
 @pytest.mark.parametrize(("width", "media"), [(400, "screen"), (1200, "screen"), (718, "print")])
