@@ -21,6 +21,7 @@ if t.TYPE_CHECKING:
     from ..model.workload.grants import Grant
 
 CORES_PER_LINE = 16
+THREADS_PER_LINE = 32
 MOST_OWNERS = 8
 OTHER_CACHE = " | "
 LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}
@@ -82,8 +83,10 @@ def map_in_force(
         for kind, cpus in reversed(kinds)
         if cpus
     )
+    unassigned = topology.online - now.keys()
+    in_none = f"? in no pool {cpuset.format(unassigned)}" if unassigned else ""
     said = f"small letters: not as declared, {cpuset.format(differs)}"
-    return [*picture(topology, letter), "   ".join(filter(None, [legend, said]))]
+    return [*picture(topology, letter), "   ".join(filter(None, [legend, in_none, said]))]
 
 
 def of_owners(owners: t.Mapping[str, frozenset[int]]) -> str:
@@ -111,11 +114,13 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
         first = min(core)
         return sockets.get(first, -1), caches.get(first, -1), first
 
+    most = max((len(core) for core in topology.cores), default=1)
+    per_line = min(CORES_PER_LINE, max(1, THREADS_PER_LINE // most))
     rows = []
     for node, cpus in sorted(nodes.items()):
         cores = sorted((core & cpus for core in topology.cores if core & cpus), key=place)
-        for start in range(0, len(cores), CORES_PER_LINE):
-            part = cores[start : start + CORES_PER_LINE]
+        for start in range(0, len(cores), per_line):
+            part = cores[start : start + per_line]
             name = f"node {node}" if start == 0 else ""
             groups = [
                 [block(core) for core in group]
@@ -124,7 +129,8 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
             drawn = OTHER_CACHE.join(" ".join(group) for group in groups)
             row = f"{name:<8} {drawn}   CPUs {cpuset.format(frozenset().union(*part))}"
             within = sorted({sockets[cpu] for core in part for cpu in core if cpu in sockets})
-            where = f"   socket {', '.join(names[one] for one in within)}" if len(names) > 1 and within else ""
+            known = [names[one] for one in within if not names[one].startswith("?")]  # "?0": the kernel says no id
+            where = f"   socket {', '.join(known)}" if len(names) > 1 and known else ""
             rows.append(row + where)
         if not cores:
             rows.append(f"node {node:<3} (no CPUs)")

@@ -31,7 +31,7 @@ def test_a_small_letter_is_another_pool_or_another_workload() -> None:
     assert cpu_map.map_in_force(topology, now, DECLARED) == [
         "node 0   Rs SS   CPUs 0-3   socket 0",
         "node 1   ?e I   CPUs 4-6   socket 1",
-        "S shared 1-3   R reserved 0   E exclusive 5 (other 5)   I isolated 6   small letters: not as declared, 1,4-5",
+        "S shared 1-3   R reserved 0   E exclusive 5 (other 5)   I isolated 6   ? in no pool 4   small letters: not as declared, 1,4-5",
     ]
 
 
@@ -63,6 +63,17 @@ def test_cores_of_one_cache_stand_together_whatever_their_numbers_are() -> None:
     assert letters(machines.machine(1, 4, 2, sockets=sockets)) == ["node 0   01 45 | 23 67   CPUs 0-7   socket 0, 1"], (
         "a node over two sockets"
     )
+
+
+def test_a_line_fits_a_terminal_however_many_threads_a_core_has() -> None:
+    assert [row.split("CPUs ")[1] for row in letters(machines.machine(1, 10, 8))] == ["0-31", "32-63", "64-79"]
+    assert [row.split("CPUs ")[1] for row in letters(machines.machine(1, 20, 1))] == ["0-15", "16-19"]
+    assert max(map(len, letters(machines.machine(2, 12, 8)))) <= 80
+
+
+def test_a_socket_without_an_id_of_the_kernels_is_not_named() -> None:
+    sockets = {"?0": frozenset(range(4)), "?1": frozenset(range(4, 8))}
+    assert letters(machines.machine(1, 4, 2, sockets=sockets)) == ["node 0   01 23 | 45 67   CPUs 0-7"]
 
 
 def test_many_owners_are_not_all_named() -> None:
