@@ -272,17 +272,17 @@ numa_nodes:
       returned: always
       sample: 0
     cpus:
-      description: Its CPUs that are online.
+      description: Its online CPUs. Empty if it has none.
       type: str
       returned: always
       sample: 0-3
     memory_mib:
-      description: Its memory in MiB. V(null) where the kernel does not say.
+      description: Its memory in MiB. V(null) if the kernel does not report it.
       type: int
       returned: always
       sample: 2048
     hugepages:
-      description: The number of pages that are there, by their size.
+      description: How many hugepages it has of each size.
       type: dict
       returned: always
       sample: {2Mi: 32, 1Gi: 0}
@@ -298,7 +298,7 @@ effective_profile:
     cpu: {reserved: "0-1,4-5", shared: 2-3, isolated: 6-7, slices: {system.slice: "0-1,4-5"}}
     memory: {hugepages: {2Mi: {"node 0": 32}}}
 workloads:
-  description: The workloads of the profile with what they have, as C(corral status --json) has them. V(null) without workloads.
+  description: The workloads, and the CPUs, memory and devices that each has, as in C(corral status --json). V(null) if there are none.
   returned: success
   type: list
   elements: dict
@@ -315,7 +315,7 @@ workloads:
       devices: {}
       since: 1795255200
 gc_report:
-  description: The last passes of garbage collection, as a person reads it. Empty where none was made.
+  description: The last passes of garbage collection, as lines of text. Empty before the first one.
   returned: success
   type: list
   elements: str
