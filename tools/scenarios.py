@@ -47,7 +47,14 @@ TERM_SECONDS = 10  # from SIGTERM to SIGKILL
 GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
 AT_ONCE = max(1, min((os.cpu_count() or 1) * 3 // 2, GIB // 4))
 # Only make test-long runs these: the same steps on further releases, and the cuts of power.
-LONG_ONLY = ("cpusets-bullseye", "cpusets-forky", "intruders-bullseye", "intruders-forky", "intruders-trixie", "powercut")
+LONG_ONLY = (
+    "cpusets-bullseye",
+    "cpusets-forky",
+    "intruders-bullseye",
+    "intruders-forky",
+    "intruders-trixie",
+    "powercut",
+)
 # A scenario that needs a program, by the variable that names it: it is no part of this project, nor made by it.
 PROGRAMS = {"kubelet": "CORRAL_KUBELET_BINARY"}
 # These take minutes, so they start first: none of them is then the last one to run, alone.
