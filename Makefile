@@ -35,7 +35,7 @@ sanity: venv ## ansible-test sanity over the files as they are
 ecosystem: venv ## build, install and import the collection; what its users' tools and other Pythons say
 	@$(VENV) tools/suite.py ecosystem units
 
-browser: venv ## the fleet's page in Debian's Chromium, for people with and without scripts, light and dark
+browser: venv ## the fleet's page in Debian's Chromium: with and without scripts, light and dark, narrow and printed
 	@$(VENV) tools/suite.py browser
 
 scenario: setup ## one scenario on a VM, with its log: NAME=gc; KEEP=1 lets its node run afterwards; RELEASE=trixie

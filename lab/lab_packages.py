@@ -36,7 +36,7 @@ def missing(needed: t.Mapping[str, str]) -> list[str]:
 
 
 def ensure(needed: t.Mapping[str, str] = NEEDED) -> None:
-    """Install what is missing, as root or by sudo without a password; else raise LabError with the one line to run."""
+    """Install what is missing, as root or by sudo without a password; otherwise raise LabError with the command to run."""
     packages = missing(needed)
     if not packages:
         return

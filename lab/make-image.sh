@@ -34,7 +34,7 @@ done
 find kernel -name 'vmlinuz*' -type f -exec mv {} vmlinuz \;
 modules=$(find kernel -path '*lib/modules' -type d)
 version=$(ls "$modules")
-# Debian 11 may have a /lib of its own; later ones have a link to /usr/lib.
+# In Debian 11 /lib may be a folder; in later releases it is a link to /usr/lib.
 mkdir -p tree/lib/modules
 cp -a "$modules/$version" tree/lib/modules/
 chroot tree /sbin/depmod "$version"

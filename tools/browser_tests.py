@@ -2,7 +2,7 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""The tests of the pages that people look at, in a browser: Debian's Chromium, installed where this machine allows it."""
+"""Runs the tests of the fleet's page in Debian's Chromium, and installs that if it may."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def pages() -> Tally:
     try:
         lab_packages.ensure({"chromium": "chromium"})
     except LabError as error:
-        return cannot(f"no page is looked at in a browser: {error}")
+        return cannot(f"the tests of pages in a browser are left out: {error}")
     return unit_tests(venvs.made("browser", sys.executable), "tests/browser")
 
 

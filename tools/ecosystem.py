@@ -5,8 +5,8 @@
 """The collection as its users get it: built, installed where nothing else is, imported as Galaxy would; what the
 ecosystem's tools say with the newest ansible-core; the playbooks with the oldest one, and the tests with the oldest Python of a node.
 
-The tools of .venv go with its own ansible-core. Where this machine has a Python
-for the newest, that one, from the cache, is what the built collection is installed for.
+The tools of .venv fit its own ansible-core. If this machine has a Python for the newest ansible-core, the built collection
+is installed beside that one, in a virtual environment in the cache.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ KINDS = {
 # Every write is made to fail once: half of all the time. .venv runs them; with other Pythons they are make test-long's.
 PIPELINE = "tests/unit/plugins/module_utils/_core/pipeline"
 LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_section_tasks.py")
-# What runs playbooks of the collection, and no node.
+# The tests that run playbooks of the collection; they need no node.
 PLAYBOOKS = ("test_automation_examples.py", "test_role_booleans.py", "test_role_layers.py", "test_rollout_playbook.py")
 NO_OLDEST = "no Python 3.10 to 3.12 here: the oldest ansible-core is not tried"
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
@@ -238,7 +238,7 @@ def docs() -> Tally:
 
 
 def sanity() -> Tally:
-    """ansible-test sanity as the newest ansible-core has it; what older Pythons say, and pylint, .venv's has shown."""
+    """The sanity tests of the newest ansible-core. Those of .venv have already run pylint, and used the older Pythons."""
     venv = newest()
     if not venv:
         return cannot(NO_NEWEST)

@@ -2,8 +2,8 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""How long devices and tenants take, in ms: devices chosen among 1,000 on 8 NUMA nodes, against sorting the ids of the free
-ones; and one workload more admitted where 200 have a grant, with devices and tenants against without.
+"""How long devices and tenants take, in ms. Choosing among 1,000 devices on 8 NUMA nodes is compared with sorting the ids of
+the free ones. Admitting one more workload beside 200 with a grant is compared with the same without devices and tenants.
 """
 
 from __future__ import annotations

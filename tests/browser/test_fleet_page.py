@@ -78,7 +78,7 @@ def few(tmp_path_factory: pytest.TempPathFactory) -> pathlib.Path:
 
 
 def opened(browser: Browser, file: pathlib.Path, said: list[str], **context: t.Any) -> Page:
-    """The page in a window of its own; what the browser complains of is added to ``said``."""
+    """The page in a window of its own; the browser's errors and warnings are added to ``said``."""
     page = browser.new_context(viewport={"width": 1200, "height": 900}, **context).new_page()
     page.on("console", lambda message: said.append(message.text))
     page.on("pageerror", lambda error: said.append(str(error)))
@@ -184,7 +184,7 @@ def test_a_script_that_is_not_the_pages_own_does_not_run(browser: Browser, few: 
 
 @pytest.mark.parametrize("theme", ["light", "dark"])
 def test_the_page_can_be_read_by_all(theme: t.Any, browser: Browser, few: pathlib.Path) -> None:
-    # The judge is a script that is not the page's own.
+    # axe-core is a script that the page's policy does not allow.
     page = opened(browser, few, [], color_scheme=theme, bypass_csp=True)
     page.evaluate("document.querySelectorAll('details').forEach(one => { one.open = true })")
     page.screenshot(path=CHECKOUT / ".cache" / f"fleet-page-{theme}.png", full_page=True)

@@ -284,7 +284,7 @@ def file_removed() -> None:
     run("systemctl", "daemon-reload")
     if systemd_version() >= 252:
         wait("systemd stops what nothing requires any more", lambda: " active " not in run(*holders))
-    else:  # It does not look at that after a daemon-reload.
+    else:  # It stops no such unit after a daemon-reload.
         tick()
     expect_own_cpus(BATCH_SLICE, frozenset({4, 5}))
     expect("the file", read(file), text)

@@ -360,7 +360,7 @@ def burstable_container() -> None:
 
 
 def namespaces() -> None:
-    """A pod whose containers are to share a PID namespace: the kernel has one for them, and a pod without it is named."""
+    """Containers of a pod that must share a PID namespace have one in the kernel; a pod whose containers do not is drift."""
     image()
     expect("the namespaces of a pod that shares", len(spaces_of_pod("+pid")), 1)
     in_sync()

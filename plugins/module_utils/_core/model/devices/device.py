@@ -130,7 +130,7 @@ class Inventory(NamedTuple):
 
 
 class HeldDevices:
-    """Who has which devices. What only the holder of a device can have are its id, and its keys when it was seen last."""
+    """Which workloads have which devices. The id of a device, and each key that it had when last seen, has one holder."""
 
     def __init__(self) -> None:
         self.by_workload: dict[str, tuple[GrantedDevice, ...]] = {}
@@ -149,16 +149,16 @@ class HeldDevices:
                 found.setdefault(key, set()).add(workload)
 
     def places(self, devices: t.Iterable[GrantedDevice]) -> tuple[tuple[dict[str, set[str]], t.Iterable[str]], ...]:
-        """The keys of devices, and the folders around those in sysfs, each with where it is counted."""
+        """The keys of devices with the mapping that counts them; the same for the sysfs folders above them."""
         keys = frozenset(key for one in devices for key in (one.id, *one.keys))
         return (self.holders, keys), (self.around, around(key for key in keys if key.startswith("devices/")))
 
     def other_has(self, key: str, workload: str) -> bool:
-        """Whether another workload has what has this key."""
+        """Whether another workload has a device with this key."""
         return any(holder != workload for holder in self.holders.get(key, ()))
 
     def other_shares(self, device: Device, workload: str) -> bool:
-        """Whether another workload has a part of a device, the device, or what is around it."""
+        """Whether another workload has the device, a part of it, or a device that it is a part of."""
         own = device.keys | {device.id}
         if any(self.other_has(key, workload) for key in (*own, *device.within)):
             return True
@@ -166,7 +166,7 @@ class HeldDevices:
 
 
 def around(locations: t.Iterable[str]) -> frozenset[str]:
-    """The sysfs folders around some: what has one of them as a whole has these as well."""
+    """The sysfs folders above these: a device that is one of those folders includes all that is below it."""
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
     )

@@ -154,7 +154,7 @@ def attempt(
             continue
         if why:
             broken[grant.workload] = (whole, why)
-            budget.devices.give(grant.workload, whole.devices)  # No other one is given them before it is decided on.
+            budget.devices.give(grant.workload, whole.devices)  # Until it is decided on, no other workload gets them.
             continue
         kept = renewed(whole, need, status)
         budget.reserve(seen_again(budget, kept))

@@ -84,7 +84,7 @@ class NodeBudget:
         self.given: dict[str, int] = {}
         self.free = inputs.assignable
         self.shared = inputs.pools.allocatable
-        self.devices = HeldDevices()  # also of workloads that are yet to be decided on
+        self.devices = HeldDevices()  # also those of workloads that are not decided on yet
         self.by_id: t.Optional[dict[str, Device]] = None
 
     def reserve(self, grant: Grant) -> None:
@@ -105,7 +105,7 @@ class NodeBudget:
         self.shared |= grant.cpus
 
     def devices_by_id(self) -> dict[str, Device]:
-        """The devices of the node, whatever resource has them by now."""
+        """The devices of the node by their ids, of all resources."""
         if self.by_id is None:
             self.by_id = {one.id: one for devices in self.inputs.devices.values() for one in devices}
         return self.by_id
