@@ -96,6 +96,7 @@ def test_problems_come_first_and_what_is_in_sync_is_folded(browser: Browser, few
     said: list[str] = []
     page = opened(browser, few, said)
     assert headings(page) == ["gone", HOSTILE, "no", "drifted"]
+    assert page.get_by_role("region", name="gone unreachable").is_visible(), "its name says what is wrong"
     page.locator("#fine > summary").click()
     assert headings(page)[4:] == ["good-1,good-2"]
     assert said == []
