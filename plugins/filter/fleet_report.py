@@ -70,6 +70,7 @@ ITEM_KEYS = (
 MAX_NAMES = 20  # of hosts in sync on one line of the recap
 MAX_TEXT = 10_000  # characters of one text
 MAX_ROWS = 10_000  # elements of one list
+TASK_FAILED = "Task failed: "  # ansible-core 2.19 begins its messages so
 # Where ssh's messages name a host: hosts that only differ in it have the same problem.
 ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
 YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
@@ -145,7 +146,7 @@ def with_line(data: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
 
 def message(result: t.Mapping[str, t.Any]) -> str:
     """What a failed task said; of a module that could not even begin, what the node said."""
-    lines = [str(result.get("msg") or "the task failed without a message")]
+    lines = [str(result.get("msg") or "the task failed without a message").removeprefix(TASK_FAILED)]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])

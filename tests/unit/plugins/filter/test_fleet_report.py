@@ -129,6 +129,7 @@ MACHINE = {
         (NO_PYTHON, NO_PYTHON, "failed", ["n: failed", "  no result", "  sh: python3: not found"]),
         (UNREACHABLE, SKIPPED, "unreachable", ["n: unreachable", "  Connection refused"]),
         (IN_SYNC, UNREACHABLE, "unreachable", None),
+        ({**UNREACHABLE, "msg": "Task failed: gone"}, SKIPPED, "unreachable", ["n: unreachable", "  gone"]),
     ],
 )
 def test_a_host_has_the_verdict_of_what_it_answered(
