@@ -182,15 +182,20 @@ def since(first: int | None) -> str:
     return f" [since {time.strftime('%Y-%m-%d %H:%M:%S UTC', time.gmtime(first))}]" if first else ""
 
 
-def without_address(host: FleetHost) -> str | None:
-    """The host's message; of a host that did not answer with … for its name or address."""
+def reason(host: FleetHost) -> str | None:
+    """The host's message; of a host that did not answer without its address."""
     text = host["message"]
-    return ADDRESS.sub(r"\1…", text) if text and host["verdict"] == "unreachable" else text
+    return without_address(text) if text and host["verdict"] == "unreachable" else text
+
+
+def without_address(text: str) -> str:
+    """What ssh says, with … in the place of a host's name or address."""
+    return ADDRESS.sub(r"\1…", text)
 
 
 def common_message(hosts: t.Sequence[FleetHost]) -> str | None:
     """The message of hosts that are alike, without their addresses where these differ."""
-    return hosts[0]["message"] if len({host["message"] for host in hosts}) == 1 else without_address(hosts[0])
+    return hosts[0]["message"] if len({host["message"] for host in hosts}) == 1 else reason(hosts[0])
 
 
 def alike(host: FleetHost) -> tuple[t.Any, ...]:
@@ -198,7 +203,7 @@ def alike(host: FleetHost) -> tuple[t.Any, ...]:
     tenants = tuple(one["text"] for one in host["tenants"] or ())
     items = tuple((one["verdict"], one["text"]) for one in host["items"])
     said = tuple(one["text"] if one else "" for one in (host["paused"], host["unconfirmed"]))
-    return (host["verdict"], host["name"], host["mode"], without_address(host), said, tenants, items)
+    return (host["verdict"], host["name"], host["mode"], reason(host), said, tenants, items)
 
 
 def mapped_alike(host: FleetHost) -> tuple[t.Any, ...]:

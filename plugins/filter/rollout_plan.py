@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.corral.node.plugins.filter.fleet_report import message
+from ansible_collections.corral.node.plugins.filter.fleet_report import message, without_address
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import EditedKey
@@ -69,6 +69,7 @@ _value:
 """
 
 NAMED = 12  # so many hosts of a group are named
+UNREACHABLE = "unreachable: "
 DIFFERS = "differs from the profile that it has applied"
 HEADS = {
     "stop": f"{DIFFERS}; set corral_on_drift to overwrite to correct it, or to adopt to keep it:",
@@ -113,8 +114,12 @@ def rollout_plan(
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", row[1])):
         lines = json.loads(text)
         shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
+    reasons: dict[str, list[str]] = {}
     for host, why in refused.items():
-        shown += [f"{host}: cannot have it", *(f"  {line}" for line in why.splitlines())]
+        reasons.setdefault(without_address(why) if why.startswith(UNREACHABLE) else why, []).append(host)
+    for text, hosts in reasons.items():
+        why = refused[hosts[0]] if len({refused[host] for host in hosts}) == 1 else text
+        shown += [f"{named(hosts)}: cannot have it", *(f"  {line}" for line in why.splitlines())]
     changing = [
         host for host in sorted(profiles) if host not in refused and plan_lines(profiles[host], agents.get(host, {}))
     ]
@@ -130,7 +135,7 @@ def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], on
     """Why a host cannot have the profile; "" when it can."""
     for result in (profile, agent):
         if result.get("unreachable"):
-            return f"unreachable: {result.get('msg') or 'the node did not answer'}"
+            return f"{UNREACHABLE}{message(result)}"
         if ("drift" not in result or result.get("problems")) and not result.get("skipped") and result:
             return message(result)
     if not profile:

@@ -338,15 +338,18 @@ def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet
 
 
 def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet: Fleet) -> None:
-    fleet.set("c", refuses="cpu: this node has a single CPU")
+    for name in "bc":
+        fleet.set(name, refuses="cpu: this node has a single CPU")
     fleet.set("d", drifted=True)
     code, said, order = fleet.play()
     assert code != 0 and order == [], said
-    assert "2 of 4 hosts cannot have the profile, and no host was changed: c, d" in said.replace("\n", " ")
+    assert "3 of 4 hosts cannot have the profile, and no host was changed: b, c, d" in said.replace("\n", " ")
+    assert "b,c: cannot have it" in said, "hosts with the same reason are one group"
     assert "this node has a single CPU" in said and "~ by hand" in said
-    assert stats(said) == {"corral_would_change_hosts": ["a", "b"], "corral_refused_hosts": ["c", "d"]}
+    assert stats(said) == {"corral_would_change_hosts": ["a"], "corral_refused_hosts": ["b", "c", "d"]}
     assert set(fleet.have().values()) == {"old"}
-    fleet.set("c", refuses="")
+    for name in "bc":
+        fleet.set(name, refuses="")
     code, said, order = fleet.play("--check", corral_on_drift="overwrite")
     assert code == 0 and order == [], said
     assert "4 hosts: 4 would change" in said
