@@ -22,12 +22,12 @@ def lines(host: Host) -> list[str]:
         return []
     try:
         return lines_of(status, host.now())
-    except (LookupError, TypeError, ValueError):
+    except (ArithmeticError, LookupError, TypeError, ValueError):  # a number can be larger than any time
         return [f"gc: {state.GC_STATUS} is not as Corral wrote it: the next pass replaces it"]
 
 
 def lines_of(status: t.Mapping[str, t.Any], now: float) -> list[str]:
-    """gc.json as text. Raises LookupError, TypeError or ValueError where it is not as Corral writes it."""
+    """gc.json as text. Raises ArithmeticError, LookupError, TypeError or ValueError where it is not as Corral writes it."""
     table = []
     images, containers, totals = status["images"], status["containers"], status["totals"]
     for disk in images["file_systems"] if images else ():

@@ -193,3 +193,34 @@ def test_the_fleets_report_is_made_of_what_modules_return(fake: node.Node) -> No
     mine = report["lines"][report["lines"].index("a: drift, 1 item (profile edge, mode enforce)") + 1 :]
     assert [line.strip() for line in mine[:2]] == [found["paused"]["text"], found["drift"][0]["text"]]
     assert found["drift"][0]["text"] in found["report"]
+
+
+def test_a_modules_result_has_the_machine_its_workloads_and_the_last_passes(fake: node.Node) -> None:
+    with_workloads(fake)
+    gc = {"images": None, "containers": None, "totals": {"images": 3, "containers": 0, "bytes": 0, "errors": 0}}
+    runs.tick(fake.host(), by_timer=False)
+    fake.put(state.GC_STATUS, json.dumps(gc))
+    found = result(fake, check=True)
+    assert misfits(found["numa_nodes"], list[json_shapes.NumaNode]) == []
+    assert [one["cpus"] for one in found["numa_nodes"]] == ["0-1,4-5", "2-3,6-7"]
+    assert [one["memory_mib"] for one in found["numa_nodes"]] == [4096, 4096]
+    assert found["workloads"] == json.loads(fake.get(state.STATUS))["workloads"]
+    assert [one["name"] for one in found["workloads"]] == ["feed"]
+    assert found["gc_report"] == ["gc: since the node started 3 images and 0 containers removed, 0 freed, 0 failures"]
+    (owned,) = [part for part in found["cpu_map"][-1].split("   ") if "exclusive" in part]
+    assert owned == f"E exclusive {found['workloads'][0]['cpus']} (feed {found['workloads'][0]['cpus']})"
+
+
+def test_the_fleets_report_shows_what_a_module_returns_of_workloads(fake: node.Node) -> None:
+    pytest.importorskip("jinja2")  # the report is made where Ansible runs, not on a node
+    import test_fleet_report
+
+    with_workloads(fake)
+    found = result(fake, check=True)
+    report = test_fleet_report.fleet_report({"a": found}, {"a": {"drift": []}})
+    assert misfits(report, json_shapes.Fleet) == []
+    host = report["hosts"]["a"]
+    assert host["verdict"] == "in_sync"
+    assert (host["numa_nodes"], host["workloads"]) == (found["numa_nodes"], found["workloads"])
+    page = test_fleet_report.drawn(report)
+    assert '<th scope="row">feed</th><td>granted</td>' in page and "<td>4096 MiB</td>" in page
