@@ -286,6 +286,17 @@ def test_a_device_under_another_resource_or_name_is_still_held() -> None:
     assert "of 1 devices 0 can be given" in refusal(node.declare("two", requests={GPU: 1}))
 
 
+def test_of_two_grants_with_one_device_the_later_one_gets_another() -> None:
+    node = Node(device("n0"), device("n1"))
+    node.nics("a", 1)
+    node.nics("b", 1)
+    first, second = node.held
+    node.held = (first, second._replace(devices=first.devices))
+    (event,) = node.allocate().events
+    assert (event.workload, event.reason) == ("b", "n0 belongs to another grant")
+    assert (node.has("a"), node.has("b")) == (["n0"], ["n1"])
+
+
 def test_keys_follow_a_device_that_has_other_names_after_a_reboot() -> None:
     node = Node(device("a", 0, "", "/dev/vfio/7"))
     node.nics("one", 1)
