@@ -325,6 +325,8 @@ def test_the_page_colours_every_pool_and_says_whose_cpus_they_are() -> None:
         assert f"i.{pool} {{" in page
     assert page.count("<figcaption>CPUs as the profile declares them</figcaption>") == 2
     assert "CPUs as they are" not in page
+    other = drawn(fleet_report({"a": {**mapped, "cpu_map": ["Rows   S shared 2-3"]}}, {"a": AGENT}))
+    assert '<span class="pool">Rows</span>' in other, "no pool, though it begins with the letter of one"
 
 
 def test_the_page_shows_what_is_before_what_is_declared() -> None:

@@ -64,6 +64,16 @@ def test_lines() -> None:
     )
 
 
+def test_a_pass_that_did_not_see_all_says_so() -> None:
+    dry = changed(("containers",), {**PASS, "dead": 3, "dry": "dry run"})
+    assert gc_report.lines_of(dry, 9.0)[1].startswith("gc: containers: 3 dead  "), "none of them went"
+    failed = gc_report.lines_of(changed(("images", "errors"), ["root", "alice"]), 9.0)
+    assert failed[0].endswith("4 s ago: 1 removed, 5 freed"), "on this file system nothing failed"
+    assert failed[1].startswith("gc: images: not all known") and failed[1].endswith("4 s ago: 2 failed")
+    nowhere = gc_report.lines_of(changed(("images", "file_systems"), []), 9.0)
+    assert nowhere[0].startswith("gc: images: not all known")
+
+
 def test_a_file_that_is_not_as_corral_writes_it_is_lines_too(tmp_path: pathlib.Path) -> None:
     file = tmp_path / state.GC_STATUS.lstrip("/")
     file.parent.mkdir(parents=True)
