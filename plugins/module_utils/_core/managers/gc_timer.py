@@ -75,7 +75,7 @@ def observe(host: Host, context: Context, gc: GC) -> Observation:
     The time of the last pass does not cause a full tick: it changes all the time.
     """
     last = host.unrecorded(lambda: mapping(state.read_json(host, state.GC_STATUS)).get("time"))
-    last = float(last) if isinstance(last, (int, float)) else None
+    last = float(last) if isinstance(last, (int, float)) and abs(last) < 1 << 63 else None  # not Infinity, not NaN
     return Observation(
         {unit: host.read(f"{ETC}/{unit}") for unit in (TIMER, SERVICE)},
         host.link(LINK) is not None,

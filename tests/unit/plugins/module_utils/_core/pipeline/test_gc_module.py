@@ -338,6 +338,15 @@ def test_status_shows_the_last_passes(fake: node.Node, podman: Podman, capsys: p
     assert f"gc: {state.GC_STATUS} is not as Corral wrote it" in shown(fake, capsys)
 
 
+@pytest.mark.parametrize("moment", ["1" + "0" * 400, "Infinity", "NaN", "-Infinity"])
+def test_a_pass_at_no_possible_time_is_no_pass(fake: node.Node, podman: Podman, moment: str) -> None:
+    runs.declare(fake.host(), gc=ALL)
+    fake.put(state.GC_STATUS, f'{{"time": {moment}}}')
+    assert runs.tick(fake.host(), by_timer=False) == 0
+    fake.put(state.GC_STATUS, f'{{"time": {moment}}}')
+    assert runs.tick(fake.host(), by_timer=True) == 0
+
+
 def test_status_shows_what_would_go_and_what_failed(fake: node.Node, podman: Podman) -> None:
     def rows() -> list[list[str]]:
         task(fake, collect=True)
