@@ -69,7 +69,9 @@ ITEM_KEYS = (
 )  # fmt: skip
 MAX_NAMES = 20  # of hosts in sync on one line of the recap
 MAX_TEXT = 10_000  # characters of one text
-MAX_ROWS = 10_000  # elements of one list
+MAX_ROWS = 10_000  # elements of one list or mapping
+MAX_DEPTH = 32  # lists and mappings around a value
+MAX_NUMBER = 1 << 64
 TASK_FAILED = "Task failed: "  # ansible-core 2.19 begins its messages so
 # Where ssh's messages name a host: hosts that only differ in it have the same problem.
 ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
@@ -77,11 +79,25 @@ YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
 NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
 UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
 ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
+NOTHING = type(None)
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
 LINES = ("cpu_map", "cpu_map_now", "gc_report")
 ROWS = ("drift", "problems", "numa_nodes", "workloads", "tenants")
+CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the page has of each row
+    "numa_nodes": {"node": (int,), "cpus": (str,), "memory_mib": (int, NOTHING), "hugepages": (dict,)},
+    "workloads": {
+        "name": (str,),
+        "state": (str,),
+        "reason": (str, NOTHING),
+        "cpus": (str,),
+        "memory_nodes": (str, NOTHING),
+        "devices": (dict,),
+        "tenant": (str, NOTHING),
+    },
+}
 SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
+FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, "msg", "module_stderr")
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
@@ -281,14 +297,16 @@ def clean(value: t.Any) -> t.Any:
 
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
     """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
+    for field in FIELDS:
+        why = immense(result.get(field))
+        if why:
+            return f"{field} has {why}"
     for field in (*ROWS, *LINES):
         rows = result.get(field)
         if rows is None:
             continue
         if not isinstance(rows, list):
             return f"{field} is {kind(rows)}, expected a list"
-        if len(rows) > MAX_ROWS:
-            return f"{field} has {len(rows)} elements, at most {MAX_ROWS} are possible"
         element = str if field in LINES else dict
         for number, row in enumerate(rows):
             if not isinstance(row, element):
@@ -297,13 +315,11 @@ def impossible(result: t.Mapping[str, t.Any]) -> str | None:
         why = impossible_item(item)
         if why:
             return f"drift[{number}].{why}"
-    for number, node in enumerate(result.get("numa_nodes") or ()):
-        if not isinstance(node.get("hugepages"), dict):
-            return f"numa_nodes[{number}].hugepages is {kind(node.get('hugepages'))}, expected a mapping"
-    for number, workload in enumerate(result.get("workloads") or ()):
-        why = impossible_workload(workload)
-        if why:
-            return f"workloads[{number}].{why}"
+    for field, cells in CELLS.items():
+        for number, row in enumerate(result.get(field) or ()):
+            why = impossible_row(row, cells)
+            if why:
+                return f"{field}[{number}].{why}"
     for number, tenant in enumerate(result.get("tenants") or ()):
         if not isinstance(tenant.get("text"), str):
             return f"tenants[{number}].text is {kind(tenant.get('text'))}, expected text"
@@ -329,15 +345,33 @@ def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
     return impossible_since(item.get("since"))
 
 
-def impossible_workload(workload: t.Mapping[str, t.Any]) -> str | None:
-    """The same for a workload."""
-    devices = workload.get("devices")
-    if not isinstance(devices, dict):
-        return f"devices is {kind(devices)}, expected a mapping"
-    odd = next((ids for ids in devices.values() if not isinstance(ids, list)), None)
+def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type, ...]]) -> str | None:
+    """The same for a row of a table."""
+    for key, types in cells.items():
+        if not isinstance(row.get(key), types) or isinstance(row.get(key), bool):
+            return f"{key} is {kind(row.get(key))}, expected {kind(types[0]())}"
+    odd = next((ids for ids in (row.get("devices") or {}).values() if not isinstance(ids, list)), None)
     if odd is not None:
         return f"devices has {kind(odd)}, expected lists"
-    return impossible_since(workload.get("since"))
+    return impossible_since(row.get("since"))
+
+
+def immense(value: t.Any) -> str | None:
+    """What in some data is larger than it can be: more elements, deeper, or a number that not every reader of JSON takes."""
+    inner = [value]
+    for dummy in range(MAX_DEPTH):
+        found: list[t.Any] = []
+        for one in inner:
+            if isinstance(one, (dict, list)):
+                if len(one) > MAX_ROWS:
+                    return f"{len(one)} elements, at most {MAX_ROWS} are possible"
+                found += one.values() if isinstance(one, dict) else one
+            elif isinstance(one, (int, float)) and not -MAX_NUMBER < one < MAX_NUMBER:
+                return "a number that is no 64 bits"
+        if not found:
+            return None
+        inner = found
+    return f"more than {MAX_DEPTH} lists and mappings in each other"
 
 
 def impossible_since(since: t.Any) -> str | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import importlib.util
+import math
 import re
 import time
 import typing as t
@@ -101,6 +102,17 @@ MACHINE = {
     "workloads": [LANE],
     "gc_report": ["gc: since the node started nothing"],
 }
+
+
+NODE = MACHINE["numa_nodes"][0]
+
+
+def deep(count: int) -> list[t.Any]:
+    """So many lists in each other."""
+    found: list[t.Any] = []
+    for dummy in range(count - 1):
+        found = [found]
+    return found
 
 
 @pytest.mark.parametrize(
@@ -361,11 +373,11 @@ def test_the_page_has_the_nodes_own_lines_escaped() -> None:
 
 def test_the_page_has_the_machine_and_its_workloads() -> None:
     lane = {**LANE, "name": "<lane>", "tenant": "<acme>", "memory_nodes": "<1>", "devices": {"<nic>": ["<0>", "<1>"]}}
-    odd = {"node": 0, "cpus": "<0>", "memory_mib": "<2>", "hugepages": {"<2Mi>": "<3>"}}
+    odd = {"node": 0, "cpus": "<0>", "memory_mib": 2, "hugepages": {"<2Mi>": "<3>"}}
     refused = {**LANE, "name": "late", "state": "refused", "reason": "<no>", "devices": {}, "since": None}
     hostile = {**DRIFT, "workloads": [lane, refused], "numa_nodes": [odd], "gc_report": ["<gc>"]}
     page = drawn(fleet_report({"a": hostile, "b": {**DRIFT, **MACHINE, "name": "b"}}, {"a": AGENT, "b": AGENT}))
-    assert '<th scope="row">0</th><td>&lt;0&gt;</td><td>&lt;2&gt; MiB</td><td>&lt;3&gt; × &lt;2Mi&gt;</td>' in page
+    assert '<th scope="row">0</th><td>&lt;0&gt;</td><td>2 MiB</td><td>&lt;3&gt; × &lt;2Mi&gt;</td>' in page
     for cell in ("4-5", "&lt;1&gt;", "&lt;nic&gt;: &lt;0&gt;, &lt;1&gt;", "&lt;acme&gt;", "1970-01-01 00:00:05 UTC"):
         assert f"<td>{cell}</td>" in page
     assert '<th scope="row">late</th><td>refused: &lt;no&gt;</td>' in page
@@ -406,7 +418,24 @@ def test_a_group_of_many_hosts_names_the_first_and_keeps_all() -> None:
         ({"cpu_map": [1]}, "cpu_map[0] is a number, expected text"),
         ({"cpu_map_now": [None]}, "cpu_map_now[0] is missing, expected text"),
         ({"gc_report": [{}]}, "gc_report[0] is a mapping, expected text"),
-        ({"numa_nodes": [{"node": 0}]}, "numa_nodes[0].hugepages is missing, expected a mapping"),
+        ({"numa_nodes": [{"hugepages": {}}]}, "numa_nodes[0].node is missing, expected a number"),
+        ({"numa_nodes": [{**NODE, "node": True}]}, "numa_nodes[0].node is a boolean, expected a number"),
+        ({"numa_nodes": [{**NODE, "cpus": [0]}]}, "numa_nodes[0].cpus is a list, expected text"),
+        ({"numa_nodes": [{**NODE, "memory_mib": "2"}]}, "numa_nodes[0].memory_mib is text, expected a number"),
+        ({"numa_nodes": [{**NODE, "hugepages": None}]}, "numa_nodes[0].hugepages is missing, expected a mapping"),
+        ({"numa_nodes": [{**NODE, "memory_mib": math.nan}]}, "numa_nodes has a number that is no 64 bits"),
+        ({"workloads": [{"devices": {}}]}, "workloads[0].name is missing, expected text"),
+        *(
+            ({"workloads": [{**LANE, key: 7}]}, f"workloads[0].{key} is a number, expected text")
+            for key in ("name", "state", "reason", "cpus", "memory_nodes", "tenant")
+        ),
+        ({"workloads": [{**LANE, "reason": deep(500)}]}, "workloads has more than 32 lists and mappings in each other"),
+        (
+            {"workloads": [{**LANE, "devices": {"a": ["b"] * 10_001}}]},
+            "workloads has 10001 elements, at most 10000 are possible",
+        ),
+        ({"pools": {"reserved": -(10**5000)}}, "pools has a number that is no 64 bits"),
+        ({"msg": deep(900)}, "msg has more than 32 lists and mappings in each other"),
         ({"workloads": [{**LANE, "devices": []}]}, "workloads[0].devices is a list, expected a mapping"),
         ({"workloads": [{**LANE, "devices": {"a": 7}}]}, "workloads[0].devices has a number, expected lists"),
         ({"workloads": [{**LANE, "since": 10**18}]}, f"workloads[0].since is {10**18}, expected seconds since 1970"),
