@@ -103,8 +103,8 @@ FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, "msg", "module_stderr")
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
     """One host's verdict and items. What could not be looked at is never in sync.
 
-    A result without drift is that of a module that could not do its work, unless its task was skipped. A host that
-    returned what no module returns has failed: none of it is used.
+    A result without drift is that of a module that could not do its work; only the agent may have been left out. A host
+    that returned what no module returns has failed: none of it is used.
     """
     for module, result in (("profile", profile), ("agent", agent)):
         why = impossible(result)
@@ -120,7 +120,8 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
         for item in result.get("drift") or ()
     ]
     lost = [result for result in results if result.get("unreachable")]
-    failed = [one for one in results if ("drift" not in one or one.get("problems")) and not one.get("skipped")]
+    looked = [profile] if agent.get("skipped") else results
+    failed = [one for one in looked if one.get("drift") is None or one.get("problems")]
     verdict: FleetVerdict
     if lost:
         verdict = "unreachable"
@@ -162,7 +163,8 @@ def with_line(data: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
 
 def message(result: t.Mapping[str, t.Any]) -> str:
     """What a failed task said; of a module that could not even begin, what the node said."""
-    lines = [str(result.get("msg") or "the task failed without a message").removeprefix(TASK_FAILED)]
+    silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
+    lines = [str(result.get("msg") or silent).removeprefix(TASK_FAILED)]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])

@@ -121,6 +121,8 @@ def deep(count: int) -> list[t.Any]:
         (IN_SYNC, AGENT, "in_sync", ["n: in sync (profile edge, mode enforce)"]),
         (IN_SYNC, SKIPPED, "in_sync", ["n: in sync (profile edge, mode enforce)"]),
         (IN_SYNC, {}, "failed", None),
+        (IN_SYNC, {"drift": None}, "failed", None),
+        (SKIPPED, SKIPPED, "failed", ["n: failed", "  the task was skipped"]),
         ({}, {}, "failed", ["n: failed", "  the task failed without a message"]),
         (DRIFT, AGENT, "drift", None),
         (STUCK, AGENT, "drift", None),
