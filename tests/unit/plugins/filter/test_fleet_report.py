@@ -477,6 +477,25 @@ def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     assert all(line.isprintable() for line in report["lines"])
 
 
+def test_a_host_that_says_much_leaves_the_page_usable() -> None:
+    row = f"node 0   {'R' * 9_000}   CPUs 0"
+    sick = {
+        **DRIFT,
+        "cpu_map": [row] * 300 + ["R reserved 0"],
+        "numa_nodes": [NODE] * 301,
+        "gc_report": ["gc: x"] * 302,
+        "tenants": [{"text": "tenant x"}] * 303,
+        "workloads": [{**LANE, "devices": {"nic": ["a"] * 304}}] * 305,
+    }
+    page = drawn(fleet_report({"a": sick}, {"a": AGENT}))
+    for count, what in ((100, "rows"), (101, "NUMA nodes"), (102, "lines of garbage collection"), (103, "tenants")):
+        assert f"<p>{count} more {what} are in the JSON file</p>" in page
+    assert "<p>105 more workloads are in the JSON file</p>" in page
+    assert "a, a and 104 more</td>" in page
+    assert page.count('<i class="reserved">R</i>') == 200 * 200 + 1, "no host draws more"
+    assert page.count("<p>gc: x</p>") == page.count("<p>tenant x</p>") == page.count("<td>2048 MiB</td>") == 200
+
+
 def test_a_long_text_of_a_host_is_cut_and_says_so() -> None:
     report = fleet_report({"a": {"msg": "x" * 20_000}}, {"a": SKIPPED})
     assert report["lines"][1] == f"  {'x' * 10_000}... (20000 characters)"
