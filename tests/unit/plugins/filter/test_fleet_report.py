@@ -377,12 +377,13 @@ def test_the_page_has_the_machine_and_its_workloads() -> None:
     lane = {**LANE, "name": "<lane>", "tenant": "<acme>", "memory_nodes": "<1>", "devices": {"<nic>": ["<0>", "<1>"]}}
     odd = {"node": 0, "cpus": "<0>", "memory_mib": 2, "hugepages": {"<2Mi>": "<3>"}}
     refused = {**LANE, "name": "late", "state": "refused", "reason": "<no>", "devices": {}, "since": None}
+    refused.update(tenant=None, memory_nodes=None, cpus="")
     hostile = {**DRIFT, "workloads": [lane, refused], "numa_nodes": [odd], "gc_report": ["<gc>"]}
     page = drawn(fleet_report({"a": hostile, "b": {**DRIFT, **MACHINE, "name": "b"}}, {"a": AGENT, "b": AGENT}))
     assert '<th scope="row">0</th><td>&lt;0&gt;</td><td>2 MiB</td><td>&lt;3&gt; × &lt;2Mi&gt;</td>' in page
     for cell in ("4-5", "&lt;1&gt;", "&lt;nic&gt;: &lt;0&gt;, &lt;1&gt;", "&lt;acme&gt;", "1970-01-01 00:00:05 UTC"):
         assert f"<td>{cell}</td>" in page
-    assert '<th scope="row">late</th><td>refused: &lt;no&gt;</td>' in page
+    assert f'<th scope="row">late</th><td>refused: &lt;no&gt;</td>{"<td></td>" * 5}</tr>' in page
     assert "<p>&lt;gc&gt;</p>" in page
     assert '<th scope="row">1</th><td></td><td>unknown</td><td></td>' in page
     assert "<td>2048 MiB</td><td>32 × 2Mi, 0 × 1Gi</td>" in page
@@ -437,6 +438,9 @@ def test_a_group_of_many_hosts_names_the_first_and_keeps_all() -> None:
             "workloads has 10001 elements, at most 10000 are possible",
         ),
         ({"pools": {"reserved": -(10**5000)}}, "pools has a number that is no 64 bits"),
+        ({"pools": {"reserved": 1 << 64}}, "pools has a number that is no 64 bits"),
+        ({"name": deep(40)}, "name has more than 32 lists and mappings in each other"),
+        ({"module_stderr": deep(40)}, "module_stderr has more than 32 lists and mappings in each other"),
         ({"msg": deep(900)}, "msg has more than 32 lists and mappings in each other"),
         ({"workloads": [{**LANE, "devices": []}]}, "workloads[0].devices is a list, expected a mapping"),
         ({"workloads": [{**LANE, "devices": {"a": 7}}]}, "workloads[0].devices has a number, expected lists"),
@@ -463,6 +467,7 @@ def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     bad = "x\x1b[2J\nb: in sync\u202e\u2028\ud800"
     lie = {**IN_SYNC, "name": bad, "cpu_map": [bad]}
     lie.update(paused={**PAUSED, "text": bad}, unconfirmed={**UNCONFIRMED, "text": bad})
+    lie.update(numa_nodes=[{**NODE, "cpus": bad}])
     lie.update(workloads=[{**LANE, "name": bad, "devices": {bad: [bad]}}], gc_report=[bad])
     lie.update(drift=[{**item("drift"), "text": bad}], tenants=[{"name": "a", "text": bad}])
     report = fleet_report({"a": lie, "c": {"msg": bad}}, {"a": AGENT, "c": SKIPPED})
@@ -472,6 +477,7 @@ def test_no_host_writes_a_control_character_or_a_line_of_another_host() -> None:
     assert report["hosts"]["a"]["cpu_map"] == [escaped]
     assert report["hosts"]["a"]["tenants"][0]["text"] == escaped
     assert report["hosts"]["a"]["gc_report"] == [escaped]
+    assert report["hosts"]["a"]["numa_nodes"] == [{**NODE, "cpus": escaped}]
     (workload,) = report["hosts"]["a"]["workloads"]
     assert (workload["name"], workload["devices"]) == (escaped, {escaped: [escaped]})
     assert all(line.isprintable() for line in report["lines"])
