@@ -392,6 +392,32 @@ def test_the_page_has_the_machine_and_its_workloads() -> None:
     )
 
 
+@pytest.mark.parametrize("field", ["numa_nodes", "workloads", "gc_report", None])
+def test_the_machine_is_folded_where_anything_is_known_of_it(field: str | None) -> None:
+    known = {**IN_SYNC, **({field: MACHINE[field]} if field else {})}
+    page = drawn(fleet_report({"a": known}, {"a": AGENT}))
+    heading = "<details>\n<summary>Memory, workloads and garbage collection</summary>"
+    assert page.count(heading) == (1 if field else 0)
+    assert ("<caption>Workloads of a</caption>" in page) == (field == "workloads")
+    assert ("<caption>NUMA nodes of a</caption>" in page) == (field == "numa_nodes")
+    alike = drawn(fleet_report({"a": known, "b": IN_SYNC}, {"a": AGENT, "b": AGENT}))
+    assert alike.count("<summary>Memory, workloads and garbage collection of a</summary>") == (1 if field else 0)
+    assert "<summary>2 in sync</summary>" in alike
+
+
+def test_the_resources_of_a_workload_stand_apart() -> None:
+    lane = {**LANE, "devices": {"nic": ["a", "b"], "gpu": ["c"]}}
+    page = drawn(fleet_report({"a": {**IN_SYNC, "workloads": [lane]}}, {"a": AGENT}))
+    assert "<td>nic: a, b; gpu: c</td>" in page
+
+
+def test_the_page_has_a_limit_for_groups_in_sync_as_well() -> None:
+    results = {f"g{number:03}": {**IN_SYNC, "name": f"p{number}"} for number in range(203)}
+    page = drawn(fleet_report(results, dict.fromkeys(results, AGENT)))
+    assert page.count("<section ") == 200
+    assert "<p>3 more groups of hosts in sync are in the JSON file</p>" in page
+
+
 def test_a_browser_runs_the_pages_own_script_alone() -> None:
     page = drawn(fleet_report({"a": {**DRIFT, **MACHINE}}, {"a": AGENT}))
     (script,) = re.findall("<script>(.*?)</script>", page, re.DOTALL)
