@@ -203,7 +203,7 @@ def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
 
 def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp_path: Path) -> None:
     hosts = {
-        "one": ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
+        "one": ({"corral_profile_file": "/no/such<b>file"}, "/no/such<b>file: no such file"),
         "two": ({"corral_profile_layer_50_edge": "{{ nobody_has_this }}"}, "'nobody_has_this' is undefined"),
     }
     words = ["corral.node.drift", "-e", json.dumps({"ansible_become": False})]
@@ -217,6 +217,8 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp
         assert said in report["hosts"][host]["message"]
         assert "unhandled exception" not in report["hosts"][host]["message"], "as ansible-core before 2.19 calls a bug"
     assert "the task failed without a message" not in done.stdout
+    page = (tmp_path / "corral-drift.html").read_text()
+    assert "/no/such&lt;b&gt;file: no such file" in page and "<b>file" not in page, "as Ansible writes it"
 
 
 @pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs here")
