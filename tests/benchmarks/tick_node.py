@@ -33,8 +33,8 @@ Workload = dict[str, t.Any]
 def make(folder: Path, python: str, workloads: int, devices: int = 0, tenants: int = 0) -> tuple[str, str]:
     """A node in sync, and this checkout's core compiled as on a node: (program, root).
 
-    Without workloads it is the lab's machine with examples/edge.yml, with some it is a large one. So many of the workloads have
-    a device each, and all that have no CPUs of their own belong to so many tenants.
+    Without workloads it is the lab's machine with examples/edge.yml, with some it is a large one. So many of the workloads
+    without CPUs of their own have a device each, and so many tenants have all of these.
     """
     program, machine, root = (folder / name for name in ("program", "machine", "root"))
     trees.build(machine, LARGE if workloads else node.MACHINE)

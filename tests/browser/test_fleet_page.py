@@ -9,6 +9,7 @@ tools/browser_tests.py runs it; the pictures are in .cache.
 from __future__ import annotations
 
 import pathlib
+import shutil
 import time
 import typing as t
 
@@ -45,7 +46,7 @@ HOSTILE = "<img src=x onerror=alert(1)><script>alert(2)</script>"
 def browser() -> t.Iterator[Browser]:
     with sync_playwright() as driver:
         # Tests may run as root, for whom Chromium has no sandbox; the page is the project's own.
-        started = driver.chromium.launch(executable_path="/usr/bin/chromium", args=["--no-sandbox"])
+        started = driver.chromium.launch(executable_path=shutil.which("chromium"), args=["--no-sandbox"])
         yield started
         started.close()
 
