@@ -133,6 +133,8 @@ def covers(key: str, own: str, pattern: str) -> bool:
     """Whether everything that ``pattern`` matches is matched by a tenant's pattern as well."""
     if key == "labels":
         return pattern == own or pattern.startswith(f"{own}=")
+    if not is_glob(own):  # As most of them: a node may have hundreds, each compared with each.
+        return own == pattern
     # A ? stands for one character, and a * in the pattern for any number of them.
     parts = {"*": ".*", "?": "[^*]"}
     return re.fullmatch("".join(parts.get(char) or re.escape(char) for char in own), pattern) is not None
