@@ -13,6 +13,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import shutil
 import subprocess
 import sys
 import threading
@@ -497,7 +498,7 @@ def image() -> None:
         if "localhost/busybox" in read("/var/lib/containers/storage/overlay-images/images.json"):
             return
     os.makedirs("/tmp/busybox/bin", exist_ok=True)
-    run("cp", "/usr/bin/busybox", "/tmp/busybox/bin/busybox")
+    run("cp", shutil.which("busybox") or "busybox", "/tmp/busybox/bin/busybox")
     for name in ("sh", "sleep"):
         with contextlib.suppress(FileExistsError):
             os.symlink("busybox", f"/tmp/busybox/bin/{name}")
