@@ -25,6 +25,16 @@ SIZES = (10, 100, 1_000, 10_000)
 HEAD = ("hosts", "groups", "floor ms", "report ms", "page ms", "all/floor", "page MB", "peak RSS MB", "exponent")
 CPU_MAP = [*(f"node {node}   {'RR ' * 4}{'SS ' * 28}   CPUs 0-63" for node in range(2)), "R reserved 0-7"]
 
+NUMA_NODES = [
+    {"node": node, "cpus": "0-63", "memory_mib": 262144, "hugepages": {"2Mi": 64, "1Gi": 0}} for node in range(2)
+]
+WORKLOADS = [
+    {"name": f"w{one}", "state": "granted", "reason": None, "tenant": "acme", "qos": "Guaranteed", "hold": "declared",
+     "slice": f"corral_w{one}.slice", "cpus": "8-9", "memory_nodes": "0", "devices": {"example.com/nic": ["0000:01:00.0"]},
+     "since": 1_795_255_200}
+    for one in range(4)
+]  # fmt: skip
+
 
 def load_filter() -> t.Any:
     """The filter fleet_report, from its file."""
@@ -58,7 +68,10 @@ def item(chance: random.Random) -> dict[str, t.Any]:
 def host(number: int, chance: random.Random) -> dict[str, t.Any]:
     """What the module profile returns of a host."""
     drift = [] if number % 5 else [item(chance) for dummy in range(chance.randint(1, 5))]
-    return {"drift": drift, "name": "edge", "mode": "enforce", "pools": {"reserved": "0-7"}, "cpu_map": CPU_MAP}
+    return {
+        "drift": drift, "name": "edge", "mode": "enforce", "pools": {"reserved": "0-7"}, "cpu_map": CPU_MAP,
+        "numa_nodes": NUMA_NODES, "workloads": WORKLOADS, "gc_report": ["gc: since the node started nothing was removed"],
+    }  # fmt: skip
 
 
 def row(number: int, turns: int, fleet_report: t.Callable[..., dict[str, t.Any]]) -> tuple[list[str], float]:
