@@ -35,9 +35,12 @@ def missing(needed: t.Mapping[str, str]) -> list[str]:
     return sorted({package for program, package in needed.items() if not there(program)})
 
 
-def ensure(needed: t.Mapping[str, str] = NEEDED) -> None:
-    """Install what is missing, as root or by sudo without a password; otherwise raise LabError with the command to run."""
-    packages = missing(needed)
+def ensure(needed: t.Optional[t.Mapping[str, str]] = None) -> None:
+    """Install what is missing (of NEEDED where nothing is named), as root or by sudo without a password.
+
+    Otherwise it raises LabError with the command to run.
+    """
+    packages = missing(NEEDED if needed is None else needed)
     if not packages:
         return
     line = ["apt-get", "install", "--yes", "--no-install-recommends", *packages]
