@@ -30,7 +30,7 @@ from _core.model.cpu import pools
 from _core.model.plan import validate
 from _core.model.plan.context import Context
 from _core.model.plan.plan import steps_in_order
-from _core.model.profile import fit, profile
+from _core.model.profile import capacity_check, profile
 from _core.model.topology.topology import Topology
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
@@ -125,7 +125,7 @@ def plan_of(host: Host, context: Context) -> None:
 
 def pools_of(declared: profile.Profile, topology: Topology) -> None:
     """Whether the profile fits the machine, and its pools."""
-    fit.check_node(declared, topology)
+    capacity_check.check_node(declared, topology)
     pools.compute(declared, topology)
 
 

@@ -157,8 +157,8 @@ def withdraw(host: Host, name: str) -> Admission:
         )
     if grant_named(host, name) is None:
         runs = [one.workload for one in current_grants(host) if one.workload.startswith(f"{name}:")]
-        way_out = f"release {' or '.join(runs)}" if runs else "corral status lists them"
-        raise refusal(f"has no grant here: {way_out}", path="name", value=name)
+        hint = f"release {' or '.join(runs)}" if runs else "corral status lists them"
+        raise refusal(f"has no grant here: {hint}", path="name", value=name)
     return stop(host, name, "")
 
 

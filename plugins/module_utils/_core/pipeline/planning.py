@@ -19,7 +19,7 @@ from ..model.cpu.handover import NoSafeOrder
 from ..model.plan import undo
 from ..model.plan.context import Context
 from ..model.plan.plan import Part, Plan
-from ..model.profile import fit, profile
+from ..model.profile import capacity_check, profile
 from ..model.profile.profile import Profile
 from ..model.profile.profile_workloads import RUNNING
 from ..model.topology.topology import Topology
@@ -53,7 +53,7 @@ def compile_profile(
     counts = {pool: int(n) for pool, n in pages.items() if pool and n.isdecimal()}
     resolved = resolve(declared, topology, counts)
     literal = resolved.profile if resolved else declared
-    problems = fit.check_node(literal, topology, counts)
+    problems = capacity_check.check_node(literal, topology, counts)
     if resolved:
         problems = [*resolved.problems, *map(resolved.as_declared, problems)]
     if problems:
@@ -134,7 +134,7 @@ def plan_profile(
         parts.append(registry.manager(PROFILE).plan(host, context))
     plan = finish(host, context, parts, (PROFILE, *names) if declare else names)
     left_out = context.resolved.notes if context.resolved else ()
-    plan = plan._replace(notes=(*plan.notes, *left_out, *fit.notes(context.profile, context.topology)))
+    plan = plan._replace(notes=(*plan.notes, *left_out, *capacity_check.notes(context.profile, context.topology)))
     if not declared_profile.applied_already(host, context.declared):
         from . import overlap_check
 

@@ -21,7 +21,7 @@ from ..values import sizes
 from ..values.errors import CorralError, Problem
 from ..values.records import NamedTuple
 from ..values.sizes import Share
-from . import fit
+from . import capacity_check
 from .profile import Profile
 from .profile_memory import Hugepages, Memory, NodeMemory
 
@@ -54,11 +54,11 @@ class Resolved(NamedTuple):
         return problem._replace(path=f"memory.{name}[{getattr(self, name)[int(index)]}]{rest}")
 
 
-Before = t.Mapping[fit.Pool, int]
+Before = t.Mapping[capacity_check.Pool, int]
 
 
 def resolve(declared: Profile, topology: Topology, before: t.Optional[Before] = None) -> Resolved:
-    """The literal profile of this machine (see fit.check_node for ``before``)."""
+    """The literal profile of this machine (see capacity_check.check_node for ``before``)."""
     memory = declared.memory
     notes: list[str] = []
     problems: list[Problem] = []
@@ -70,7 +70,7 @@ def resolve(declared: Profile, topology: Topology, before: t.Optional[Before] = 
     kept, certain = _certain_pools(memory.hugepages, topology, problems)
     needed = [index for index, mount in enumerate(memory.mounts) if not mount.optional]
     literal = _with(literal, memory, kept, needed)
-    if not problems and not fit.memory_problems(literal, topology, before):
+    if not problems and not capacity_check.memory_problems(literal, topology, before):
         kept = _optional_pools(literal, memory, kept, topology, certain, notes)
         literal = _with(literal, memory, kept, needed)
         needed = _optional_mounts(literal, memory, kept, needed, topology, before, notes)
@@ -126,14 +126,14 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
         return memory.reserved
     found = {row.node: row.size for row in memory.reserved}
     for node in _nodes_with_memory(topology) or [0]:
-        there = fit.node_memory(node, topology)
+        there = capacity_check.node_memory(node, topology)
         if node in found:
             continue
         if not isinstance(each, Share):
             found[node] = each
         elif there is not None:
             found[node] = max(1, each.of(there))
-        else:  # Nothing is checked against it there either: see fit.notes().
+        else:  # Nothing is checked against it there either: see capacity_check.notes().
             notes.append(
                 f"memory.reserved_per_numa: the kernel does not tell the memory of NUMA node {node}: nothing is kept"
             )
@@ -142,9 +142,9 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
 
 def _certain_pools(
     rows: t.Sequence[Hugepages], topology: Topology, problems: list[Problem]
-) -> tuple[list[tuple[int, Hugepages]], dict[fit.Pool, int]]:
+) -> tuple[list[tuple[int, Hugepages]], dict[capacity_check.Pool, int]]:
     """The literal pools of the rows that are not optional, and the index of the row that has declared each place."""
-    taken: dict[fit.Pool, int] = {}
+    taken: dict[capacity_check.Pool, int] = {}
     kept: list[tuple[int, Hugepages]] = []
     for index in _in_order(rows):
         if rows[index].optional:
@@ -165,7 +165,7 @@ def _optional_pools(
     memory: Memory,
     kept: list[tuple[int, Hugepages]],
     topology: Topology,
-    taken: dict[fit.Pool, int],
+    taken: dict[capacity_check.Pool, int],
     notes: list[str],
 ) -> list[tuple[int, Hugepages]]:
     """``kept`` with the optional pools that this node can have beside them."""
@@ -180,7 +180,7 @@ def _optional_pools(
             found, why = [], str(unmet)
         for row in found:
             more = sorted([*kept, (index, row)], key=lambda one: one[0])
-            refused = fit.pool_problems(_with(literal, memory, more, []), topology)
+            refused = capacity_check.pool_problems(_with(literal, memory, more, []), topology)
             if refused:
                 why = refused[0].message
                 continue
@@ -209,7 +209,7 @@ def _optional_mounts(
         if not mount.optional:
             continue
         more = sorted([*needed, index])
-        refused = fit.memory_problems(_with(literal, memory, kept, more), topology, before)
+        refused = capacity_check.memory_problems(_with(literal, memory, kept, more), topology, before)
         if refused:
             notes.append(f"memory.mounts[{index}] is optional and left out: {refused[0].message}")
         else:
@@ -230,7 +230,7 @@ def _in_order(rows: t.Sequence[Hugepages]) -> list[int]:
     return sorted(range(len(rows)), key=lambda index: rows[index].place == "each")
 
 
-def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[fit.Pool, int]) -> list[Hugepages]:
+def _literal(row: Hugepages, topology: Topology, taken: t.Mapping[capacity_check.Pool, int]) -> list[Hugepages]:
     """The pools that a row means here. Raises _Unmet."""
     found = []
     for node in _nodes_of(row, topology):
@@ -271,7 +271,7 @@ def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
     """How many pages a row means on one NUMA node, or on the machine. Raises _Unmet."""
     if row.share is None:
         return row.pages
-    memory = fit.machine_memory(topology) if node is None else fit.node_memory(node, topology)
+    memory = capacity_check.machine_memory(topology) if node is None else capacity_check.node_memory(node, topology)
     if memory is None:
         where = "this node" if node is None else f"NUMA node {node}"
         raise _Unmet(

@@ -6,7 +6,7 @@
 """A node resource profile: what the user declares, read from YAML or JSON and checked by itself.
 
 What depends on the node (which CPUs exist, how much memory it has) is checked where the profile meets a topology: in
-pools.py and fit.py. The keys and their meaning are in schema.py.
+pools.py and capacity_check.py. The keys and their meaning are in schema.py.
 """
 
 from __future__ import annotations

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """Checks between the keys of a profile: keys that exclude each other, and values that must fit into others.
 
-Each key by itself is read by the schema; what depends on the node is checked in pools.py and fit.py.
+Each key by itself is read by the schema; what depends on the node is checked in pools.py and capacity_check.py.
 """
 
 from __future__ import annotations

@@ -12,7 +12,7 @@ import described
 import pytest
 import yaml
 from _core.model.cpu import pools
-from _core.model.profile import fit, profile
+from _core.model.profile import capacity_check, profile
 from _core.model.values.errors import CorralError
 from recorded import machines, topology_of
 from shared_data import REPOSITORY, TOPOLOGIES
@@ -62,10 +62,10 @@ def test_a_modest_intent_compiles_wherever_it_can(archive: Path) -> None:
 @pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
 def test_an_example_fits_or_is_refused(archive: Path, example: Path) -> None:
     read = profile.parse(yaml.safe_load(example.read_text(encoding="utf-8")))
-    for problem in fit.check_node(read, topology_of(archive)):
+    for problem in capacity_check.check_node(read, topology_of(archive)):
         assert problem.path
         assert any(mark in problem.message for mark in (": ", "; "))
-    fit.notes(read, topology_of(archive))
+    capacity_check.notes(read, topology_of(archive))
 
 
 EACH: dict[str, t.Any] = {"cores_per_numa": 1}

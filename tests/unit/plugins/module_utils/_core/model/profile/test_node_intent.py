@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from _core.model.cpu import pools
-from _core.model.profile import fit, node_intent, profile
+from _core.model.profile import capacity_check, node_intent, profile
 from _core.model.topology.topology import Topology
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
@@ -71,7 +71,7 @@ def test_places_and_shares_become_literal(
 ) -> None:
     found = resolved(read(hugepages=declared), topology)
     assert (places(found), found.notes, found.problems) == (wanted, (), ())
-    assert fit.check_node(found.profile, topology) == []
+    assert capacity_check.check_node(found.profile, topology) == []
 
 
 @pytest.mark.parametrize(
@@ -94,7 +94,7 @@ def test_what_a_node_cannot_have_is_refused_by_the_declared_path(
     topology: Topology, memory: dict[str, t.Any], line: str
 ) -> None:
     found = resolved(read(**memory), topology)
-    problems = [*found.problems, *map(found.as_declared, fit.check_node(found.profile, topology))]
+    problems = [*found.problems, *map(found.as_declared, capacity_check.check_node(found.profile, topology))]
     assert [one.line() for one in problems if one.line().startswith(line)], [one.line() for one in problems]
 
 
@@ -128,7 +128,7 @@ def test_optional_parts_are_left_out_one_by_one_with_the_reason() -> None:
     assert (found.mounts, [mount.path for mount in found.profile.memory.mounts]) == ((2,), ["/mnt/c"])
     left = [note.split(" is optional and left out: ")[0] for note in found.notes]
     assert left == [*(f"memory.hugepages[{index}]" for index in (0, 1, 3, 4)), "memory.mounts[0]", "memory.mounts[1]"]
-    assert fit.check_node(found.profile, LAB) == []
+    assert capacity_check.check_node(found.profile, LAB) == []
 
 
 def test_an_optional_pool_may_be_there_on_some_numa_nodes_only() -> None:
@@ -142,7 +142,7 @@ def test_optional_parts_wait_until_the_rest_of_the_profile_fits() -> None:
     """What is refused is what the profile demands; no optional part is blamed for it, and none hides it."""
     found = resolved(read(hugepages=[pool(600, node=0), pool(node="last", optional=True)]), LAB)
     assert places(found) == [(0, 0, 600)] and found.notes == ()
-    assert [one.path for one in map(found.as_declared, fit.check_node(found.profile, LAB))] == [
+    assert [one.path for one in map(found.as_declared, capacity_check.check_node(found.profile, LAB))] == [
         "memory.hugepages[0].count"
     ]
 
@@ -201,7 +201,7 @@ def test_the_example_serves_every_machine_with_four_cpus(archive: Path) -> None:
     topology = topology_of(archive)
     assert Archive(archive).writes == []
     found = resolved(declared, topology)
-    problems = [*found.problems, *fit.check_node(found.profile, topology)]
+    problems = [*found.problems, *capacity_check.check_node(found.profile, topology)]
     if len(topology.online) >= 4:
         assert problems == []
     if problems:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from _core.model.profile import fit, node_intent, profile, schema
+from _core.model.profile import capacity_check, node_intent, profile, schema
 from _core.model.values.errors import CorralError
 from hypothesis import given
 from hypothesis import strategies as st
@@ -171,8 +171,8 @@ def test_a_valid_profile_is_read_and_judged_for_a_node(data: dict[str, t.Any]) -
         machine(1)._replace(numa={}, machine_memory_kib=1 << 20),
     ):
         found = node_intent.resolve(read, here)
-        problems = [*found.problems, *map(found.as_declared, fit.check_node(found.profile, here))]
-        json.dumps([problems, found.notes, fit.notes(found.profile, here)])
+        problems = [*found.problems, *map(found.as_declared, capacity_check.check_node(found.profile, here))]
+        json.dumps([problems, found.notes, capacity_check.notes(found.profile, here)])
         assert not profile.has_intents(found.profile)
         assert node_intent.resolve(found.profile, here).profile == found.profile
         optional = {f"memory.{name}[{index}]" for name in ("hugepages", "mounts")
@@ -211,5 +211,5 @@ def test_a_valid_profile_with_another_leaf_is_a_profile_or_refused(
     path = choices.draw(st.sampled_from(leaves(data)))
     read = outcome(replaced(data, path, choices.draw(near | anything)))
     if read is not None:
-        json.dumps(fit.check_node(read, machine()))
-        fit.notes(read, machine())
+        json.dumps(capacity_check.check_node(read, machine()))
+        capacity_check.notes(read, machine())

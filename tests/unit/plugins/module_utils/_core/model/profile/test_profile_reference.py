@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 import yaml
 from _core.model.cpu import pools
-from _core.model.profile import fit, node_intent, profile
+from _core.model.profile import capacity_check, node_intent, profile
 from _core.model.values import cpuset
 from _core.model.values.errors import CorralError
 from machines import machine
@@ -39,8 +39,8 @@ def test_the_example_of_the_readme_is_for_the_machine_of_the_lab() -> None:
     lab = machine(memory_kib=960 * 1024)  # 2 nodes of 1 GiB, less what the kernel keeps; siblings are neighbours
     here = node_intent.resolve(edge, lab)
     assert (here.problems, here.notes) == ((), ())
-    assert fit.check_node(here.profile, lab) == []
-    assert fit.notes(here.profile, lab) == ()
+    assert capacity_check.check_node(here.profile, lab) == []
+    assert capacity_check.notes(here.profile, lab) == ()
     assert [(row.node, row.pages) for row in here.profile.memory.hugepages] == [(0, 32), (1, 32)]
     found = pools.compute(here.profile, lab)
     assert [cpuset.format(cpus) for cpus in (found.reserved, found.shared, found.isolated)] == ["0-1,4-5", "2-3", "6-7"]

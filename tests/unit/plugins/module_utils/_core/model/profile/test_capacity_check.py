@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model.profile import fit, profile
+from _core.model.profile import capacity_check, profile
 from _core.model.topology.topology import NumaNode, Topology
 from machines import machine
 
@@ -53,7 +53,7 @@ def holding(topology: Topology, node: int, hugepages: dict[int, int]) -> Topolog
     ],
 )  # fmt: skip
 def test_it_fits(topology: Topology, memory: dict[str, t.Any]) -> None:
-    assert fit.check_node(read(**memory), topology) == []
+    assert capacity_check.check_node(read(**memory), topology) == []
 
 
 @pytest.mark.parametrize(
@@ -92,7 +92,7 @@ def test_it_fits(topology: Topology, memory: dict[str, t.Any]) -> None:
     ],
 )  # fmt: skip
 def test_it_does_not_fit(topology: Topology, memory: dict[str, t.Any], line: str) -> None:
-    assert [problem.line() for problem in fit.check_node(read(**memory), topology)] == [line]
+    assert [problem.line() for problem in capacity_check.check_node(read(**memory), topology)] == [line]
 
 
 def test_cpus_and_memory_are_refused_together() -> None:
@@ -103,7 +103,7 @@ def test_cpus_and_memory_are_refused_together() -> None:
             "memory": {"reserved": {"5": "1Gi"}, "hugepages": [{**SMALL, "node": 5}]},
         }
     )
-    assert [problem.path for problem in fit.check_node(both, LAB)] == [
+    assert [problem.path for problem in capacity_check.check_node(both, LAB)] == [
         "cpu.reserved.cpus",
         "memory.reserved.5",
         "memory.hugepages[0].node",
@@ -121,9 +121,9 @@ def test_cpus_and_memory_are_refused_together() -> None:
     ],
 )  # fmt: skip
 def test_notes(topology: Topology, memory: dict[str, t.Any], note: str) -> None:
-    assert fit.notes(read(**memory), topology) == (note,)
+    assert capacity_check.notes(read(**memory), topology) == (note,)
 
 
 def test_a_node_of_memory_only_has_hugepages_too() -> None:
     topology = LAB._replace(numa={**LAB.numa, 2: NumaNode(2, frozenset(), 1 << 20, {2048: 0})})
-    assert fit.check_node(read(**pools({**SMALL, "node": 2}, n2="512Mi")), topology) == []
+    assert capacity_check.check_node(read(**pools({**SMALL, "node": 2}, n2="512Mi")), topology) == []
