@@ -20,7 +20,7 @@ import pytest
 import trees
 from _core.cli import grant_service
 from _core.model.cpu import handover, partitions
-from _core.model.devices import device_allocation
+from _core.model.devices.device import HeldDevices
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED_SLICE
 from walk import DARK, DEVICES, EDITED, FULL, RELOADED, RENAMED, SET, TENANTS, Walk
@@ -278,7 +278,7 @@ def test_a_hand_over_in_the_wrong_order_is_found(quick: None, monkeypatch: pytes
 
 def test_a_device_that_two_workloads_are_given_is_found(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
-    monkeypatch.setattr(device_allocation, "shares", lambda *dummy: False)
+    monkeypatch.setattr(HeldDevices, "other_shares", lambda *dummy: False)
     with tempfile.TemporaryDirectory(dir=MEMORY) as name:
         ground = Ground(Path(name))
         found = (line for number in range(9, 15) for line in ground.walk(f"{DEVICES}{number}", range(40)).wrong)

@@ -1250,7 +1250,7 @@ def test_status_shows_who_has_what(rolled: node.Node, capsys: pytest.CaptureFixt
     assert "feed Burstable declared shared - cpu 500m, memory 64Mi cpu 1500m, memory 256Mi" in lines
     assert f"{BOTH} Guaranteed running 1,5 0 cpu 2, memory 64Mi cpu 2, memory 64Mi" in lines
     assert "cpu: 4500m of 6 requested; limits 5500m" in lines
-    assert "R reserved 0,4 S shared 3,7 I isolated - E exclusive 1-2,5-6" in lines
+    assert f"R reserved 0,4 S shared 3,7 I isolated - E exclusive 1-2,5-6 ({BOTH} 1,5, dataplane 2,6)" in lines
 
 
 def test_status_shows_by_how_much_limits_overcommit(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
