@@ -39,9 +39,16 @@ KINDS = {
     "lookup": "plugins/lookup/*.py",
     "role": "roles/*",
 }
-# Every write is made to fail once: half of all the time. .venv runs them; with other Pythons they are make test-long's.
+# Every write is made to fail once, and random walks: more than half of all the time. .venv runs them; with other Pythons they are
+# make test-long's.
 PIPELINE = "tests/unit/plugins/module_utils/_core/pipeline"
-LONG = ("test_faults.py", "test_legacy.py", "test_workload_faults.py", "test_section_tasks.py")
+LONG = (
+    "test_anything_happens.py",
+    "test_faults.py",
+    "test_legacy.py",
+    "test_section_tasks.py",
+    "test_workload_faults.py",
+)
 # The tests that run playbooks of the collection; they need no node.
 PLAYBOOKS = ("test_automation_examples.py", "test_role_booleans.py", "test_role_layers.py", "test_rollout_playbook.py")
 NO_OLDEST = "no Python 3.10 to 3.12 here: the oldest ansible-core is not tried"
