@@ -15,7 +15,8 @@ import typing as t
 
 from ..cpu import cpu_options
 from ..cpu.pools import Pools
-from ..devices.device import Device, HeldDevices
+from ..devices.device import Device
+from ..devices.held_devices import HeldDevices
 from ..numa.numa_memory import Block
 from ..numa.topology_manager import Policy
 from ..profile.profile import Profile

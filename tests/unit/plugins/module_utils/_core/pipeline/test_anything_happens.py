@@ -20,7 +20,7 @@ import pytest
 import trees
 from _core.cli import grant_service
 from _core.model.cpu import handover, partitions
-from _core.model.devices.device import HeldDevices
+from _core.model.devices.held_devices import HeldDevices
 from _core.model.plan import replay
 from _core.model.workload.grants import ISOLATED_SLICE
 from walk import DARK, DEVICES, EDITED, FULL, RELOADED, RENAMED, SET, TENANTS, Walk

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import typing as t
 
-from _core.model.devices.device import Device, GrantedDevice, HeldDevices
+from _core.model.devices.device import Device, GrantedDevice
+from _core.model.devices.held_devices import HeldDevices
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
