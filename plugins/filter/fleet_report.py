@@ -4,10 +4,18 @@
 
 from __future__ import annotations
 
-import re
 import time
 import typing as t
-import unicodedata
+
+from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
+    LINES,
+    by_name,
+    clean,
+    impossible,
+    message,
+    printable,
+    without_address,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import (
@@ -68,36 +76,6 @@ ITEM_KEYS = (
     "manager", "subject", "property", "actual", "wanted", "reason", "location", "verdict", "when", "disruption", "text", "since",
 )  # fmt: skip
 MAX_NAMES = 20  # of hosts in sync on one line of the recap
-MAX_TEXT = 10_000  # characters of one text
-MAX_ROWS = 10_000  # elements of one list or mapping
-MAX_DEPTH = 32  # lists and mappings around a value
-MAX_NUMBER = 1 << 64
-TASK_FAILED = "Task failed: "  # ansible-core 2.19 begins its messages so
-# Where ssh's messages name a host: hosts that only differ in it have the same problem.
-ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
-YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
-NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
-UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
-ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
-NOTHING = type(None)
-TEXTS = ("name", "mode")
-MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
-LINES = ("cpu_map", "cpu_map_now", "gc_report")
-ROWS = ("drift", "problems", "numa_nodes", "workloads", "tenants")
-CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the page has of each row
-    "numa_nodes": {"node": (int,), "cpus": (str,), "memory_mib": (int, NOTHING), "hugepages": (dict,)},
-    "workloads": {
-        "name": (str,),
-        "state": (str,),
-        "reason": (str, NOTHING),
-        "cpus": (str,),
-        "memory_nodes": (str, NOTHING),
-        "devices": (dict,),
-        "tenant": (str, NOTHING),
-    },
-}
-SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
-FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, "msg", "module_stderr")
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
@@ -161,16 +139,6 @@ def with_line(data: t.Mapping[str, t.Any] | None) -> dict[str, t.Any] | None:
     return None if data is None else {**data, "text": printable(data["text"])}
 
 
-def message(result: t.Mapping[str, t.Any]) -> str:
-    """What a failed task said; of a module that could not even begin, what the node said."""
-    silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
-    lines = [str(result.get("msg") or silent).removeprefix(TASK_FAILED)]
-    heard = str(result.get("module_stderr") or "").strip().splitlines()
-    if heard:
-        lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
-    return printable("\n".join(lines), keep="\n")
-
-
 def shown(text: str | None) -> str | None:
     """A text that may be missing, as it can be shown."""
     return text if text is None else printable(text)
@@ -206,11 +174,6 @@ def reason(host: FleetHost) -> str | None:
     return without_address(text) if text and host["verdict"] == "unreachable" else text
 
 
-def without_address(text: str) -> str:
-    """What ssh says, with … in the place of a host's name or address."""
-    return ADDRESS.sub(r"\1…", text)
-
-
 def common_message(hosts: t.Sequence[FleetHost]) -> str | None:
     """The message of hosts that are alike, without their addresses where these differ."""
     return hosts[0]["message"] if len({host["message"] for host in hosts}) == 1 else reason(hosts[0])
@@ -243,7 +206,7 @@ def grouped(hosts: t.Mapping[str, FleetHost], key: t.Callable[[FleetHost], tuple
         }
         for names in found.values()
     ]
-    return sorted(groups, key=lambda one: (-WORST.index(one["verdict"]), -len(one["hosts"]), one["hosts"]))
+    return sorted(groups, key=lambda one: (-WORST.index(one["verdict"]), -len(one["hosts"]), by_name(one["hosts"][0])))
 
 
 def earliest(hosts: t.Sequence[FleetHost]) -> list[int | None]:
@@ -256,7 +219,7 @@ def fleet_report(
     profiles: t.Mapping[str, t.Mapping[str, t.Any]], agents: t.Mapping[str, t.Mapping[str, t.Any]]
 ) -> Fleet:
     """The fleet's report: hosts, groups of them, summary and lines."""
-    hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles)}
+    hosts = {name: host_report(profiles[name], agents.get(name, {})) for name in sorted(profiles, key=by_name)}
     summary = {verdict: sum(host["verdict"] == verdict for host in hosts.values()) for verdict in VERDICTS}
     lines = [line for one in grouped(hosts, alike) for line in group_lines(one, hosts[one["hosts"][0]])]
     counted = ", ".join(f"{count} {verdict.replace('_', ' ')}" for verdict, count in summary.items() if count)
@@ -271,126 +234,6 @@ def fleet_report(
         "summary": summary,
         "lines": [*lines, f"{len(hosts)} host{'s'[: len(hosts) != 1]}: {counted}"],
     }
-
-
-# What hosts returned is checked here: a node can be broken, or return anything.
-
-
-def printable(text: str, keep: str = "") -> str:
-    """The text with every control character escaped, except those to keep; a long one is cut, and says so."""
-    cut = text[:MAX_TEXT]
-    shown = "".join(
-        character.encode("unicode_escape").decode("ascii")
-        if character in NONCHARACTERS or (unicodedata.category(character) in UNPRINTABLE and character not in keep)
-        else character
-        for character in cut
-    )
-    return shown if len(cut) == len(text) else f"{shown}... ({len(text)} characters)"
-
-
-def clean(value: t.Any) -> t.Any:
-    """Data with every text in it as it can be shown."""
-    if isinstance(value, dict):
-        return {printable(str(key)): clean(inner) for key, inner in value.items()}
-    if isinstance(value, list):
-        return [clean(inner) for inner in value]
-    return printable(value) if isinstance(value, str) else value
-
-
-def impossible(result: t.Mapping[str, t.Any]) -> str | None:
-    """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
-    for field in FIELDS:
-        why = immense(result.get(field))
-        if why:
-            return f"{field} has {why}"
-    for field in (*ROWS, *LINES):
-        rows = result.get(field)
-        if rows is None:
-            continue
-        if not isinstance(rows, list):
-            return f"{field} is {kind(rows)}, expected a list"
-        element = str if field in LINES else dict
-        for number, row in enumerate(rows):
-            if not isinstance(row, element):
-                return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"
-    for number, item in enumerate(result.get("drift") or ()):
-        why = impossible_item(item)
-        if why:
-            return f"drift[{number}].{why}"
-    for field, cells in CELLS.items():
-        for number, row in enumerate(result.get(field) or ()):
-            why = impossible_row(row, cells)
-            if why:
-                return f"{field}[{number}].{why}"
-    for number, tenant in enumerate(result.get("tenants") or ()):
-        if not isinstance(tenant.get("text"), str):
-            return f"tenants[{number}].text is {kind(tenant.get('text'))}, expected text"
-    for field in TEXTS:
-        if not isinstance(result.get(field), (str, type(None))):
-            return f"{field} is {kind(result[field])}, expected text"
-    for field in MAPPINGS:
-        if not isinstance(result.get(field), (dict, type(None))):
-            return f"{field} is {kind(result[field])}, expected a mapping"
-    for field in SENTENCES:
-        said = result.get(field)
-        if said is not None and not isinstance(said.get("text"), str):
-            return f"{field}.text is {kind(said.get('text'))}, expected text"
-    return None
-
-
-def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
-    """The same for an item of drift. A node with an older Corral does not return ``since``."""
-    if not isinstance(item.get("text"), str):
-        return f"text is {kind(item.get('text'))}, expected text"
-    if item.get("verdict") not in ITEM_VERDICTS:
-        return f"verdict is {printable(repr(item.get('verdict'))[:80])}, expected one of {', '.join(ITEM_VERDICTS)}"
-    return impossible_since(item.get("since"))
-
-
-def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type, ...]]) -> str | None:
-    """The same for a row of a table."""
-    for key, types in cells.items():
-        if not isinstance(row.get(key), types) or isinstance(row.get(key), bool):
-            return f"{key} is {kind(row.get(key))}, expected {kind(types[0]())}"
-    odd = next((ids for ids in (row.get("devices") or {}).values() if not isinstance(ids, list)), None)
-    if odd is not None:
-        return f"devices has {kind(odd)}, expected lists"
-    return impossible_since(row.get("since"))
-
-
-def immense(value: t.Any) -> str | None:
-    """What in some data is larger than it can be: more elements, deeper, or a number that not every reader of JSON takes."""
-    inner = [value]
-    for dummy in range(MAX_DEPTH):
-        found: list[t.Any] = []
-        for one in inner:
-            if isinstance(one, (dict, list)):
-                if len(one) > MAX_ROWS:
-                    return f"{len(one)} elements, at most {MAX_ROWS} are possible"
-                found += one.values() if isinstance(one, dict) else one
-            elif isinstance(one, (int, float)) and not -MAX_NUMBER < one < MAX_NUMBER:
-                return "a number that is no 64 bits"
-        if not found:
-            return None
-        inner = found
-    return f"more than {MAX_DEPTH} lists and mappings in each other"
-
-
-def impossible_since(since: t.Any) -> str | None:
-    """The same for a moment."""
-    if since is None or (isinstance(since, int) and not isinstance(since, bool) and 0 <= since < YEAR_10000):
-        return None
-    return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"
-
-
-def kind(value: t.Any) -> str:
-    """What a value is, in the words of JSON."""
-    if value is None:
-        return "missing"
-    if isinstance(value, bool):
-        return "a boolean"
-    names = {dict: "a mapping", list: "a list", str: "text", int: "a number", float: "a number"}
-    return next((name for one, name in names.items() if isinstance(value, one)), "of an unknown type")
 
 
 class FilterModule:

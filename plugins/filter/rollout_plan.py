@@ -7,7 +7,7 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.corral.node.plugins.filter.fleet_report import message, without_address
+from ansible_collections.corral.node.plugins.plugin_utils.host_results import by_name, message, without_address
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import EditedKey
@@ -101,7 +101,7 @@ def rollout_plan(
             raise ValueError(f"{name}: {value}: write {', '.join(words[:-1])} or {words[-1]}")
     refused: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
-    for host in sorted(profiles):
+    for host in sorted(profiles, key=by_name):
         agent = agents.get(host, {})
         why = why_refused(profiles[host], agent, on_drift, during_pause)
         if why:
@@ -111,7 +111,7 @@ def rollout_plan(
         lines += staying_lines(profiles[host], require_in_sync)
         groups.setdefault(json.dumps(lines), []).append(host)
     shown: list[str] = []
-    for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", row[1])):
+    for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", by_name(row[1][0]))):
         lines = json.loads(text)
         shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
     reasons: dict[str, list[str]] = {}
@@ -121,13 +121,15 @@ def rollout_plan(
         why = refused[hosts[0]] if len({refused[host] for host in hosts}) == 1 else text
         shown += [f"{named(hosts)}: cannot have it", *(f"  {line}" for line in why.splitlines())]
     changing = [
-        host for host in sorted(profiles) if host not in refused and plan_lines(profiles[host], agents.get(host, {}))
+        host
+        for host in sorted(profiles, key=by_name)
+        if host not in refused and plan_lines(profiles[host], agents.get(host, {}))
     ]
     total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
     return {
         "lines": [*shown, total + (f", {len(refused)} cannot have the profile" if refused else "")],
         "refused": refused,
-        "changing": sorted(changing),
+        "changing": changing,
     }
 
 

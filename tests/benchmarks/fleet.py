@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import argparse
 import functools
-import importlib.util
 import json
 import math
 import random
@@ -19,6 +18,7 @@ import resource
 import typing as t
 
 import bench
+import controller_plugins
 import jinja2
 
 SIZES = (10, 100, 1_000, 10_000)
@@ -34,15 +34,6 @@ WORKLOADS = [
      "since": 1_795_255_200}
     for one in range(4)
 ]  # fmt: skip
-
-
-def load_filter() -> t.Any:
-    """The filter fleet_report, from its file."""
-    spec = importlib.util.spec_from_file_location("fleet_report", bench.CHECKOUT / "plugins/filter/fleet_report.py")
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module.fleet_report
 
 
 def item(chance: random.Random) -> dict[str, t.Any]:
@@ -103,7 +94,7 @@ def main() -> None:
     parser.add_argument("--turns", type=int, default=3, help="how often everything is run (default: 3)")
     turns = parser.parse_args().turns
     bench.header("make bench-fleet")
-    rows, before, fleet_report = [], 0.0, load_filter()
+    rows, before, fleet_report = [], 0.0, controller_plugins.load("filter.fleet_report").fleet_report
     for number in SIZES:
         bench.progress(f"{number} hosts")
         cells, seconds = row(number, turns, fleet_report)

@@ -26,7 +26,7 @@ pytest.importorskip("ansible")
 CHECKOUT = Path(__file__).resolve().parents[2]
 HOSTS = ("a", "b", "c", "d")
 COPIED = ("playbooks", "roles")
-LINKED = ("plugins/filter", "plugins/lookup", "plugins/module_utils", "meta", "galaxy.yml")
+LINKED = ("plugins/filter", "plugins/lookup", "plugins/module_utils", "plugins/plugin_utils", "meta", "galaxy.yml")
 # What the role calls, and what it calls here. Ansible refuses to reboot the machine that it runs on.
 INSTEAD = {
     "ansible.builtin.reboot:": "corral.node.reboot:",

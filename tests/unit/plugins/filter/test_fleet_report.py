@@ -8,13 +8,13 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.util
 import math
 import re
 import time
 import typing as t
 from xml.etree import ElementTree
 
+import controller_plugins
 import jinja2
 import pytest
 from _core.constants import SCHEMA
@@ -22,18 +22,9 @@ from jinja2.nativetypes import NativeEnvironment
 from shared_data import REPOSITORY
 
 TEMPLATES = REPOSITORY / "playbooks" / "templates"
-FILE = REPOSITORY / "plugins" / "filter" / "fleet_report.py"
 
 
-def load() -> t.Any:
-    spec = importlib.util.spec_from_file_location("fleet_report", FILE)
-    assert spec and spec.loader
-    module = importlib.util.module_from_spec(spec)
-    spec.loader.exec_module(module)
-    return module
-
-
-fleet_report = load().fleet_report
+fleet_report = controller_plugins.load("filter.fleet_report").fleet_report
 
 
 def item(verdict: str) -> dict[str, t.Any]:
@@ -546,3 +537,20 @@ def test_a_host_that_says_much_leaves_the_page_usable() -> None:
 def test_a_long_text_of_a_host_is_cut_and_says_so() -> None:
     report = fleet_report({"a": {"msg": "x" * 20_000}}, {"a": SKIPPED})
     assert report["lines"][1] == f"  {'x' * 10_000}... (20000 characters)"
+
+
+def test_numbers_in_the_names_of_hosts_are_sorted_as_numbers() -> None:
+    names = ["n1", "n2", "n10", "rack2-n1", "rack10-n1", "10.0.0.9", "10.0.0.10", "n", "n01", "²", "9" * 5000]
+    report = fleet_report(dict.fromkeys(reversed(names), IN_SYNC), {})
+    assert [name for name in report["hosts"] if name[0] in "nr"] == [
+        "n",
+        "n01",
+        "n1",
+        "n2",
+        "n10",
+        "rack2-n1",
+        "rack10-n1",
+    ]
+    assert [name for name in report["hosts"] if name[0] == "1"] == ["10.0.0.9", "10.0.0.10"]
+    drifted = fleet_report({"n10": {**DRIFT, "name": "b"}, "n9": DRIFT}, {"n10": SKIPPED, "n9": SKIPPED})
+    assert [group["hosts"] for group in drifted["groups"]] == [["n9"], ["n10"]]

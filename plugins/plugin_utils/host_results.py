@@ -1,0 +1,181 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What hosts returned, read on the controller: a node can be broken, or return anything."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+import unicodedata
+
+MAX_TEXT = 10_000  # characters of one text
+MAX_ROWS = 10_000  # elements of one list or mapping
+MAX_DEPTH = 32  # lists and mappings around a value
+MAX_NUMBER = 1 << 64
+YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
+TASK_FAILED = "Task failed: "  # ansible-core 2.19 begins its messages so
+# Where ssh's messages name a host: hosts that only differ in it have the same problem.
+ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
+NUMBER = re.compile(r"([0-9]{1,18})")
+NONCHARACTERS = "\ufffe\uffff"  # no XML can have them
+UNPRINTABLE = ("Cc", "Cf", "Cs", "Zl", "Zp")  # controls, directions of text, half characters, line separators
+ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
+NOTHING = type(None)
+TEXTS = ("name", "mode")
+MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
+LINES = ("cpu_map", "cpu_map_now", "gc_report")
+ROWS = ("drift", "problems", "numa_nodes", "workloads", "tenants")
+CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the page has of each row
+    "numa_nodes": {"node": (int,), "cpus": (str,), "memory_mib": (int, NOTHING), "hugepages": (dict,)},
+    "workloads": {
+        "name": (str,),
+        "state": (str,),
+        "reason": (str, NOTHING),
+        "cpus": (str,),
+        "memory_nodes": (str, NOTHING),
+        "devices": (dict,),
+        "tenant": (str, NOTHING),
+    },
+}
+SENTENCES = ("paused", "unconfirmed")  # mappings with their line as ``text``
+FIELDS = (*ROWS, *LINES, *TEXTS, *MAPPINGS, "msg", "module_stderr")
+
+
+def by_name(host: str) -> tuple[t.Any, ...]:
+    """What hosts are sorted by: their names, with the numbers in them as numbers (n2 comes before n10)."""
+    parts = NUMBER.split(host)
+    return tuple(int(part) if place % 2 else part for place, part in enumerate(parts)), host
+
+
+def message(result: t.Mapping[str, t.Any]) -> str:
+    """What a failed task said; of a module that could not even begin, what the node said."""
+    silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
+    lines = [str(result.get("msg") or silent).removeprefix(TASK_FAILED)]
+    heard = str(result.get("module_stderr") or "").strip().splitlines()
+    if heard:
+        lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])
+    return printable("\n".join(lines), keep="\n")
+
+
+def without_address(text: str) -> str:
+    """What ssh says, with … in the place of a host's name or address."""
+    return ADDRESS.sub(r"\1…", text)
+
+
+def printable(text: str, keep: str = "") -> str:
+    """The text with every control character escaped, except those to keep; a long one is cut, and says so."""
+    cut = text[:MAX_TEXT]
+    shown = "".join(
+        character.encode("unicode_escape").decode("ascii")
+        if character in NONCHARACTERS or (unicodedata.category(character) in UNPRINTABLE and character not in keep)
+        else character
+        for character in cut
+    )
+    return shown if len(cut) == len(text) else f"{shown}... ({len(text)} characters)"
+
+
+def clean(value: t.Any) -> t.Any:
+    """Data with every text in it as it can be shown."""
+    if isinstance(value, dict):
+        return {printable(str(key)): clean(inner) for key, inner in value.items()}
+    if isinstance(value, list):
+        return [clean(inner) for inner in value]
+    return printable(value) if isinstance(value, str) else value
+
+
+def impossible(result: t.Mapping[str, t.Any]) -> str | None:
+    """The first field of a result that no module of the collection returns like this, and why; None: all are possible."""
+    for field in FIELDS:
+        why = immense(result.get(field))
+        if why:
+            return f"{field} has {why}"
+    for field in (*ROWS, *LINES):
+        rows = result.get(field)
+        if rows is None:
+            continue
+        if not isinstance(rows, list):
+            return f"{field} is {kind(rows)}, expected a list"
+        element = str if field in LINES else dict
+        for number, row in enumerate(rows):
+            if not isinstance(row, element):
+                return f"{field}[{number}] is {kind(row)}, expected {'text' if element is str else 'a mapping'}"
+    for number, item in enumerate(result.get("drift") or ()):
+        why = impossible_item(item)
+        if why:
+            return f"drift[{number}].{why}"
+    for field, cells in CELLS.items():
+        for number, row in enumerate(result.get(field) or ()):
+            why = impossible_row(row, cells)
+            if why:
+                return f"{field}[{number}].{why}"
+    for number, tenant in enumerate(result.get("tenants") or ()):
+        if not isinstance(tenant.get("text"), str):
+            return f"tenants[{number}].text is {kind(tenant.get('text'))}, expected text"
+    for field in TEXTS:
+        if not isinstance(result.get(field), (str, type(None))):
+            return f"{field} is {kind(result[field])}, expected text"
+    for field in MAPPINGS:
+        if not isinstance(result.get(field), (dict, type(None))):
+            return f"{field} is {kind(result[field])}, expected a mapping"
+    for field in SENTENCES:
+        said = result.get(field)
+        if said is not None and not isinstance(said.get("text"), str):
+            return f"{field}.text is {kind(said.get('text'))}, expected text"
+    return None
+
+
+def impossible_item(item: t.Mapping[str, t.Any]) -> str | None:
+    """The same for an item of drift. A node with an older Corral does not return ``since``."""
+    if not isinstance(item.get("text"), str):
+        return f"text is {kind(item.get('text'))}, expected text"
+    if item.get("verdict") not in ITEM_VERDICTS:
+        return f"verdict is {printable(repr(item.get('verdict'))[:80])}, expected one of {', '.join(ITEM_VERDICTS)}"
+    return impossible_since(item.get("since"))
+
+
+def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type, ...]]) -> str | None:
+    """The same for a row of a table."""
+    for key, types in cells.items():
+        if not isinstance(row.get(key), types) or isinstance(row.get(key), bool):
+            return f"{key} is {kind(row.get(key))}, expected {kind(types[0]())}"
+    odd = next((ids for ids in (row.get("devices") or {}).values() if not isinstance(ids, list)), None)
+    if odd is not None:
+        return f"devices has {kind(odd)}, expected lists"
+    return impossible_since(row.get("since"))
+
+
+def immense(value: t.Any) -> str | None:
+    """What in some data is larger than it can be: more elements, deeper, or a number that not every reader of JSON takes."""
+    inner = [value]
+    for dummy in range(MAX_DEPTH):
+        found: list[t.Any] = []
+        for one in inner:
+            if isinstance(one, (dict, list)):
+                if len(one) > MAX_ROWS:
+                    return f"{len(one)} elements, at most {MAX_ROWS} are possible"
+                found += one.values() if isinstance(one, dict) else one
+            elif isinstance(one, (int, float)) and not -MAX_NUMBER < one < MAX_NUMBER:
+                return "a number that is no 64 bits"
+        if not found:
+            return None
+        inner = found
+    return f"more than {MAX_DEPTH} lists and mappings in each other"
+
+
+def impossible_since(since: t.Any) -> str | None:
+    """The same for a moment."""
+    if since is None or (isinstance(since, int) and not isinstance(since, bool) and 0 <= since < YEAR_10000):
+        return None
+    return f"since is {printable(repr(since)[:80])}, expected seconds since 1970"
+
+
+def kind(value: t.Any) -> str:
+    """What a value is, in the words of JSON."""
+    if value is None:
+        return "missing"
+    if isinstance(value, bool):
+        return "a boolean"
+    names = {dict: "a mapping", list: "a list", str: "text", int: "a number", float: "a number"}
+    return next((name for one, name in names.items() if isinstance(value, one)), "of an unknown type")
