@@ -106,7 +106,10 @@ def serve(folder: Path, hosts: t.Sequence[str], address: str, ready: t.Any) -> N
         one.put(PYTHON, "")
     core = controller_plugins.load("module_utils._module")
     apply_step = controller_plugins.load("module_utils._core.host.apply_step")
-    quick = [mock.patch.object(os, "fsync"), mock.patch.object(apply_step, "READ_BACK_SECONDS", 0.0)]
+    quick: list[contextlib.AbstractContextManager[object]] = [
+        mock.patch.object(os, "fsync"),
+        mock.patch.object(apply_step, "READ_BACK_SECONDS", 0.0),
+    ]
     with socket.socket(socket.AF_UNIX) as server, contextlib.ExitStack() as stack:
         for patch in quick:
             stack.enter_context(patch)
