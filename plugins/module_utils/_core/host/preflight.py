@@ -35,12 +35,18 @@ class Blocked(CorralError):
 def refuse_node(host: Host) -> None:
     """Refuse a node that cannot be changed at all. Raises CorralError.
 
-    Not root, no systemd, or something else where Corral keeps its lock and its state.
+    Not root, no systemd or one that is too old, or something else where Corral keeps its lock and its state.
     """
     if host.live and os.geteuid() != 0:
         raise refusal("changing a node needs root: run with become (Ansible), sudo or as root")
     if not systemd.runs(host):
         raise refusal("systemd is not the init of this machine: Corral works through systemd; only reports work here")
+    release = systemd.release(host)
+    if release is not None and release < systemd.OLDEST:
+        raise refusal(
+            f"this node has systemd {release}, and Corral needs {systemd.OLDEST} or newer: upgrade the node's system; only reports "
+            "work here"
+        )
     for folder in (lock.RUN, state.STATE, os.path.dirname(state.BEFORE)):
         problem = lock.folder_problem(host, folder)
         if problem:

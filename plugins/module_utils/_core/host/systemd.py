@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 import typing as t
 
@@ -29,6 +30,9 @@ if t.TYPE_CHECKING:
     from .sd_bus import Connection
 
 SECONDS = 60.0  # for an answer
+OLDEST = 247  # release that Corral is tried with
+# Such as libsystemd-shared-252.so, libsystemd-shared-254.10-1.fc39.so.
+LIBRARY = r"libsystemd-shared-([0-9]{1,6})[^0-9]"
 # systemd.unit(5), "Unit File Load Path": the first directory that has a file of a name wins.
 LOAD_PATH = (
     PERSISTENT_CONTROL,
@@ -53,6 +57,23 @@ SYSTEM_CONF_PATH = (
 def runs(host: Host) -> bool:
     """Whether systemd is PID 1 (sd_booted(3))."""
     return host.is_dir("/run/systemd/system")
+
+
+def release(host: Host) -> t.Optional[int]:
+    """The number of the installed release, by the name of the library that its programs share; None where that is not found.
+
+    A file's name costs less than a question to systemd, and can be read from a copy of a node's files.
+    """
+    folders = [
+        f"/usr/lib/{name}/systemd"
+        for name in host.names_like("/usr/lib", (("", "-linux-gnu"), ("", "-linux-gnueabihf")))
+    ]
+    found = [
+        re.match(LIBRARY, name)
+        for folder in ("/usr/lib/systemd", "/usr/lib64/systemd", "/lib/systemd", *folders)
+        for name in host.names_like(folder, (("libsystemd-shared-", ".so"),))
+    ]
+    return max((int(one[1]) for one in found if one), default=None)
 
 
 def active(host: Host, units: t.Sequence[str]) -> frozenset[str]:

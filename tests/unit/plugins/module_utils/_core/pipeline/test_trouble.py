@@ -97,6 +97,30 @@ def test_without_systemd_nothing_is_written(fake: node.Node) -> None:
     assert (host.writes, fake.fingerprint()) == ([], before)
 
 
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ("/usr/lib/systemd/libsystemd-shared-239.so", "systemd 239"),
+        ("/usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-246.so", "systemd 246"),
+        ("/usr/lib/systemd/libsystemd-shared-245.4-4ubuntu3.so", "systemd 245"),
+        ("/usr/lib/systemd/libsystemd-shared-247.so", ""),
+        ("/usr/lib/aarch64-linux-gnu/systemd/libsystemd-shared-257.so", ""),
+        ("/usr/lib/systemd/libsystemd-shared-254.10-1.fc39.so", ""),
+        ("/usr/lib/systemd/libsystemd-shared-next.so", ""),
+        ("/usr/lib/systemd/libsystemd-core-239.so", ""),
+    ],
+)
+def test_a_systemd_that_is_too_old_is_named_before_the_first_write(fake: node.Node, file: str, said: str) -> None:
+    fake.put(file, "")
+    before, host = fake.fingerprint(), fake.host()
+    if not said:
+        assert not runs.declare(host).error
+        return
+    with pytest.raises(CorralError, match=f"this node has {said}, and Corral needs 247 or newer: upgrade"):
+        runs.declare(host)
+    assert (host.writes, fake.fingerprint()) == ([], before)
+
+
 @pytest.mark.parametrize("tree", ["/sys", "/proc"])
 def test_a_read_only_kernel_tree_is_told_before_the_first_write(fake: node.Node, tree: str) -> None:
     host = fake.host()
