@@ -320,7 +320,10 @@ def why_broken(budget: NodeBudget, grant: Grant, need: t.Optional[ResourceRequir
         return why_misplaced(budget, grant)
     if len(grant.cpus) != need.cpus:
         return f"{need.cpus or 'no'} CPUs of its own are declared, it has {len(grant.cpus) or 'none'}"
-    if tuple(name for name, dummy in grant.containers) != tuple(one.name for one, dummy in need.containers if one.name):
+    # Not their order: the checkpoint keeps none.
+    if {name: len(cpus) for name, cpus in grant.containers} != {
+        one.name: count for one, count in need.containers if one.name
+    }:
         return "its declared containers changed"
     if any(amount > dict(grant.requests).get(resource, 0) for resource, amount in need.requests):
         return "more is declared"

@@ -1526,3 +1526,16 @@ def test_a_unit_that_runs_in_the_slice_of_a_workload_that_it_was_is_named(rolled
     assert (item.actual, item.wanted) == ("corral-feed.slice", "corral_feed2.slice")
     services.restart(rolled, FEED)
     ticks_until_quiet(rolled)
+
+
+def test_a_pods_grant_lasts_whatever_the_order_of_its_containers(fake: node.Node) -> None:
+    cpu = {"reserved": {"count": 2}, "policy": "static"}
+    rows = [{"name": one, "limits": {"cpu": 1, "memory": "16Mi"}} for one in ("zeta", "alpha", "mid")]
+
+    def pod(*containers: dict[str, t.Any]) -> dict[str, t.Any]:
+        return {"name": "x", "cpu": cpu, "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": containers}]}
+
+    assert roll_out(fake, pod(*rows[:2])).remaining == ()
+    assert roll_out(fake, pod(*rows[:2])).applied == (), "the checkpoint keeps no order"
+    grown = roll_out(fake, pod(*rows)).applied
+    assert [one.subject for one in grown if one.property == "grant"] == ["web"]
