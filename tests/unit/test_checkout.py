@@ -39,6 +39,7 @@ MANAGER_OF = {
     "checkpoint": "workloads",
     "shared_weight": "workloads",
     "tenant_slices": "workloads",
+    "workload_containers": "workloads",
     "workload_namespaces": "workloads",
     "workload_limits": "workloads",
     "workload_placement": "workloads",

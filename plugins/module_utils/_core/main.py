@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     import typing as t
 
 GRANT_UNIT = (["admit", "--start"], ["release", "--stop"])  # see workload_units.py
+CONTAINER_HOOK = ["container", "--start"]  # see container_limits.py
 
 
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
@@ -38,6 +39,10 @@ def main(argv: t.Optional[t.Sequence[str]] = None) -> int:
             from .cli import grant_service
 
             return grant_service.run(Host(), words)
+        if words[:2] == CONTAINER_HOOK:
+            from .cli import container_hook
+
+            return container_hook.run(Host(), words[2:])
         from .cli import commands
 
         return commands.run(words)

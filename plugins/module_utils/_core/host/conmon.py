@@ -84,6 +84,14 @@ def groups_below(host: Host, root: str) -> dict[str, str]:
     return found
 
 
+def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
+    """The names of containers by their ids: as their monitors have them, else as the storage does."""
+    if not idents:
+        return {}
+    names = {one.ident: one.name for one in monitors(host)}
+    return names if all(ident in names for ident in idents) else {**stored_names(host), **names}
+
+
 def ident_in(name: str) -> str:
     """The id of the container whose control group has this name, "" for any other one."""
     start = next((start for start in BEFORE_ID if name.startswith(start)), "")

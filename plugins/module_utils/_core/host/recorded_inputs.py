@@ -289,6 +289,10 @@ def question(host: Host, method: str) -> t.Callable[..., t.Any]:
         from . import conmon
 
         return lambda path, patterns: conmon.containers(host, path, patterns)
+    if method == "container_groups":
+        from . import container_groups
+
+        return lambda path, slices: container_groups.containers(host, path, slices)
     if method == "pid_namespaces":
         from . import pid_namespaces
 

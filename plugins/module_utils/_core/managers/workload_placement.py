@@ -265,6 +265,11 @@ def score_of(need: ResourceRequirements, capacity: t.Optional[int]) -> t.Optiona
     return qos.oom_score_adj(need.qos, dict(need.requests).get(MEMORY, 0), capacity or 1)
 
 
+def scores_differ(need: ResourceRequirements) -> bool:
+    """Whether each container of a pod has a score of its own: in the other classes all have one."""
+    return bool(need.workload.containers) and need.qos == qos.BURSTABLE
+
+
 def slice_for(need: ResourceRequirements, grant: t.Optional[Grant]) -> str:
     """Where a workload belongs. One that was refused CPUs shares: a slice without a cpuset would let it run on all CPUs.
 

@@ -41,6 +41,7 @@ from .manager import Manager
 
 _SLICE = rf"({EXCLUSIVE_PREFIX}|{SHARED_PREFIX})[^/]+\.slice"
 _LIMITS = "|".join(name for name in unit_limits.FILES if name != "AllowedCPUs")
+CONTAINER = r"libpod-(payload-)?[0-9a-f]{64}(\.scope)?(/container)?"
 _CONTROL = r"cgroup\.subtree_control"
 WRITES = (
     Place("file", rf"{re.escape(state.CHECKPOINT)}(\.previous|\.damaged)?", volatile=True),
@@ -66,6 +67,11 @@ WRITES = (
         volatile=True,
     ),
     Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
+    Place(
+        "value",
+        rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/)?([^/]+\.slice/)+{CONTAINER}/({'|'.join(map(re.escape, unit_limits.FILES.values()))})",
+        volatile=True,
+    ),
 )
 
 
@@ -101,6 +107,7 @@ def plan(host: Host, context: Context) -> Part:
         *(workload_part(host, context, need, grant, seen) for need, grant in granted),
         runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
         Part(tuple(namespace_changes(host, context, granted)), frozenset()),
+        Part(tuple(container_changes(host, granted, seen)), frozenset()),
         Part(tuple(checkpoint.refused_change(refusal) for refusal in found.allocated.refusals), frozenset()),
     ]
     if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
@@ -212,7 +219,8 @@ def workload_part(
         changes += filter(None, [workload_placement.container_change(need, seen.slice, common.containers)])
     if not need.cpus:
         changes += workload_limits.narrower_changes(host, need, wanted)
-    changes += workload_limits.score_changes(host, need, seen, score)
+    if not workload_placement.scores_differ(need):  # Those of its containers are each container's own.
+        changes += workload_limits.score_changes(host, need, seen, score)
     return Part(tuple(changes), frozenset(owned), problems=tuple(problems), notes=tuple(notes))
 
 
@@ -238,6 +246,18 @@ def namespace_changes(
     from . import workload_namespaces  # A node where nothing is declared of them does not load it.
 
     return list(workload_namespaces.changes(host, placed, context.profile.tenants))
+
+
+def container_changes(
+    host: Host, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]], common: Observed
+) -> list[Change]:
+    """The changes of a pod's containers whose limits are not as declared."""
+    pods = [(need, grant) for need, grant in granted if need.workload.containers and grant is not None]
+    if not pods:
+        return []
+    from . import workload_containers  # A node without declared pods does not load it.
+
+    return list(workload_containers.changes(host, pods, common.memory))
 
 
 def grant_unit_part(host: Host) -> Part:

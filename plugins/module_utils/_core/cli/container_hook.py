@@ -1,0 +1,67 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The hook that a container engine runs before the first instruction of a pod's container (createRuntime of the OCI runtime
+specification): it sets the limits that the container was granted.
+
+Its words come from Corral's CDI spec, the container's state from the engine. A start waits for it, so it loads no more than this.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import typing as t
+
+from ..constants import IN_SYNC
+from ..host import container_groups
+from ..host.files import Host
+from ..model.values.errors import refusal
+
+SCORE = "oom_score_adj"
+FILE = re.compile(r"cpuset\.cpus|cpu\.(max|weight)|memory\.(swap\.)?max|pids\.max", re.ASCII)
+ROOT = "/sys/fs/cgroup"
+
+
+def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int:
+    """Set what the words say ("FILE=VALUE") for the container whose state is read; the exit code. Raises CorralError."""
+    pid = process_of(state.read())
+    group = group_of(host, pid)
+    for word in words:
+        name, dummy, value = word.partition("=")
+        path = f"/proc/{pid}/{SCORE}" if name == SCORE else f"{ROOT}{group}/{name}"
+        if name != SCORE and not FILE.fullmatch(name):
+            raise refusal("is no limit of a container", path=name, value=value)
+        if name != SCORE and value.partition(" ")[0] == "max" and not host.exists(path):
+            continue  # There is no limit without the file, either.
+        try:
+            host.write_value(path, value)
+        except OSError as error:
+            said = f"cannot be set for the container: {error.strerror}"
+            raise refusal(said, path=path, value=value) from None
+    return IN_SYNC
+
+
+def process_of(text: str) -> int:
+    """The first process of a container, by its state."""
+    try:
+        pid = json.loads(text)["pid"]
+    except (ValueError, KeyError, TypeError, RecursionError):
+        pid = None
+    if not isinstance(pid, int) or pid <= 0:
+        raise refusal("is no state of a container: this command is a hook of container engines", path="standard input")
+    return pid
+
+
+def group_of(host: Host, pid: int) -> str:
+    """The control group of a process, below the root of all. Raises CorralError where it is not that of a container."""
+    lines = (host.read(f"/proc/{pid}/cgroup") or "").splitlines()
+    group = next((line[len("0::") :] for line in lines if line.startswith("0::")), "")
+    inner = f"/{container_groups.INNER}"
+    last = (group[: -len(inner)] if group.endswith(inner) else group).rpartition("/")[2]
+    if not group.startswith("/") or ".." in group.split("/") or not container_groups.is_containers(last):
+        raise refusal("is the control group of no container", path=f"/proc/{pid}/cgroup", value=group)
+    return group

@@ -1,0 +1,77 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The limits of a pod's containers: the CPUs, quota, memory and scores that each runs with, against what is declared.
+
+A part of the workloads manager. A container that is started with the device of its grant has them from its first instruction
+(cli/container_hook.py); any other one has them from the next tick on.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import cgroup, container_groups, oom_score
+from ..host.files import Host
+from ..model.plan import make_step
+from ..model.plan.plan import LIVE, UNCHANGEABLE, Change
+from ..model.systemd.workload_units import NAME
+from ..model.workload import container_limits
+from ..model.workload.container_limits import ContainerLimits
+from ..model.workload.grants import Grant
+from ..model.workload.resource_requirements import ResourceRequirements
+from . import workload_placement
+
+
+def changes(
+    host: Host, granted: t.Sequence[tuple[ResourceRequirements, Grant]], capacity: t.Optional[int]
+) -> list[Change]:
+    """The changes of the running containers of pods with a grant; ``capacity`` is the machine's memory in bytes."""
+    paths = {need.workload.name: cgroup.path_of(grant.slice) for need, grant in granted}
+    rows = container_groups.containers(host, cgroup.ROOT, tuple(sorted(paths.values())))
+    found: list[Change] = []
+    for need, grant in granted:
+        limits = container_limits.of_pod(need, grant, capacity)
+        for place, container, group in rows:
+            name = container_limits.declared_name(container, limits)
+            if place == paths[need.workload.name] and name is not None:
+                found += limit_changes(host, need.workload.name, container, group, limits[name])
+                if workload_placement.scores_differ(need):  # else they are those of the whole pod
+                    found += score_changes(host, need.workload.name, container, group, limits[name].score)
+    return found
+
+
+def limit_changes(host: Host, workload: str, container: str, group: str, wanted: ContainerLimits) -> list[Change]:
+    """The changes of one container."""
+    found = []
+    for file, value in wanted.files.items():
+        path = f"{group}/{file}"
+        text = host.read(path)
+        actual = None if text is None else container_limits.shown(file, text)
+        if actual == value or (actual is None and container_limits.is_no_limit(file, value)):
+            continue
+        subject = f"{workload}:{container}"
+        if actual is None:
+            reason = (
+                "the control group of the container has no such file: its engine or runtime leaves the controller out"
+            )
+            found.append(Change(NAME, subject, file, actual, value, reason, path, (), UNCHANGEABLE))
+            continue
+        # A container may end at any moment.
+        step = make_step.value(path, container_limits.written(file, value), LIVE, optional=True)
+        found.append(Change(NAME, subject, file, actual, value, "the container's limit differs", path, (step,)))
+    return found
+
+
+def score_changes(host: Host, workload: str, container: str, group: str, score: t.Optional[int]) -> list[Change]:
+    """The change of a container's processes that have another score."""
+    others = () if score is None else oom_score.scores(host, group, str(score))
+    pids = oom_score.others(host, group, str(score)) if others else []
+    if not pids:
+        return []
+    steps = tuple(make_step.value(f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in pids)
+    location, reason = f"/proc/{pids[0]}/oom_score_adj", "processes of the container have another score"
+    subject = f"{workload}:{container}"
+    return [Change(NAME, subject, "oom_score_adj", ", ".join(others), str(score), reason, location, steps)]

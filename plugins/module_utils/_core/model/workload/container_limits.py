@@ -1,0 +1,79 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The limits of each container of a pod, as the kubelet derives those of its containers' control groups (kubelet 1.36,
+kuberuntime_container_linux.go: generateLinuxContainerResources).
+
+A container has them in the control group of its own (cgroup-v2.rst), within the pod's slice.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..profile.profile_workloads import APP, SIDECAR
+from ..systemd import unit_limits
+from ..values import cpuset
+from ..values.records import NamedTuple
+from . import qos
+from .grants import Grant
+from .resource_requirements import ResourceRequirements
+from .resources import MEMORY
+
+CPUS = "cpuset.cpus"
+SCORE = "oom_score_adj"
+
+
+class ContainerLimits(NamedTuple):
+    """What the files of a container's control group are to say, by name, in the form of ``shown``; and the oom_score_adj of its
+    processes (None: it is not known, since the machine's memory is not).
+    """
+
+    files: t.Mapping[str, str]
+    score: t.Optional[int]
+
+
+def of_pod(need: ResourceRequirements, grant: Grant, capacity: t.Optional[int]) -> dict[str, ContainerLimits]:
+    """The limits of a pod's declared containers by name; ``capacity`` is the machine's memory in bytes.
+
+    A container with CPUs of its own has no quota on them, and those of a pod that shares run on the pod's.
+    """
+    own = dict(grant.containers)
+    mains = [dict(one.requests).get(MEMORY, 0) for one in need.workload.containers if one.role == APP]
+    found = {}
+    for one in need.workload.containers:
+        cpus = own.get(one.name)
+        properties = unit_limits.of(need._replace(requests=one.requests, limits=one.limits), bool(cpus), None)
+        if cpus:
+            properties["AllowedCPUs"] = cpuset.format(cpus)
+        files = {unit_limits.FILES[name]: unit_limits.kernel(name, value) for name, value in properties.items()}
+        score = None
+        if capacity is not None or need.qos != qos.BURSTABLE:
+            main = min(mains, default=None) if one.role == SIDECAR else None
+            score = qos.oom_score_adj(need.qos, dict(one.requests).get(MEMORY, 0), capacity or 1, main_request=main)
+        found[one.name] = ContainerLimits(files, score)
+    return found
+
+
+def shown(file: str, text: str) -> str:
+    """What a file says, in a form that compares by meaning."""
+    name = next(name for name, one in unit_limits.FILES.items() if one == file)
+    return unit_limits.meaning(name, text)
+
+
+def is_no_limit(file: str, value: str) -> bool:
+    """Whether a value says the same as a file that is not there: no limit, or the usual weight."""
+    return value == "max" or (file == unit_limits.FILES["CPUWeight"] and value == unit_limits.DEFAULT_WEIGHT)
+
+
+def written(file: str, value: str) -> str:
+    """What is written to a file, as it reads back."""
+    return f"max {unit_limits.PERIOD}" if file == unit_limits.FILES["CPUQuota"] and value == "max" else value
+
+
+def declared_name(container: str, names: t.Iterable[str]) -> t.Optional[str]:
+    """The declared container that a container of Podman is: by its name, or that with the pod's before it (podman kube play)."""
+    ends = [name for name in names if container == name or container.endswith(f"-{name}")]
+    return max(ends, key=len, default=None)

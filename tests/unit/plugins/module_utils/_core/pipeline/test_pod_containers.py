@@ -1,0 +1,184 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The containers of a pod on a fake node: each has its own limits, at its start and after somebody changed them."""
+
+from __future__ import annotations
+
+import io
+import json
+import typing as t
+
+import node
+import pytest
+import runs
+import test_pid_namespaces
+from _core import main
+from _core.cli import container_hook
+from _core.model.plan.plan import Change
+from _core.model.profile import profile
+from _core.model.profile.profile import Profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
+
+SLICE = "/sys/fs/cgroup/corral_web.slice"
+SHARED = "/sys/fs/cgroup/corral.slice/corral-web.slice"
+CONTAINERS = [
+    {"name": "load", "role": "init", "limits": {"cpu": 2, "memory": "256Mi"}},
+    {"name": "proxy", "role": "sidecar", "limits": {"cpu": 1, "memory": "64Mi"}},
+    {"name": "app", "limits": {"cpu": 1, "memory": "128Mi", "pids": 50}},
+]
+UNLIMITED = {
+    "cpu.max": "max 100000", "cpu.weight": "100", "memory.max": "max", "memory.swap.max": "max", "pids.max": "max",
+    "cpuset.cpus": "",
+}  # fmt: skip
+
+
+def declared(*containers: dict[str, t.Any], **cpu: t.Any) -> Profile:
+    data = {
+        "name": "x",
+        "cpu": {"reserved": {"count": 2}, "policy": "static", **cpu},
+        "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": list(containers or CONTAINERS)}],
+    }
+    return profile.parse(data)
+
+
+def start(fake: node.Node, number: int, name: str, *, place: str = SLICE, score: int = 0, **files: str) -> str:
+    """A container with a control group as its runtime makes it; the path of that."""
+    test_pid_namespaces.start(fake, number, name, "pid:[7]", place=place)
+    group = f"{place}/libpod-{number:064x}.scope/container"
+    for file, text in {**UNLIMITED, **files}.items():
+        fake.put(f"{group}/{file}", f"{text}\n")
+    for pid in (100 + number, 50 + number):
+        fake.put(f"/proc/{pid}/oom_score_adj", f"{score}\n")
+        fake.put(f"/proc/{pid}/comm", "web\n")
+        fake.put(f"/proc/{pid}/cgroup", f"0::{group.removeprefix('/sys/fs/cgroup')}\n")
+    return group
+
+
+def limits(fake: node.Node, group: str) -> dict[str, str]:
+    return {file: fake.get(f"{group}/{file}").strip() for file in UNLIMITED if fake.has(f"{group}/{file}")}
+
+
+def items(fake: node.Node, of: Profile) -> list[Change]:
+    host = fake.host()
+    changes = planning.plan_profile(host, planning.compile_profile(host, of)).changes
+    assert host.writes == []
+    return [one for one in changes if one.subject.startswith("web:")]
+
+
+def roll_out(fake: node.Node, of: Profile) -> None:
+    outcome = applying.declare(fake.host(), of)
+    assert not outcome.error
+
+
+def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    load = start(fake, 1, "load")
+    app, proxy, infra = start(fake, 2, "web-app"), start(fake, 3, "proxy"), start(fake, 4, "0123-infra")
+    found = {(one.subject, one.property) for one in items(fake, pod)}
+    assert {("web:web-app", "cpuset.cpus"), ("web:proxy", "memory.max"), ("web:load", "cpu.weight")} <= found
+    roll_out(fake, pod)
+    assert items(fake, pod) == []
+    assert limits(fake, app) == {
+        "cpuset.cpus": "5", "cpu.max": "max 100000", "cpu.weight": "39", "memory.max": str(128 << 20),
+        "memory.swap.max": "0", "pids.max": "50",
+    }  # fmt: skip
+    assert limits(fake, proxy)["cpuset.cpus"] == "1"
+    assert limits(fake, load)["cpuset.cpus"] == "1,5", "the CPUs that an init container hands on"
+    assert limits(fake, infra) == UNLIMITED
+    assert [fake.get(f"/proc/{pid}/oom_score_adj").strip() for pid in (101, 52, 104)] == ["-997", "-997", "-997"]
+
+
+def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) -> None:
+    pod = declared(
+        {"name": "log", "role": "sidecar", "requests": {"cpu": "100m", "memory": "32Mi"}},
+        {"name": "app", "requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"cpu": "1500m", "memory": "1Gi"}},
+    )
+    roll_out(fake, pod)
+    log, app = start(fake, 1, "log", place=SHARED), start(fake, 2, "app", place=SHARED)
+    roll_out(fake, pod)
+    assert items(fake, pod) == []
+    assert limits(fake, app)["cpu.max"] == "150000 100000"
+    assert limits(fake, app)["memory.max"] == str(1 << 30)
+    assert limits(fake, log)["cpu.max"] == "max 100000"
+    assert limits(fake, log)["cpuset.cpus"] == ""
+    scores = [int(fake.get(f"/proc/{pid}/oom_score_adj")) for pid in (101, 102)]
+    assert scores[0] == scores[1] < 1000, "a sidecar lives as long as the containers that need it"
+    fake.put("/proc/102/oom_score_adj", "7\n")
+    (item,) = items(fake, pod)
+    assert (item.subject, item.property, item.actual, item.wanted) == ("web:app", "oom_score_adj", "7", str(scores[1]))
+
+
+def test_a_controller_that_the_runtime_leaves_out_is_named(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    app = start(fake, 1, "app")
+    for file in ("cpuset.cpus", "memory.swap.max"):
+        fake.drop(f"{app}/{file}")
+    roll_out(fake, pod)
+    assert [(one.property, one.verdict) for one in items(fake, pod)] == [
+        ("memory.swap.max", "unchangeable"),
+        ("cpuset.cpus", "unchangeable"),
+    ]
+
+
+def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) -> None:
+    pod = declared()
+    assert not runs.install(fake.host()).error
+    roll_out(fake, pod)
+    runs.tick(fake.host())
+    app = start(fake, 1, "app")
+    assert runs.tick(fake.host()) == 2
+    assert limits(fake, app)["cpuset.cpus"] == "5"
+    host = fake.host()
+    assert runs.tick(host) == 0
+    assert host.writes == ["/run/corral/status.json"]
+    fake.put(f"{app}/memory.max", "max\n")
+    assert runs.tick(fake.host()) == 2
+    assert limits(fake, app)["memory.max"] == str(128 << 20)
+
+
+def hook(fake: node.Node, *words: str, pid: object = 101) -> int:
+    return container_hook.run(fake.host(), words, io.StringIO(json.dumps({"id": "x", "pid": pid})))
+
+
+def test_the_hook_sets_what_it_is_told(fake: node.Node) -> None:
+    app = start(fake, 1, "app")
+    assert hook(fake, "cpuset.cpus=1", "cpu.max=max 100000", "memory.max=134217728", "oom_score_adj=-997") == 0
+    assert limits(fake, app) == {**UNLIMITED, "cpuset.cpus": "1", "memory.max": "134217728"}
+    assert fake.get("/proc/101/oom_score_adj").strip() == "-997"
+    assert main.CONTAINER_HOOK == ["container", "--start"]
+
+
+@pytest.mark.parametrize(
+    ("words", "pid", "said"),
+    [
+        (("cgroup.procs=1",), 101, "cgroup.procs: 1: is no limit of a container"),
+        (("../memory.max=1",), 101, "../memory.max: 1: is no limit"),
+        (("memory.max=1",), "101", "standard input: is no state of a container"),
+        (("memory.max=1",), -1, "standard input: is no state of a container"),
+        (("memory.max=1",), 999, "/proc/999/cgroup: : is the control group of no container"),
+        (("memory.max=1",), 7, "/proc/7/cgroup: /system.slice/x.service: is the control group of no container"),
+        (("memory.max=1",), 8, "is the control group of no container"),
+        (("memory.high=1",), 101, "memory.high: 1: is no limit"),
+        (("pids.max=5",), 101, ": 5: cannot be set for the container: No such file or directory"),
+    ],
+)
+def test_the_hook_touches_nothing_else(fake: node.Node, words: tuple[str, ...], pid: object, said: str) -> None:
+    app = start(fake, 1, "app")
+    fake.drop(f"{app}/pids.max")
+    fake.put("/proc/7/cgroup", "0::/system.slice/x.service\n")
+    fake.put("/proc/8/cgroup", f"0::/../libpod-{1:064x}.scope\n")
+    before = fake.fingerprint()
+    with pytest.raises(CorralError) as refused:
+        hook(fake, *words, pid=pid)
+    assert said in str(refused.value)
+    assert node.different(before, fake.fingerprint()) == []
+
+
+def test_no_limit_needs_no_file(fake: node.Node) -> None:
+    app = start(fake, 1, "app")
+    fake.drop(f"{app}/memory.swap.max")
+    assert hook(fake, "memory.swap.max=max") == 0
