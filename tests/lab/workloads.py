@@ -304,13 +304,19 @@ def containers() -> None:
     expect("held is released", "held" in grants(), False)
     run("podman", "start", "held")  # past Corral, in the slice where it was
     expect("held shares", running_in("corral_held.slice") & own_cpus(), frozenset())
-    run("podman", "rm", "-f", "-t", "0", "held")
+    remove("held")
     restarted()
     run(*container, "busybox", "sleep", "1000")
     said = run("corral", "drift", code=2)
     if "--cgroup-parent=corral_held.slice" not in said:
         raise AssertionError(said)
-    run("podman", "rm", "-f", "-t", "0", "held")
+    remove("held")
+
+
+def remove(container: str) -> None:
+    """Podman 3 knows no -t of rm, and would wait ten seconds for a process that ignores SIGTERM."""
+    run("podman", "kill", container)
+    run("podman", "rm", "-f", container)
 
 
 def restarted() -> None:
@@ -325,7 +331,7 @@ def restarted() -> None:
     run("podman", "start", "box")
     expect("box after its restart", running_in("corral_box.slice"), own)
     expect("its partition", read(f"{CGROUP}/corral_box.slice/cpuset.cpus.partition"), "root")
-    run("podman", "rm", "-f", "-t", "0", "box")
+    remove("box")
     run("corral", "release", "box")
 
 
@@ -357,7 +363,7 @@ def burstable_container() -> None:
     in_sync()
     score = int(read(f"/proc/{pid_in(f'corral.slice/{slice_unit}')}/oom_score_adj"))
     expect("pour's score is a Burstable one's", 2 < score < 1000, True)
-    run("podman", "rm", "-f", "-t", "0", "pour")
+    remove("pour")
 
 
 def namespaces() -> None:
@@ -365,7 +371,8 @@ def namespaces() -> None:
     image()
     expect("the namespaces of a pod that shares", len(spaces_of_pod("+pid")), 1)
     in_sync()
-    run("podman", "pod", "rm", "-f", "-t", "0", "pair")
+    run("podman", "pod", "kill", "pair")
+    run("podman", "pod", "rm", "-f", "pair")
     apart = spaces_of_pod("ipc")
     expect("the namespaces of a pod that does not", len(apart), 3)
     said = run("corral", "drift", code=2)
@@ -373,7 +380,8 @@ def namespaces() -> None:
     for words in ("separate -> shared", "left", "right", "podman pod create --share +pid"):
         if words not in item:
             raise AssertionError(f"{words} is not in {item}")
-    run("podman", "pod", "rm", "-f", "-t", "0", "pair")
+    run("podman", "pod", "kill", "pair")
+    run("podman", "pod", "rm", "-f", "pair")
     in_sync()
 
 
