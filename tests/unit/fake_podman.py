@@ -234,6 +234,8 @@ class Storage:
 
     def podman(self, *words: str) -> Command:
         """One command."""
+        if words == ("--version",):
+            return Command(0, "podman version 4.3.1\n", "")
         self.before(words)
         for length in range(len(words), 0, -1):
             if " ".join(words[:length]) in self.trouble:

@@ -28,7 +28,8 @@ ROOT = "root"
 ASK_SECONDS = 120.0
 REMOVE_SECONDS = 180.0
 # The oldest that 4.3 and 5.4 answer alike.
-API = "/v4.0.0/libpod"
+API, OLDEST = "/v4.0.0/libpod", 4
+TOO_OLD = 125  # as a command of Podman's that fails
 
 
 class PodmanError(Exception):
@@ -65,6 +66,7 @@ class Podman:
         self.user = user
         self.prefix = () if user == ROOT else as_user(host, user)
         self.service: t.Optional[Service] = None
+        self.too_old: t.Optional[str] = None  # why it cannot be asked at all; "" once it is known that it can
 
     def close(self) -> None:
         """End the process that answers."""
@@ -74,13 +76,28 @@ class Podman:
 
     def request(self, method: str, path: str, timeout: float = ASK_SECONDS) -> Reply:
         """Ask for a path of the API. Raises ServiceError; the next request is to another process then."""
+        if self.too_old:
+            raise ServiceError(TOO_OLD, self.too_old)
         try:
             if self.service is None:
                 self.service = self.serve(self.host, self.prefix)
             return self.service.request(method, f"{API}{path}", timeout)
-        except ServiceError:
+        except ServiceError as error:
             self.close()
+            if error.code != NOT_INSTALLED and self.too_old is None:
+                self.too_old = (
+                    self.why_too_old()
+                )  # It does not know the socket that it was given, and answers nowhere else.
+            if self.too_old:
+                raise ServiceError(TOO_OLD, self.too_old) from None
             raise
+
+    def why_too_old(self) -> str:
+        """That an older Podman has no such API; "" for one that has."""
+        found = re.search(r"version ([0-9]{1,6})\.[^\s]{1,40}", self.host.run(*self.prefix, "podman", "--version").out)
+        if found is None or int(found[1]) >= OLDEST:
+            return ""
+        return f"Podman {found[0].split()[1]} has no API of version {OLDEST}: garbage collection needs Podman {OLDEST}.0 or newer"
 
     def ask(self, name: str, path: str) -> t.Any:
         """The answer to a question as JSON; ``name`` is the command that asks the same. Raises PodmanError."""
@@ -96,7 +113,7 @@ class Podman:
             try:
                 reply = self.request("GET", path)
             except ServiceError as error:
-                if last or error.code in (124, NOT_INSTALLED):
+                if last or self.too_old or error.code in (124, NOT_INSTALLED):
                     raise PodmanError(self.failed(name, error)) from None
                 continue
             if reply.status < 300:

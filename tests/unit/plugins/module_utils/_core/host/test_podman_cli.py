@@ -89,3 +89,38 @@ def test_roots_podman_is_started_as_it_is_and_a_users_through_runuser(
         with pytest.raises(PodmanError, match="not installed"):
             Podman(host, user).images()
     assert prefixes == [(), podman_cli.as_user(host, "alice")]
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (
+            "podman version 3.0.1\n",
+            "podman images: Podman 3.0.1 has no API of version 4: garbage collection needs Podman 4.0 or newer",
+        ),
+        ("podman version 4.3.1\n", "podman images: no answer in time"),
+        ("", "podman images: no answer in time"),
+    ],
+)
+def test_a_podman_without_the_api_is_named_and_is_not_asked_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, why: str
+) -> None:
+    started: list[object] = []
+    asked: list[tuple[str, ...]] = []
+
+    def serve(dummy: Host, prefix: t.Sequence[str]) -> t.NoReturn:
+        started.append(prefix)
+        raise podman_cli.ServiceError(124)
+
+    def run(argv: t.Sequence[str], dummy: float) -> Command:
+        asked.append(tuple(argv))
+        return Command(0, said, "")
+
+    monkeypatch.setattr(Podman, "serve", staticmethod(serve))
+    podman = Podman(Host(str(tmp_path), run=run))
+    for dummy in range(3):
+        with pytest.raises(PodmanError) as error:
+            podman.images()
+        assert str(error.value).startswith(why)
+    assert asked == [("podman", "--version")]
+    assert len(started) == (1 if "3.0.1" in said else 3)

@@ -1533,7 +1533,11 @@ def test_a_pods_grant_lasts_whatever_the_order_of_its_containers(fake: node.Node
     rows = [{"name": one, "limits": {"cpu": 1, "memory": "16Mi"}} for one in ("zeta", "alpha", "mid")]
 
     def pod(*containers: dict[str, t.Any]) -> dict[str, t.Any]:
-        return {"name": "x", "cpu": cpu, "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": containers}]}
+        return {
+            "name": "x",
+            "cpu": cpu,
+            "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": containers}],
+        }
 
     assert roll_out(fake, pod(*rows[:2])).remaining == ()
     assert roll_out(fake, pod(*rows[:2])).applied == (), "the checkpoint keeps no order"
