@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     import typing as t
 
 GRANT_UNIT = (["admit", "--start"], ["release", "--stop"])  # see workload_units.py
-CONTAINER_HOOK = ["container", "--start"]  # see container_limits.py
+CONTAINER_HOOK = ["container", "--start"]  # see agent_units.py
 
 
 def main(argv: t.Optional[t.Sequence[str]] = None) -> int:

@@ -51,6 +51,9 @@ KUBELET_DUE = f"{RUN}/kubelet-due"
 # There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
 DRAINED = f"{STATE}/drained"
 SINCE = f"{STATE}/drift-since.json"
+GRANTS_SPEC = (
+    "/run/cdi/corral.node-grant.json"  # what containers get with their grants: model/devices/device_delivery.py
+)
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"

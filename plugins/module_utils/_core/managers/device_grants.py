@@ -25,6 +25,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.systemd import device_allow
+from ..model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from ..model.systemd.device_allow import ENTRY
 from ..model.systemd.unit_property import DEVICE_ALLOW, Setting, control_file, live_file_removal, set_by_hand
 from ..model.values.records import NamedTuple
@@ -80,9 +81,10 @@ def plan(host: Host, context: Context) -> Part:
     granted = [grant for grant in context.grants if grant.devices]
     names = host.names(FOLDER)
     specs = specs_of(host)
-    if not (granted or names or specs) or (granted and not can_be_written(host, context)):
+    hooks = hooks_of_pods(host, context)
+    if not (granted or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
         return Part((), frozenset())
-    changes = decide(found, granted, observe(host, granted, names, specs))
+    changes = decide(found, granted, observe(host, granted, names, specs), hooks)
     if context.by_timer:
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
         changes = [
@@ -153,8 +155,13 @@ def sorts_after(file: str, control: str) -> bool:
     return ".d/" in file and file.rpartition("/")[2] > control.rpartition("/")[2]
 
 
-def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Observed) -> list[Change]:
-    """The changes that deliver what is granted, take back what no longer is, and name what a holder misses."""
+def decide(
+    found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Observed, hooks: t.Mapping[str, t.Any]
+) -> list[Change]:
+    """The changes that deliver what is granted, take back what no longer is, and name what a holder misses.
+
+    ``hooks`` are those of containers, by the names of their devices.
+    """
     devices: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
     changes: list[Change] = []
     kept: set[str] = set()
@@ -177,7 +184,35 @@ def decide(found: t.Optional[Workloads], granted: t.Sequence[Grant], seen: Obser
             rows.setdefault(version, {})[name] = edits
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
-    return [*changes, *spec_changes(seen.specs, rows)]
+    return [*changes, *spec_changes(seen.specs, with_hooks(rows, hooks))]
+
+
+def hooks_of_pods(host: Host, context: Context) -> dict[str, t.Any]:
+    """The hooks that give the containers of pods their limits, by the names of the containers' CDI devices."""
+    found = context.workloads
+    granted = {grant.workload: grant for grant in context.grants}
+    pods = [one for one in found.needs if one.workload.containers and one.workload.name in granted] if found else []
+    if not pods or not host.exists(LAUNCHER):
+        return {}  # Without the agent's program a container has its limits from the next look on.
+    from ..model.workload import container_limits
+
+    memory = context.topology.machine_memory_kib
+    capacity = None if memory is None else memory << 10
+    hooks = {}
+    for need in pods:
+        for name, limits in container_limits.of_pod(need, granted[need.workload.name], capacity).items():
+            args = [LAUNCHER, *CONTAINER_HOOK, *container_limits.words(limits)]
+            hooks[device_delivery.cdi_name(need.workload.name, name)] = device_delivery.hook(LAUNCHER, args)
+    return {name: hook for name, hook in hooks.items() if name}
+
+
+def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
+    """The rows of specs, by version, with the hooks of containers."""
+    for name, hook in hooks.items():
+        version = next((version for version, own in rows.items() if name in own), device_delivery.VERSION)
+        own = rows.setdefault(version, {})
+        own[name] = {**own.get(name, {}), "hooks": [*own.get(name, {}).get("hooks", ()), hook]}
+    return rows
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:

@@ -115,10 +115,11 @@ def plan_profile(
     a profile that is already applied is not refused but reported.
     """
     names = tuple(registry.FILES) if managers is None else tuple(managers)
-    # A node without workloads does not load their manager, nor one without devices that of these.
+    # A node without workloads does not load their manager, nor one without devices and pods that of what containers get.
     planning = [name for name in names if name != WORKLOADS or context.workloads is not None]
-    has_devices = context.workloads is not None and context.workloads.devices is not None
-    if not (has_devices or host.exists(state.DEVICES)):
+    found = context.workloads
+    gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
+    if not (gives or host.exists(state.DEVICES) or host.exists(state.GRANTS_SPEC)):
         planning = [name for name in planning if name != DEVICES]
     try:
         parts = [registry.manager(name).plan(host, context) for name in planning]

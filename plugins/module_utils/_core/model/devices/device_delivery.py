@@ -276,6 +276,11 @@ def said(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, list[t.Any]]:
     return found
 
 
+def hook(path: str, args: t.Sequence[str]) -> dict[str, t.Any]:
+    """A program that the engine runs before the first instruction of a container, once its control group is there."""
+    return {"hookName": "createRuntime", "path": path, "args": list(args)}
+
+
 def conflicts(devices: t.Mapping[str, t.Sequence[Device]]) -> list[str]:
     """The variables that are said with several values."""
     values: dict[str, set[str]] = {}

@@ -16,6 +16,10 @@ from .unit_file import HEADER
 FOLDER = "/usr/libexec/corral"
 RELEASES = f"{FOLDER}/releases"
 LAUNCHER = f"{FOLDER}/corral"  # see agent_program.py
+CONTAINER_HOOK = (
+    "container",
+    "--start",
+)  # its command before the first instruction of a pod's container (cli/container_hook.py)
 COMMAND = "/usr/local/bin/corral"
 TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"

@@ -22,7 +22,6 @@ from .grants import Grant
 from .resource_requirements import ResourceRequirements
 from .resources import MEMORY
 
-CPUS = "cpuset.cpus"
 SCORE = "oom_score_adj"
 
 
@@ -55,6 +54,12 @@ def of_pod(need: ResourceRequirements, grant: Grant, capacity: t.Optional[int]) 
             score = qos.oom_score_adj(need.qos, dict(one.requests).get(MEMORY, 0), capacity or 1, main_request=main)
         found[one.name] = ContainerLimits(files, score)
     return found
+
+
+def words(limits: ContainerLimits) -> list[str]:
+    """The limits as the hook takes them (cli/container_hook.py)."""
+    rows = [f"{file}={written(file, value)}" for file, value in limits.files.items()]
+    return rows if limits.score is None else [*rows, f"{SCORE}={limits.score}"]
 
 
 def shown(file: str, text: str) -> str:

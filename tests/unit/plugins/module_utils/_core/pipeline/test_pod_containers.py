@@ -15,9 +15,13 @@ import runs
 import test_pid_namespaces
 from _core import main
 from _core.cli import container_hook
+from _core.host import state
+from _core.managers import device_grants
+from _core.model.devices import device_delivery
 from _core.model.plan.plan import Change
 from _core.model.profile import profile
 from _core.model.profile.profile import Profile
+from _core.model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 
@@ -140,6 +144,41 @@ def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) 
     assert limits(fake, app)["memory.max"] == str(128 << 20)
 
 
+def hooks(fake: node.Node) -> dict[str, list[t.Any]]:
+    path = "/run/cdi/corral.node-grant.json"
+    rows = json.loads(fake.get(path))["devices"] if fake.has(path) else []
+    return {row["name"]: row["containerEdits"]["hooks"] for row in rows}
+
+
+def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    assert hooks(fake) == {}, "without the agent there is no program to run"
+    assert not runs.install(fake.host()).error
+    roll_out(fake, pod)
+    found = hooks(fake)
+    assert sorted(found) == ["web:app", "web:load", "web:proxy"]
+    ((only,),) = [rows for name, rows in found.items() if name == "web:app"]
+    assert (only["hookName"], only["path"]) == ("createRuntime", LAUNCHER)
+    assert only["args"][:3] == [LAUNCHER, *CONTAINER_HOOK]
+    app = start(fake, 1, "app")
+    assert hook(fake, *only["args"][3:]) == 0
+    assert items(fake, pod) == [], "a tick finds nothing to mend"
+    assert limits(fake, app)["cpuset.cpus"] == "5"
+    assert device_delivery.cdi_file(device_delivery.VERSION) == state.GRANTS_SPEC
+    roll_out(fake, profile.parse({"name": "x", "cpu": {"reserved": {"count": 2}}}))
+    assert hooks(fake) == {}
+
+
+def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
+    rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own"]}, "web": {"env": ["B=1"]}}}
+    merged = device_grants.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
+    assert merged == {
+        "0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own", "ours"]}, "web": {"env": ["B=1"]}},
+        "0.3.0": {"web:log": {"hooks": ["ours"]}},
+    }
+
+
 def hook(fake: node.Node, *words: str, pid: object = 101) -> int:
     return container_hook.run(fake.host(), words, io.StringIO(json.dumps({"id": "x", "pid": pid})))
 
@@ -149,7 +188,7 @@ def test_the_hook_sets_what_it_is_told(fake: node.Node) -> None:
     assert hook(fake, "cpuset.cpus=1", "cpu.max=max 100000", "memory.max=134217728", "oom_score_adj=-997") == 0
     assert limits(fake, app) == {**UNLIMITED, "cpuset.cpus": "1", "memory.max": "134217728"}
     assert fake.get("/proc/101/oom_score_adj").strip() == "-997"
-    assert main.CONTAINER_HOOK == ["container", "--start"]
+    assert list(CONTAINER_HOOK) == main.CONTAINER_HOOK
 
 
 @pytest.mark.parametrize(
