@@ -16,6 +16,7 @@ import os
 import sys
 
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
+from pods import pod
 from workloads import CGROUP, ETC, grants, image
 
 TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
@@ -216,7 +217,7 @@ def tenants() -> None:
     in_sync()
 
 
-STEPS = (given, refused, container, unplugged, lost_files, tenants)
+STEPS = (given, refused, container, pod, unplugged, lost_files, tenants)
 
 
 if __name__ == "__main__":

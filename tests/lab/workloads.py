@@ -369,7 +369,7 @@ def burstable_container() -> None:
 def namespaces() -> None:
     """Containers of a pod that must share a PID namespace have one in the kernel; a pod whose containers do not is drift."""
     image()
-    expect("the namespaces of a pod that shares", len(spaces_of_pod("+pid")), 1)
+    expect("the namespaces of a pod that shares", len(spaces_of_pod("pid,ipc")), 1)
     in_sync()
     run("podman", "pod", "kill", "pair")
     run("podman", "pod", "rm", "-f", "pair")
