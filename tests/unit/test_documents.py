@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
+import documented
 import pytest
 from _core.cli import commands, parser_pages
 from shared_data import REPOSITORY
@@ -85,3 +86,25 @@ def test_contributors_find_a_row_for_each_scenario() -> None:
 def test_each_benchmark_has_a_row_and_each_row_a_benchmark() -> None:
     rows = re.findall(r"^\| `make (bench-[a-z-]+)` \|", text_of(REPOSITORY / "docs/benchmarks.md"), re.MULTILINE)
     assert sorted(rows) == sorted(target for target in TARGETS if target.startswith("bench-"))
+
+
+def test_each_example_has_one_test_and_each_test_its_example() -> None:
+    import test_documented_examples
+    import test_documented_playbooks
+    import test_readme
+
+    assert test_documented_examples and test_documented_playbooks and test_readme, "they claim the examples"
+    found = documented.examples()
+    assert len(found) == len(set(found)), "two examples of a document begin with the same line"
+    assert sorted(set(found) - documented.CLAIMS.keys()) == [], "no test has these examples"
+    assert sorted(documented.CLAIMS.keys() - set(found)) == [], "the documents have no such examples"
+    assert [claim for claim, tests in documented.CLAIMS.items() if len(tests) > 1] == []
+
+
+def test_an_example_that_leaves_lines_out_says_so() -> None:
+    printed = ["one", "two 4 s ago", "three", "four"]
+    assert documented.differences(["one", "two 9 s ago", "...", "four"], printed) == []
+    assert documented.differences(["one", "  …", "four"], printed) == []
+    assert documented.differences(["one", "three", "four"], printed) == ["left out: two N s ago"]
+    assert documented.differences(["one", "…", "five"], printed) == ["not printed: five"]
+    assert documented.differences(["one", "…", "three"], printed) == ["left out: four"]

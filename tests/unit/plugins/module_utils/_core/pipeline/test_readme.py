@@ -5,35 +5,32 @@
 
 from __future__ import annotations
 
-import re
 import typing as t
 from unittest import mock
 
 import node
 import pytest
 import runs
-import test_workload_module
 import yaml
-from shared_data import REPOSITORY
-
-pytest.importorskip("ansible.module_utils.basic")
-README = (REPOSITORY / "README.md").read_text(encoding="utf-8")
-BLOCKS = re.findall(r"^```(\w+)\n(.*?)^```", README, re.MULTILINE | re.DOTALL)
+from documented import commands, differences, shows
 
 
-def block(kind: str, beginning: str) -> str:
-    (found,) = [text for one, text in BLOCKS if one == kind and text.startswith(beginning)]
-    return found
-
-
-def test_a_first_look_is_as_the_readme_shows_it(fake: node.Node) -> None:
+@shows(
+    "README.md",
+    "edge:",
+    "name: edge",
+    "$ ansible-playbook -i hosts.yml --check corral.node.drift -e corral_profile_file=edge.yml",
+)
+def test_a_first_look_is_as_the_readme_shows_it(shown: list[str], fake: node.Node) -> None:
+    pytest.importorskip("ansible.inventory.manager")
     pytest.importorskip("jinja2")  # the report is made where Ansible runs, not on a node
+    import test_documented_playbooks
     import test_fleet_report
+    import test_workload_module
 
-    (pattern,) = yaml.safe_load(block("yaml", "edge:\n"))["edge"]["hosts"]
-    hosts = [pattern.replace("[1:3]", str(number)) for number in (1, 2, 3)]
+    hosts = test_documented_playbooks.hosts_of(shown[0])
     module = test_workload_module.Module(
-        check=True, profile=yaml.safe_load(block("yaml", "name: edge\n")), layers=None, adopt=None,
+        check=True, profile=yaml.safe_load(shown[1]), layers=None, adopt=None,
         during_pause="apply", confirm_timeout=0, force=False,
     )  # fmt: skip
     found: dict[str, t.Any] = test_workload_module.WORKLOAD._module.profile_task(module, fake.host())
@@ -49,8 +46,7 @@ def test_a_first_look_is_as_the_readme_shows_it(fake: node.Node) -> None:
     report = test_fleet_report.fleet_report(
         {hosts[0]: found, hosts[1]: found, hosts[2]: gone}, {**dict.fromkeys(hosts, agent), hosts[2]: {"skipped": True}}
     )
-    release = agent["drift"][0]["wanted"]  # which changes with each change of the program
-    lines = [line.replace(release, "0f3a5c7e9b21") for line in report["lines"]]
-    shown = block("console", "$ ansible-playbook -i hosts.yml --check corral.node.drift").splitlines()[1:]
-    assert [line for line in shown if line.strip() != "…" and line not in lines] == []
-    assert len(shown) > 8
+    (look,) = commands(shown[2])
+    test_documented_playbooks.check_playbook(look.words.split()[1:])
+    assert differences(look.output, report["lines"]) == []
+    assert len(look.output) > 8

@@ -1,0 +1,261 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""What README and docs show of Ansible is so: Ansible reads their commands, plays and variables, and nodes get from them what is shown."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import typing as t
+from pathlib import Path
+
+import controller_plugins
+import node
+import pytest
+import test_documented_examples
+import trees
+import yaml
+from _core.model.profile import compose, profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
+from documented import DOCUMENTS, commands, differences, in_columns, shows
+from shared_data import REPOSITORY
+
+Data = dict[str, t.Any]
+Machines = t.Callable[[trees.Machine], node.Node]
+NIC: Data = {"pci": {"0000:3b:00.0": 1}, "net": {"ens1f0": "0000:3b:00.0"}}
+SPECS = yaml.safe_load((REPOSITORY / "roles/corral/meta/argument_specs.yml").read_text(encoding="utf-8"))
+OPTIONS: Data = SPECS["argument_specs"]["main"]["options"]
+IN_TABLES = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
+GALAXY = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))
+
+
+@pytest.fixture
+def machines(tmp_path: Path, folder: Path, quick: None) -> t.Iterator[Machines]:
+    """Makes fresh nodes that are other machines than usual, with devices."""
+    nodes: list[node.Node] = []
+
+    def make_one(machine: trees.Machine) -> node.Node:
+        template = tmp_path / f"machine{len(nodes)}"
+        trees.build(template, machine)
+        nodes.append(node.Node(folder / f"node{len(nodes)}", template, machine=machine))
+        others = shutil.ignore_patterns("system", "kernel")  # a node has these
+        shutil.copytree(template / "sys", nodes[-1].root / "sys", symlinks=True, dirs_exist_ok=True, ignore=others)
+        return nodes[-1]
+
+    yield make_one
+    assert [line for one in nodes for line in one.seen] == []
+
+
+def check_playbook(words: t.Sequence[str]) -> None:
+    """The command line of ansible-playbook: its options, its playbook and the variables that it sets."""
+    from ansible.cli.playbook import PlaybookCLI
+
+    cli = PlaybookCLI(["ansible-playbook", *words])
+    cli.init_parser()
+    found = cli.parser.parse_args(list(words))
+    for name in found.args:
+        collection, dummy, playbook = name.rpartition(".")
+        assert collection == f"{GALAXY['namespace']}.{GALAXY['name']}"
+        text = (REPOSITORY / f"playbooks/{playbook}.yml").read_text(encoding="utf-8")
+        for variable in [one.partition("=")[0] for one in found.extra_vars]:
+            assert variable in OPTIONS or (variable in text and f"`{variable}`" in IN_TABLES), variable
+
+
+def check_commands(block: str) -> None:
+    for one in commands(block):
+        program, *words = shlex.split(one.words)
+        assert program == "ansible-playbook"
+        check_playbook(words)
+
+
+def hosts_of(inventory: str) -> list[str]:
+    """The hosts of an inventory, as Ansible reads it."""
+    from ansible.inventory.manager import InventoryManager
+    from ansible.parsing.dataloader import DataLoader
+
+    with tempfile.TemporaryDirectory() as folder:
+        file = Path(folder, "hosts.yml")
+        file.write_text(inventory)
+        return [host.name for host in InventoryManager(DataLoader(), [str(file)]).get_hosts()]
+
+
+# README
+
+
+@shows("README.md", "ansible-galaxy collection install path/to/checkout")
+def test_the_collection_can_be_installed_from_a_checkout(shown: str) -> None:
+    pytest.importorskip("ansible.cli.galaxy")
+    from ansible.cli.galaxy import GalaxyCLI
+
+    words = shlex.split(shown)
+    cli = GalaxyCLI(words)
+    cli.init_parser()
+    assert cli.parser.parse_args(words[1:]).args == ["path/to/checkout"]
+    assert GALAXY.get("dependencies", {}) == {}, "nothing else has to be there"
+
+
+@shows(
+    "README.md",
+    "ansible-playbook -i hosts.yml corral.node.rollout -e corral_profile_file=edge.yml",
+    "ansible-playbook -i hosts.yml corral.node.rollback",
+)
+def test_the_playbooks_of_the_readme(shown: list[str]) -> None:
+    pytest.importorskip("ansible.cli.playbook")
+    for block in shown:
+        check_commands(block)
+
+
+@shows("README.md", "- name: Give the nodes their pools")
+def test_a_play_of_your_own(shown: str, machines: Machines, tmp_path: Path) -> None:
+    pytest.importorskip("ansible.cli.playbook")
+    done = playbook(tmp_path, yaml.safe_load(shown), "--syntax-check", inventory={"edge": {"hosts": {"n1": None}}})
+    assert done.returncode == 0, done.stderr
+    (role,) = yaml.safe_load(shown)[0]["roles"]
+    assert set(role["vars"]) <= set(OPTIONS)
+    fake = machines(trees.Machine(sockets=2, cores=8, **NIC))
+    test_documented_examples.roll_out(fake, role["vars"]["corral_profile"])
+    assert len(fake.cpus(node.ISOLATED)) == 8 and fake.pool(0) == 512
+
+
+# docs/compose.md
+
+
+def playbook(folder: Path, plays: t.Any, *words: str, inventory: Data) -> subprocess.CompletedProcess[str]:
+    """ansible-playbook in a folder, with this collection."""
+    collections = folder / "collections" / "ansible_collections" / "corral"
+    collections.mkdir(parents=True)
+    (collections / "node").symlink_to(REPOSITORY)
+    (folder / "hosts.json").write_text(json.dumps({"all": {"children": inventory}}))
+    (folder / "play.json").write_text(json.dumps(plays))
+    environment = {
+        **{name: value for name, value in os.environ.items() if not name.startswith("ANSIBLE_")},
+        "ANSIBLE_COLLECTIONS_PATH": str(folder / "collections"),
+        "ANSIBLE_HOME": str(folder / "home"),
+        "ANSIBLE_NOCOLOR": "1",
+    }
+    command = [sys.executable, "-m", "ansible.cli.playbook", "-i", "hosts.json", "play.json", *words]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
+
+
+def put_variables(folder: Path, block: str) -> None:
+    """Write the files of variables that a block shows, each below a comment with its name."""
+    for text in block.split("\n\n"):
+        found = re.match(r"# ([\w/]+\.yml)", text)
+        assert found, text
+        file = folder / found[1]
+        file.parent.mkdir(exist_ok=True)
+        file.write_text(text)
+
+
+def layers_of(folder: Path, variables: str, task: str) -> list[compose.Layer]:
+    """The layers of host n7 as the task of the page asks Ansible for them."""
+    put_variables(folder, variables)
+    (shown,) = yaml.safe_load(task)
+    kept = {
+        "content": shown["corral.node.profile"]["layers"].replace("or omit", "| to_json"),
+        "dest": f"{folder}/layers",
+    }
+    tasks = [
+        {**shown, "when": False},  # this machine is no node
+        {"name": "Keep them", "ansible.builtin.copy": kept, "delegate_to": "localhost"},
+    ]
+    plays = [{"hosts": "n7", "gather_facts": False, "connection": "local", "tasks": tasks}]
+    python = {"ansible_python_interpreter": sys.executable}
+    done = playbook(folder, plays, inventory={"edge": {"hosts": {"n7": None}, "vars": python}})
+    assert done.returncode == 0, done.stdout + done.stderr
+    return [compose.Layer(row["origin"], row["profile"]) for row in json.loads((folder / "layers").read_text())]
+
+
+@shows(
+    "docs/compose.md",
+    "# group_vars/all.yml",
+    "- name: Apply the profile that the variables make",
+    "cpu.isolated.cores (from corral_profile_layer_90_host): 9: NUMA node 1 has 3 cores left after those with reserved CPUs: "
+    "isolate at most 3, or take them from another NUMA node",
+    "$ corral drift --explain",
+)
+def test_layers(shown: list[str], machines: Machines, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("ansible.cli.playbook")
+    layers = layers_of(tmp_path, shown[0], shown[1])
+    composed = compose.compose(layers)
+    fake = machines(trees.Machine(sockets=2, cores=4, threads=1, **NIC))
+    outcome = applying.declare(fake.host(), profile.parse(composed.data), composed.origins)
+    assert (outcome.error, outcome.remaining) == ("", ())
+    fake.systemctl("set-property", "--runtime", "system.slice", "AllowedCPUs=0-4")
+    (explain,) = commands(shown[3])
+    printed = test_documented_examples.corral(fake, capsys, explain.words)
+    assert differences(in_columns(explain.output), in_columns(printed)) == []
+    more = compose.Layer(layers[-1].origin, {"cpu": {"isolated": {"cores": 9}}})
+    wrong = compose.compose([*layers[:-1], more])
+    with pytest.raises(CorralError) as error:
+        planning.compile_profile(fake.host(), profile.parse(wrong.data))
+    assert f"{compose.rewrite_paths(error.value, wrong.origins)}\n" == shown[2]
+
+
+# docs/fleet.md
+
+
+@shows(
+    "docs/fleet.md",
+    "ansible-playbook -i hosts.yml corral.node.rollout --check -e corral_profile_file=edge.yml     # the plan, and no more",
+    "ansible-playbook -i hosts.yml corral.node.drift -e corral_profile_file=edge.yml",
+)
+def test_the_playbooks_of_a_fleet(shown: list[str]) -> None:
+    pytest.importorskip("ansible.cli.playbook")
+    for block in shown:
+        check_commands(block)
+
+
+@shows("docs/fleet.md", "- name: Ask for a reboot after an update of the kernel")
+def test_reasons_for_a_reboot(shown: str) -> None:
+    (task,) = yaml.safe_load(shown)
+    facts = task["ansible.builtin.set_fact"]
+    assert set(facts) <= set(OPTIONS)
+    assert {name: type(value).__name__ for name, value in facts.items()} == {
+        name: OPTIONS[name]["type"] for name in facts
+    }
+
+
+def edge(cores: int) -> list[Data]:
+    """The layers of a host of the group edge."""
+    base = {"name": "site", "cpu": {"reserved": {"cores_per_numa": 1}}}
+    group = {"cpu": {"isolated": {"cores": cores}}}
+    return [{"origin": "corral_profile", "profile": base}, {"origin": "corral_profile_layer_50_edge", "profile": group}]
+
+
+def result_of(fake: node.Node, layers: list[Data], *, check: bool = True) -> Data:
+    """What the module profile returns; a refusal as Ansible registers it."""
+    import test_workload_module
+
+    modules = test_workload_module.WORKLOAD
+    module = test_workload_module.Module(check=check, layers=layers, profile=None, during_pause="apply")
+    try:
+        return t.cast("Data", modules._module.profile_task(module, fake.host()))
+    except modules.CorralError as error:
+        return {"failed": True, "msg": str(error), "problems": [one._asdict() for one in error.problems]}
+
+
+@shows("docs/fleet.md", "n1,n2,n3: as follows")
+def test_the_plan_of_a_rollout(shown: str, machines: Machines) -> None:
+    pytest.importorskip("ansible.module_utils.basic")
+    usual, has_it = machines(trees.Machine(cores=4)), machines(trees.Machine(cores=4))
+    small = machines(trees.Machine(cores=2))
+    for fake, cores in ((usual, 1), (has_it, 2)):
+        assert result_of(fake, edge(cores), check=False)["drift"] == []
+    of_usual = result_of(usual, edge(2))
+    results = {
+        **dict.fromkeys(("n1", "n2", "n3"), of_usual),
+        "n4": result_of(has_it, edge(2)),
+        "n5": result_of(small, edge(2)),
+    }
+    filters = controller_plugins.load("filter.rollout_plan")
+    plan = filters.rollout_plan(results, {host: {"skipped": True} for host in results})
+    assert differences(shown.splitlines(), plan["lines"]) == []
