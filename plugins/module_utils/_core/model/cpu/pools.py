@@ -220,7 +220,12 @@ def _isolated(cpu: Cpu, topology: Topology, reserved: CpuSet, found: _Found) -> 
     if wanted > free:
         where = f"NUMA node {node}" if node >= 0 else "this node"
         after = " after those with reserved CPUs" if reserved else ""
-        hint = f"isolate at most {free}" if free else "leave cpu.isolated out, or reserve less"
+        takes_all = topology.online - reserved == frozenset().union(
+            *(core for cores in by_node.values() for core in cores)
+        )
+        most = free - 1 if takes_all else free
+        hint = f"isolate at most {most}" if most > 0 else "leave cpu.isolated out, or reserve less"
+        hint += ", so that one is left to share" if most > 0 and takes_all else ""
         hint += ", or take them from another NUMA node" if node >= 0 and len(topology.node_cpus()) > 1 else ""
         return found.refuse("cpu.isolated.cores", wanted, f"{where} has {_cores_text(free)} left{after}: {hint}")
     return frozenset().union(*_choose(by_node, wanted, topology.isolated or cpuset.EMPTY))

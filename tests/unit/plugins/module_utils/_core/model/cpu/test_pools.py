@@ -102,7 +102,9 @@ SAFE = "reserve at most 7, so that one is left to share"
          ("cpu.isolated.cores: 2: NUMA node 1 has 1 core left after those with reserved CPUs: isolate at most 1, "
          "or take them from another NUMA node")),
         (LAB, {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 5}},
-         "cpu.isolated.cores: 5: this node has 2 cores left after those with reserved CPUs: isolate at most 2"),
+         "cpu.isolated.cores: 5: this node has 2 cores left after those with reserved CPUs: isolate at most 1, so that one is left to share"),
+        (machine(1, 2, 2), {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 2}},
+         "cpu.isolated.cores: 2: this node has 1 core left after those with reserved CPUs: leave cpu.isolated out, or reserve less"),
         (LAB, {"reserved": {"cores_per_numa": 1}, "isolated": {"cores": 2}},
          ("cpu: reserved (0-1,4-5) and isolated (2-3,6-7) take all CPUs of this node (0-7), none is left to share: "
          "reserve or isolate fewer")),
@@ -132,6 +134,16 @@ def test_a_profile_that_this_node_cannot_have(topology: Topology, cpu: dict[str,
     with pytest.raises(CorralError) as refused:
         compute(topology, **cpu)
     assert str(refused.value) == line
+
+
+@pytest.mark.parametrize("topology", [LAB, machine(1, 4, 2), machine(1, 4, 1)])
+@pytest.mark.parametrize("reserved", [{"cores_per_numa": 1}, {"count": 1}])
+def test_as_many_cores_as_a_refusal_names_can_be_isolated(topology: Topology, reserved: dict[str, object]) -> None:
+    with pytest.raises(CorralError) as error:
+        compute(topology, reserved=reserved, isolated={"cores": 99})
+    most = int(str(error.value).partition("isolate at most ")[2].partition(",")[0])
+    found = compute(topology, reserved=reserved, isolated={"cores": most})
+    assert found.isolated and found.shared
 
 
 def test_all_problems_of_the_pools_come_at_once() -> None:
