@@ -12,8 +12,8 @@ import pytest
 from shared_data import REPOSITORY
 
 GENERATED = "docs/profile.md"  # test_profile_reference.py has it
-DOCUMENTS = ["README.md", *(f"docs/{path.name}" for path in sorted((REPOSITORY / "docs").glob("*.md")))]
-DOCUMENTS.remove(GENERATED)
+PAGES = [f"docs/{path.name}" for path in sorted((REPOSITORY / "docs").glob("*.md"))]
+DOCUMENTS = ["README.md", "roles/corral/README.md", *(page for page in PAGES if page != GENERATED)]
 FENCED = re.compile(r"^ *```\w*\n(.*?)^ *```$", re.MULTILINE | re.DOTALL)
 RELEASE = re.compile(r"\b[0-9a-f]{12}\b")  # a release of the agent, which changes with each change of its code
 AGO = re.compile(r"\b\d+ s ago\b")

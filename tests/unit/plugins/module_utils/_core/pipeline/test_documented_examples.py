@@ -28,6 +28,7 @@ from _core.cli import commands
 from _core.gc.deadline import Stop
 from _core.host import node_hooks, state
 from _core.host.files import Host
+from _core.model.cpu import busy_services
 from _core.model.profile import profile
 from _core.model.systemd import gc_units
 from _core.model.systemd.agent_units import LAUNCHER, RELEASES
@@ -36,6 +37,7 @@ from _core.reports import change_text, cpu_map
 from documented import commands as commands_of
 from documented import differences, shows
 from fake_podman import MIB, Disk, Storage
+from shared_data import REPOSITORY
 from test_documents import TARGETS
 
 Data = dict[str, t.Any]
@@ -122,6 +124,11 @@ def test_a_node_that_is_in_use(
     Path(file).write_text("\n".join(said) + "\n")
     assert [line for line in said if not line.startswith("# ")] == shown[1].splitlines()
     assert differences(compared.output, corral(fake, capsys, compared.words)) == []
+    page = " ".join((REPOSITORY / "docs/brownfield.md").read_text(encoding="utf-8").split())
+    database = busy_services.Service("db.service", 5.1 * 12 * 86400, 12 * 86400.0, "db")
+    other = busy_services.Service("other.service", 0.1 * 86400, 86400.0, "other")
+    note = busy_services.note("system.slice", frozenset(range(8)), frozenset({0, 1, 4, 5}), [database, other])
+    assert note and f"`{note.partition(', other')[0]}, …`" in page
     shutil.copy(node.EDGE, "edge.yml")
     (plan,) = commands_of(shown[2])
     assert corral(fake, capsys, plan.words)[0].startswith("~ cpu system.slice AllowedCPUs: ")
@@ -196,6 +203,35 @@ def test_the_names_of_cdi_devices(shown: str, fake: node.Node) -> None:
         spec = json.loads(fake.get(test_devices_granted.SPEC))
         names = [f"{spec['kind']}={device['name']}" for device in spec["devices"]]
         assert set(names) & set(line.replace("AddDevice=", " ").split()), names
+
+
+def test_the_problems_of_devices(fake: node.Node, capsys: Printed) -> None:
+    """Not a fenced example, but a table of texts to search for."""
+    for address in test_devices_granted.NICS[:2]:
+        test_devices_granted.plug_nic(fake, address, group=7)  # both functions are one device
+    for name, path in (("a", "/dev/one"), ("b", "/dev/two")):
+        fake.put(path, "char/195:0\n")
+        edits = {"deviceNodes": [{"path": path}]}
+        gpus = {"cdiVersion": "0.5.0", "kind": "nvidia.com/gpu", "devices": [{"name": "0", "containerEdits": edits}]}
+        fake.put(f"/etc/cdi/{name}.json", json.dumps(gpus))
+    fake.put("/etc/cdi/c.json", '{"cdiVersion": 5, "kind": "x.com/y", "devices": []}')
+    matches = [
+        {"driver": "vfio-pci"},
+        {"path": "/dev/vfio/7"},
+        {"pci": "8086:1572"},
+        {"driver": "nosuch"},
+        {"cdi": "nvidia.com/gpu"},
+    ]
+    rows = [{"name": f"example.com/r{number}", "match": match} for number, match in enumerate(matches)]
+    fake.put("/profile.yml", json.dumps({"name": "x", "devices": rows}))
+    said = corral(fake, capsys, f"corral devices --profile {fake.root}/profile.yml")
+    page = (REPOSITORY / "docs/devices.md").read_text(encoding="utf-8").partition("## Problems\n")[2]
+    texts = [text for line in page.splitlines() for text in re.findall(r"`([^`]+)`", line.split(" | ")[0])]
+    patterns = {text: ".*".join(re.escape(part) for part in text.split("…")) for text in texts}
+    assert len(texts) == 5
+    assert [text for text, pattern in patterns.items() if not any(re.search(pattern, line) for line in said)] == [], (
+        said
+    )
 
 
 # docs/fleet.md

@@ -45,7 +45,7 @@ def machines(tmp_path: Path, folder: Path, quick: None) -> t.Iterator[Machines]:
     def make_one(machine: trees.Machine) -> node.Node:
         template = tmp_path / f"machine{len(nodes)}"
         trees.build(template, machine)
-        nodes.append(node.Node(folder / f"node{len(nodes)}", template, machine=machine))
+        nodes.append(node.Node(folder / f"machine{len(nodes)}", template, machine=machine))
         others = shutil.ignore_patterns("system", "kernel")  # a node has these
         shutil.copytree(template / "sys", nodes[-1].root / "sys", symlinks=True, dirs_exist_ok=True, ignore=others)
         return nodes[-1]
@@ -145,19 +145,21 @@ def playbook(folder: Path, plays: t.Any, *words: str, inventory: Data) -> subpro
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, check=False)
 
 
-def put_variables(folder: Path, block: str) -> None:
-    """Write the files of variables that a block shows, each below a comment with its name."""
+def files_of(block: str) -> dict[str, str]:
+    """The files of variables that a block shows, each below a comment with its name."""
+    found = {}
     for text in block.split("\n\n"):
-        found = re.match(r"# ([\w/]+\.yml)", text)
-        assert found, text
-        file = folder / found[1]
-        file.parent.mkdir(exist_ok=True)
-        file.write_text(text)
+        name = re.match(r"# ([\w/]+\.yml)", text)
+        assert name, text
+        found[name[1]] = text
+    return found
 
 
 def layers_of(folder: Path, variables: str, task: str) -> list[compose.Layer]:
     """The layers of host n7 as the task of the page asks Ansible for them."""
-    put_variables(folder, variables)
+    for name, text in files_of(variables).items():
+        (folder / name).parent.mkdir(exist_ok=True)
+        (folder / name).write_text(text)
     (shown,) = yaml.safe_load(task)
     kept = {
         "content": shown["corral.node.profile"]["layers"].replace("or omit", "| to_json"),
@@ -198,6 +200,36 @@ def test_layers(shown: list[str], machines: Machines, tmp_path: Path, capsys: py
     with pytest.raises(CorralError) as error:
         planning.compile_profile(fake.host(), profile.parse(wrong.data))
     assert f"{compose.rewrite_paths(error.value, wrong.origins)}\n" == shown[2]
+
+
+# roles/corral/README.md
+
+
+@shows("roles/corral/README.md", "- name: Give the nodes their pools")
+def test_a_play_with_the_role(shown: str, fake: node.Node) -> None:
+    (role,) = yaml.safe_load(shown)[0]["roles"]
+    assert role["role"] == f"{GALAXY['namespace']}.{GALAXY['name']}.corral"
+    assert set(role["vars"]) <= set(OPTIONS)
+    test_documented_examples.roll_out(fake, role["vars"]["corral_profile"])
+
+
+@shows(
+    "roles/corral/README.md",
+    "# group_vars/all.yml",
+    "cpu.reserved.cpus (from corral_profile_layer_90_host): 0-1,32-33: this node has CPUs 0-7; name CPUs among those, or use "
+    "cores_per_numa",
+)
+def test_layers_of_the_role(shown: list[str], machines: Machines, fake: node.Node) -> None:
+    layers = [compose.Layer(*pair) for text in files_of(shown[0]).values() for pair in yaml.safe_load(text).items()]
+    composed = compose.compose(layers)
+    large = machines(trees.Machine(sockets=2, cores=16, **NIC))
+    test_documented_examples.roll_out(large, composed.data)
+    assert large.cpus("system.slice") == {0, 1, 32, 33}
+    assert len(large.cpus(node.ISOLATED)) == 4, "two cores"
+    reserved = {"name": "site", "cpu": {"reserved": composed.data["cpu"]["reserved"]}}
+    with pytest.raises(CorralError) as error:
+        planning.compile_profile(fake.host(), profile.parse(reserved))
+    assert f"{compose.rewrite_paths(error.value, composed.origins)}\n" == shown[1]
 
 
 # docs/fleet.md
