@@ -95,6 +95,10 @@ def test_each_example_has_one_test_and_each_test_its_example() -> None:
 
     assert test_documented_examples and test_documented_playbooks and test_readme, "they claim the examples"
     found = documented.examples()
+    fences = [
+        line for name in documented.DOCUMENTS for line in text_of(REPOSITORY / name).splitlines() if "```" in line
+    ]
+    assert len(fences) == 2 * len(found), "a fence has another form"
     assert len(found) == len(set(found)), "two examples of a document begin with the same line"
     assert sorted(set(found) - documented.CLAIMS.keys()) == [], "no test has these examples"
     assert sorted(documented.CLAIMS.keys() - set(found)) == [], "the documents have no such examples"
