@@ -257,11 +257,16 @@ def observe(
         one.workload for one in granted if one.workload in waiting or (one.workload not in moved and runs(host, one))
     )
     keeping = [
-        (one.workload, declared[one.workload].tenant if one.workload in declared else one.tenant)
+        (one, declared[one.workload].tenant if one.workload in declared else one.tenant)
         for one in granted
-        if one.cpus and not (one.workload in declared and declared[one.workload].cpus)
+        if one.cpus and one.workload in alive and not (one.workload in declared and declared[one.workload].cpus)
     ]
-    sharing = frozenset(name for name, tenant in keeping if name in alive and workload_state.shares(host, name, tenant))
+    sharing = frozenset(
+        one.workload
+        for one, tenant in keeping
+        if workload_state.shares(host, one.workload, tenant)
+        or not (one.workload in waiting or runs_in_slice(host, one))
+    )
     return WorkloadStatus(
         alive, request.start, now, sharing=sharing, undeclared_stay=undeclared_stay, other_units=others
     )
@@ -292,6 +297,11 @@ def runs(host: Host, grant: Grant) -> bool:
     """
     if grant.devices and grant.unit and workload_state.runs_unit(host, grant.unit):
         return True
+    return runs_in_slice(host, grant)
+
+
+def runs_in_slice(host: Host, grant: Grant) -> bool:
+    """The same of a run in the grant's own slice, on its CPUs."""
     if workload_state.populated(host, grant.workload, grant.tenant):
         return True
     return workload_state.run_of(host, grant.workload) is not None

@@ -1192,3 +1192,23 @@ def test_a_list_that_was_set_for_good_is_named_and_holds_up_no_start(rolled: nod
     runs.tick(rolled.host())
     assert services.allowed(rolled, SERIAL) == {"/dev/kvm", LINKS[0]}
     in_sync(rolled)
+
+
+@pytest.mark.parametrize("hold", ["running", "declared"])
+def test_cpus_go_back_at_a_release_where_the_unit_runs_elsewhere_with_its_devices(fake: node.Node, hold: str) -> None:
+    equip(fake)
+    services.add(fake, "late.service")
+    assert not runs.install(fake.host()).error
+    roll_out(fake, {**PROFILE, "workloads": []})
+    services.start(fake, "late.service")  # in system.slice
+    own = ("--unit", "late.service", "--limits", f"cpu=1,memory=16Mi,{TTY}=1", "--hold", hold)
+    assert runs.command(fake.host(), "admit", "late", *own) == 0
+    (before,) = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+    assert before["cpus"] and before["devices"]
+    assert runs.command(fake.host(), "release", "late") == 0
+    runs.tick(fake.host())
+    (after,) = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+    assert (after["cpus"], after["devices"]) == ("", before["devices"])
+    services.stop(fake, "late.service")
+    runs.tick(fake.host())
+    assert not fake.has(CHECKPOINT), "nothing is granted any more"
