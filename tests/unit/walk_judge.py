@@ -18,7 +18,7 @@ import typing as t
 
 import services
 from _core.model.values import cpuset
-from fake_cpusets import MEMBER, within
+from fake_cpusets import FORKY, MEMBER, within
 from guard import ISOLATED, Row, granted, told
 from node import Node
 from walk_profiles import NEW
@@ -209,10 +209,14 @@ class Judge:
         return {place: effective[place] for place in places if place in systemd.cgroups}
 
     def owned(self) -> dict[str, Cpus]:
-        """The CPUs of each exclusive slice: as granted, and as requested where it is to be a partition."""
+        """The CPUs of each exclusive slice: as granted, and as requested where it is to be a partition or the isolated pool.
+
+        What runs in the isolated pool's slice when the profile no longer has that pool shares CPUs.
+        """
         found = {slice_of(name): cpus for name, cpus in self.held().items()}
+        isolated = ISOLATED if (self.rolled_out.get("cpu") or {}).get("isolated") else ""
         for path, group in self.fake.systemd.cgroups.items():
-            if path.startswith("corral_") and "/" not in path and (group.partition != MEMBER or path == ISOLATED):
+            if path.startswith("corral_") and "/" not in path and (group.partition != MEMBER or path == isolated):
                 found[path] = found.get(path, Cpus()) | (group.requested or Cpus())
         return found
 
@@ -231,6 +235,8 @@ class Judge:
         ``named`` is what the status says of drift.
         """
         owned, groups = self.owned(), self.fake.systemd.cgroups
+        if self.fake.systemd.kernel.release >= FORKY:  # There a partition keeps its CPUs, whatever others request.
+            owned = {path: own for path, own in owned.items() if path not in groups or not groups[path].valid}
         rows = self.fake.systemd.overlaps()
         for unit, cpus in list(self.let_in.items()):
             asked = (groups[unit].requested or Cpus()) if unit in groups else Cpus()

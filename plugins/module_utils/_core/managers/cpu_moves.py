@@ -69,11 +69,24 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     requested.update({**stopped, **starting})
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
     view = slices.handover_slices(wanted.now, now, placed.values(), requested)
+    leaving = shared_meanwhile(wanted, now, stopped.keys() - wanted.now.keys())
+    view = [one._replace(wanted=leaving.get(one.unit, one.wanted)) for one in view]
     writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
     # A stopped slice that would get just the shared CPUs is started as well: only then can its live setting be removed.
     others = stopped.keys() - wanted.now.keys() - {unit for unit, dummy in writes}
     writes += [(unit, wanted.now[CORRAL_SLICE]) for unit in sorted(others)]
     return Moves(writes, starting, stopped, placed, confined, rivals)
+
+
+def shared_meanwhile(
+    wanted: Wanted, now: t.Mapping[str, t.Optional[frozenset[int]]], units: t.Iterable[str]
+) -> dict[str, frozenset[int]]:
+    """The CPUs of slices that do not run, have no workload any more and stop after the hand-over: shared ones that no exclusive slice
+    has before it either. They only had others' by a file, and so may not keep them as a slice does that runs on them.
+    """
+    owned = frozenset().union(*(now[unit] or () for unit in wanted.now if is_exclusive(unit)))
+    shared = wanted.now[CORRAL_SLICE]
+    return dict.fromkeys(units, shared - owned or wanted.reserved - owned or shared)
 
 
 def is_valid_partition(unit: str, state: UnitState) -> bool:
