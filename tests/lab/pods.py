@@ -35,6 +35,7 @@ def words(name: str) -> list[str]:
         "podman",
         "run",
         "--pod=web",
+        "--network=none",
         f"--name={name}",
         f"--device=corral.node/grant=web:{name}",
         "busybox",
@@ -148,7 +149,7 @@ def started_past_corral(held: t.Mapping[str, frozenset[int]]) -> None:
     """A container that was started without its device has its limits after a tick."""
     run("podman", "kill", "proxy")
     run("podman", "rm", "-f", "proxy")
-    run("podman", "run", "-d", "--pod=web", "--name=proxy", "busybox", "sleep", "1000")
+    run("podman", "run", "-d", "--pod=web", "--network=none", "--name=proxy", "busybox", "sleep", "1000")
     wait("proxy runs", lambda: bool(pid_of("proxy")))
     tick()
     expect("proxy", by_kernel("proxy"), (held["proxy"], limits(held["proxy"], 32, "max")))
