@@ -31,17 +31,8 @@ MIB = 1 << 20
 
 def words(name: str) -> list[str]:
     """The command that starts a container of the pod with what it was granted."""
-    return [
-        "podman",
-        "run",
-        "--pod=web",
-        "--network=none",
-        f"--name={name}",
-        f"--device=corral.node/grant=web:{name}",
-        "busybox",
-        "sh",
-        "-c",
-    ]
+    device = f"--device=corral.node/grant=web:{name}"
+    return ["podman", "run", "--pod=web", "--network=none", f"--name={name}", device, "busybox", "sh", "-c"]
 
 
 def said(text: str) -> dict[str, str]:
