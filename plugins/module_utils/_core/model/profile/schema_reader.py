@@ -125,7 +125,7 @@ class Reader:
             except ValueError as exc:
                 self.refuse(where, item, str(exc))
                 continue
-            if read in items:
+            if read in items and node.key.type is not schema_types.COMMAND_WORD:
                 self.refuse(where, item, "is in the list twice: leave one out")
             else:
                 items.append(read)

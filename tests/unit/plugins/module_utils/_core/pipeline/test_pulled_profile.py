@@ -393,3 +393,10 @@ def test_the_section_is_written_as_it_was_read() -> None:
     declared = profile.parse(node.edge(confirm=CONFIRM))
     assert profile.to_data(declared)["confirm"] == CONFIRM
     assert profile.parse(profile.to_data(declared)) == declared
+
+
+def test_a_word_of_a_command_may_stand_twice() -> None:
+    words = ["/usr/bin/ping", "-c", "1", "-w", "1", "192.0.2.1"]
+    declared = profile.parse(node.edge(confirm={**CONFIRM, "command": words}))
+    assert declared.confirm is not None
+    assert list(declared.confirm.command) == words
