@@ -33,6 +33,7 @@ from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.pipeline import (
     adopting,
     applying,
+    asking_about_devices,
     confirming,
     declared_profile,
     describing,
@@ -220,6 +221,7 @@ def apply_profile(
 ) -> dict[str, t.Any]:
     """Apply a profile and declare it on this node (by ``declare``, where that is given); in check mode only plan it."""
     confirming.refuse(host, declared, terms)
+    asking_about_devices.ask_unknown(host, declared, writes=not module.check_mode)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     applied = state.read_json(host, state.APPLIED)

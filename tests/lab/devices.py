@@ -37,6 +37,25 @@ with open("/run/new-" + sys.argv[1], "w") as file:
 os.rename("/run/new-" + sys.argv[1], "/run/opens-" + sys.argv[1])
 time.sleep(1e6)
 """
+CHECKS = "/usr/local/bin/tty-ok"
+SICK, HANGS, ASKED = "/run/sick", "/run/hangs", "/run/asked"
+# Healthy but for the devices that these files name; it writes down what it was asked, and where it ran.
+CHECKS_TEXT = f"""#!/usr/bin/python3
+import json, os, sys, time
+own = {{name: text for name, text in os.environ.items() if name.startswith("CORRAL_")}}
+with open("/proc/self/cgroup") as file:
+    group = file.read().strip()
+with open("{ASKED}-new", "w") as file:
+    json.dump([sys.argv[1:], own, group, sorted(os.sched_getaffinity(0))], file)
+os.rename("{ASKED}-new", "{ASKED}")
+def has(path):
+    return os.path.exists(path) and open(path).read() == sys.argv[1]
+if has("{HANGS}"):
+    time.sleep(1e6)
+print("asked about", sys.argv[1])
+print("it is \\a sick")
+sys.exit(3 if has("{SICK}") else 0)
+"""
 BOMB = "/usr/local/bin/bomb"
 # As many processes as it may have, for as long as it runs; once there are no more it says how many it made.
 BOMB_TEXT = """#!/usr/bin/python3
@@ -69,7 +88,7 @@ VIRTIO_RNG = ("0x1af4", "0x1044")
 
 def prepare() -> None:
     """The units and their programs, before any profile."""
-    for path, text in ((OPENS, OPENS_TEXT), (BOMB, BOMB_TEXT)):
+    for path, text in ((OPENS, OPENS_TEXT), (BOMB, BOMB_TEXT), (CHECKS, CHECKS_TEXT)):
         write(path, text)
         os.chmod(path, 0o755)
     for unit, text in UNITS.items():
@@ -173,6 +192,38 @@ def unplugged() -> None:
     in_sync()
 
 
+def checked() -> None:
+    """The profile's own command makes a device unhealthy: its holder runs on and is named, and a restart gets another one."""
+    mine = opened("one")[0]
+    device = min(mine)
+    pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
+    for path, said in ((SICK, f"{CHECKS}: exit code 3: it is \\x07 sick"), (HANGS, f"{CHECKS}: no answer within 2 s")):
+        write(path, device)
+        wait(
+            f"the drift says {said}",
+            lambda said=said: said in [row["actual"] for row in tick()["items"] if row["subject"] == f"one {device}"],
+        )
+        expect("one runs on", run("systemctl", "show", "-p", "MainPID", "--value", "one"), pid)
+        if path == HANGS:
+            os.remove("/run/opens-one")
+            run("systemctl", "restart", "one")
+            wait("one has tried", lambda: os.path.exists("/run/opens-one"))
+            expect(
+                "one has two devices, and not that one", (len(opened("one")[0]), device in opened("one")[0]), (2, False)
+            )
+        os.remove(path)
+    words, own, group, mask = json.loads(read(ASKED))
+    expect("its words and environment", words, [own["CORRAL_DEVICE"]])
+    expect("the file of the device", own["CORRAL_FILES"], words[0])
+    expect("its slice", group.endswith("/corralagent.slice/corral-device-checks.service"), True)
+    expect("its CPUs", set(mask) <= {0, 1}, True)
+    shown = json.loads(run("corral", "devices", "--check", "--json"))
+    expect(
+        "all are healthy", [one["id"] for row in shown["resources"] for one in row["devices"] if not one["healthy"]], []
+    )
+    wait("a pass has found it healthy", lambda: tick()["in_sync"])
+
+
 def lost_files() -> None:
     """What was removed below /run by hand is there again after a tick."""
     path = "/run/cdi/corral.node-grant.json"
@@ -217,7 +268,7 @@ def tenants() -> None:
     in_sync()
 
 
-STEPS = (given, refused, container, pod, unplugged, lost_files, tenants)
+STEPS = (given, refused, container, pod, unplugged, checked, lost_files, tenants)
 
 
 if __name__ == "__main__":

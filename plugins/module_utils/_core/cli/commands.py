@@ -51,7 +51,9 @@ def parser() -> argparse.ArgumentParser:
         one.add_argument(
             "--svg", action="store_true", help="print a drawing: sockets, NUMA nodes, caches, cores, threads"
         )
-    command("devices", "the devices of each resource that the profile declares, and who has them", profiles=True)
+    had = command("devices", "the devices of each resource that the profile declares, and who has them", profiles=True)
+    had.add_argument("--check", action="store_true", help="first run the profile's commands for their health again")
+    had.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-device-checks.service: what is due
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
     shown.add_argument("--from-node", action="store_true", help="print a profile that describes this node as it is")
     shown.add_argument("--name", metavar="NAME", help="with --from-node: what to call it (default: the host's name)")

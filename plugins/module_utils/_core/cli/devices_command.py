@@ -10,19 +10,22 @@ from __future__ import annotations
 import argparse
 
 from ..constants import DIFFERS, IN_SYNC
-from ..host import state
-from ..host.discovery import device_files
+from ..host import checked_devices, state
 from ..host.files import Host
-from ..model.devices import inventory
-from ..pipeline import admit_workload
+from ..pipeline import admit_workload, asking_about_devices
 from ..reports import device_table
 from . import command_output
 
 
 def do_devices(host: Host, args: argparse.Namespace) -> int:
     """corral devices"""
-    resources = command_output.the_profile(host, args.profile).devices
-    found = inventory.devices_of(resources, device_files.observe(host, resources))
+    if args.tick:
+        asking_about_devices.tick(host)
+        return IN_SYNC
+    declared = command_output.the_profile(host, args.profile)
+    if args.check:
+        asking_about_devices.ask_unknown(host, declared, all_again=True)
+    found = checked_devices.devices_of(host, declared.devices)
     grants = admit_workload.current_grants(host) if host.exists(state.STATE) else ()
     command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))
     return IN_SYNC if device_table.is_whole(found, grants) and not found.problems else DIFFERS

@@ -16,9 +16,12 @@ import time
 import typing as t
 
 from ..constants import IN_SYNC
+from ..host import state
 from ..host.files import Host
 from ..managers.checkpoint import grant_text
 from ..model.profile.profile_workloads import workload_name
+from ..model.systemd import device_check_units
+from ..model.systemd.unit_property import ETC
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import admit_workload, locked_run
 from ..pipeline.admit_workload import Admission
@@ -82,6 +85,10 @@ def started_name(escaped: str) -> str:
 
 def started(host: Host, name: str, run: str) -> Admission:
     """Admit a workload that is about to start; while the run of another workload is just ending, wait for its resources."""
+    if host.exists(f"{ETC}/{device_check_units.TIMER}") and not host.exists(state.DEVICE_CHECKS):
+        from ..pipeline import asking_about_devices  # Only a start right after the boot waits for this.
+
+        asking_about_devices.ask_at_start(host)
     begin = time.monotonic()
     while True:
         try:

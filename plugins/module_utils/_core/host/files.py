@@ -65,6 +65,7 @@ class Host:
         self._uptime = uptime
         self.connection: t.Optional[Connection] = None  # made and closed by systemd.py
         self.connection_tried = False
+        self.device_checks: dict[tuple[str, str, str], str] = {}  # answers that this run had itself: checked_devices.py
 
     @property
     def live(self) -> bool:
@@ -387,6 +388,17 @@ class Host:
         from .command import Command, run_command
 
         return run_command(argv, timeout) if self.live else Command(127, "", f"{argv[0]}: a tree runs nothing")
+
+    def run_foreign(self, argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
+        """Run a command of the user's, whatever it prints (command.py)."""
+        self.commands.append(tuple(argv))
+        if self._run is not None:
+            return self._run(argv, timeout)
+        from .command import Command, run_foreign
+
+        if self.live:
+            return run_foreign(argv, timeout, variables)
+        return Command(127, "", f"{argv[0]}: a tree runs nothing")
 
     def ask(
         self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096

@@ -55,6 +55,9 @@ GRANTS_SPEC = (
     "/run/cdi/corral.node-grant.json"  # what containers get with their grants: model/devices/device_delivery.py
 )
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
+DEVICE_CHECKS = f"{RUN}/device-checks.json"  # what the commands of the profile say of devices; written where it changes
+DEVICES_ASKED = f"{RUN}/devices-asked.json"  # when each of them was asked; written by each pass
+DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"
 PRIVATE = 0o600

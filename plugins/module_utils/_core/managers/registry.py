@@ -20,6 +20,7 @@ if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement
         agent_install,
         cpu,
         declaration,
+        device_check_timer,
         device_grants,
         gc_timer,
         kubelet,
@@ -28,7 +29,7 @@ if t.TYPE_CHECKING:  # Ansible's payload has only files that an import statement
         workloads,
     )
 
-PROFILE, CPU, WORKLOADS, DEVICES, AGENT = "profile", "cpu", "workloads", "devices", "agent"
+PROFILE, CPU, WORKLOADS, DEVICES, CHECKS, AGENT = "profile", "cpu", "workloads", "devices", "checks", "agent"
 # Name and file of each manager that plans for a profile, in the order in which they plan.
 FILES = {
     CPU: "cpu",
@@ -39,6 +40,7 @@ FILES = {
     "kubelet": "kubelet",
     WORKLOADS: "workloads",
     DEVICES: "device_grants",
+    CHECKS: "device_check_timer",
 }
 # Those that plan apart from a profile: its declaration, and the agent's installation.
 APART = {PROFILE: "declaration", AGENT: "agent_install"}

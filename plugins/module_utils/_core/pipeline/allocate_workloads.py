@@ -165,10 +165,9 @@ def device_inventory(
     """The devices of the node; None where no workload asks for any or has some."""
     if not (any(need.devices for need in listed) or any(grant.devices for grant in checkpoint.grants)):
         return None
-    from ..host.discovery import device_files  # A node without them does not load it.
-    from ..model.devices import inventory
+    from ..host import checked_devices  # A node without them does not load it.
 
-    return inventory.devices_of(declared.devices, device_files.observe(host, declared.devices))
+    return checked_devices.devices_of(host, declared.devices)
 
 
 def expanded(

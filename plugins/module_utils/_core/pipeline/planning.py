@@ -13,7 +13,7 @@ from ..host import attempts, cgroup, hugepage_files, state
 from ..host.discovery import sysfs
 from ..host.files import Host
 from ..managers import registry
-from ..managers.registry import CPU, DEVICES, PROFILE, WORKLOADS
+from ..managers.registry import CHECKS, CPU, DEVICES, PROFILE, WORKLOADS
 from ..model.cpu import pools
 from ..model.cpu.handover import NoSafeOrder
 from ..model.plan import undo
@@ -121,6 +121,8 @@ def plan_profile(
     gives = found is not None and (found.devices is not None or any(need.workload.containers for need in found.needs))
     if not (gives or host.exists(state.DEVICES) or host.exists(state.GRANTS_SPEC)):
         planning = [name for name in planning if name != DEVICES]
+    if not (any(one.check for one in context.profile.devices) or host.exists(state.DEVICE_CHECKS_LOCK)):
+        planning = [name for name in planning if name != CHECKS]
     try:
         parts = [registry.manager(name).plan(host, context) for name in planning]
     except NoSafeOrder as stuck:

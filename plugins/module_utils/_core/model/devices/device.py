@@ -32,12 +32,21 @@ class Match(NamedTuple):
     cdi: t.Optional[str] = None
 
 
+class Check(NamedTuple):
+    """A command that tells whether a device is healthy: its path first, the seconds from one run to the next, and those it may take."""
+
+    command: tuple[str, ...]
+    interval: int
+    timeout: int
+
+
 class Resource(NamedTuple):
     """A resource with the devices that it consists of; ``require_link``: without a link a device is unhealthy."""
 
     name: str
     match: Match
     require_link: bool = False
+    check: t.Optional[Check] = None
 
 
 class Interface(NamedTuple):

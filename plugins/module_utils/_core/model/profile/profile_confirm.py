@@ -11,6 +11,7 @@ import typing as t
 
 from ..values import duration
 from ..values.records import NamedTuple
+from . import profile_values
 from .schema_reader import Reader
 
 
@@ -23,15 +24,9 @@ class Confirm(NamedTuple):
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
     """Refuse a command without an absolute path."""
-    command = (values.get("confirm") or {}).get("command")
-    if command and not command[0].startswith("/"):
-        message = (
-            "is not an absolute path: write the command as a list of words, such as [/usr/local/bin/healthy, --all]"
-        )
-        reader.refuse("confirm.command[0]", command[0], message)
     written = given.get("confirm")
-    if isinstance(written, dict) and written.get("command") == []:
-        reader.refuse("confirm.command", [], "has no words: write a command, or leave the section out")
+    if isinstance(written, dict):
+        profile_values.refuse_command(reader, "confirm", values.get("confirm"), written)
 
 
 def build(values: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Confirm]:

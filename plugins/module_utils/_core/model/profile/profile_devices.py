@@ -10,7 +10,8 @@ from __future__ import annotations
 import typing as t
 
 from ..devices import device_delivery
-from ..devices.device import Match, Resource
+from ..devices.device import Check, Match, Resource
+from ..values import duration
 from ..workload.resources import is_device
 from . import profile_values
 from .schema_quantities import COUNT, split_quota_resource
@@ -43,6 +44,9 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         match = written.get("match") if isinstance(written, dict) else None
         if isinstance(match, dict):
             _check_match(reader, join(at, "match"), match, bool(row.get("require_link")))
+        own_check = written.get("check") if isinstance(written, dict) else None
+        if isinstance(own_check, dict):
+            profile_values.refuse_command(reader, f"{at}.check", row.get("check"), own_check)
     for index, workload in enumerate(values.get("workloads", [])):
         at = join("workloads", index)
         _check_requests(reader, at, workload, seen)
@@ -102,9 +106,14 @@ def build(rows: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> tuple[Resource
             row["name"],
             Match(**profile_values.renamed(dict(row["match"]), **{"class": "pci_class"})),
             row["require_link"],
+            _check(row.get("check")),
         )
         for row in rows or ()
     )
+
+
+def _check(values: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Check]:
+    return None if values is None else Check(tuple(values["command"]), values["interval"], values["timeout"])
 
 
 def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
@@ -112,5 +121,14 @@ def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
     found = []
     for one in resources:
         match = profile_values.renamed(profile_values.given(one.match._asdict()), pci_class="class")
-        found.append({"name": one.name, "match": match, **({"require_link": True} if one.require_link else {})})
+        row: dict[str, t.Any] = {"name": one.name, "match": match}
+        if one.require_link:
+            row["require_link"] = True
+        if one.check is not None:
+            row["check"] = {
+                "command": list(one.check.command),
+                "interval": duration.text(one.check.interval),
+                "timeout": duration.text(one.check.timeout),
+            }
+        found.append(row)
     return found

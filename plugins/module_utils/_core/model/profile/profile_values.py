@@ -9,6 +9,9 @@ from __future__ import annotations
 
 import typing as t
 
+if t.TYPE_CHECKING:
+    from .schema_reader import Reader
+
 
 def number(place: t.Union[int, str, None]) -> t.Optional[int]:
     """A NUMA node that is given by its number."""
@@ -36,3 +39,17 @@ def given(values: dict[str, t.Any], *without: str) -> dict[str, t.Any]:
 def renamed(values: dict[str, t.Any], **names: str) -> dict[str, t.Any]:
     """Fields by the names of their keys."""
     return {names.get(name, name): value for name, value in values.items()}
+
+
+def refuse_command(
+    reader: Reader, path: str, values: t.Optional[t.Mapping[str, t.Any]], written: t.Mapping[str, t.Any]
+) -> None:
+    """Refuse a section whose ``command`` has no words, or no absolute path first."""
+    command = (values or {}).get("command")
+    if command and not command[0].startswith("/"):
+        message = (
+            "is not an absolute path: write the command as a list of words, such as [/usr/local/bin/healthy, --all]"
+        )
+        reader.refuse(f"{path}.command[0]", command[0], message)
+    if written.get("command") == []:
+        reader.refuse(f"{path}.command", [], "has no words: write a command, or leave the section out")

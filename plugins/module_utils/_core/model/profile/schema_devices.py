@@ -13,7 +13,7 @@ from ..devices import cdi_spec
 from . import schema_quantities
 from . import schema_types as types
 from .schema_key import LIST, Key
-from .schema_types import Type, kind, read_text
+from .schema_types import Type, kind, read_duration, read_text
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _RESOURCE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
@@ -88,6 +88,10 @@ def _path(value: object) -> str:
     return text
 
 
+def _check_timeout(value: object) -> int:
+    return read_duration(value, low=1, high=60)
+
+
 def _workload_resource(value: object) -> str:
     """The name of a resource that a workload requests: of devices, or any other."""
     if isinstance(value, str) and "/" in value:
@@ -106,6 +110,7 @@ DRIVER = Type("driver name", _driver, pattern=_DRIVER.pattern)
 INTERFACE = Type("network interface", _interface, pattern=_INTERFACE.pattern)
 DEVICE_PATH = Type("path in /dev", _path, pattern=_PATH.pattern)
 CDI_KIND = Type("CDI kind", _cdi, pattern=_CDI.pattern)
+CHECK_TIMEOUT = Type("length of time, 1s to 1m", _check_timeout)
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -177,5 +182,34 @@ KEYS: tuple[Key, ...] = (
         "Whether a PCI function is healthy only while a network interface of it has a link.",
         example="true",
         default=False,
+    ),
+    Key(
+        "devices[].check",
+        None,
+        "A command of yours that tells whether a device is healthy ([devices.md](devices.md#a-check-of-your-own)).",
+    ),
+    Key(
+        "devices[].check.command",
+        types.COMMAND_WORD,
+        "A command, as a list of words that no shell reads, with the absolute path of the program first. It runs as root, "
+        "for one device after the other, with the id of the device as its last argument. Exit code 0: the device is "
+        "healthy. It must change nothing: check mode runs it as well.",
+        example="[/usr/local/sbin/nic-ok]",
+        many=LIST,
+        required=True,
+    ),
+    Key(
+        "devices[].check.interval",
+        types.INTERVAL,
+        "How often it runs for each device.",
+        example="5m",
+        default="30s",
+    ),
+    Key(
+        "devices[].check.timeout",
+        CHECK_TIMEOUT,
+        "How long it may take for a device before it is killed and the device is unhealthy.",
+        example="10s",
+        default="5s",
     ),
 )

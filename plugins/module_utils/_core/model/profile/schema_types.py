@@ -317,7 +317,7 @@ def _place(*words: str) -> t.Callable[[object], int | str]:
     return read
 
 
-def _duration(value: object, low: int = 0, high: int = DURATION_LIMIT) -> int:
+def read_duration(value: object, low: int = 0, high: int = DURATION_LIMIT) -> int:
     """Seconds, from a length of time with its unit."""
     if isinstance(value, (int, float)) and not isinstance(value, bool):
         such_as = f"{value}s" if isinstance(value, int) and 0 <= value <= DURATION_LIMIT else "90s"
@@ -329,11 +329,11 @@ def _duration(value: object, low: int = 0, high: int = DURATION_LIMIT) -> int:
 
 
 def _interval(value: object) -> int:
-    return _duration(value, low=10)
+    return read_duration(value, low=10)
 
 
 def _wait(value: object) -> int:
-    return _duration(value, low=10, high=duration.UNITS["d"])
+    return read_duration(value, low=10, high=duration.UNITS["d"])
 
 
 def _command_word(value: object) -> str:
@@ -389,7 +389,7 @@ NODES = Type(
     ("each", "first", "last"),
     NODE.pattern,
 )
-DURATION = Type("length of time", _duration)
+DURATION = Type("length of time", read_duration)
 INTERVAL = Type("length of time, from 10s", _interval)
 WAIT = Type("length of time, 10s to 1d", _wait)
 COMMAND_WORD = Type("word of a command", _command_word)

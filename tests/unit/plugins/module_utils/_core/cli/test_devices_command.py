@@ -33,7 +33,7 @@ def made_node(tmp_path: Path) -> Path:
 def corral(node: Path, *matches: dict[str, t.Any], as_json: bool = False, **more: t.Any) -> int:
     rows = [{"name": f"example.com/r{number}", "match": match, **more} for number, match in enumerate(matches)]
     (node / "profile.json").write_text(json.dumps({"name": "x", "devices": rows}))
-    args = argparse.Namespace(profile=str(node / "profile.json"), json=as_json)
+    args = argparse.Namespace(profile=str(node / "profile.json"), json=as_json, check=False, tick=False)
     return devices_command.do_devices(Host(str(node)), args)
 
 

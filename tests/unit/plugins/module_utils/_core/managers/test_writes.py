@@ -83,6 +83,13 @@ ALLOWED: dict[str, list[Step]] = {
         step("property", "a.service", "DeviceAllow="),
         step("file", "/run/systemd/system.control/a.service.d/50-DeviceAllow.conf", None),
     ],
+    "checks": [
+        step("file", f"{SYSTEM}/corral-device-checks.timer"),
+        step("file", f"{SYSTEM}/corral-device-checks.service"),
+        step("link", f"{SYSTEM}/timers.target.wants/corral-device-checks.timer"),
+        step("unit", "corral-device-checks.timer", "restart"),
+        step("file", "/run/corral/device-checks.json", None),
+    ],
     "agent": [
         step("file", f"{SYSTEM}/corral-reconcile.timer"),
         step("link", f"{SYSTEM}/timers.target.wants/corral-reconcile.timer"),

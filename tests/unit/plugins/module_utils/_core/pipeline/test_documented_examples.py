@@ -27,6 +27,7 @@ from _core import main
 from _core.cli import commands
 from _core.gc.deadline import Stop
 from _core.host import node_hooks, state
+from _core.host.command import Command
 from _core.host.files import Host
 from _core.model.cpu import busy_services
 from _core.model.profile import profile
@@ -186,6 +187,18 @@ def test_each_declared_resource_has_its_devices_and_a_workload_gets_them(
     run = fake.runs["dpdk.service"]
     assert len(run.cpus) == 4
     assert run.devices == {"/dev/vfio/vfio", "/dev/vfio/7", "/dev/vfio/8"}
+
+
+@shows("docs/devices.md", "- name: example.com/nic # an item of devices")
+def test_a_check_of_ones_own(shown: str, fake: node.Node, capsys: Printed) -> None:
+    plug_in(fake)
+    (row,) = yaml.safe_load(shown)
+    program = row["check"]["command"][0]
+    fake.programs[program] = lambda *argv: Command(3, f"{argv[1]} has no light\n", "")
+    roll_out(fake, {**MINIMAL, "devices": [row]})
+    (resource,) = json.loads("\n".join(corral(fake, capsys, "corral devices --check --json")))["resources"]
+    nic = test_devices_granted.NICS[2]
+    assert [one["reason"] for one in resource["devices"]] == [f"{program}: exit code 3: {nic} has no light"]
 
 
 @shows("docs/devices.md", "# podman run --device corral.node/grant=web:app …")

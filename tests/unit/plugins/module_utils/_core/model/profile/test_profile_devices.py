@@ -8,7 +8,7 @@ from __future__ import annotations
 import typing as t
 
 import pytest
-from _core.model.devices.device import Match, Resource
+from _core.model.devices.device import Check, Match, Resource
 from _core.model.profile import compose, profile
 from _core.model.values.errors import CorralError
 
@@ -27,11 +27,18 @@ def lines(*rows: t.Any) -> list[str]:
     return str(caught.value).splitlines()
 
 
+def check(**keys: t.Any) -> list[dict[str, t.Any]]:
+    return [{**row(pci="8086:1572"), "check": keys}]
+
+
 ROWS = (
     row(pci="8086:1572", **{"class": "0200"}, driver="i40e", interface="ens1f*", iommu_group=0),
     {**row("example.com/link", pci="8086:*"), "require_link": True},
     row("example.com/tty", path="/dev/serial/by-path/*"),
-    row("nvidia.com/gpu", cdi="nvidia.com/gpu=GPU-*"),
+    {
+        **row("nvidia.com/gpu", cdi="nvidia.com/gpu=GPU-*"),
+        "check": {"command": ["/usr/sbin/gpu-ok", "-n", "1", "-t", "1"], "interval": "5m", "timeout": "10s"},
+    },
 )
 
 
@@ -41,7 +48,11 @@ def test_a_section_is_read_and_written_out_again() -> None:
         Resource("example.com/nic", Match("8086:1572", "0200", "i40e", "ens1f*", 0)),
         Resource("example.com/link", Match(pci="8086:*"), True),
         Resource("example.com/tty", Match(path="/dev/serial/by-path/*")),
-        Resource("nvidia.com/gpu", Match(cdi="nvidia.com/gpu=GPU-*")),
+        Resource(
+            "nvidia.com/gpu",
+            Match(cdi="nvidia.com/gpu=GPU-*"),
+            check=Check(("/usr/sbin/gpu-ok", "-n", "1", "-t", "1"), 300, 10),
+        ),
     )
     assert profile.to_data(found)["devices"] == list(ROWS)
     assert profile.parse(profile.to_data(found)) == found
@@ -84,6 +95,14 @@ REFUSED = (
     ([row(cdi="gpu")], "devices[0].match.cdi: gpu: is not a CDI kind"),
     ([row(drivr="i40e")], "devices[0].match.drivr: unknown key: did you mean devices[0].match.driver?"),
     (["nic"], "devices[0]: nic: is text, not a mapping"),
+    (check(), "devices[0].check.command: is missing: write it as in command: [/usr/local/sbin/nic-ok]"),
+    (check(command=[]), "devices[0].check.command: a list of 0: has no words: write a command"),
+    (check(command=["nic-ok"]), "devices[0].check.command[0]: nic-ok: is not an absolute path: write the command as a list"),
+    (check(command="/bin/nic-ok"), "devices[0].check.command: /bin/nic-ok: is text, not a list: write it as in"),
+    (check(command=["/bin/a\nb"]), "devices[0].check.command[0]: /bin/a\\nb: is not a word of a command"),
+    (check(command=["/bin/a"], timeout="2m"), "devices[0].check.timeout: 2m: is out of bounds: write 1s to 1m"),
+    (check(command=["/bin/a"], timeout=5), "devices[0].check.timeout: 5: has no unit: write seconds as 5s"),
+    (check(command=["/bin/a"], interval="1s"), "devices[0].check.interval: 1s: is out of bounds: write 10s to"),
 )  # fmt: skip
 
 
@@ -178,3 +197,7 @@ def test_a_request_of_a_container_is_refused_where_it_stands() -> None:
                 "workloads": [{"name": "a", "match": {"unit": "a.service"}, "requests": {"example.com/gpu": 1}}],
             }
         )
+
+
+def test_a_check_has_times_of_its_own() -> None:
+    assert parse(*check(command=["/bin/ok"])).devices[0].check == Check(("/bin/ok",), 30, 5)

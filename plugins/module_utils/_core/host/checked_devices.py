@@ -1,0 +1,34 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The devices of a node with what the commands of its profile said of them last.
+
+Nothing here runs a command: pipeline/asking_about_devices.py does.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.devices import device_checks, inventory
+from . import state
+from .discovery import device_files
+
+if t.TYPE_CHECKING:
+    from ..model.devices.device import Inventory, Resource
+    from .files import Host
+
+
+def devices_of(host: Host, resources: t.Sequence[Resource]) -> Inventory:
+    """The devices of each resource, and whether each is healthy."""
+    found = inventory.devices_of(resources, device_files.observe(host, resources))
+    return device_checks.with_answers(found, resources, answers(host, resources))
+
+
+def answers(host: Host, resources: t.Iterable[Resource]) -> dict[tuple[str, str, str], str]:
+    """What the commands said last; what this run heard itself counts first. A file that Corral did not write tells nothing."""
+    if not device_checks.checked(resources):
+        return {}
+    return {**device_checks.from_data(state.checked(host, state.DEVICE_CHECKS)), **host.device_checks}

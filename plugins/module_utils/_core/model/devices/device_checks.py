@@ -1,0 +1,94 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What the commands of a profile say of devices: which device each answer is about, and what it means."""
+
+from __future__ import annotations
+
+import json
+import typing as t
+import zlib
+
+from ..values.errors import shown
+from .device import Check, Device, Inventory, Resource
+
+REASON_LIMIT = 200
+# By key the reason why a device is unhealthy; "" where it is healthy.
+Answers = t.Mapping[tuple[str, str, str], str]
+
+
+def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
+    """The resources with a command."""
+    return [(one, one.check) for one in resources if one.check is not None]
+
+
+def key_of(resource: str, device: str, check: Check) -> tuple[str, str, str]:
+    """What an answer is about: the resource, the id of the device, and the command: another one has not answered yet."""
+    return resource, device, f"{zlib.crc32(json.dumps(check.command).encode()):08x}"
+
+
+def variables(resource: str, device: Device) -> dict[str, str]:
+    """What a command finds in its environment beside the id of the device, which is its last argument; lists with commas."""
+    lists = {
+        "CORRAL_PCI": device.functions,
+        "CORRAL_FILES": device.files,
+        "CORRAL_INTERFACES": device.interfaces,
+    }
+    return {
+        "CORRAL_RESOURCE": resource,
+        "CORRAL_DEVICE": device.id,
+        **{key: ",".join(row) for key, row in lists.items()},
+    }
+
+
+def reason(program: str, code: int, output: str, why_not: str) -> str:
+    """Why a device is unhealthy by the answer of a command; "" where it is healthy. ``why_not`` says why there is no exit code."""
+    if why_not:
+        return shown(why_not, limit=REASON_LIMIT)
+    if not code:
+        return ""
+    ended = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
+    lines = [line.strip() for line in output.splitlines()]
+    last = next(filter(None, reversed(lines)), "")
+    return ": ".join(
+        [shown(f"{program}: {ended}", limit=REASON_LIMIT), *([shown(last, limit=REASON_LIMIT)] if last else [])]
+    )
+
+
+def with_answers(found: Inventory, resources: t.Iterable[Resource], answers: Answers) -> Inventory:
+    """The devices with what the commands said of them. One that is unhealthy for another reason keeps that reason.
+
+    One that was not asked about yet is healthy: a note says how many there are.
+    """
+    devices = dict(found.devices)
+    notes = list(found.notes)
+    for index, resource in enumerate(resources):
+        check = resource.check
+        if check is None:
+            continue
+        here = devices.get(resource.name, ())
+        said = {one.id: answers.get(key_of(resource.name, one.id, check)) for one in here}
+        devices[resource.name] = tuple(
+            one if one.unhealthy else one._replace(unhealthy=said[one.id] or "") for one in here
+        )
+        waiting = [one.id for one in here if not one.unhealthy and said[one.id] is None]
+        if waiting:
+            more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
+            notes.append(shown(f"devices[{index}].check: {waiting[0]}{more}: not asked about yet", limit=1000))
+    return found._replace(devices=devices, notes=tuple(notes))
+
+
+def to_data(answers: Answers) -> list[list[str]]:
+    """Answers as a file has them."""
+    return [[*key, said] for key, said in sorted(answers.items())]
+
+
+def from_data(data: object) -> dict[tuple[str, str, str], str]:
+    """The answers that to_data() wrote; none of a row in another form."""
+    rows = data if isinstance(data, list) else []
+    texts = (
+        row for row in rows if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row)
+    )
+    return {(resource, device, digits): said for resource, device, digits, said in texts}

@@ -1,0 +1,67 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The units that ask about the health of devices, as text."""
+
+from __future__ import annotations
+
+import typing as t
+
+from .agent_units import LAUNCHER, SLICE
+from .unit_file import HEADER
+
+if t.TYPE_CHECKING:
+    from ..devices.device import Check
+
+TIMER = "corral-device-checks.timer"
+SERVICE = "corral-device-checks.service"
+WANTED_BY = "timers.target"
+
+
+def period(checks: t.Iterable[Check]) -> int:
+    """Seconds from one pass to the next: the shortest interval; a device that is not due then waits for a later pass."""
+    return min(one.interval for one in checks)
+
+
+def units(checks: t.Collection[Check]) -> dict[str, str]:
+    """The text of each unit, by name."""
+    seconds = period(checks)
+    return {
+        TIMER: HEADER + TIMER_TEXT.format(seconds=seconds, accuracy=max(seconds // 20, 1)),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} devices --tick", slice=SLICE),
+    }
+
+
+TIMER_TEXT = """\
+[Unit]
+Description=Corral: check the health of devices
+
+[Timer]
+OnActiveSec=1s
+OnUnitInactiveSec={seconds}s
+AccuracySec={accuracy}s
+
+[Install]
+WantedBy=timers.target
+"""
+
+# The commands may need devices, the network and whatever else: it is no more confined than a run.
+SERVICE_TEXT = """\
+[Unit]
+Description=Corral: run the profile's commands for the health of devices
+ConditionPathExists=/etc/corral/profile.json
+ConditionPathExists=/usr/libexec/corral/corral
+StartLimitIntervalSec=0
+
+[Service]
+Type=oneshot
+ExecStart={run}
+# Each command has its own time.
+TimeoutStartSec=infinity
+LogLevelMax=notice
+Slice={slice}
+UMask=0077
+NoNewPrivileges=yes
+"""

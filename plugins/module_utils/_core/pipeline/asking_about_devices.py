@@ -1,0 +1,153 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Runs the commands that a profile has for the health of devices: by a timer, and before a run or a start that needs an answer.
+
+A tick runs none: it is confined, and reads what the timer's passes wrote. No command runs twice at once (a lock), and none holds
+the node's lock.
+"""
+
+from __future__ import annotations
+
+import json
+import typing as t
+
+from ..host import checked_devices, state
+from ..host.discovery import device_files
+from ..host.lock import Lock
+from ..model.devices import device_checks, inventory
+from ..model.systemd import device_check_units
+from ..model.systemd.unit_property import ETC
+from . import profile_in_force
+
+if t.TYPE_CHECKING:
+    from ..host.files import Host
+    from ..model.devices.device import Check, Device, Inventory, Resource
+    from ..model.profile.profile import Profile
+
+Key = tuple[str, str, str]
+# A pass or a run that has the lock ends each command in time.
+LOCK_SECONDS = 120.0
+EARLY = 0.5  # of the time between two passes: systemd starts one a little early or late
+
+
+def tick(host: Host) -> None:
+    """One pass of the timer: each device that is due, and what it says is kept at once. A pass that still runs is left alone."""
+    lock = Lock(host, state.DEVICE_CHECKS_LOCK)
+    if not (wanted(host) and lock.take()):
+        return
+    try:
+        declared, dummy = profile_in_force.read(host)
+        if declared is not None:
+            keep_asking(host, declared.devices)
+    finally:
+        let_go(host, lock)
+
+
+def keep_asking(host: Host, resources: t.Sequence[Resource]) -> None:
+    """Ask about each device that is due, keep each answer when it differs, and forget devices that are gone."""
+    found = inventory.devices_of(resources, device_files.observe(host, resources))
+    kept = device_checks.from_data(state.checked(host, state.DEVICE_CHECKS))
+    asked = times(host)
+    there = list(to_ask(found, resources))
+    known = {key for key, *dummy in there}
+    answers = {key: said for key, said in kept.items() if key in known}
+    asked = {key: when for key, when in asked.items() if key in known}
+    if answers != kept:
+        save(host, answers)
+    early = (
+        EARLY * device_check_units.period(check for dummy, check in device_checks.checked(resources)) if there else 0
+    )
+    for key, resource, check, device in there:
+        began = host.uptime()
+        before = asked.get(key, float("inf"))  # An uptime that is less than that is of a later boot.
+        if key in answers and before <= began < before + check.interval - early:
+            continue
+        said = ask(host, resource, check, device)
+        asked[key] = began
+        if answers.get(key) != said:
+            answers[key] = said
+            save(host, answers)
+    if wanted(host):
+        rows = [[*key, when] for key, when in asked.items()]
+        host.write_file(state.DEVICES_ASKED, json.dumps({"time": host.now(), "asked": rows}) + "\n", 0o600)
+
+
+def ask_unknown(host: Host, declared: Profile, *, all_again: bool = False, writes: bool = True) -> None:
+    """Ask about the devices that no answer is known of, or about all; this run alone keeps the answers.
+
+    Without ``writes``, as in check mode, not even the file of the lock is made.
+    """
+    resources = declared.devices
+    if not device_checks.checked(resources) or not host.answers:
+        return
+    lock = Lock(host, state.DEVICE_CHECKS_LOCK)
+    if (writes or host.exists(state.DEVICE_CHECKS_LOCK)) and not lock.take(LOCK_SECONDS):
+        return  # What runs for so long keeps its answers; a tick goes by those.
+    try:
+        # A pass that had the lock may have answered meanwhile.
+        known = {} if all_again else checked_devices.answers(host, resources)
+        found = inventory.devices_of(resources, device_files.observe(host, resources))
+        for key, resource, check, device in to_ask(found, resources):
+            if key not in known:
+                host.device_checks[key] = ask(host, resource, check, device)
+    finally:
+        if writes:
+            let_go(host, lock)
+        lock.release()
+
+
+def ask_at_start(host: Host) -> None:
+    """Before a start: ask about devices that no answer is known of."""
+    declared, dummy = profile_in_force.read(host)
+    if declared is not None:
+        ask_unknown(host, declared)
+
+
+def to_ask(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
+    """The devices to ask about: one that is unhealthy for another reason stays so, whatever a command says."""
+    for resource, check in device_checks.checked(resources):
+        for device in found.devices.get(resource.name, ()):
+            if not device.unhealthy:
+                yield device_checks.key_of(resource.name, device.id, check), resource, check, device
+
+
+def ask(host: Host, resource: Resource, check: Check, device: Device) -> str:
+    """Run the command for a device: why it is unhealthy, "" where it is healthy."""
+    variables = device_checks.variables(resource.name, device)
+    answer = host.run_foreign([*check.command, device.id], check.timeout, variables)
+    return device_checks.reason(check.command[0], answer.code, answer.out, answer.err)
+
+
+def times(host: Host) -> dict[Key, float]:
+    """When each device was asked about, in seconds of this boot."""
+    data = state.read_json(host, state.DEVICES_ASKED)
+    rows = data.get("asked") if isinstance(data, dict) else None
+    found = {}
+    for row in rows if isinstance(rows, list) else []:
+        if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row[:3]):
+            if isinstance(row[3], (int, float)):
+                found[t.cast("Key", tuple(row[:3]))] = float(row[3])
+    return found
+
+
+def let_go(host: Host, lock: Lock) -> None:
+    """Release the lock, and leave its file only where there are passes."""
+    if not wanted(host):
+        state.leave_nothing(host, state.DEVICE_CHECKS_LOCK)
+        if host.exists(state.DEVICE_CHECKS_LOCK):
+            host.remove(state.DEVICE_CHECKS_LOCK)
+    lock.release()
+
+
+def save(host: Host, answers: device_checks.Answers) -> None:
+    """Keep the answers, unless the profile was removed meanwhile."""
+    if wanted(host):
+        host.write_file(state.DEVICE_CHECKS, state.checked_text(device_checks.to_data(answers)), 0o600)
+
+
+def wanted(host: Host) -> bool:
+    """Whether the passes are wanted still: a removal takes their timer away."""
+    return host.exists(f"{ETC}/{device_check_units.TIMER}")
