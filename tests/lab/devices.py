@@ -14,6 +14,7 @@ import glob
 import json
 import os
 import sys
+import typing as t
 
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
 from pods import pod
@@ -33,7 +34,7 @@ for path in {TTYS!r}:
         found[path] = error.errno
 own = {{name: text for name, text in os.environ.items() if name.startswith(("CORRAL_", "PCIDEVICE_"))}}
 with open("/run/new-" + sys.argv[1], "w") as file:
-    json.dump([found, own, sorted(os.sched_getaffinity(0))], file)
+    json.dump([found, own, sorted(os.sched_getaffinity(0)), os.listdir("/dev")], file)
 os.rename("/run/new-" + sys.argv[1], "/run/opens-" + sys.argv[1])
 time.sleep(1e6)
 """
@@ -76,7 +77,8 @@ time.sleep(1e6)
 HOG_TEXT = "import time; kept = [bytearray(1 << 20) for dummy in range(400)]; time.sleep(1e6)"
 OFTEN = "[Unit]\nStartLimitIntervalSec=0\n"
 UNITS = {
-    **{f"{name}.service": f"{OFTEN}[Service]\nExecStart={OPENS} {name}\n" for name in ("one", "two", "three")},
+    **{f"{name}.service": f"{OFTEN}[Service]\nExecStart={OPENS} {name}\n" for name in ("two", "three")},
+    "one.service": f"{OFTEN}[Service]\nExecStart={OPENS} one\nPrivateDevices=yes\n",
     "acme-bomb.service": f"[Service]\nExecStart={BOMB}\nTimeoutStopSec=5\n",
     "acme-hog.service": f"[Service]\nExecStart=/usr/bin/python3 -c '{HOG_TEXT}'\n",
     "acme-more.service": "[Service]\nExecStart=/usr/bin/sleep infinity\n",
@@ -108,8 +110,13 @@ def rngs() -> dict[str, int]:
 
 def opened(name: str) -> tuple[set[str], set[int], dict[str, str], list[int]]:
     """What a unit could open at its start, the errors of the rest, its variables and its CPUs."""
-    tried, own, mask = json.loads(read(f"/run/opens-{name}"))
+    tried, own, mask, dummy = json.loads(read(f"/run/opens-{name}"))
     return {path for path in tried if tried[path] == 0}, {code for code in tried.values() if code}, own, mask
+
+
+def shown_to(name: str) -> list[str]:
+    """What a unit had in its /dev at its start."""
+    return t.cast("list[str]", json.loads(read(f"/run/opens-{name}"))[3])
 
 
 def start(name: str) -> None:
@@ -134,6 +141,8 @@ def given() -> None:
     others, dummy, dummy2, dummy3 = opened("two")
     expect("devices of one and two", (len(mine), len(others), mine & others), (2, 1, set()))
     expect("the errors of others", errors, {errno.EPERM})
+    expect("who has a /dev of its own", ["kmsg" in shown_to(name) for name in ("one", "two")], [False, True])
+    expect("and the devices in it", mine <= {f"/dev/{name}" for name in shown_to("one")}, True)
     expect("its files in its environment", set(own["CORRAL_FILES_LAB_EXAMPLE_TTY"].split(",")), mine)
     nodes = rngs()
     functions = own["PCIDEVICE_LAB_EXAMPLE_RNG"].split(",")

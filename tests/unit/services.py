@@ -217,6 +217,31 @@ def allowed(fake: Node, unit: str) -> frozenset[str] | None:
     return None if policy == ["auto"] and not entries else frozenset(entry.split()[0] for entry in entries)
 
 
+def sees(fake: Node, unit: str, path: str) -> bool:
+    """Whether a service that starts now has this file in its /dev (systemd.exec(5), PrivateDevices= and BindPaths=).
+
+    A folder is there with all that is in it, and a link in it leads to what the service has; one that is bound itself is followed.
+    """
+    private = [value for value in settings(fake, unit, "PrivateDevices") if value][-1:]
+    if private not in (["yes"], ["true"]):
+        return fake.has(path)
+    bound: list[str] = []
+    for value in settings(fake, unit, "BindPaths"):
+        bound = [*bound, *value.split()] if value else []
+    bound = [one.partition(":")[0] for one in bound]
+    missing = [one for one in bound if not one.startswith("-") and not fake.has(one)]
+    assert missing == [], f"{unit} does not start"
+    places = [one.lstrip("-") for one in bound]
+    if path in places or not fake.has(path):
+        return fake.has(path)
+    if not any(path.startswith(f"{place}/") for place in places):
+        return False
+    file = fake.root / path.lstrip("/")
+    if not file.is_symlink():
+        return True
+    return sees(fake, unit, os.path.normpath(os.path.join(os.path.dirname(path), os.readlink(file))))
+
+
 def end(fake: Node, unit: str) -> None:
     """The processes of a service are gone, and so is its control group. Its slice stays."""
     fake.end_service(unit)

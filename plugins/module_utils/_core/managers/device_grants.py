@@ -24,10 +24,18 @@ from ..model.plan.context import Context, Workloads
 from ..model.plan.places import Place
 from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
-from ..model.systemd import device_allow
+from ..model.systemd import device_allow, workload_units
 from ..model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from ..model.systemd.device_allow import ENTRY
-from ..model.systemd.unit_property import DEVICE_ALLOW, Setting, control_file, live_file_removal, set_by_hand
+from ..model.systemd.unit_property import (
+    DEVICE_ALLOW,
+    Setting,
+    control_file,
+    dropin,
+    live_file_removal,
+    set_by_hand,
+    with_dropin,
+)
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
 from .manager import Manager
@@ -35,6 +43,7 @@ from .manager import Manager
 if t.TYPE_CHECKING:
     from ..model.devices.device import Device, GrantedDevice
     from ..model.devices.device_delivery import Held, Spec
+    from ..model.workload.resource_requirements import ResourceRequirements
 
 NAME = "devices"
 WRITES = (
@@ -42,8 +51,8 @@ WRITES = (
     Place("file", rf"{re.escape(CDI_FOLDER)}/{CDI_FILES.pattern}", volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
+OWN_DROPIN = dropin("", workload_units.NAME).rpartition("/")[2]
 LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
-BINDS = ("BindPaths", "BindReadOnlyPaths")
 # Before the checkpoint, which is written before what is given: no device has two holders in between. A unit that starts after a run
 # that died has nothing that the next run takes from it.
 TAKEN_BACK = -10
@@ -114,7 +123,7 @@ def observe(
         unit: one._replace(
             there=workload_state.there(host, files, unit),
             private=tuple(files.settings(unit, "PrivateDevices")),
-            bound=tuple(item for name in BINDS for item in files.settings(unit, name)),
+            bound=tuple(item for name in device_allow.BINDS for item in files.settings(unit, name)),
         )
         for unit, one in lists.items()
     }
@@ -163,6 +172,7 @@ def decide(
     ``hooks`` are those of containers, by the names of their devices.
     """
     devices: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
+    needs = {one.workload.name: one for one in found.needs} if found else {}
     changes: list[Change] = []
     kept: set[str] = set()
     paths = {device_delivery.env_file(grant.workload, grant.unit) for grant in granted}
@@ -176,7 +186,8 @@ def decide(
         held = device_delivery.held(grant.devices, devices)
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = found is not None and grant.workload in found.status.starting
-        changes += given(grant, held, path, seen, starting=starting)
+        bound = bound_then(grant, needs.get(grant.workload), seen, devices)
+        changes += given(grant, held, path, seen, starting=starting, bound=bound)
         if as_read != path:
             text = device_delivery.env_text(grant.workload, held.granted, held.devices)
             changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
@@ -233,8 +244,28 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
     return list(found.values())
 
 
-def given(grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool) -> list[Change]:
-    """The environment of a workload, and what its unit may open."""
+def bound_then(
+    grant: Grant,
+    need: t.Optional[ResourceRequirements],
+    seen: Observed,
+    devices: t.Mapping[str, tuple[Device, ...]],
+) -> t.Sequence[Setting]:
+    """BindPaths= of a unit once the workloads manager has written its drop-in, which is drift of its own where it is not there."""
+    there = seen.lists.get(grant.unit)
+    if there is None or need is None or not device_allow.is_private(there.private):
+        return there.bound if there else ()
+    if need.workload.template and f"/{grant.unit}.d/" in there.private[-1].file:
+        return there.bound  # The drop-in is that of all instances.
+    own = dropin(need.workload.template or need.workload.pattern, workload_units.NAME)
+    others = [item for item in there.bound if item.file != own]
+    paths = device_delivery.paths_of(need.device_resources, devices, () if need.workload.template else grant.devices)
+    return with_dropin(others, own, device_allow.binds(paths, there.private, others))
+
+
+def given(
+    grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
+) -> list[Change]:
+    """The environment of a workload, and what its unit may open. ``bound`` is what it sees beside its own /dev."""
     moved = leads_elsewhere(held.granted, seen.files.get(path))
     text = device_delivery.env_text(grant.workload, held.granted, held.devices)
     there = seen.lists.get(grant.unit)
@@ -260,7 +291,7 @@ def given(grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool
             *(entry.split()[0] for entry in device_delivery.allowed(flat(held.devices))),
             *device_delivery.files_of(flat(held.devices)),
         ]
-        changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)))
+        changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)), bound)
     return changes
 
 
@@ -349,13 +380,18 @@ def left_out_change(unit: str, entry: str) -> Change:
     )
 
 
-def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str]) -> list[Change]:
-    """Devices that the unit does not see in its own /dev."""
-    hidden = ", ".join(device_allow.hidden(paths, seen.private, seen.bound))
+def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t.Sequence[Setting]) -> list[Change]:
+    """Devices that the unit does not see in its own /dev, with what is ``bound`` there."""
+    hidden = ", ".join(device_allow.hidden(paths, seen.private, bound))
     if not hidden:
         return []
     file = seen.private[-1].file
     reason = f"PrivateDevices= in {file} hides them: add BindPaths= with their folder, or remove PrivateDevices="
+    last = max((index for index, item in enumerate(bound) if item.file.endswith(OWN_DROPIN)), default=len(bound))
+    emptied = [item.file for item in bound[last:] if not item.value]
+    if emptied:
+        file = emptied[-1]
+        reason = f"{file} empties BindPaths=, which brings them into the unit's own /dev: remove that line"
     return [
         Change(
             NAME,

@@ -12,7 +12,7 @@ import typing as t
 
 from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
-from ..model.devices.device import Resource
+from ..model.plan.context import Context
 from ..model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from ..model.profile.profile_workloads import RUNNING
 from ..model.profile.schema_types import is_own
@@ -160,15 +160,33 @@ def unit_changes(
     return changes
 
 
-def device_lines(need: ResourceRequirements, resources: t.Iterable[Resource]) -> list[str]:
-    """The lines in the drop-in of a unit that is granted devices; it may open no other ones where each of these has a file."""
+def device_lines(
+    need: ResourceRequirements, grant: t.Optional[Grant], context: Context, files: systemd.UnitFiles
+) -> list[str]:
+    """The lines in the drop-in of a unit that is granted devices; it may open no other ones where each of these has a file.
+
+    One with a /dev of its own sees there the files that it may come to have, and opens those that it has.
+    """
     if not need.devices:
         return []
     from ..model.devices import device_delivery  # A node without devices does not load it.
+    from ..model.systemd import device_allow
 
-    asked = {row[0] for *dummy, amounts in need.devices for row in amounts}
-    closed = any(device_delivery.has_files(one.match) for one in resources if one.name in asked)
-    return device_delivery.unit_lines(closed=closed)
+    asked = need.device_resources
+    closed = any(device_delivery.has_files(one.match) for one in context.profile.devices if one.name in asked)
+    unit, own = need.workload.template or need.workload.pattern, place_file(need)
+    private = files.settings(unit, "PrivateDevices") if need.workload.match == "unit" else []
+    binds: list[str] = []
+    if device_allow.is_private(private):
+        there = context.workloads.devices if context.workloads else None
+        paths = device_delivery.paths_of(asked, there.devices if there else {}, grant.devices if grant else ())
+        others = [item for name in device_allow.BINDS for item in files.settings(unit, name) if item.file != own]
+        binds = device_allow.binds(paths, private, others)
+        if context.at_boot:
+            # The kernel may find more devices in a moment, and units start before the next tick.
+            listed = [item.value for item in files.settings(unit, "BindPaths") if item.file == own]
+            binds = sorted({*binds, *filter(None, listed)})
+    return device_delivery.unit_lines(closed=closed, binds=binds)
 
 
 def template_change(

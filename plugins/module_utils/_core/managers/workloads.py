@@ -190,7 +190,7 @@ def workload_part(
 ) -> Part:
     """One workload: its slice with its limits, and the place of its unit or container in it."""
     score = workload_placement.score_of(need, common.memory)
-    lines = workload_placement.device_lines(need, context.profile.devices)
+    lines = workload_placement.device_lines(need, grant, context, common.files)
     if need.workload.is_template:
         change = workload_placement.template_change(host, need, score, lines)
         return Part(tuple(filter(None, [change])), frozenset({f"file:{dropin(need.workload.template, NAME)}"}))

@@ -69,9 +69,23 @@ def has_files(match: Match) -> bool:
     return match.path is not None or match.cdi is not None or match.iommu_group is not None or vfio
 
 
-def unit_lines(*, closed: bool) -> list[str]:
-    """The settings in the drop-in of a unit with devices. Its files are read at each start, with no reload."""
-    return [*(["DevicePolicy=closed"] if closed else []), f"EnvironmentFile=-{FOLDER}/%n{ENDING}"]
+def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
+    """The settings in the drop-in of a unit with devices. Its files are read at each start, with no reload.
+
+    ``binds`` is what BindPaths= lists (device_allow.binds): systemd takes it from files alone, which it reads at a reload.
+    """
+    lines = [*(["DevicePolicy=closed"] if closed else []), f"EnvironmentFile=-{FOLDER}/%n{ENDING}"]
+    return lines + [f"BindPaths={one}" for one in binds]
+
+
+def paths_of(
+    resources: t.Iterable[str], seen: t.Mapping[str, t.Iterable[Device]], granted: t.Iterable[GrantedDevice] = ()
+) -> list[str]:
+    """The device files that a unit may come to have of these resources, and those of what it has been ``granted``, links included."""
+    devices = [one for name in resources for one in seen.get(name, ())]
+    found = [*(line.split()[0] for line in allowed(devices)), *files_of(devices)]
+    found += [key for one in granted for key in one.keys if key.startswith("/dev/")]
+    return list(dict.fromkeys(found))
 
 
 def files_of(devices: t.Iterable[Device]) -> list[str]:

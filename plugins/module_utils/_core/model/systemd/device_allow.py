@@ -16,6 +16,10 @@ ALL = "rwm"
 TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
 # What systemd takes (valid_device_allow_pattern in its cgroup.c) over D-Bus, where no specifier is resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
+# A colon would begin the path in the unit; what stands for itself in a unit file (device.FIT_PATH) but for that.
+_CAN_BE_BOUND = re.compile(r"/dev/[A-Za-z0-9_.@+,=#/-]+")
+_OWN = ("fd", "hugepages", "mqueue", "pts", "shm")
+BINDS = ("BindPaths", "BindReadOnlyPaths")
 _SPECIFIER = re.compile(r"%(.)")
 
 
@@ -45,9 +49,37 @@ def can_be_set(line: str) -> bool:
     return re.fullmatch(ENTRY, line, re.ASCII) is not None
 
 
+def is_private(private: t.Sequence[Setting]) -> bool:
+    """Whether a unit has a /dev of its own by these settings of PrivateDevices=."""
+    return bool(private) and private[-1].value.lower() in TRUE
+
+
+def binds(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
+    """What BindPaths= of a unit has to list so that it sees these device files; ``bound`` are the lists of others.
+
+    A file in a folder of its own below /dev is there with that folder, in which the kernel makes and removes files: such a list stays the
+    same from start to start. What is not there at a start is passed over ("-").
+    """
+    places = {
+        folder if folder != "/dev" else path for path in hidden(paths, private, bound) for folder in [parent(path)]
+    }
+    return [f"-{place}" for place in sorted(places) if can_be_bound(place)]
+
+
+def can_be_bound(place: str) -> bool:
+    """Whether BindPaths= can bring a place in /dev to a unit; not what each unit with a /dev of its own has of its own."""
+    parts = place.split("/")[2:]
+    return _CAN_BE_BOUND.fullmatch(place) is not None and ".." not in parts and parts[0] not in _OWN
+
+
+def parent(path: str) -> str:
+    """The folder of a file."""
+    return path.rpartition("/")[0]
+
+
 def hidden(paths: t.Iterable[str], private: t.Sequence[Setting], bound: t.Iterable[Setting]) -> list[str]:
     """Which of these device files a unit does not see: all with PrivateDevices=, but for those that BindPaths= brings back."""
-    if not private or private[-1].value.lower() not in TRUE:
+    if not is_private(private):
         return []
     sources: list[str] = []
     for item in bound:

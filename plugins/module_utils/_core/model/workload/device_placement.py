@@ -40,7 +40,7 @@ class DevicePool:
         self.name = need.workload.name
         self.before = before.devices if before else ()
         self.running = running
-        self.resources = sorted({row[0] for *dummy, amounts in need.devices for row in amounts})
+        self.resources = need.device_resources
         own = {one.id for one in self.before} if running else set()
         self.free = {
             resource: [one for one in free_devices(budget, resource, need.workload.name) if one.id not in own]

@@ -51,6 +51,11 @@ class ResourceRequirements(NamedTuple):
         rows = ((one.name, one.role, tuple(row for row in one.requests if is_device(row[0]))) for one in members)
         return tuple(row for row in rows if row[2])
 
+    @property
+    def device_resources(self) -> list[str]:
+        """The resources of devices that it requests, each once."""
+        return sorted({row[0] for *dummy, amounts in self.devices for row in amounts})
+
 
 def of(
     workload: Workload, cpu_policy: str, default_pids: t.Optional[int], member: t.Optional[Member] = None

@@ -531,25 +531,163 @@ def test_an_entry_that_cannot_be_kept_is_named(fake: node.Node) -> None:
     assert (item["subject"], item["wanted"], item["verdict"]) == (SERIAL, "%t/own rwm", "unchangeable")
 
 
+DROPIN = "/etc/systemd/system/{}.d/10-corral-workloads.conf"
+
+
+def bound(fake: node.Node, unit: str) -> list[str]:
+    """What Corral's drop-in of a unit has the unit see in its own /dev."""
+    lines = fake.get(DROPIN.format(unit)).splitlines()
+    return [line.partition("=")[2] for line in lines if line.startswith("BindPaths=")]
+
+
+ALL_TTYS = ["-/dev/serial/by-path", *(f"-/dev/ttyUSB{number}" for number in range(3))]
+
+
 @pytest.mark.parametrize(
     ("lines", "wanted"),
     [
-        ("PrivateDevices=yes\n", f"{LINKS[0]}, /dev/ttyUSB0"),
-        ("PrivateDevices=yes\nBindPaths=/srv -/dev/serial:/dev/serial\nBindPaths=/dev/ttyUSB0\n", None),
-        ("PrivateDevices=yes\nPrivateDevices=no\n", None),
-        ("PrivateDevices=true\nBindPaths=/dev\nBindPaths=\nBindReadOnlyPaths=/dev/serial\n", "/dev/ttyUSB0"),
+        ("PrivateDevices=yes\n", ALL_TTYS),
+        ("PrivateDevices=yes\nBindPaths=/srv -/dev/serial:/dev/serial\nBindPaths=/dev/ttyUSB0\n", ALL_TTYS[2:]),
+        ("PrivateDevices=yes\nPrivateDevices=no\n", []),
+        ("PrivateDevices=true\nBindPaths=/dev\nBindPaths=\nBindReadOnlyPaths=/dev/serial\n", ALL_TTYS[1:]),
     ],
     ids=["private", "brought back", "not private", "taken out again"],
 )
-def test_a_unit_that_does_not_see_its_devices_is_named(fake: node.Node, lines: str, wanted: str | None) -> None:
+def test_a_unit_with_a_dev_of_its_own_sees_its_devices_there(fake: node.Node, lines: str, wanted: list[str]) -> None:
     equip(fake)
+    fake.put("/srv/file", "")
     services.add(fake, SERIAL, lines=lines)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    assert bound(fake, SERIAL) == wanted
+    assert running(fake, SERIAL).devices == {LINKS[0]}
+    in_sync(fake)
+    if "BindReadOnlyPaths" not in lines:  # The stand-in for systemd knows none.
+        assert services.sees(fake, SERIAL, LINKS[0])
+    assert services.sees(fake, SERIAL, "/dev/ttyUSB0")
+    services.stop(fake, SERIAL)
+    running(fake, JOB)
+    assert running(fake, SERIAL).devices == {LINKS[1]}, "another one at this start, and nothing had to be read again"
+    assert services.sees(fake, SERIAL, "/dev/ttyUSB1")
+    in_sync(fake)
+    before = fake.get(f"/usr/lib/systemd/system/{SERIAL}")
+    runs.remove(fake.host())
+    assert (fake.get(f"/usr/lib/systemd/system/{SERIAL}"), fake.has(DROPIN.format(SERIAL))) == (before, False)
+
+
+def test_the_folder_of_vfio_is_there_with_what_comes_later(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, DPDK, lines="PrivateDevices=yes\n")
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    assert bound(fake, DPDK) == ["-/dev/vfio"]
+    before = fake.systemd.reloads
+    fake.put("/dev/vfio/12", "char/240:12\n")
+    running(fake, DPDK)
+    in_sync(fake)
+    assert fake.systemd.reloads == before
+    assert all(services.sees(fake, DPDK, path) for path in ("/dev/vfio/vfio", "/dev/vfio/7", "/dev/vfio/12"))
+    assert fake.runs[DPDK].devices == {"/dev/vfio/7", "/dev/vfio/vfio"}, "and may open its own alone"
+
+
+def test_all_instances_of_a_template_see_their_devices(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, "job@.service", lines="PrivateDevices=yes\n")
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    assert bound(fake, "job@.service") == ALL_TTYS
+    assert running(fake, JOB).devices == {LINKS[0]}
+    assert services.sees(fake, JOB, LINKS[0])
+    in_sync(fake)
+
+
+def test_what_is_plugged_in_later_is_seen_from_the_next_tick_on(fake: node.Node) -> None:
+    equip(fake)
+    unplug_tty(fake, 2)
+    services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    running(fake, SERIAL)
+    plug_tty(fake, 2)
+    assert runs.tick(fake.host()) == 2
+    in_sync(fake)
+    assert bound(fake, SERIAL) == ALL_TTYS
+    # One that a workload has stays in the list while it is away: it may come back at any moment.
+    unplug_tty(fake, 0)
+    assert runs.tick(fake.host()) == 2
+    assert bound(fake, SERIAL) == ALL_TTYS
+    unplug_tty(fake, 1)
+    runs.tick(fake.host())
+    assert bound(fake, SERIAL) == [one for one in ALL_TTYS if "USB1" not in one]
+
+
+def test_what_the_kernel_finds_late_at_a_boot_is_seen_by_the_first_start(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    for number in range(3):
+        unplug_tty(fake, number)
+    reloads = fake.systemd.reloads
+    services.reboot(fake)
+    for number in range(3):
+        plug_tty(fake, number)
+    running(fake, SERIAL)
+    assert services.sees(fake, SERIAL, "/dev/ttyUSB0")
+    runs.tick(fake.host())
+    in_sync(fake)
+    assert fake.systemd.reloads == reloads
+
+
+@pytest.mark.parametrize("mode", ["audit", "enforce"])
+def test_a_unit_that_gets_a_dev_of_its_own_later(fake: node.Node, mode: str) -> None:
+    equip(fake)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake, profile_with(mode=mode)).remaining == ()
+    running(fake, SERIAL)
+    runs.tick(fake.host())
+    in_sync(fake)
+    fake.put(f"/etc/systemd/system/{SERIAL}.d/50-private.conf", "[Service]\nPrivateDevices=yes\n")
+    assert runs.tick(fake.host()) == 2
+    if mode == "audit":
+        (item,) = status(fake)["items"]
+        assert (item["manager"], item["location"]) == ("workloads", DROPIN.format(SERIAL))
+    else:
+        in_sync(fake)
+        assert services.sees(fake, SERIAL, "/dev/ttyUSB0")
+
+
+def test_a_file_that_empties_the_list_of_what_is_seen_is_named(fake: node.Node) -> None:
+    equip(fake)
+    services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
+    late = f"/etc/systemd/system/{SERIAL}.d/50-late.conf"
+    fake.put(late, "[Service]\nBindPaths=\n")
     assert not runs.install(fake.host()).error
     roll_out(fake)
     running(fake, SERIAL)
-    assert runs.tick(fake.host()) == (2 if wanted else 0)
-    found = [(one["subject"], one["property"], one["wanted"]) for one in status(fake)["items"]]
-    assert found == ([(SERIAL, "PrivateDevices", wanted)] if wanted else [])
+    assert runs.tick(fake.host()) == 2
+    (item,) = status(fake)["items"]
+    assert (item["property"], item["wanted"]) == ("PrivateDevices", f"{LINKS[0]}, /dev/ttyUSB0")
+    assert (item["location"], item["verdict"]) == (late, "unchangeable")
+    fake.drop(late)
+    runs.tick(fake.host())
+    in_sync(fake)
+
+
+def test_a_file_that_cannot_be_bound_is_named(fake: node.Node) -> None:
+    equip(fake)
+    fake.put("/dev/tty:9", "char/4:9\n")
+    services.add(fake, SERIAL, lines="PrivateDevices=yes\n")
+    assert not runs.install(fake.host()).error
+    roll_out(fake, profile_with(devices=[{"name": TTY, "match": {"path": "/dev/tty:?"}}], workloads=[ALONE]))
+    running(fake, SERIAL)
+    assert bound(fake, SERIAL) == []
+    assert runs.tick(fake.host()) == 2
+    (item,) = status(fake)["items"]
+    assert (item["property"], item["wanted"]) == ("PrivateDevices", "/dev/tty:9")
+
+
+ALONE: dict[str, t.Any] = {"name": "serial", "match": {"unit": SERIAL}, "hold": "running", "requests": {TTY: 1}}
 
 
 @pytest.mark.parametrize(
@@ -1012,7 +1150,7 @@ def test_a_run_that_fails_anywhere_gives_no_device_to_two_and_the_next_ticks_men
 ) -> None:
     template = make()
     equip(template)
-    services.add(template, "first.service")
+    services.add(template, "first.service", lines="PrivateDevices=yes\n")
     assert not runs.install(template.host()).error
     roll_out(template)
     running(template, JOB)
@@ -1043,6 +1181,8 @@ def test_a_run_that_fails_anywhere_gives_no_device_to_two_and_the_next_ticks_men
             assert "job:job@a" not in held(fake)
             left = f"/run/systemd/system.control/{JOB}.d/50-DeviceAllow.conf"
             assert not fake.has(left), f"{number}: a start without a grant would open what it had"
+        if "first" in held(fake):
+            assert services.sees(fake, "first.service", "/dev/vfio/7"), number
         if SERIAL not in fake.runs:
             assert "serial" not in held(fake), number
             assert running(fake, SERIAL).devices

@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import pytest
-from _core.model.systemd.device_allow import added_up, can_be_set
+from _core.model.systemd.device_allow import added_up, binds, can_be_set
 from _core.model.systemd.unit_property import Setting
 
 
@@ -45,3 +45,21 @@ def test_it_adds_up(values: list[str], wanted: tuple[str, ...]) -> None:
 )
 def test_what_set_property_takes(line: str, can: bool) -> None:
     assert can_be_set(line) is can
+
+
+@pytest.mark.parametrize(
+    ("paths", "wanted"),
+    [
+        (["/dev/vfio/7", "/dev/vfio/vfio", "/dev/vfio/8"], ["-/dev/vfio"]),
+        (["/dev/ttyUSB0", "/dev/a,b=c#d"], ["-/dev/a,b=c#d", "-/dev/ttyUSB0"]),
+        (["/dev/bus/usb/001/004"], ["-/dev/bus/usb/001"]),
+        (["/dev/a:b", "/dev/x:y/z", "/dev/a b", "/dev/%i", "/dev/a\n", "/dev/../etc/passwd", "/etc/passwd"], []),
+        (["/dev/shm/x", "/dev/pts/0", "/dev/hugepages/x", "/dev/mqueue/x"], []),
+        ([], []),
+    ],
+)
+def test_what_a_unit_with_a_dev_of_its_own_is_shown(paths: list[str], wanted: list[str]) -> None:
+    assert binds(paths, [Setting("f", "yes")], []) == wanted
+    assert binds(paths, [Setting("f", "yes"), Setting("g", "no")], []) == []
+    assert binds(paths, [], []) == []
+    assert binds(paths, [Setting("f", "yes")], [Setting("f", "-/dev /etc")]) == []
