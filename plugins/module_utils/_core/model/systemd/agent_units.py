@@ -149,8 +149,8 @@ ProtectSystem=strict
 ReadWritePaths=/etc/systemd /etc/sysctl.d /run -/etc/corral -/usr/libexec/corral{metrics}
 ProtectHome=yes
 PrivateTmp=yes
-PrivateNetwork=yes
 NoNewPrivileges=yes
+# No network. Not by PrivateNetwork=: from systemd 254 on that hides the machine's interfaces in /sys, which are looked at.
 RestrictAddressFamilies=AF_UNIX
 RestrictNamespaces=yes
 RestrictRealtime=yes
@@ -184,8 +184,8 @@ TimeoutStartSec=300
 LogLevelMax=notice
 Slice=corralagent.slice
 UMask=0077
-PrivateNetwork=yes
 NoNewPrivileges=yes
+RestrictAddressFamilies=AF_UNIX
 
 [Install]
 WantedBy=basic.target

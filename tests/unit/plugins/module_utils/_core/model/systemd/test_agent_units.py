@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import pytest
 from _core.model.systemd import agent_units, gc_units, workload_units
-from _core.model.systemd.agent_units import BOOT, SERVICES, SLICE, TIMER, Options
+from _core.model.systemd.agent_units import BOOT, SERVICE, SERVICES, SLICE, TIMER, Options
 
 UNITS = agent_units.units(Options(10, "/usr/bin/python3"))
 
@@ -34,3 +34,11 @@ def test_what_workloads_need_is_not_in_a_slice_that_stops_with_the_agent() -> No
 def test_a_workload_that_may_start_often_is_not_stopped_by_what_holds_its_grant() -> None:
     for text in (gc_units.SERVICE_TEXT, workload_units.GRANT_TEXT):
         assert "\nStartLimitIntervalSec=0\n" in text.partition("[Service]")[0]
+
+
+@pytest.mark.parametrize("unit", [SERVICE, BOOT])
+def test_a_look_has_no_network_and_sees_the_interfaces_of_the_machine(unit: str) -> None:
+    # systemd.exec(5) of 254: with PrivateNetwork= /sys is mounted anew, for the new network namespace.
+    lines = UNITS[unit].splitlines()
+    assert "RestrictAddressFamilies=AF_UNIX" in lines
+    assert [line for line in lines if line.startswith("PrivateNetwork")] == []
