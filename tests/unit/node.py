@@ -25,6 +25,7 @@ from _core.host.files import Host
 from _core.model.profile import profile
 from fake_cpusets import Release, within
 from fake_legacy import CPUSETS, LegacySystemd
+from fake_pci import FakePci
 from fake_podman import Storage
 from fake_systemd import CGROUP, TRANSIENT, Cgroup, FakeSystemd, Unit
 from guard import exposed, told
@@ -130,6 +131,10 @@ class NodeHost(Host):
         text = file.read_text().strip() if path.startswith("/dev/") and file.is_file() else ""
         return self.tell(text if text.startswith(("char/", "block/")) else None, "device", path)
 
+    def is_claimed(self, path: str) -> bool:
+        claimed = path in self.node.claimed or path in self.node.open_files()
+        return self.tell(claimed, "is_claimed", path)
+
     def space(self, path: str) -> tuple[int, int, int] | None:
         held = next((one for one in self.node.podmans.values() if f"{path}/".startswith(f"{one.path}/")), None)
         return super().space(path) if held is None else held.disk.space()
@@ -180,6 +185,9 @@ class Node:
         self.in_use: dict[tuple[int, int], int] = {}
         self.compactions = 0
         self.podmans: dict[str, Storage] = {}  # by user
+        self.claimed: set[str] = set()  # device files that are in use so that no other can have them
+        self.pci = FakePci(self.root)
+        self.pci.open_files = self.open_files
         self.programs: dict[str, t.Callable[..., Command]] = {}  # by path; what a user's own programs answer
         self.runs: dict[str, Run] = {}  # of services, by unit
         self.holders: dict[str, str] = {}  # units that hold grants, and their INVOCATION_ID
@@ -229,11 +237,18 @@ class Node:
         self.systemd.end_service = len  # type: ignore[assignment]
         twin = copy.deepcopy(self)
         twin.root = twin.systemd.root = root
+        twin.pci = self.pci.clone(root)
+        twin.pci.open_files = twin.open_files
         for storage in twin.podmans.values():
             storage.folder = root
         twin.systemd.watch, twin.systemd.end_service = twin.watch, twin.end_service
         self.systemd.watch, self.systemd.end_service = self.watch, self.end_service
         return twin
+
+    def open_files(self) -> set[str]:
+        """The files of IOMMU groups that services have open, which opened all that they may."""
+        opened = {path for run in self.runs.values() for path in run.devices or ()}
+        return {path for path in opened if path.startswith("/dev/vfio/")}
 
     def end_service(self, unit: str) -> None:
         """The processes of a service are gone, and so is its control group. Its slice stays."""
@@ -283,6 +298,9 @@ class Node:
             return
         if path.startswith(f"/{CGROUP}/"):
             self.systemd.write_file(path.lstrip("/"), text)
+            return
+        if path.startswith("/sys/bus/pci/"):
+            self.pci.write(path, text)
             return
         if path.endswith("/compact"):
             self.compactions += 1
@@ -423,6 +441,7 @@ class Node:
         twin.room, twin.in_use, twin.overlaps = dict(self.room), dict(self.in_use), []
         twin.podmans = copy.deepcopy(self.podmans, memo)
         twin.programs = dict(self.programs)
+        twin.claimed = set(self.claimed)
         twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
         twin.said = list(self.said)
         twin.kubelet = copy.deepcopy(self.kubelet)

@@ -77,6 +77,10 @@ def observe(host: Host, step: Step) -> Original:
         return before._replace(
             name=step.name, active=step.name in cgroup.delegated(host, step.target.rpartition("/")[0])
         )
+    if step.kind == "driver":
+        from . import pci_driver
+
+        return before._replace(value=pci_driver.bound_by_corral(host, step.target))
     if step.kind == "mount":
         mounted = mounts.at(host, step.name) is not None
         return before._replace(name=step.name, active=mounted, made=missing_folders(host, f"{step.name}/."))
@@ -120,6 +124,8 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
         control_mount(host, step)
     elif step.kind == "compile":
         compile_folder(host, step)
+    elif step.kind == "driver":
+        bind_driver(host, step)
     elif step.kind in ("hook", "health"):
         from . import node_hooks
 
@@ -128,6 +134,19 @@ def perform(host: Host, step: Step, masks: t.Optional[Masks] = None) -> None:
             raise StepFailed(said)
     else:
         raise StepFailed(f"{step.kind}: no such kind of step")
+
+
+def bind_driver(host: Host, step: Step) -> None:
+    """Bind a PCI function to a driver, or back to the one that it had."""
+    from . import pci_driver  # Few nodes have drivers to bind.
+
+    try:
+        if step.value is None:
+            pci_driver.give_back(host, step.target)
+        else:
+            pci_driver.bind(host, step.target, step.value)
+    except pci_driver.Refused as refused:
+        raise StepFailed(str(refused)) from None
 
 
 def missing_folders(host: Host, path: str) -> tuple[str, ...]:

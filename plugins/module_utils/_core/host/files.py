@@ -218,6 +218,17 @@ class Host:
         number = f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
         return self.tell(number if kind else None, "device", path)
 
+    def is_claimed(self, path: str) -> bool:
+        """Whether a device is in use so that no other can have it (EBUSY), or cannot be looked at: a disk that is mounted or a part of
+        another one, an IOMMU group that a process has open.
+        """
+        try:
+            os.close(os.open(self.at(path), READ_FLAGS | os.O_EXCL))
+        except (OSError, ValueError) as error:
+            absent = (errno.ENOENT, errno.ENXIO, errno.ENODEV, errno.ENOMEDIUM)
+            return self.tell(getattr(error, "errno", None) not in absent, "is_claimed", path)
+        return self.tell(False, "is_claimed", path)
+
     def mode(self, path: str) -> t.Optional[int]:
         """The permission bits of what is there (0o644), None when nothing is."""
         try:

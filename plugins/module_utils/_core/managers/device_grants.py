@@ -18,7 +18,8 @@ import typing as t
 from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
-from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, FOLDER, UNSEEN
+from ..model.devices.device import VFIO_DRIVER
+from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, DRIVER_ENDING, FOLDER, UNSEEN
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
 from ..model.plan.places import Place
@@ -46,9 +47,12 @@ if t.TYPE_CHECKING:
     from ..model.workload.resource_requirements import ResourceRequirements
 
 NAME = "devices"
+PCI = "/sys/bus/pci/devices"
 WRITES = (
     Place("file", rf"{re.escape(FOLDER)}/[^/]+{re.escape(device_delivery.ENDING)}", volatile=True),
     Place("file", rf"{re.escape(CDI_FOLDER)}/{CDI_FILES.pattern}", volatile=True),
+    Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", VFIO_DRIVER.pattern, volatile=True),
+    Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", None, volatile=True),
     Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
 )
 OWN_DROPIN = dropin("", workload_units.NAME).rpartition("/")[2]
@@ -56,14 +60,18 @@ LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 # Before the checkpoint, which is written before what is given: no device has two holders in between. A unit that starts after a run
 # that died has nothing that the next run takes from it.
 TAKEN_BACK = -10
+BEFORE_OPENED = -10  # of what is live: VFIO's file of a group is there once a function of it is bound
 
 
 class Observed(NamedTuple):
-    """What was delivered: the files for environments by path, the lists of units that have such a file, and the CDI specs by path."""
+    """What was delivered: the files for environments by path, the lists of units that have such a file, the CDI specs by path, and the
+    PCI functions that Corral has bound to a driver.
+    """
 
     files: t.Mapping[str, t.Optional[str]]
     lists: t.Mapping[str, UnitDevices]
     specs: t.Mapping[str, t.Optional[str]]
+    bound: tuple[str, ...] = ()
 
 
 class UnitDevices(NamedTuple):
@@ -130,7 +138,9 @@ def observe(
     for unit, one in lists.items():
         if one.hidden_by and host.exists(control_file(unit, DEVICE_ALLOW, runtime=True)):
             lists[unit] = one._replace(is_set=True)
-    return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs)
+    bound = [name[: -len(DRIVER_ENDING)] for name in names if name.endswith(DRIVER_ENDING)]
+    bound = [one for one in bound if device_delivery.PCI_ADDRESS.fullmatch(one)]
+    return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
 
 
 def specs_of(host: Host) -> dict[str, t.Optional[str]]:
@@ -187,6 +197,7 @@ def decide(
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = found is not None and grant.workload in found.status.starting
         bound = bound_then(grant, needs.get(grant.workload), seen, devices)
+        changes += driver_changes(held, starting=starting)
         changes += given(grant, held, path, seen, starting=starting, bound=bound)
         if as_read != path:
             text = device_delivery.env_text(grant.workload, held.granted, held.devices)
@@ -195,6 +206,8 @@ def decide(
             rows.setdefault(version, {})[name] = edits
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
+    in_use = {key for grant in granted for one in grant.devices for key in one.keys}
+    changes += [given_back(address) for address in seen.bound if address not in in_use]
     return [*changes, *spec_changes(seen.specs, with_hooks(rows, hooks))]
 
 
@@ -244,6 +257,26 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
     return list(found.values())
 
 
+def driver_changes(held: Held, *, starting: bool) -> list[Change]:
+    """The PCI functions of granted devices that are to have another driver, before anything may open them."""
+    changes = []
+    for device in flat(held.devices):
+        for address, driver in device.unbound if device.bind and not device.unhealthy else ():
+            path = f"{PCI}/{address}"
+            step = make_step.driver(path, device.bind, LIVE, BEFORE_OPENED, optional=not starting)
+            reason = f"a workload has {device.id}; it goes back to its driver when the workload gives it back"
+            changes.append(Change(NAME, address, "driver", driver or None, device.bind, reason, path, (step,)))
+    return changes
+
+
+def given_back(address: str) -> Change:
+    """The way back of a PCI function that no workload has any more, once no unit may open it."""
+    step = make_step.driver(f"{PCI}/{address}", None, CLAIM, TAKEN_BACK + 1, optional=True)
+    reason = "no workload has it any more"
+    folder = make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)
+    return Change(NAME, address, "driver", "bound by Corral", "as it was", reason, f"{PCI}/{address}", (step, folder))
+
+
 def bound_then(
     grant: Grant,
     need: t.Optional[ResourceRequirements],
@@ -266,7 +299,9 @@ def given(
     grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
 ) -> list[Change]:
     """The environment of a workload, and what its unit may open. ``bound`` is what it sees beside its own /dev."""
-    moved = leads_elsewhere(held.granted, seen.files.get(path))
+    # A group that is bound again has another number.
+    binds = any(one.unbound and not one.unhealthy for one in flat(held.devices))
+    moved = binds or leads_elsewhere(held.granted, seen.files.get(path))
     text = device_delivery.env_text(grant.workload, held.granted, held.devices)
     there = seen.lists.get(grant.unit)
     # The record is there before a list that it is to take back, and is written last where the same list is only set again: a run
@@ -515,6 +550,7 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
         return ()
     seen = observe(host, (), host.names(FOLDER), specs_of(host))
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
+    back += [given_back(address) for address in seen.bound]
     return (*back, *spec_changes(seen.specs, {}))
 
 

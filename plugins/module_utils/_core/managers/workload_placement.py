@@ -173,7 +173,9 @@ def device_lines(
     from ..model.systemd import device_allow
 
     asked = need.device_resources
-    closed = any(device_delivery.has_files(one.match) for one in context.profile.devices if one.name in asked)
+    closed = any(
+        device_delivery.has_files(one.match) or one.bind for one in context.profile.devices if one.name in asked
+    )
     unit, own = need.workload.template or need.workload.pattern, place_file(need)
     private = files.settings(unit, "PrivateDevices") if need.workload.match == "unit" else []
     binds: list[str] = []

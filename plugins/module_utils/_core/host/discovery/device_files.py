@@ -15,7 +15,7 @@ import posixpath
 import re
 import typing as t
 
-from ...model.devices import cdi_spec
+from ...model.devices import cdi_spec, inventory
 from ...model.devices.device import FIT_PATH, CdiDevice, DeviceFile, Interface, PciFunction, Resource, Seen
 from ...model.topology.topology import PciDevice
 from ...model.values.errors import CorralError, shown
@@ -43,7 +43,18 @@ def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
     patterns = dict.fromkeys(one.match.path for one in resources if one.match.path is not None)
     files = {pattern: tuple(_matching(host, pattern, notes)) for pattern in patterns}
     cdi = _cdi(host, problems) if any(one.match.cdi is not None for one in resources) else ()
-    return Seen(functions(reader), files, tuple(cdi), tuple(problems), (*reader.notes(), *notes))
+    pci = functions(reader)
+    seen = Seen(pci, files, tuple(cdi), tuple(problems), (*reader.notes(), *notes))
+    drivers = {one.bind for one in resources if one.bind is not None}
+    if not drivers:
+        return seen
+    from . import pci_use  # Few nodes have drivers to bind.
+
+    to_bind = inventory.functions_to_bind(resources, pci)
+    return seen._replace(
+        in_use={one.address: pci_use.why_used(host, one) for one in to_bind},
+        drivers=frozenset(one for one in drivers if host.is_dir(f"{pci_use.DRIVERS}/{one}")),
+    )
 
 
 def functions(reader: Reader) -> dict[str, PciFunction]:
@@ -73,6 +84,11 @@ def _function(host: Host, one: PciDevice, interfaces: tuple[Interface, ...]) -> 
         int(group) if _IOMMU_GROUP.fullmatch(group) else None,
         interfaces,
     )
+
+
+def is_vfio(driver: str) -> bool:
+    """Whether a driver is VFIO's, or of its family."""
+    return driver.endswith(inventory.VFIO)
 
 
 def _digits(text: t.Optional[str], width: int) -> str:

@@ -16,6 +16,10 @@ from ..values.records import NamedTuple
 FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
 
 
+# The drivers that hand out whole IOMMU groups: VFIO's, and those of its family.
+VFIO_DRIVER = re.compile(r"vfio-pci|[a-z0-9]{1,32}[_-]vfio[_-]pci", re.ASCII)
+
+
 class Match(NamedTuple):
     """What a device has to be: all of the PCI fields that are set, or else a ``path`` in /dev, or else a ``cdi`` kind.
 
@@ -41,12 +45,16 @@ class Check(NamedTuple):
 
 
 class Resource(NamedTuple):
-    """A resource with the devices that it consists of; ``require_link``: without a link a device is unhealthy."""
+    """A resource with the devices that it consists of; ``require_link``: without a link a device is unhealthy.
+
+    ``bind`` is the driver that the PCI functions of a device are bound to while a workload has it.
+    """
 
     name: str
     match: Match
     require_link: bool = False
     check: t.Optional[Check] = None
+    bind: t.Optional[str] = None
 
 
 class Interface(NamedTuple):
@@ -90,20 +98,26 @@ class CdiDevice(NamedTuple):
 
 
 class Seen(NamedTuple):
-    """What was found on the node: PCI functions by address, files by pattern, devices of CDI specs."""
+    """What was found on the node: PCI functions by address, files by pattern, devices of CDI specs.
+
+    ``in_use`` says of PCI functions that may be bound to another driver why they cannot, ``drivers`` are those to bind to that are there.
+    """
 
     pci: t.Mapping[str, PciFunction]
     files: t.Mapping[str, tuple[DeviceFile, ...]]
     cdi: tuple[CdiDevice, ...] = ()
     problems: tuple[str, ...] = ()
     notes: tuple[str, ...] = ()
+    in_use: t.Mapping[str, str] = {}
+    drivers: frozenset[str] = frozenset()
 
 
 class Device(NamedTuple):
     """A device of a resource, the unit of allocation. ``unhealthy`` says why it cannot be given out; "" when it can.
 
     ``numa_node`` is -1 without one. ``keys`` are what only one holder can have, ``within`` the sysfs folders around it. ``cdi`` are the
-    edits of the spec that it is a device of.
+    edits of the spec that it is a device of. ``unbound`` are its functions that are to be bound to ``bind`` for a workload, with the
+    driver that each has ("" for none).
     """
 
     id: str
@@ -116,6 +130,8 @@ class Device(NamedTuple):
     keys: frozenset[str]
     within: frozenset[str]
     cdi: tuple[str, ...] = ()
+    bind: str = ""
+    unbound: tuple[tuple[str, str], ...] = ()
 
 
 class GrantedDevice(NamedTuple):

@@ -28,7 +28,7 @@ VERSION = "0.3.0"
 ACCESS = "rwm"  # m: a container engine makes the file of a device in the container
 PCI_ADDRESS = re.compile(r"[0-9a-f]{4,8}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.ASCII)
 VFIO_FOLDER, VFIO_CONTROL = "/dev/vfio/", "/dev/vfio/vfio"
-ENDING = ".env"
+ENDING, DRIVER_ENDING = ".env", ".driver"
 HEADER = (
     "# Corral (corral.node) keeps this file as long as the workload has these devices; a change by hand is drift.\n"
 )
@@ -48,6 +48,11 @@ class Delivered(NamedTuple):
 def env_file(workload: str, unit: str) -> str:
     """The environment of a workload: named after its unit as %n has it, else after the workload."""
     return f"{FOLDER}/{unit or f'{workload}.workload'}{ENDING}"
+
+
+def driver_record(address: str) -> str:
+    """The file of FOLDER that says what a PCI function was bound to before Corral."""
+    return f"{FOLDER}/{address}{DRIVER_ENDING}"
 
 
 def env_file_as_read(path: str) -> str:

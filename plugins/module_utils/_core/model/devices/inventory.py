@@ -86,7 +86,9 @@ def _candidates(resource: Resource, seen: Seen) -> list[Device]:
         if not _fits(match, function):
             continue
         group = _group(function.iommu_group, seen)
-        if group and (match.iommu_group is not None or _is_vfio(function.driver)):
+        if resource.bind is not None:
+            device = _to_bind(resource.bind, group or [function], seen)
+        elif group and (match.iommu_group is not None or _is_vfio(function.driver)):
             device = _of_group(group, resource.require_link)
         else:
             device = _of_functions([function], _unhealthy(function, resource.require_link))
@@ -148,6 +150,42 @@ def _of_group(group: list[PciFunction], require_link: bool = False) -> Device:
     elif require_link:
         unhealthy = _without_link(group)
     return _of_functions(group, unhealthy, (f"/dev/vfio/{number}",))
+
+
+def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFunction]) -> list[PciFunction]:
+    """The functions that may be bound to another driver: those of the IOMMU groups of what such resources match."""
+    seen = Seen(pci, {})
+    found: dict[str, PciFunction] = {}
+    for resource in resources:
+        for function in pci.values() if resource.bind is not None else ():
+            if _fits(resource.match, function):
+                parts = _group(function.iommu_group, seen) or [function]
+                found.update((one.address, one) for one in parts if not _is_ready(one))
+    return list(found.values())
+
+
+def _is_ready(function: PciFunction) -> bool:
+    """Whether a function need not be bound for VFIO: it is, or has the driver that leaves its group to VFIO."""
+    return function.driver == STUB or _is_vfio(function.driver)
+
+
+def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
+    """An IOMMU group that is bound to a driver once a workload has it. What is in use now is not given out."""
+    number = group[0].iommu_group
+    device = _of_group(group) if number is not None else _of_functions(group, "")
+    others = [one for one in group if not _is_ready(one)]
+    used = [
+        f"{one.address} ({one.driver}): {seen.in_use[one.address]}" for one in others if seen.in_use.get(one.address)
+    ]
+    unhealthy = ""
+    if number is None:
+        unhealthy = "it has no IOMMU group: switch the IOMMU on in the firmware and on the kernel's command line (intel_iommu=on)"
+    elif used:
+        unhealthy = f"cannot be bound to {driver}: {'; '.join(used)}"
+    elif others and driver not in seen.drivers:
+        unhealthy = f"driver {driver} is not there: modprobe {driver}, and name it in a file of /etc/modules-load.d"
+    unbound = tuple((one.address, one.driver or "") for one in others)
+    return device._replace(unhealthy=unhealthy, bind=driver, unbound=unbound)
 
 
 def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tuple[str, ...] = ()) -> Device:

@@ -91,3 +91,8 @@ def health(unit: str, address: str, phase: int, order: int = 0) -> Step:
 def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
     """Compile a program with a Python; its files are named one a line. Python "": remove what was compiled."""
     return Step("compile", folder, python, phase, order, name=files)
+
+
+def driver(folder: str, name: t.Optional[str], phase: int, order: int = 0, *, optional: bool = False) -> Step:
+    """Bind a PCI function (its folder in sysfs) to a driver. Name None: to the one that it had."""
+    return Step("driver", folder, name, phase, order, optional=optional)

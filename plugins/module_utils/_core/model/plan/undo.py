@@ -135,6 +135,8 @@ def restore(before: Original, online: str) -> list[Step]:
     if before.kind == "controller" and not before.active:
         # Other control groups may depend on it by now: the kernel refuses then, and it stays.
         return [make_step.controller(target, before.name, "-", EMPTY_SLICES, 99, optional=True)]
+    if before.kind == "driver":
+        return [make_step.driver(target, before.value or None, LIVE)]
     if before.kind == "compile":
         return [make_step.program(target, "", "", STOP, 95), *program(before)]
     return []

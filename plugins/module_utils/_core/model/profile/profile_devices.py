@@ -44,6 +44,8 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         match = written.get("match") if isinstance(written, dict) else None
         if isinstance(match, dict):
             _check_match(reader, join(at, "match"), match, bool(row.get("require_link")))
+            if row.get("bind") is not None:
+                _check_bind(reader, at, match, row)
         own_check = written.get("check") if isinstance(written, dict) else None
         if isinstance(own_check, dict):
             profile_values.refuse_command(reader, f"{at}.check", row.get("check"), own_check)
@@ -99,6 +101,18 @@ def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], requir
         )
 
 
+def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Mapping[str, t.Any]) -> None:
+    """A match must mean the same devices whatever they are bound to."""
+    changing = [key for key in (*ALONE, "driver", "interface") if match.get(key) is not None]
+    if changing:
+        message = f"matches by {changing[0]}, which bind changes or which is of no PCI function: match by pci, class or iommu_group"
+        reader.refuse(f"{at}.bind", row["bind"], message)
+    elif row.get("require_link"):
+        reader.refuse(
+            f"{at}.bind", row["bind"], "leaves no network interface that require_link could look at: leave one out"
+        )
+
+
 def build(rows: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> tuple[Resource, ...]:
     """The resources of the values that were read."""
     return tuple(
@@ -107,6 +121,7 @@ def build(rows: t.Optional[t.Sequence[t.Mapping[str, t.Any]]]) -> tuple[Resource
             Match(**profile_values.renamed(dict(row["match"]), **{"class": "pci_class"})),
             row["require_link"],
             _check(row.get("check")),
+            row.get("bind"),
         )
         for row in rows or ()
     )
@@ -124,6 +139,8 @@ def to_data(resources: t.Iterable[Resource]) -> list[dict[str, t.Any]]:
         row: dict[str, t.Any] = {"name": one.name, "match": match}
         if one.require_link:
             row["require_link"] = True
+        if one.bind is not None:
+            row["bind"] = one.bind
         if one.check is not None:
             row["check"] = {
                 "command": list(one.check.command),

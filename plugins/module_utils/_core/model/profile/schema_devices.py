@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from ..devices import cdi_spec
+from ..devices.device import VFIO_DRIVER as VFIO
 from . import schema_quantities
 from . import schema_types as types
 from .schema_key import LIST, Key
@@ -70,6 +71,10 @@ def _driver(value: object) -> str:
     return _text(value, _DRIVER, "the name of a driver", "vfio-pci")
 
 
+def _vfio_driver(value: object) -> str:
+    return _text(value, VFIO, "a VFIO driver", "vfio-pci")
+
+
 def _interface(value: object) -> str:
     return _text(value, _INTERFACE, "the name of a network interface, * and ? allowed", "ens1f*")
 
@@ -107,6 +112,7 @@ RESOURCE_NAME = Type("device resource", _resource, pattern=_RESOURCE.pattern)
 PCI_ID = Type("PCI vendor:device", _pci_id, pattern=r"[0-9a-fA-F]{4}:([0-9a-fA-F]{4}|\*)")
 PCI_CLASS = Type("PCI class", _pci_class, pattern="([0-9a-fA-F]{2}){1,3}")
 DRIVER = Type("driver name", _driver, pattern=_DRIVER.pattern)
+VFIO_DRIVER = Type("VFIO driver", _vfio_driver, pattern=VFIO.pattern)
 INTERFACE = Type("network interface", _interface, pattern=_INTERFACE.pattern)
 DEVICE_PATH = Type("path in /dev", _path, pattern=_PATH.pattern)
 CDI_KIND = Type("CDI kind", _cdi, pattern=_CDI.pattern)
@@ -182,6 +188,13 @@ KEYS: tuple[Key, ...] = (
         "Whether a PCI function is healthy only while a network interface of it has a link.",
         example="true",
         default=False,
+    ),
+    Key(
+        "devices[].bind",
+        VFIO_DRIVER,
+        "The VFIO driver that all PCI functions of a device's IOMMU group are bound to when a workload is given the device; afterwards they go "
+        "back to the driver that they had ([devices.md](devices.md#drivers)). For matches by `pci`, `class` and `iommu_group`.",
+        example="vfio-pci",
     ),
     Key(
         "devices[].check",

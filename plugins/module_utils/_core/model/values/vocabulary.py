@@ -33,6 +33,7 @@ StepKind = t.Literal[
     "compile",
     "hook",
     "health",
+    "driver",
 ]
 # Whether the agent corrects drift or only reports it.
 Mode = t.Literal["enforce", "audit"]

@@ -69,6 +69,7 @@ class DevicePool:
         ]
         unhealthy = [one.id for one in devices if one.unhealthy]
         notes += [f"unhealthy: {named(unhealthy)}"] if unhealthy else []
+        notes += [f"{one.id} {one.unhealthy}" for one in devices if one.bind and one.unhealthy][:LISTED]
         there = f"of {len(devices)} devices {able} can be given" if devices else "no device of this node matches"
         holders = f" ({'; '.join(notes)})" if notes else ""
         return f"{asked - able} missing: {there}{holders}: ask for fewer, or release one of them (corral devices)"

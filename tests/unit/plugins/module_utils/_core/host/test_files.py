@@ -165,3 +165,13 @@ def test_space_is_that_of_the_file_system_which_holds_the_path(tmp_path: Path, m
 def test_space_that_cannot_be_looked_at_is_none_with_a_reason(tmp_path: Path) -> None:
     host = Host(str(tmp_path))
     assert (host.space("/none"), host.errors) == (None, {"/none": errno.ENOENT})
+
+
+def test_a_device_that_no_other_has_can_be_claimed_and_what_cannot_be_looked_at_is_in_use(tmp_path: Path) -> None:
+    assert not Host("/").is_claimed("/dev/null")
+    assert not Host("/").is_claimed("/dev/no-such-device")
+    assert Host("/").is_claimed("/dev/null/part")
+    assert Host("/").is_claimed("/dev/a\0b")
+    (tmp_path / "dev").mkdir()
+    (tmp_path / "dev/loop").symlink_to("loop")
+    assert Host(str(tmp_path)).is_claimed("/dev/loop")

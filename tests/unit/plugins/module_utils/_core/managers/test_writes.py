@@ -81,6 +81,8 @@ ALLOWED: dict[str, list[Step]] = {
         step("file", "/run/cdi/corral.node-grant.json", None),
         step("property", "a.service", "DeviceAllow=/dev/vfio/7 rwm\nchar-tun rw"),
         step("property", "a.service", "DeviceAllow="),
+        step("driver", "/sys/bus/pci/devices/0000:3b:00.0", "vfio-pci"),
+        step("driver", "/sys/bus/pci/devices/10000:e1:00.0", None),
         step("file", "/run/systemd/system.control/a.service.d/50-DeviceAllow.conf", None),
     ],
     "checks": [
@@ -102,6 +104,9 @@ ALLOWED: dict[str, list[Step]] = {
     ],
 }
 REFUSED = [
+    step("driver", "/sys/bus/pci/devices/0000:3b:00.0", "i40e"),
+    step("driver", "/sys/bus/pci/devices/0000:3b:00.0/../0000:3b:00.1", "vfio-pci"),
+    step("driver", "/sys/bus/pci/drivers/i40e", None),
     step("file", "/usr/bin/kubelet"),
     step("file", "/etc/systemd/system/kubelet.service"),
     step("file", "/etc/kubernetes/kubelet.conf.d/99-cloud.conf"),

@@ -201,6 +201,21 @@ def test_a_check_of_ones_own(shown: str, fake: node.Node, capsys: Printed) -> No
     assert [one["reason"] for one in resource["devices"]] == [f"{program}: exit code 3: {nic} has no light"]
 
 
+@shows("docs/devices.md", "- name: example.com/nic-vfio # an item of devices")
+def test_a_device_that_is_bound_for_a_workload(shown: str, fake: node.Node) -> None:
+    fake.pci.load("i40e", "vfio-pci")
+    fake.pci.plug("0000:3b:00.0", "i40e", interface="ens1f0", group=7)
+    fake.put("/dev/vfio/vfio", "char/10:196\n")
+    services.add(fake, "dpdk.service")
+    dpdk = {"name": "dpdk", "match": {"unit": "dpdk.service"}, "limits": {"example.com/nic-vfio": 1}}
+    roll_out(fake, {**MINIMAL, "devices": yaml.safe_load(shown), "workloads": [dpdk]})
+    start(fake, "dpdk.service")
+    assert (fake.pci.driver("0000:3b:00.0"), fake.runs["dpdk.service"].devices) == (
+        "vfio-pci",
+        {"/dev/vfio/7", "/dev/vfio/vfio"},
+    )
+
+
 @shows("docs/devices.md", "# podman run --device corral.node/grant=web:app …")
 def test_the_names_of_cdi_devices(shown: str, fake: node.Node) -> None:
     test_devices_granted.plug_tty(fake, 0)

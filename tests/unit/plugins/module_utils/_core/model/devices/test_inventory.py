@@ -240,3 +240,46 @@ def test_the_file_that_all_users_of_vfio_need_is_no_device() -> None:
     files = tuple(DeviceFile(path, path, is_device=True) for path in ("/dev/vfio/7", "/dev/vfio/vfio"))
     found = inventory.devices_of([Resource("example.com/vfio", Match(path=pattern))], Seen({}, {pattern: files}))
     assert [one.id for one in found.devices["example.com/vfio"]] == ["/dev/vfio/7"]
+
+
+TO_BIND = Resource("example.com/r0", Match(pci="8086:1572"), bind="vfio-pci")
+LOADED = frozenset({"vfio-pci"})
+
+
+@pytest.mark.parametrize(
+    ("functions", "in_use", "drivers", "unhealthy", "unbound"),
+    [
+        ([NIC, SECOND], {}, LOADED, "", [(NIC.address, "i40e"), (SECOND.address, "i40e")]),
+        ([NIC._replace(driver=None), SECOND._replace(driver="vfio-pci")], {}, LOADED, "", [(NIC.address, "")]),
+        ([NIC._replace(driver="vfio-pci"), SECOND._replace(driver="pci-stub")], {}, frozenset(), "", []),
+        (
+            [NIC, SECOND],
+            {NIC.address: "", SECOND.address: "it is up"},
+            LOADED,
+            f"cannot be bound to vfio-pci: {SECOND.address} (i40e): it is up",
+            [(NIC.address, "i40e"), (SECOND.address, "i40e")],
+        ),
+        ([NIC], {}, frozenset(), "driver vfio-pci is not there: modprobe", [(NIC.address, "i40e")]),
+        ([NIC._replace(iommu_group=None)], {}, LOADED, "it has no IOMMU group", [(NIC.address, "i40e")]),
+    ],
+)
+def test_a_group_that_is_to_be_bound(
+    functions: list[PciFunction],
+    in_use: dict[str, str],
+    drivers: frozenset[str],
+    unhealthy: str,
+    unbound: list[tuple[str, str]],
+) -> None:
+    found = seen(*functions, BRIDGE)._replace(in_use=in_use, drivers=drivers)
+    ((device,),) = inventory.devices_of([TO_BIND], found).devices.values()
+    assert (device.id, device.unbound, device.bind) == (NIC.address, tuple(unbound), "vfio-pci")
+    assert device.unhealthy.startswith(unhealthy)
+    assert bool(device.unhealthy) is bool(unhealthy)
+    assert device.files == (("/dev/vfio/7",) if functions[0].iommu_group else ())
+    wanted = [one.address for one in functions if one.driver in (None, "i40e")]
+    assert [one.address for one in inventory.functions_to_bind([TO_BIND], found.pci)] == wanted
+
+
+def test_functions_that_are_not_to_be_bound_are_not_looked_at() -> None:
+    assert inventory.functions_to_bind([Resource("a.b/c", Match(pci="8086:1572"))], seen(NIC).pci) == []
+    assert inventory.functions_to_bind([TO_BIND], seen(DISK, BRIDGE).pci) == []

@@ -31,10 +31,15 @@ def check(**keys: t.Any) -> list[dict[str, t.Any]]:
     return [{**row(pci="8086:1572"), "check": keys}]
 
 
+def bind(**match: t.Any) -> list[dict[str, t.Any]]:
+    return [{**row(**match), "bind": "vfio-pci"}]
+
+
 ROWS = (
     row(pci="8086:1572", **{"class": "0200"}, driver="i40e", interface="ens1f*", iommu_group=0),
     {**row("example.com/link", pci="8086:*"), "require_link": True},
     row("example.com/tty", path="/dev/serial/by-path/*"),
+    {**row("example.com/vfio", pci="8086:1593", iommu_group=3), "bind": "mlx5_vfio_pci"},
     {
         **row("nvidia.com/gpu", cdi="nvidia.com/gpu=GPU-*"),
         "check": {"command": ["/usr/sbin/gpu-ok", "-n", "1", "-t", "1"], "interval": "5m", "timeout": "10s"},
@@ -48,6 +53,7 @@ def test_a_section_is_read_and_written_out_again() -> None:
         Resource("example.com/nic", Match("8086:1572", "0200", "i40e", "ens1f*", 0)),
         Resource("example.com/link", Match(pci="8086:*"), True),
         Resource("example.com/tty", Match(path="/dev/serial/by-path/*")),
+        Resource("example.com/vfio", Match(pci="8086:1593", iommu_group=3), bind="mlx5_vfio_pci"),
         Resource(
             "nvidia.com/gpu",
             Match(cdi="nvidia.com/gpu=GPU-*"),
@@ -95,6 +101,13 @@ REFUSED = (
     ([row(cdi="gpu")], "devices[0].match.cdi: gpu: is not a CDI kind"),
     ([row(drivr="i40e")], "devices[0].match.drivr: unknown key: did you mean devices[0].match.driver?"),
     (["nic"], "devices[0]: nic: is text, not a mapping"),
+    (bind(driver="i40e"), "devices[0].bind: vfio-pci: matches by driver, which bind changes or which is of no PCI function"),
+    (bind(pci="8086:1572", interface="ens1*"), "devices[0].bind: vfio-pci: matches by interface, which bind changes"),
+    (bind(path="/dev/vfio/*"), "devices[0].bind: vfio-pci: matches by path, which bind changes or which is of no PCI"),
+    (bind(cdi="nvidia.com/gpu"), "devices[0].bind: vfio-pci: matches by cdi"),
+    ([{**bind(pci="8086:1572")[0], "require_link": True}], "devices[0].bind: vfio-pci: leaves no network interface that"),
+    ([{**row(pci="8086:1572"), "bind": "i40e"}], "devices[0].bind: i40e: is not a VFIO driver: write it as in vfio-pci"),
+    ([{**row(pci="8086:1572"), "bind": "../vfio-pci"}], "is not a VFIO driver"),
     (check(), "devices[0].check.command: is missing: write it as in command: [/usr/local/sbin/nic-ok]"),
     (check(command=[]), "devices[0].check.command: a list of 0: has no words: write a command"),
     (check(command=["nic-ok"]), "devices[0].check.command[0]: nic-ok: is not an absolute path: write the command as a list"),

@@ -1,0 +1,93 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Whether the machine uses a PCI function, so that its driver must not let go of it: network interfaces, disks, virtual functions.
+
+Sources: Documentation/ABI/testing/sysfs-class-net (flags), sysfs-bus-pci (sriov_numvfs); open(2), O_EXCL of a block device.
+What cannot be looked at counts as in use.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from .. import mounts
+from .devices import NET, PCI
+
+if t.TYPE_CHECKING:
+    from ...model.devices.device import PciFunction
+    from ..files import Host
+
+DRIVERS = "/sys/bus/pci/drivers"
+BLOCK = "/sys/block"
+IS_UP = 0x1  # IFF_UP
+UNMOUNT = "unmount it, or take it out, first"
+NETWORK = "02"  # the PCI class of network controllers
+
+
+def why_used(host: Host, function: PciFunction) -> str:
+    """Why a function must keep its driver; "" where nothing uses it."""
+    if function.driver is None:
+        return ""
+    virtual = (host.read(f"{PCI}/{function.address}/sriov_numvfs") or "0").strip()
+    if virtual != "0":
+        return f"it has {virtual} virtual functions: write 0 to its sriov_numvfs first"
+    for interface in function.interfaces:
+        said = why_interface_used(host, interface.name)
+        if said:
+            return f"its network interface {interface.name} {said}"
+    if function.pci_class.startswith(NETWORK) and not function.interfaces:
+        return "its network interface is not seen here: it may be in another network namespace"
+    for name in disks(host, function):
+        said = why_disk_used(host, name)
+        if said:
+            return f"its disk {path_of(name)} {said}"
+    return ""
+
+
+def why_claimed(host: Host, function: PciFunction) -> str:
+    """The same by the kernel's own account of its disks; only right before the driver goes, since for this moment no other can have them."""
+    claimed = (path_of(name) for name in disks(host, function) if host.is_claimed(path_of(name)))
+    return next((f"its disk {path} is in use: {UNMOUNT}" for path in claimed), "")
+
+
+def disks(host: Host, function: PciFunction) -> list[str]:
+    """The disks of a function, as the kernel calls them."""
+    return [name for name in host.names(BLOCK) if f"/{function.address}/" in (host.link(f"{BLOCK}/{name}") or "")]
+
+
+def path_of(disk: str) -> str:
+    """The device file of a disk."""
+    return f"/dev/{disk.replace('!', '/')}"
+
+
+def why_disk_used(host: Host, disk: str) -> str:
+    """Why a disk cannot go: it is mounted, swap, or a part of another one; "" where it can."""
+    folder, path = f"{BLOCK}/{disk}", path_of(disk)
+    parts = [f"{folder}/{name}" for name in host.names(folder) if host.exists(f"{folder}/{name}/partition")]
+    for part in (folder, *parts):
+        above = host.names(f"{part}/holders")
+        if above:
+            return f"is a part of {above[0]}: {UNMOUNT}"
+    numbers = filter(None, ((host.read(f"{part}/dev") or "").strip() for part in (folder, *parts)))
+    # Btrfs has a number of its own, and its disk as the source. A longer name counts as well: what is not mounted is bound later.
+    found = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
+    if None in found:
+        return "cannot be looked at"
+    if any(found):
+        return f"is mounted: {UNMOUNT}"
+    return f"is swap: {UNMOUNT}" if host.lines("/proc/swaps", path) else ""
+
+
+def why_interface_used(host: Host, name: str) -> str:
+    """Why a network interface cannot go; "" where it can."""
+    try:
+        flags = int((host.read(f"{NET}/{name}/flags") or "").strip(), 16)
+    except ValueError:
+        return "cannot be looked at"
+    if flags & IS_UP:
+        return f"is up: move its addresses and routes elsewhere, then ip link set {name} down"
+    above = host.link(f"{NET}/{name}/master")
+    return f"is a part of {above.rpartition('/')[2]}: take it out first" if above else ""

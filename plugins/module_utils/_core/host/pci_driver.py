@@ -1,0 +1,139 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""Binds PCI functions to a driver for a workload, and gives them back to the one that they had.
+
+What a function had is recorded before the first write, and forgotten after the last one of the way back: a run that dies in
+between is gone on with. Drivers are what they were after a boot, and so the record is below /run.
+Source: Documentation/ABI/testing/sysfs-bus-pci (driver_override, unbind, drivers_probe).
+"""
+
+from __future__ import annotations
+
+import json
+import posixpath
+import typing as t
+
+from ..model.devices.device_delivery import VFIO_FOLDER, driver_record
+from ..model.values.records import NamedTuple
+from . import state
+from .discovery import device_files, pci_use
+from .discovery.pci_use import DRIVERS
+from .discovery.sysfs_reader import Reader
+from .files import Host
+
+ANY = "*"  # whichever driver the kernel finds
+PROBE = "/sys/bus/pci/drivers_probe"
+NO_OVERRIDE = "(null)"
+
+
+class Refused(Exception):
+    """The kernel does not do it, or it must not be asked; the text says why."""
+
+
+class Binding(NamedTuple):
+    """What a function is bound to: its driver_override, and its driver; "" for none."""
+
+    override: str
+    driver: str
+
+
+def binding(host: Host, folder: str) -> Binding:
+    """What a function is bound to now."""
+    override = (host.read(f"{folder}/driver_override") or "").strip()
+    driver = posixpath.basename(host.link(f"{folder}/driver") or "")
+    return Binding("" if override == NO_OVERRIDE else override, driver)
+
+
+def recorded(host: Host, address: str) -> t.Optional[Binding]:
+    """What a function was bound to before Corral; None where it is not Corral's. A damaged record is one of nothing special."""
+    path = driver_record(address)
+    text = host.read(path, follow=False)
+    if text is None:
+        return None
+    try:
+        override, driver = json.loads(text)
+    except (ValueError, TypeError, RecursionError):
+        return Binding("", ANY)
+    return Binding(override, driver) if isinstance(override, str) and isinstance(driver, str) else Binding("", ANY)
+
+
+def bound_by_corral(host: Host, folder: str) -> t.Optional[str]:
+    """The driver that Corral has bound a function to; None for what it had before, or what others bound. A record has what it had."""
+    driver = binding(host, folder).driver
+    is_ours = recorded(host, posixpath.basename(folder)) is not None
+    return driver if is_ours and device_files.is_vfio(driver) else None
+
+
+def bind(host: Host, folder: str, driver: str) -> None:
+    """Bind a function to a driver. Raises Refused or OSError; nothing is written where it is in use."""
+    address = posixpath.basename(folder)
+    function = device_files.functions(Reader(host)).get(address)
+    if function is None:
+        raise Refused(f"{address}: the device is gone")
+    now = binding(host, folder)
+    if now.driver != driver:
+        why = pci_use.why_used(host, function) or pci_use.why_claimed(host, function)
+        if why:
+            raise Refused(f"{address}: {now.driver} keeps it: {why}")
+    if host.read(driver_record(address), follow=False) is None:
+        host.write_file(driver_record(address), json.dumps(list(now)) + "\n", state.PRIVATE)
+    if now.override != driver:
+        host.write_value(f"{folder}/driver_override", driver)
+    if now.driver not in ("", driver):
+        let_go(host, folder, now.driver)
+    if now.driver != driver:
+        host.write_value(PROBE, address)
+    got = binding(host, folder).driver
+    if got != driver:
+        said = f"it has {got}" if got else "it has no driver now"
+        raise Refused(
+            f"{address}: {driver} does not take it, {said}: is the module loaded? The kernel's log may say why (dmesg)"
+        )
+
+
+def let_go(host: Host, folder: str, driver: str) -> None:
+    """Unbind a function from its driver."""
+    address = posixpath.basename(folder)
+    why = ""
+    try:
+        host.write_value(f"{DRIVERS}/{driver}/unbind", address)
+    except OSError as error:
+        why = f" ({error.strerror})"
+    if binding(host, folder).driver == driver:
+        hint = f"stop what uses it, or bind it at boot: driver_override, or {driver} in modprobe.d"
+        raise Refused(f"{address}: driver {driver} does not let go of it{why}: {hint}")
+
+
+def give_back(host: Host, folder: str) -> None:
+    """Bind a function to what it had before. Raises Refused or OSError; then the record stays for the next time."""
+    address = posixpath.basename(folder)
+    before = recorded(host, address)
+    if before is not None and host.is_dir(folder):
+        now = binding(host, folder)
+        # One that others bound meanwhile is no longer Corral's.
+        goes_back = now.driver != before.driver and (not now.driver or device_files.is_vfio(now.driver))
+        if goes_back and now.driver:
+            refuse_open(host, folder)
+        if now.override != before.override:
+            host.write_value(f"{folder}/driver_override", before.override or "\n")
+        if goes_back:
+            if now.driver:
+                let_go(host, folder, now.driver)
+            if before.driver:
+                host.write_value(PROBE, address)
+            got = binding(host, folder).driver
+            if got != before.driver and not (before.driver == ANY and got):
+                raise Refused(
+                    f"{address}: its driver {before.driver} does not take it back: is the module loaded? (dmesg)"
+                )
+    host.remove(driver_record(address))  # also what a killed writer left beside it
+
+
+def refuse_open(host: Host, folder: str) -> None:
+    """Raise Refused where a process has the IOMMU group open: the kernel would wait for it, for as long as that takes."""
+    file = VFIO_FOLDER + posixpath.basename(host.link(f"{folder}/iommu_group") or "")
+    if host.exists(file) and host.is_claimed(file):
+        raise Refused(f"{posixpath.basename(folder)}: a process has {file} open still: end it (fuser {file})")

@@ -1,0 +1,521 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""PCI functions that are bound to a VFIO driver for a workload on a fake node, what is never taken from the machine, and the way back."""
+
+from __future__ import annotations
+
+import contextlib
+import copy
+import json
+import shutil
+import typing as t
+
+import node
+import pytest
+import runs
+import services
+import test_workloads
+from _core.model.plan.plan import Outcome
+from _core.model.profile import profile
+from _core.model.values.errors import CorralError
+from _core.pipeline import applying, planning
+from example_counts import in_turn
+from test_workloads import status
+
+Make = t.Callable[..., node.Node]
+NIC = "example.com/nic"
+# Two functions in one group, and two with groups of their own.
+FIRST, SECOND, THIRD, FOURTH = "0000:3b:00.0", "0000:3b:00.1", "0000:5e:00.0", "0000:5e:00.1"
+ALL = (FIRST, SECOND, THIRD, FOURTH)
+GROUPS = {FIRST: 7, SECOND: 7, THIRD: 8, FOURTH: 9}
+DPDK, LATER, OTHER = "dpdk.service", "later.service", "other.service"
+FOLDER = "/run/corral/devices"
+PROFILE: dict[str, t.Any] = {
+    "name": "drivers",
+    "cpu": {"reserved": {"cpus": "0,4"}, "policy": "static", "shared": {"min_cpus": 2}},
+    "devices": [{"name": NIC, "match": {"pci": "8086:1572"}, "bind": "vfio-pci"}],
+    "workloads": [
+        {"name": "dpdk", "match": {"unit": DPDK}, "requests": {NIC: 1, "cpu": "100m"}},
+        {"name": "later", "match": {"unit": LATER}, "hold": "running", "requests": {NIC: 1, "cpu": "100m"}},
+        {"name": "other", "match": {"unit": OTHER}, "hold": "running", "requests": {NIC: 2, "cpu": "100m"}},
+    ],
+}
+
+
+def profile_with(**sections: t.Any) -> dict[str, t.Any]:
+    return {**copy.deepcopy(PROFILE), **sections}
+
+
+def only(*names: str) -> dict[str, t.Any]:
+    return profile_with(workloads=[one for one in PROFILE["workloads"] if one["name"] in names])
+
+
+def equip(fake: node.Node) -> None:
+    fake.put("/dev/vfio/vfio", "char/10:196\n")
+    fake.pci.load("i40e", "vfio-pci")
+    for number, address in enumerate(ALL):
+        fake.pci.plug(address, "i40e", interface=f"ens{number}", group=GROUPS[address], sriov_numvfs="0")
+    services.add(fake, DPDK, LATER, OTHER)
+    assert not runs.install(fake.host()).error
+
+
+def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
+    return test_workloads.roll_out(fake, PROFILE if data is None else data)
+
+
+def bound(fake: node.Node) -> dict[str, tuple[str, str]]:
+    """The override and the driver of each function that is not as it was."""
+    found = {one: (fake.pci.override(one), fake.pci.driver(one)) for one in fake.pci.functions}
+    return {one: state for one, state in found.items() if state != ("", "i40e")}
+
+
+def records(fake: node.Node) -> list[str]:
+    folder = fake.root / FOLDER[1:]
+    return sorted(path.name for path in folder.glob("*.driver")) if folder.is_dir() else []
+
+
+VFIO = ("vfio-pci", "vfio-pci")
+
+
+def in_sync(fake: node.Node) -> None:
+    code = runs.tick(fake.host())
+    assert code == 0, status(fake)["items"] or status(fake)["error"]
+
+
+def running(fake: node.Node, unit: str) -> node.Run:
+    run = services.start(fake, unit)
+    assert run is not None, fake.said
+    return run
+
+
+@pytest.fixture
+def rolled(fake: node.Node) -> node.Node:
+    equip(fake)
+    assert roll_out(fake).remaining == ()
+    assert running(fake, DPDK).devices == {"/dev/vfio/7", "/dev/vfio/vfio"}
+    in_sync(fake)
+    fake.wait(10)
+    return fake
+
+
+# The way there and back
+
+
+def test_a_workload_has_all_functions_of_the_group_bound(rolled: node.Node) -> None:
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    assert rolled.runs[DPDK].env["PCIDEVICE_EXAMPLE_COM_NIC"] == f"{FIRST},{SECOND}"
+    host = rolled.host()
+    assert runs.tick(host) == 0
+    assert (host.commands, [act for act in host.acts if "/sys/bus/pci" in act]) == ([], [])
+
+
+def test_a_run_has_them_bound_before_its_first_instruction_and_gives_them_back(rolled: node.Node) -> None:
+    before = rolled.fingerprint()
+    run = running(rolled, LATER)
+    assert run.devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO, THIRD: VFIO}
+    assert not rolled.has("/sys/class/net/ens2/flags")
+    in_sync(rolled)
+    services.stop(rolled, LATER)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    assert rolled.has("/sys/class/net/ens2/flags")
+    in_sync(rolled)
+    different = node.different(before, rolled.fingerprint())
+    assert [line for line in different if "sys/bus" in line or "devices/" in line] == []
+    assert rolled.pci.held_up == []
+
+
+@pytest.mark.parametrize("how", ["workload leaves", "resource leaves", "bind leaves", "removal"])
+def test_they_go_back_when_they_are_declared_no_longer(rolled: node.Node, how: str) -> None:
+    services.stop(rolled, DPDK)
+    if how == "removal":
+        runs.remove(rolled.host())
+    else:
+        gone = {
+            "workload leaves": only(),
+            "resource leaves": profile_with(devices=[], workloads=[]),
+            "bind leaves": profile_with(
+                devices=[{"name": NIC, "match": {"pci": "8086:1572", "driver": "vfio-pci"}}], workloads=[]
+            ),
+        }
+        roll_out(rolled, gone[how])
+    assert (bound(rolled), records(rolled)) == ({}, [])
+
+
+def test_a_run_keeps_its_drivers_when_its_workload_leaves_the_profile(rolled: node.Node) -> None:
+    running(rolled, LATER)
+    roll_out(rolled, profile_with(devices=[], workloads=[]))
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO, THIRD: VFIO}
+    for unit in (DPDK, LATER):
+        services.stop(rolled, unit)
+        runs.tick(rolled.host())
+    runs.tick(rolled.host())
+    assert (bound(rolled), records(rolled), rolled.pci.held_up) == ({}, [], [])
+
+
+def test_what_a_workload_hands_on_stays_bound(rolled: node.Node) -> None:
+    assert running(rolled, OTHER).devices == {"/dev/vfio/8", "/dev/vfio/9", "/dev/vfio/vfio"}
+    services.stop(rolled, OTHER)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    rows = [{**one, "requests": {NIC: 3}} if one["name"] == "other" else one for one in PROFILE["workloads"]]
+    services.stop(rolled, DPDK)
+    roll_out(rolled, profile_with(workloads=[one for one in rows if one["name"] != "dpdk"]))
+    assert bound(rolled) == {}
+    running(rolled, OTHER)
+    assert set(bound(rolled)) == set(ALL)
+    in_sync(rolled)
+
+
+def test_what_was_vfios_before_stays_so(fake: node.Node) -> None:
+    equip(fake)
+    fake.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "vfio-pci")
+    fake.pci.unbind(THIRD)
+    fake.pci.probe(THIRD)
+    fake.pci.unbind(FOURTH)  # has no driver at all
+    assert roll_out(fake, only("other")).remaining == ()
+    rows = [{"name": "other", "match": {"unit": OTHER}, "hold": "running", "requests": {NIC: 3}}]
+    roll_out(fake, profile_with(workloads=rows))
+    running(fake, OTHER)
+    assert bound(fake) == dict.fromkeys(ALL, VFIO)
+    services.stop(fake, OTHER)
+    assert bound(fake) == {THIRD: VFIO, FOURTH: ("", "")}
+    in_sync(fake)
+
+
+def test_after_a_reboot_a_declared_workload_has_them_again(rolled: node.Node) -> None:
+    for address in (FIRST, SECOND):  # The kernel forgets the override.
+        rolled.pci.write(f"/sys/bus/pci/devices/{address}/driver_override", "\n")
+        rolled.pci.unbind(address)
+        rolled.pci.probe(address)
+    services.reboot(rolled)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    assert running(rolled, DPDK).devices == {"/dev/vfio/7", "/dev/vfio/vfio"}
+    in_sync(rolled)
+
+
+# What is refused
+
+
+def up(fake: node.Node) -> str:
+    fake.pci.bring("ens2", up=True)
+    return "its network interface ens2 is up: move its addresses and routes elsewhere, then ip link set ens2 down"
+
+
+def enslaved(fake: node.Node) -> str:
+    (fake.root / "sys/class/net/ens2/master").symlink_to("../../../../virtual/net/bond0")
+    return "its network interface ens2 is a part of bond0: take it out first"
+
+
+def hidden(fake: node.Node) -> str:
+    (fake.root / "sys/class/net/ens2").unlink()
+    return "its network interface is not seen here: it may be in another network namespace"
+
+
+def unreadable(fake: node.Node) -> str:
+    fake.drop("/sys/class/net/ens2/flags")
+    return "its network interface ens2 cannot be looked at"
+
+
+def with_functions(fake: node.Node) -> str:
+    fake.put(f"/sys/bus/pci/devices/{THIRD}/sriov_numvfs", "4\n")
+    return "it has 4 virtual functions: write 0 to its sriov_numvfs first"
+
+
+UNMOUNT = "unmount it, or take it out, first"
+
+
+def add_disk(fake: node.Node) -> str:
+    """A disk with a partition; its folder."""
+    folder = f"sys/devices/pci0000:5e/{THIRD}/nvme/cciss!c0d0"
+    fake.put(f"{folder}/dev", "104:0\n")
+    fake.put(f"{folder}/cciss!c0d0p1/partition", "1\n")
+    fake.put(f"{folder}/cciss!c0d0p1/dev", "104:1\n")
+    (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
+    (fake.root / "sys/block/cciss!c0d0").symlink_to(f"../../{folder}")
+    return folder
+
+
+def append(fake: node.Node, path: str, text: str) -> None:
+    fake.put(path, (fake.get(path) if fake.has(path) else "") + text)
+
+
+def mounted(fake: node.Node) -> str:
+    add_disk(fake)
+    append(fake, "/proc/1/mountinfo", "99 1 104:1 / /srv rw - ext4 /dev/disk rw\n")
+    return f"its disk /dev/cciss/c0d0 is mounted: {UNMOUNT}"
+
+
+def of_btrfs(fake: node.Node) -> str:
+    add_disk(fake)
+    append(fake, "/proc/1/mountinfo", "99 1 0:47 / /srv rw - btrfs /dev/cciss/c0d0p1 rw\n")
+    return f"its disk /dev/cciss/c0d0 is mounted: {UNMOUNT}"
+
+
+def swap(fake: node.Node) -> str:
+    add_disk(fake)
+    append(fake, "/proc/swaps", "/dev/cciss/c0d0p1 partition 1 0 -2\n")
+    return f"its disk /dev/cciss/c0d0 is swap: {UNMOUNT}"
+
+
+def of_raid(fake: node.Node) -> str:
+    fake.put(f"{add_disk(fake)}/cciss!c0d0p1/holders/md0", "")
+    return f"its disk /dev/cciss/c0d0 is a part of md0: {UNMOUNT}"
+
+
+def without_table(fake: node.Node) -> str:
+    add_disk(fake)
+    fake.drop("/proc/1/mountinfo")
+    return "its disk /dev/cciss/c0d0 cannot be looked at"
+
+
+USES = (up, enslaved, hidden, unreadable, with_functions, mounted, of_btrfs, swap, of_raid, without_table)
+
+
+@pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)
+def test_what_the_machine_uses_is_never_taken_from_it(rolled: node.Node, use: t.Callable[[node.Node], str]) -> None:
+    said = use(rolled)
+    before = rolled.fingerprint()
+    host = rolled.host()
+    assert services.start(rolled, OTHER, host) is None
+    assert any(f"{THIRD} cannot be bound to vfio-pci: {THIRD} (i40e): {said}" in line for line in rolled.said)
+    assert [act for act in host.acts if "/sys/bus/pci" in act] == []
+    assert running(rolled, LATER).devices == {"/dev/vfio/9", "/dev/vfio/vfio"}, "the other one"
+    services.stop(rolled, LATER)
+    assert [line for line in node.different(before, rolled.fingerprint()) if "sys/bus" in line] == []
+    in_sync(rolled)
+
+
+def test_a_disk_that_the_kernel_has_given_to_another_keeps_its_driver(rolled: node.Node) -> None:
+    add_disk(rolled)
+    asked: list[str] = []
+    host = rolled.host()
+    host.is_claimed = lambda path: bool(asked.append(path))  # type: ignore[method-assign]
+    planning.compile_profile(host, profile.parse(PROFILE))
+    assert asked == [], "for this moment no other one could have the disk"
+    rolled.claimed.add("/dev/cciss/c0d0")  # Of a file system with several disks the kernel shows one.
+    host = rolled.host()
+    assert services.start(rolled, LATER, host) is None
+    assert any(f"{THIRD}: i40e keeps it: its disk /dev/cciss/c0d0 is in use: {UNMOUNT}" in line for line in rolled.said)
+    assert [act for act in host.acts if "/sys/bus/pci" in act] == []
+    rolled.claimed.clear()
+    assert running(rolled, LATER).devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+
+
+def test_an_interface_that_comes_up_at_the_last_moment_keeps_its_driver(rolled: node.Node) -> None:
+    clone = rolled.clone(rolled.root.with_name("probe"))
+    probe = clone.host()
+    services.start(clone, LATER, probe)
+    number = next(index for index, act in enumerate(probe.acts, 1) if "checkpoint.json" in act)
+
+    def come_up(now: int) -> None:
+        if now == number:
+            rolled.pci.bring("ens2", up=True)
+
+    assert services.start(rolled, LATER, rolled.host(then=come_up)) is None
+    assert any(f"{THIRD}: i40e keeps it: its network interface ens2 is up" in line for line in rolled.said)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+
+
+def test_a_node_without_the_driver_or_the_iommu_says_so(fake: node.Node) -> None:
+    equip(fake)
+    shutil.rmtree(fake.root / "sys/bus/pci/drivers/vfio-pci")
+    before = fake.fingerprint()
+    with pytest.raises(CorralError, match="driver vfio-pci is not there: modprobe vfio-pci"):
+        applying.declare(fake.host(), profile.parse(PROFILE))
+    fake.pci.load("vfio-pci")
+    for address in ALL:
+        (fake.root / f"sys/bus/pci/devices/{address}/iommu_group").unlink()
+    with pytest.raises(CorralError, match="it has no IOMMU group: switch the IOMMU on"):
+        applying.declare(fake.host(), profile.parse(PROFILE))
+    assert [line for line in node.different(before, fake.fingerprint()) if "sys/bus" not in line] == []
+
+
+def test_check_mode_foretells_it_and_writes_nothing(fake: node.Node) -> None:
+    equip(fake)
+    before, host = fake.fingerprint(), fake.host()
+    declared = profile.parse(PROFILE)
+    plan = planning.plan_profile(host, planning.compile_profile(host, declared, fresh=True), declare=True)
+    found = [(one.subject, one.actual, one.wanted) for one in plan.changes if one.property == "driver"]
+    assert found == [(FIRST, "i40e", "vfio-pci"), (SECOND, "i40e", "vfio-pci")]
+    assert (host.writes, node.different(before, fake.fingerprint())) == ([], [])
+
+
+def test_a_driver_that_does_not_let_go_stops_the_start_and_all_is_as_it_was(rolled: node.Node) -> None:
+    rolled.pci.stuck.add(THIRD)
+    before = rolled.fingerprint()
+    assert services.start(rolled, LATER) is None
+    assert any(f"{THIRD}: driver i40e does not let go of it: stop what uses it" in line for line in rolled.said)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    different = node.different(before, rolled.fingerprint())
+    assert [line for line in different if "sys/bus" in line or "corral/devices" in line] == []
+
+
+def test_a_function_that_vfio_does_not_take_goes_back(rolled: node.Node) -> None:
+    rolled.pci.refusing.add(THIRD)
+    assert services.start(rolled, LATER) is None
+    assert any(f"{THIRD}: vfio-pci does not take it, it has no driver now" in line for line in rolled.said)
+    rolled.pci.refusing.clear()
+    runs.tick(rolled.host())
+    assert (bound(rolled), records(rolled)) == ({FIRST: VFIO, SECOND: VFIO}, [f"{FIRST}.driver", f"{SECOND}.driver"])
+
+
+def test_one_that_its_driver_does_not_take_back_holds_up_no_release(rolled: node.Node) -> None:
+    running(rolled, LATER)
+    rolled.pci.refusing.add(THIRD)
+    services.stop(rolled, LATER)
+    assert "later" not in rolled.get("/var/lib/corral/checkpoint.json")
+    assert runs.tick(rolled.host()) == 2
+    (item,) = status(rolled)["items"]
+    assert (item["subject"], item["property"]) == (THIRD, "driver")
+    rolled.pci.refusing.clear()
+    runs.tick(rolled.host())
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    in_sync(rolled)
+
+
+def test_a_group_that_a_process_has_open_waits(rolled: node.Node) -> None:
+    running(rolled, LATER)
+    rolled.claimed.add("/dev/vfio/8")
+    services.stop(rolled, LATER)
+    assert bound(rolled)[THIRD][1] == "vfio-pci"
+    rolled.claimed.clear()
+    runs.tick(rolled.host())
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    in_sync(rolled)
+
+
+# What happens meanwhile
+
+
+def test_one_that_was_bound_by_hand_is_bound_again_and_the_list_is_set_again(rolled: node.Node) -> None:
+    host = rolled.host()
+    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
+    rolled.pci.unbind(FIRST)
+    rolled.pci.probe(FIRST)
+    assert runs.tick(host) == 2
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    assert any("DeviceAllow=" in act for act in host.acts)
+    in_sync(rolled)
+    services.stop(rolled, DPDK)
+    roll_out(rolled, only("later"))
+    assert bound(rolled) == {}
+
+
+def test_a_run_that_binds_again_and_fails_later_leaves_no_override_behind(rolled: node.Node) -> None:
+    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
+    rolled.pci.unbind(FIRST)
+    rolled.pci.probe(FIRST)
+    data = profile_with(pids={"per_workload": 64})
+    probe = rolled.clone(rolled.root.with_name("probe"))
+    host = probe.host()
+    applying.declare(host, profile.parse(data))
+    assert bound(probe) == {FIRST: VFIO, SECOND: VFIO}
+    for number in range(1, len(host.acts) + 1):
+        fake = rolled.clone(rolled.root.with_name(f"error{number}"))
+        with contextlib.suppress(CorralError, OSError):
+            applying.declare(fake.host("error", number), profile.parse(data))
+        assert fake.pci.override(FIRST) in ("", "vfio-pci"), number
+        runs.tick(fake.host())
+        runs.tick(fake.host())
+        assert bound(fake) == {FIRST: VFIO, SECOND: VFIO}, number
+        shutil.rmtree(fake.root)
+
+
+def test_one_that_got_another_driver_and_is_in_use_is_left_alone(rolled: node.Node) -> None:
+    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
+    rolled.pci.unbind(FIRST)
+    rolled.pci.probe(FIRST)
+    rolled.pci.bring("ens0", up=True)
+    assert runs.tick(rolled.host()) == 2
+    (item,) = status(rolled)["items"]
+    assert (item["subject"], item["property"]) == (f"dpdk {FIRST}", "health")
+    assert "ens0 is up" in item["actual"]
+    services.stop(rolled, DPDK)
+    roll_out(rolled, only("later"))
+    assert (bound(rolled), records(rolled)) == ({}, [])
+
+
+def test_one_that_is_unplugged_is_forgotten_with_its_workload(rolled: node.Node) -> None:
+    running(rolled, LATER)
+    shutil.rmtree(rolled.root / f"sys/bus/pci/devices/{THIRD}")
+    del rolled.pci.functions[THIRD]
+    runs.tick(rolled.host())
+    services.stop(rolled, LATER)
+    runs.tick(rolled.host())
+    assert records(rolled) == [f"{FIRST}.driver", f"{SECOND}.driver"]
+    in_sync(rolled)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", '["a"]', "[1, 2]", "null", '["", "i40e", 3]'])
+def test_a_record_that_is_damaged_lets_the_kernel_choose(rolled: node.Node, text: str) -> None:
+    running(rolled, LATER)
+    rolled.put(f"{FOLDER}/{THIRD}.driver", text)
+    in_sync(rolled)
+    services.stop(rolled, LATER)
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    assert f"{THIRD}.driver" not in records(rolled)
+
+
+def test_a_file_of_another_name_is_no_record(rolled: node.Node) -> None:
+    for name in ("..driver", "a.driver", "0000:3b:00.9.driver", "0000:3b:00.0\n.driver"):
+        rolled.put(f"{FOLDER}/{name}", "{}")
+    in_sync(rolled)
+
+
+# Faults
+
+FAULTS = ("error", "killed", "torn")
+Act = t.Callable[[node.Node, node.NodeHost], object]
+
+
+def starts(fake: node.Node, host: node.NodeHost) -> object:
+    return services.start(fake, OTHER, host)
+
+
+def stops(fake: node.Node, host: node.NodeHost) -> object:
+    return services.stop(fake, LATER, host)
+
+
+def rolls_out(fake: node.Node, host: node.NodeHost) -> object:
+    rows = [{"name": "new", "match": {"unit": "new.service"}, "requests": {NIC: 2}}]
+    return applying.declare(host, profile.parse(profile_with(workloads=[*rows, *only("later")["workloads"]])))
+
+
+def removes(fake: node.Node, host: node.NodeHost) -> object:
+    return runs.remove(host)
+
+
+@pytest.mark.parametrize("act", [starts, stops, rolls_out, removes], ids=lambda act: act.__name__)
+@pytest.mark.parametrize("fail", FAULTS)
+def test_a_run_that_fails_anywhere_is_gone_on_with(make: Make, fail: str, act: Act) -> None:
+    template = make()
+    equip(template)
+    services.add(template, "new.service")
+    roll_out(template, only("later", "other") if act is starts else None)
+    if act in (stops, rolls_out):
+        running(template, LATER)
+    runs.tick(template.host())
+    probe = template.clone(template.root.with_name("probe"))
+    host = probe.host()
+    act(probe, host)
+    writes = [act for act in host.acts if "/sys/bus/pci" in act]
+    assert len(writes) >= (3 if act is not removes else 2), host.acts
+    for number in in_turn(len(host.acts), fail, FAULTS):
+        fake = template.clone(template.root.with_name(f"{fail}{number}"))
+        with contextlib.suppress(CorralError, OSError, node.Killed):
+            act(fake, fake.host(fail, number))
+        if act is removes:
+            runs.remove(fake.host())
+            assert (bound(fake), records(fake)) == ({}, []), number
+            shutil.rmtree(fake.root)
+            continue
+        for dummy in range(3):
+            runs.tick(fake.host())
+        rows = json.loads(fake.get("/var/lib/corral/checkpoint.json"))["data"]["grants"]
+        held = {key for row in rows for one in row.get("devices", ()) for key in one[3] if key in ALL}
+        assert bound(fake) == dict.fromkeys(held, VFIO), number
+        assert records(fake) == sorted(f"{one}.driver" for one in held), number
+        assert fake.pci.held_up == [], number
+        in_sync(fake)
+        shutil.rmtree(fake.root)
