@@ -188,6 +188,7 @@ def decide(
     paths = {device_delivery.env_file(grant.workload, grant.unit) for grant in granted}
     before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
     rows: dict[str, dict[str, t.Any]] = {}  # by version
+    withheld: set[str] = set()
     for grant in granted:
         path = device_delivery.env_file(grant.workload, grant.unit)
         as_read = device_delivery.env_file_as_read(path)
@@ -202,8 +203,12 @@ def decide(
         if as_read != path:
             text = device_delivery.env_text(grant.workload, held.granted, held.devices)
             changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
-        for name, version, edits in spec_rows(grant, devices, before.values()):
+        said = list(spec_rows(grant, devices, before.values()))
+        for name, version, edits in said:
             rows.setdefault(version, {})[name] = edits
+        # A container whose device is not there does not start without it.
+        withheld |= spec_names(grant).keys() - {name for name, *dummy in said}
+    hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
@@ -237,6 +242,20 @@ def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) 
         own = rows.setdefault(version, {})
         own[name] = {**own.get(name, {}), "hooks": [*own.get(name, {}).get("hooks", ()), hook]}
     return rows
+
+
+def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
+    """What a spec said of a container, without Corral's hook: that is said anew each time. Empty for what Corral did not write."""
+    if not isinstance(edits, dict):
+        return {}
+    hooks = edits.get("hooks")
+    kept = [one for one in hooks if not is_own_hook(one)] if isinstance(hooks, list) else []
+    return {**{key: rows for key, rows in edits.items() if key != "hooks"}, **({"hooks": kept} if kept else {})}
+
+
+def is_own_hook(hook: object) -> bool:
+    """Whether a hook of a spec is the one that sets limits."""
+    return isinstance(hook, dict) and hook.get("path") == LAUNCHER
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
@@ -475,12 +494,12 @@ def spec_rows(
 
     What was said of a container that misses a device stays, which then does not start, unless a file of it is another device by now.
     """
-    known = {name: (one.version, edits) for one in before for name, edits in one.rows.items()}
+    known = {name: (one.version, without_own_hooks(edits)) for one in before for name, edits in one.rows.items()}
     for name, own in spec_names(grant).items():
         held = device_delivery.held(own, devices)
         if not held.missing:
             yield name, device_delivery.version_of(flat(held.devices)), device_delivery.edits(held.devices)
-        elif name in known and held.others.isdisjoint(device_delivery.node_paths(known[name][1])):
+        elif known.get(name, ("", {}))[1] and held.others.isdisjoint(device_delivery.node_paths(known[name][1])):
             yield (name, *known[name])
 
 

@@ -12,6 +12,7 @@ import typing as t
 import node
 import pytest
 import runs
+import test_devices_granted
 import test_pid_namespaces
 from _core import main
 from _core.cli import container_hook
@@ -147,7 +148,7 @@ def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) 
 def hooks(fake: node.Node) -> dict[str, list[t.Any]]:
     path = "/run/cdi/corral.node-grant.json"
     rows = json.loads(fake.get(path))["devices"] if fake.has(path) else []
-    return {row["name"]: row["containerEdits"]["hooks"] for row in rows}
+    return {row["name"]: row["containerEdits"].get("hooks", []) for row in rows}
 
 
 def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) -> None:
@@ -177,6 +178,45 @@ def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> N
         "0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own", "ours"]}, "web": {"env": ["B=1"]}},
         "0.3.0": {"web:log": {"hooks": ["ours"]}},
     }
+
+
+APP = {"name": "app", "limits": {"cpu": 1, "memory": "64Mi", test_devices_granted.TTY: 1}}
+LOG = {"name": "log", "limits": {"cpu": 1, "memory": "64Mi"}}
+WITH_TTY = {
+    **test_devices_granted.PROFILE,
+    "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": [APP, LOG]}],
+}
+
+
+def test_a_hook_is_said_once_while_a_device_of_the_container_is_gone(fake: node.Node) -> None:
+    test_devices_granted.equip(fake)
+    assert not runs.install(fake.host()).error
+    test_devices_granted.roll_out(fake, WITH_TTY)
+    test_devices_granted.unplug_tty(fake, 0)
+    for dummy in range(3):
+        fake.wait(10)
+        runs.tick(fake.host())
+    host = fake.host()
+    runs.tick(host)
+    assert state.GRANTS_SPEC not in host.writes
+    ((only,),) = [rows for name, rows in hooks(fake).items() if name == "web:app"]
+    assert only["path"] == LAUNCHER
+
+
+@pytest.mark.parametrize("edits", [None, "x", {"hooks": 5}])
+def test_a_container_does_not_start_without_its_device(fake: node.Node, edits: object) -> None:
+    test_devices_granted.equip(fake)
+    assert not runs.install(fake.host()).error
+    test_devices_granted.roll_out(fake, WITH_TTY)
+    test_devices_granted.unplug_tty(fake, 0)
+    if edits is None:
+        fake.drop(state.GRANTS_SPEC)  # as at a boot
+    else:  # by hand
+        spec = json.loads(fake.get(state.GRANTS_SPEC))
+        spec["devices"] = [{**row, "containerEdits": edits} for row in spec["devices"]]
+        fake.put(state.GRANTS_SPEC, json.dumps(spec))
+    runs.tick(fake.host())
+    assert list(hooks(fake)) == ["web:log"]
 
 
 def hook(fake: node.Node, *words: str, pid: object = 101) -> int:
