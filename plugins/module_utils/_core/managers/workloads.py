@@ -42,6 +42,7 @@ from .manager import Manager
 _SLICE = rf"({EXCLUSIVE_PREFIX}|{SHARED_PREFIX})[^/]+\.slice"
 _LIMITS = "|".join(name for name in unit_limits.FILES if name != "AllowedCPUs")
 CONTAINER = r"libpod-(payload-)?[0-9a-f]{64}(\.scope)?(/container)?"
+_OF_CONTAINERS = "|".join(re.escape(file) for name, file in unit_limits.FILES.items() if name != "AllowedMemoryNodes")
 _CONTROL = r"cgroup\.subtree_control"
 WRITES = (
     Place("file", rf"{re.escape(state.CHECKPOINT)}(\.previous|\.damaged)?", volatile=True),
@@ -67,9 +68,10 @@ WRITES = (
         volatile=True,
     ),
     Place("value", r"/proc/[0-9]+/oom_score_adj", volatile=True),
+    # Podman has a slice for each pod, a container in a unit's control group (--cgroups=split) lies below that.
     Place(
         "value",
-        rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/)?([^/]+\.slice/)+{CONTAINER}/({'|'.join(map(re.escape, unit_limits.FILES.values()))})",
+        rf"{cgroup.ROOT}/({re.escape(CORRAL_SLICE)}/{SHARED_PREFIX}|{EXCLUSIVE_PREFIX})[^/]+\.slice/([^/]+/)*{CONTAINER}/({_OF_CONTAINERS})",
         volatile=True,
     ),
 )

@@ -17,9 +17,11 @@ import test_pid_namespaces
 from _core import main
 from _core.cli import container_hook
 from _core.host import state
-from _core.managers import device_grants
+from _core.managers import device_grants, workloads
 from _core.model.devices import device_delivery
-from _core.model.plan.plan import Change
+from _core.model.plan import make_step
+from _core.model.plan.places import covering
+from _core.model.plan.plan import LIVE, Change
 from _core.model.profile import profile
 from _core.model.profile.profile import Profile
 from _core.model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
@@ -94,6 +96,33 @@ def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
     assert limits(fake, load)["cpuset.cpus"] == "1,5", "the CPUs that an init container hands on"
     assert limits(fake, infra) == UNLIMITED
     assert [fake.get(f"/proc/{pid}/oom_score_adj").strip() for pid in (101, 52, 104)] == ["-997", "-997", "-997"]
+
+
+@pytest.mark.parametrize("place", [f"{SLICE}/corral_web-libpod_pod_0123.slice", f"{SLICE}/web-app.service"])
+def test_a_container_is_found_wherever_it_lies_in_the_slice(fake: node.Node, place: str) -> None:
+    pod = declared()
+    assert not runs.install(fake.host()).error
+    roll_out(fake, pod)
+    app = start(fake, 1, "app", place=place)
+    assert runs.tick(fake.host()) == 2
+    assert limits(fake, app)["cpuset.cpus"] == "5"
+
+
+@pytest.mark.parametrize(
+    ("path", "is_own"),
+    [
+        ("corral_web.slice/{}.scope/container/memory.max", True),
+        ("corral.slice/corral-acme.slice/corral-acme-web.slice/{}/memory.max", True),
+        ("machine.slice/{}.scope/container/memory.max", False),
+        ("corral.slice/{}.scope/container/memory.max", False),
+        ("corral_web.slice/{}.scope/container/cpuset.mems", False),
+        ("corral_web.slice/{}.scope/container/inner/memory.max", False),
+        ("corral_web.slice/memory.max", False),
+    ],
+)
+def test_no_other_container_is_written_to(path: str, is_own: bool) -> None:
+    step = make_step.value(f"/sys/fs/cgroup/{path.format('libpod-' + 64 * 'a')}", "1", LIVE)
+    assert (covering(workloads.WRITES, step) is not None) == is_own
 
 
 def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) -> None:
