@@ -98,7 +98,7 @@ def plan(host: Host, context: Context) -> Part:
     granted = [grant for grant in context.grants if grant.devices]
     names = host.names(FOLDER)
     specs = specs_of(host)
-    hooks = hooks_of_pods(host, context)
+    hooks = hooks_of_pods(host, context, specs)
     if not (granted or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
         return Part((), frozenset())
     changes = decide(found, granted, observe(host, granted, names, specs), hooks)
@@ -216,11 +216,14 @@ def decide(
     return [*changes, *spec_changes(seen.specs, with_hooks(rows, hooks))]
 
 
-def hooks_of_pods(host: Host, context: Context) -> dict[str, t.Any]:
-    """The hooks that give the containers of pods their limits, by the names of the containers' CDI devices."""
+def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
+    """The hooks that give the containers of pods their limits, by the names of the containers' CDI devices.
+
+    A run whose pod is declared no longer keeps those that it has (in ``specs``): a container of it may start again.
+    """
     found = context.workloads
-    granted = {grant.workload: grant for grant in context.grants}
-    pods = [one for one in found.needs if one.workload.containers and one.workload.name in granted] if found else []
+    needs = {need.workload.name: need for need in found.needs} if found else {}
+    pods = [one for one in context.grants if one.workload not in needs or needs[one.workload].workload.containers]
     if not pods or not host.exists(LAUNCHER):
         return {}  # Without the agent's program a container has its limits from the next look on.
     from ..model.workload import container_limits
@@ -228,11 +231,21 @@ def hooks_of_pods(host: Host, context: Context) -> dict[str, t.Any]:
     memory = context.topology.machine_memory_kib
     capacity = None if memory is None else memory << 10
     hooks = {}
-    for need in pods:
-        for name, limits in container_limits.of_pod(need, granted[need.workload.name], capacity).items():
+    for grant in pods:
+        if grant.workload not in needs:
+            hooks.update(hooks_before(grant, specs))
+            continue
+        for name, limits in container_limits.of_pod(needs[grant.workload], grant, capacity).items():
             args = [LAUNCHER, *CONTAINER_HOOK, *container_limits.words(limits)]
-            hooks[device_delivery.cdi_name(need.workload.name, name)] = device_delivery.hook(LAUNCHER, args)
+            hooks[device_delivery.cdi_name(grant.workload, name)] = device_delivery.hook(LAUNCHER, args)
     return {name: hook for name, hook in hooks.items() if name}
+
+
+def hooks_before(grant: Grant, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
+    """The hooks of a pod's containers as the specs have them."""
+    pod = f"{device_delivery.cdi_name(grant.workload)}:"
+    rows = [row for text in specs.values() for row in device_delivery.spec_of(text).rows.items()]
+    return {name: hook for name, edits in rows if name.startswith(pod) for hook in own_hooks(edits)}
 
 
 def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
@@ -249,13 +262,16 @@ def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
     if not isinstance(edits, dict):
         return {}
     hooks = edits.get("hooks")
-    kept = [one for one in hooks if not is_own_hook(one)] if isinstance(hooks, list) else []
+    own = own_hooks(edits)
+    kept = [one for one in hooks if one not in own] if isinstance(hooks, list) else []
     return {**{key: rows for key, rows in edits.items() if key != "hooks"}, **({"hooks": kept} if kept else {})}
 
 
-def is_own_hook(hook: object) -> bool:
-    """Whether a hook of a spec is the one that sets limits."""
-    return isinstance(hook, dict) and hook.get("path") == LAUNCHER
+def own_hooks(edits: t.Any) -> list[t.Any]:
+    """The hooks that set limits among what a spec says of a container."""
+    hooks = edits.get("hooks") if isinstance(edits, dict) else None
+    rows = hooks if isinstance(hooks, list) else []
+    return [one for one in rows if isinstance(one, dict) and one.get("path") == LAUNCHER]
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:

@@ -200,6 +200,32 @@ def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) 
     assert hooks(fake) == {}
 
 
+def with_workloads(*rows: dict[str, t.Any]) -> Profile:
+    cpu = {"reserved": {"count": 2}, "policy": "static"}
+    return profile.parse({"name": "x", "cpu": cpu, "workloads": list(rows)})
+
+
+def test_a_container_of_a_run_can_start_again_though_its_pod_is_no_longer_declared(fake: node.Node) -> None:
+    assert not runs.install(fake.host()).error
+    roll_out(
+        fake, with_workloads({"name": "web", "match": {"pod": "web"}, "hold": "running", "containers": CONTAINERS})
+    )
+    assert runs.command(fake.host(), "admit", "web") == 0
+    start(fake, 1, "app")
+    fake.put(f"{SLICE}/cgroup.events", "populated 1\nfrozen 0\n")
+    runs.tick(fake.host())
+    before = hooks(fake)
+    assert sorted(before) == ["web:app", "web:load", "web:proxy"]
+    roll_out(fake, with_workloads())
+    assert hooks(fake) == before
+    host = fake.host()
+    assert runs.tick(host) == 0
+    assert host.writes == ["/run/corral/status.json"]
+    fake.put(f"{SLICE}/cgroup.events", "populated 0\nfrozen 0\n")
+    runs.tick(fake.host())
+    assert hooks(fake) == {}
+
+
 def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
     rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own"]}, "web": {"env": ["B=1"]}}}
     merged = device_grants.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
