@@ -48,6 +48,7 @@ if t.TYPE_CHECKING:
 
 NAME = "devices"
 PCI = "/sys/bus/pci/devices"
+AGENT = "agent"  # the manager of the program that hooks run
 WRITES = (
     Place("file", rf"{re.escape(FOLDER)}/[^/]+{re.escape(device_delivery.ENDING)}", volatile=True),
     Place("file", rf"{re.escape(CDI_FOLDER)}/{CDI_FILES.pattern}", volatile=True),
@@ -580,13 +581,26 @@ def key_of(change: Change, declared: Profile) -> str:
 
 
 def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
-    """Everything that was delivered is taken back."""
+    """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
     if NAME not in removed:
-        return ()
+        return without_program(specs_of(host)) if AGENT in removed else ()
     seen = observe(host, (), host.names(FOLDER), specs_of(host))
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
     back += [given_back(address) for address in seen.bound]
     return (*back, *spec_changes(seen.specs, {}))
+
+
+def without_program(specs: t.Mapping[str, t.Optional[str]]) -> tuple[Change, ...]:
+    """The CDI specs without Corral's hooks: no container could start with a hook whose program is gone."""
+    rows: dict[str, dict[str, t.Any]] = {}
+    for text in specs.values():
+        spec = device_delivery.spec_of(text)
+        own = {name: without_own_hooks(edits) for name, edits in spec.rows.items()}
+        if any(map(own_hooks, spec.rows.values())):
+            rows[spec.version] = {name: edits for name, edits in own.items() if edits}
+    had = {device_delivery.cdi_file(version) for version in rows}
+    kept = {version: own for version, own in rows.items() if own}
+    return tuple(spec_changes({path: text for path, text in specs.items() if path in had}, kept))
 
 
 MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

@@ -200,6 +200,24 @@ def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) 
     assert hooks(fake) == {}
 
 
+def test_no_container_is_started_with_the_program_of_an_agent_that_was_removed(fake: node.Node) -> None:
+    test_devices_granted.equip(fake)
+    assert not runs.install(fake.host()).error
+    test_devices_granted.roll_out(fake, WITH_TTY)
+    before = fake.get(state.GRANTS_SPEC)
+    host = fake.host()
+    outcome = runs.remove(host, ("agent",))
+    assert (outcome.error, outcome.remaining, outcome.leftovers) == ("", (), ())
+    assert not fake.has(LAUNCHER)
+    assert hooks(fake) == {"web": [], "web:app": []}, "the devices stay"
+    first = [next(i for i, one in enumerate(host.writes) if path in one) for path in (state.GRANTS_SPEC, LAUNCHER)]
+    assert first == sorted(first), "the hook goes before its program"
+    assert runs.remove(fake.host(), ("agent",)).plan.changes == ()
+    assert not runs.install(fake.host()).error
+    runs.tick(fake.host())
+    assert fake.get(state.GRANTS_SPEC) == before
+
+
 def with_workloads(*rows: dict[str, t.Any]) -> Profile:
     cpu = {"reserved": {"count": 2}, "policy": "static"}
     return profile.parse({"name": "x", "cpu": cpu, "workloads": list(rows)})
