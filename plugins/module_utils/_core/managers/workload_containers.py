@@ -35,7 +35,7 @@ def changes(
     for need, grant in granted:
         limits = container_limits.of_pod(need, grant, capacity)
         for place, container, group in rows:
-            name = container_limits.declared_name(container, limits)
+            name = container_limits.declared_name(container, limits, need.workload.pattern)
             if place == paths[need.workload.name] and name is not None:
                 found += limit_changes(host, need.workload.name, container, group, limits[name])
                 if workload_placement.scores_differ(need):  # else they are those of the whole pod

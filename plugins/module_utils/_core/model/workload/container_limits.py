@@ -12,6 +12,7 @@ A container has them in the control group of its own (cgroup-v2.rst), within the
 from __future__ import annotations
 
 import typing as t
+from fnmatch import fnmatchcase
 
 from ..profile.profile_workloads import APP, SIDECAR
 from ..systemd import unit_limits
@@ -78,7 +79,10 @@ def written(file: str, value: str) -> str:
     return f"max {unit_limits.PERIOD}" if file == unit_limits.FILES["CPUQuota"] and value == "max" else value
 
 
-def declared_name(container: str, names: t.Iterable[str]) -> t.Optional[str]:
-    """The declared container that a container of Podman is: by its name, or that with the pod's before it (podman kube play)."""
-    ends = [name for name in names if container == name or container.endswith(f"-{name}")]
+def declared_name(container: str, names: t.Iterable[str], pod: str) -> t.Optional[str]:
+    """The declared container that a container of Podman is: by its name, or that with the pod's before it (podman kube play).
+
+    ``pod`` is the pod's name, or a pattern of it.
+    """
+    ends = [name for name in names if container == name or fnmatchcase(container, f"{pod}-{name}")]
     return max(ends, key=len, default=None)

@@ -26,6 +26,7 @@ from _core.model.profile import profile
 from _core.model.profile.profile import Profile
 from _core.model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from _core.model.values.errors import CorralError
+from _core.model.workload import container_limits
 from _core.pipeline import applying, planning
 
 SLICE = "/sys/fs/cgroup/corral_web.slice"
@@ -96,6 +97,26 @@ def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
     assert limits(fake, load)["cpuset.cpus"] == "1,5", "the CPUs that an init container hands on"
     assert limits(fake, infra) == UNLIMITED
     assert [fake.get(f"/proc/{pid}/oom_score_adj").strip() for pid in (101, 52, 104)] == ["-997", "-997", "-997"]
+
+
+@pytest.mark.parametrize(
+    ("container", "pod", "is_a"),
+    [
+        ("app", "web", "app"),
+        ("web-app", "web", "app"),
+        ("debug-app", "web", None),
+        ("web-debug-app", "web", None),
+        ("web-x-app", "web", "x-app"),
+        ("x-app", "web", "x-app"),
+        ("x-app", "x", "x-app"),
+        ("web-2-app", "web-*", "app"),
+        ("webapp", "web", None),
+        ("0123-infra", "web", None),
+        ("", "web", None),
+    ],
+)
+def test_a_container_is_known_by_its_name(container: str, pod: str, is_a: str | None) -> None:
+    assert container_limits.declared_name(container, ["app", "x-app"], pod) == is_a
 
 
 @pytest.mark.parametrize("place", [f"{SLICE}/corral_web-libpod_pod_0123.slice", f"{SLICE}/web-app.service"])
