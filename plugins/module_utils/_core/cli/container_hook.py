@@ -21,7 +21,7 @@ from ..host import container_groups
 from ..host.files import Host
 from ..model.values.errors import refusal
 
-SCORE = "oom_score_adj"
+SCORE, SWAP = "oom_score_adj", "memory.swap.max"
 FILE = re.compile(r"cpuset\.cpus|cpu\.(max|weight)|memory\.(swap\.)?max|pids\.max", re.ASCII)
 ROOT = "/sys/fs/cgroup"
 
@@ -35,8 +35,10 @@ def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int
         path = f"/proc/{pid}/{SCORE}" if name == SCORE else f"{ROOT}{group}/{name}"
         if name != SCORE and not FILE.fullmatch(name):
             raise refusal("is no limit of a container", path=name, value=value)
-        if name != SCORE and value.partition(" ")[0] == "max" and not host.exists(path):
-            continue  # There is no limit without the file, either.
+        # There is no limit without the file, either. Without that of swap the kernel counts none; the kubelet leaves it out, too.
+        needs_none = name == SWAP or value.partition(" ")[0] == "max"
+        if name != SCORE and needs_none and not host.exists(path):
+            continue
         try:
             host.write_value(path, value)
         except OSError as error:

@@ -351,7 +351,8 @@ def test_the_hook_touches_nothing_else(fake: node.Node, words: tuple[str, ...], 
     assert node.different(before, fake.fingerprint()) == []
 
 
-def test_no_limit_needs_no_file(fake: node.Node) -> None:
+@pytest.mark.parametrize("word", ["pids.max=max", "cpu.max=max 100000", "memory.swap.max=max", "memory.swap.max=0"])
+def test_no_limit_needs_no_file(fake: node.Node, word: str) -> None:
     app = start(fake, 1, "app")
-    fake.drop(f"{app}/memory.swap.max")
-    assert hook(fake, "memory.swap.max=max") == 0
+    fake.drop(f"{app}/{word.partition('=')[0]}")
+    assert hook(fake, word) == 0
