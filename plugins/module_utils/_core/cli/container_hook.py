@@ -21,7 +21,8 @@ from ..host import container_groups
 from ..host.files import Host
 from ..model.values.errors import refusal
 
-SCORE, SWAP = "oom_score_adj", "memory.swap.max"
+SCORE, CPUS, SWAP = "oom_score_adj", "cpuset.cpus", "memory.swap.max"
+EXCLUSIVE = "/corral_"  # how the slices begin that have CPUs of their own (schema_types.EXCLUSIVE_PREFIX)
 FILE = re.compile(r"cpuset\.cpus|cpu\.(max|weight)|memory\.(swap\.)?max|pids\.max", re.ASCII)
 ROOT = "/sys/fs/cgroup"
 
@@ -35,6 +36,10 @@ def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int
         path = f"/proc/{pid}/{SCORE}" if name == SCORE else f"{ROOT}{group}/{name}"
         if name != SCORE and not FILE.fullmatch(name):
             raise refusal("is no limit of a container", path=name, value=value)
+        if name == CPUS and not group.startswith(EXCLUSIVE):
+            # The CPUs are in no other slice. At the top of the tree they would also make the partition of its slice invalid.
+            said = f"the container has CPUs {value} of its own, and is not in the slice that has them: start it with --cgroup-parent"
+            raise refusal(said, path=f"/proc/{pid}/cgroup", value=group)
         # There is no limit without the file, either. Without that of swap the kernel counts none; the kubelet leaves it out, too.
         needs_none = name == SWAP or value.partition(" ")[0] == "max"
         if name != SCORE and needs_none and not host.exists(path):

@@ -22,7 +22,7 @@ from _core.model.devices import device_delivery
 from _core.model.plan import make_step
 from _core.model.plan.places import covering
 from _core.model.plan.plan import LIVE, Change
-from _core.model.profile import profile
+from _core.model.profile import profile, schema_types
 from _core.model.profile.profile import Profile
 from _core.model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
 from _core.model.values.errors import CorralError
@@ -349,6 +349,16 @@ def test_the_hook_touches_nothing_else(fake: node.Node, words: tuple[str, ...], 
         hook(fake, *words, pid=pid)
     assert said in str(refused.value)
     assert node.different(before, fake.fingerprint()) == []
+
+
+@pytest.mark.parametrize("place", ["/sys/fs/cgroup", "/sys/fs/cgroup/machine.slice", SHARED])
+def test_a_container_does_not_start_outside_the_slice_with_its_cpus(fake: node.Node, place: str) -> None:
+    app = start(fake, 1, "app", place=place)
+    with pytest.raises(CorralError, match="start it with --cgroup-parent"):
+        hook(fake, "cpuset.cpus=5", "memory.max=4096")
+    assert limits(fake, app) == UNLIMITED
+    assert hook(fake, "memory.max=4096") == 0, "a container that shares CPUs"
+    assert f"/{schema_types.EXCLUSIVE_PREFIX}" == container_hook.EXCLUSIVE
 
 
 @pytest.mark.parametrize("word", ["pids.max=max", "cpu.max=max 100000", "memory.swap.max=max", "memory.swap.max=0"])
