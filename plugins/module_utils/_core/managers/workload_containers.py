@@ -17,8 +17,11 @@ from ..host import cgroup, container_groups, oom_score
 from ..host.files import Host
 from ..model.plan import make_step
 from ..model.plan.plan import LIVE, UNCHANGEABLE, Change
+from ..model.systemd import unit_limits
 from ..model.systemd.workload_units import NAME
-from ..model.workload import container_limits
+from ..model.values import cpuset
+from ..model.values.cpuset import CpuSet
+from ..model.workload import container_limits, grants
 from ..model.workload.container_limits import ContainerLimits
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
@@ -40,6 +43,28 @@ def changes(
                 found += limit_changes(host, need.workload.name, container, group, limits[name])
                 if workload_placement.scores_differ(need):  # else they are those of the whole pod
                     found += score_changes(host, need.workload.name, container, group, limits[name].score)
+    return found
+
+
+def released_changes(host: Host, lost: t.Iterable[str], online: CpuSet) -> list[Change]:
+    """The changes of containers that run on in the slice of a pod which lost its CPUs: they share all that the slice has now.
+
+    ``lost`` are pods without CPUs of their own. The kernel bounds a container by its slice.
+    """
+    slices = {name: grants.slice_of(name, exclusive=True) for name in lost}
+    paths = {cgroup.path_of(one): name for name, one in slices.items() if cgroup.populated(host, one)}
+    if not paths:
+        return []
+    file, wanted = unit_limits.FILES["AllowedCPUs"], cpuset.format(online)
+    reason = "its pod has no CPUs of its own any more, and runs on those of its slice"
+    found = []
+    for place, container, group in container_groups.containers(host, cgroup.ROOT, tuple(sorted(paths))):
+        path = f"{group}/{file}"
+        cpus = cgroup.cpu_list(host.read(path))
+        if cpus and not cpus >= online:
+            step = make_step.value(path, wanted, LIVE, optional=True)
+            subject = f"{paths[place]}:{container}"
+            found.append(Change(NAME, subject, file, cpuset.format(cpus), wanted, reason, path, (step,)))
     return found
 
 

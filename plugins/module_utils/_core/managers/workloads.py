@@ -109,7 +109,7 @@ def plan(host: Host, context: Context) -> Part:
         *(workload_part(host, context, need, grant, seen) for need, grant in granted),
         runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
         Part(tuple(namespace_changes(host, context, granted)), frozenset()),
-        Part(tuple(container_changes(host, granted, seen)), frozenset()),
+        Part(tuple(container_changes(host, context, granted, seen)), frozenset()),
         Part(tuple(checkpoint.refused_change(refusal) for refusal in found.allocated.refusals), frozenset()),
     ]
     if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
@@ -251,15 +251,21 @@ def namespace_changes(
 
 
 def container_changes(
-    host: Host, granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]], common: Observed
+    host: Host,
+    context: Context,
+    granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]],
+    common: Observed,
 ) -> list[Change]:
     """The changes of a pod's containers whose limits are not as declared."""
-    pods = [(need, grant) for need, grant in granted if need.workload.containers and grant is not None]
+    pods = [(need, grant) for need, grant in granted if need.workload.containers]
     if not pods:
         return []
     from . import workload_containers  # A node without declared pods does not load it.
 
-    return list(workload_containers.changes(host, pods, common.memory))
+    having = [(need, grant) for need, grant in pods if grant is not None]
+    lost = [need.workload.name for need, grant in pods if grant is None or not grant.cpus]
+    found = workload_containers.changes(host, having, common.memory)
+    return [*found, *workload_containers.released_changes(host, lost, context.topology.online)]
 
 
 def grant_unit_part(host: Host) -> Part:

@@ -239,8 +239,8 @@ def test_no_container_is_started_with_the_program_of_an_agent_that_was_removed(f
     assert fake.get(state.GRANTS_SPEC) == before
 
 
-def with_workloads(*rows: dict[str, t.Any]) -> Profile:
-    cpu = {"reserved": {"count": 2}, "policy": "static"}
+def with_workloads(*rows: dict[str, t.Any], reserved: str = "0,4") -> Profile:
+    cpu = {"reserved": {"cpus": reserved}, "policy": "static"}
     return profile.parse({"name": "x", "cpu": cpu, "workloads": list(rows)})
 
 
@@ -263,6 +263,29 @@ def test_a_container_of_a_run_can_start_again_though_its_pod_is_no_longer_declar
     fake.put(f"{SLICE}/cgroup.events", "populated 0\nfrozen 0\n")
     runs.tick(fake.host())
     assert hooks(fake) == {}
+
+
+@pytest.mark.parametrize("hold", ["declared", "running"])
+def test_a_container_shares_once_its_pod_has_lost_its_cpus(fake: node.Node, hold: str) -> None:
+    web = {"name": "web", "match": {"pod": "web"}, "hold": hold, "containers": CONTAINERS}
+    assert not runs.install(fake.host()).error
+    roll_out(fake, with_workloads(web))
+    if hold == "running":
+        assert runs.command(fake.host(), "admit", "web") == 0
+    app, load = start(fake, 1, "app"), start(fake, 2, "load")
+    fake.put(f"{SLICE}/cgroup.events", "populated 1\nfrozen 0\n")
+    runs.tick(fake.host())
+    assert limits(fake, app)["cpuset.cpus"] == "5"
+    if hold == "running":  # A profile reserves its CPUs.
+        applying.declare(fake.host(), with_workloads(web, reserved="0-5"))
+    else:
+        part = {**CONTAINERS[1], "limits": {"cpu": "1500m", "memory": "64Mi"}}
+        applying.declare(fake.host(), with_workloads({**web, "containers": [CONTAINERS[0], part, CONTAINERS[2]]}))
+    assert [limits(fake, one)["cpuset.cpus"] for one in (app, load)] == ["0-7", "0-7"]
+    assert fake.get(f"{SLICE}/cpuset.cpus").strip() == {"running": "6-7", "declared": "1-3,5-7"}[hold]
+    host = fake.host()
+    runs.tick(host)
+    assert not [path for path in host.writes if path.endswith("cpuset.cpus")], "it is quiet then"
 
 
 def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
