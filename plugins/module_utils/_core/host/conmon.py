@@ -52,13 +52,16 @@ def running(host: Host, root: str, patterns: t.Iterable[str]) -> list[tuple[str,
     """
     groups = groups_below(host, root)
     names: dict[str, str] = {}
+    others = set()
     for monitor in monitors(host):
         if not monitor.of_root:
-            groups.pop(monitor.ident, None)
+            others.add(monitor.ident)
             continue
         names[monitor.ident] = monitor.name
         if not monitor.scoped:
             groups.setdefault(monitor.ident, f"{root}{monitor.group}")
+    for ident in others - names.keys():  # see root_monitors
+        groups.pop(ident, None)
     if not groups:
         return []
     from fnmatch import fnmatchcase
@@ -88,7 +91,7 @@ def names_of(host: Host, idents: t.Collection[str]) -> dict[str, str]:
     """The names of containers by their ids: as their monitors have them, else as the storage does."""
     if not idents:
         return {}
-    names = {one.ident: one.name for one in monitors(host)}
+    names = {one.ident: one.name for one in root_monitors(host)}
     return names if all(ident in names for ident in idents) else {**stored_names(host), **names}
 
 
@@ -108,7 +111,15 @@ def monitors(host: Host) -> t.Iterator[Monitor]:
         groups = [line for line in (host.read(f"/proc/{pid}/cgroup") or "").splitlines() if line.startswith("0::")]
         users = [line for line in (host.read(f"/proc/{pid}/status") or "").splitlines() if line.startswith("Uid:")]
         if word_after(words, "-c") and groups and users:
-            yield Monitor(words, groups[0][len("0::") :].rstrip("/"), of_root=users[0].split()[1] == "0")
+            group = groups[0][len("0::") :].rstrip("/")
+            if any(map(ident_in, group.split("/"))):
+                continue  # It runs in a container, and may have the number of root there as well.
+            yield Monitor(words, group, of_root=users[0].split()[1] == "0")
+
+
+def root_monitors(host: Host) -> t.Iterator[Monitor]:
+    """Those of root's containers: any user can start a process that looks like the monitor of one."""
+    return (one for one in monitors(host) if one.of_root)
 
 
 def word_after(words: list[str], option: str) -> str:

@@ -16,7 +16,7 @@ import test_devices_granted
 import test_pid_namespaces
 from _core import main
 from _core.cli import container_hook
-from _core.host import state
+from _core.host import conmon, pid_namespaces, state
 from _core.managers import device_grants, workloads
 from _core.model.devices import device_delivery
 from _core.model.plan import make_step
@@ -117,6 +117,26 @@ def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
 )
 def test_a_container_is_known_by_its_name(container: str, pod: str, is_a: str | None) -> None:
     assert container_limits.declared_name(container, ["app", "x-app"], pod) == is_a
+
+
+@pytest.mark.parametrize(
+    ("user", "group"), [(1000, "/user.slice"), (0, f"/corral_web.slice/libpod-{2:064x}.scope/container")]
+)
+def test_a_process_that_looks_like_a_monitor_names_no_container(fake: node.Node, user: int, group: str) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    app = start(fake, 1, "app")
+    roll_out(fake, pod)
+    for pid in (2, 9999):  # before and after the monitor
+        fake.put(f"/proc/{pid}/comm", "conmon\n")
+        fake.put(f"/proc/{pid}/cmdline", f"conmon\0-c\0{1:064x}\0-n\0proxy\0-s\0")
+        fake.put(f"/proc/{pid}/cgroup", f"0::{group}\n")
+        fake.put(f"/proc/{pid}/status", f"Uid:\t{user}\t{user}\t{user}\t{user}\n")
+    assert items(fake, pod) == []
+    assert limits(fake, app)["cpuset.cpus"] == "5"
+    running = conmon.running(fake.host(), "/sys/fs/cgroup", ("*",))
+    assert running == [("app", app.removesuffix("/container"))]
+    assert [row[1] for row in pid_namespaces.containers(fake.host(), "/sys/fs/cgroup", (SLICE,))] == ["app"]
 
 
 @pytest.mark.parametrize("place", [f"{SLICE}/corral_web-libpod_pod_0123.slice", f"{SLICE}/web-app.service"])
