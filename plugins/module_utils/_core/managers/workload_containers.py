@@ -39,10 +39,13 @@ def changes(
         limits = container_limits.of_pod(need, grant, capacity)
         for place, container, group in rows:
             name = container_limits.declared_name(container, limits, need.workload.pattern)
-            if place == paths[need.workload.name] and name is not None:
+            if place != paths[need.workload.name]:
+                continue
+            if name is not None:
                 found += limit_changes(host, need.workload.name, container, group, limits[name])
-                if workload_placement.scores_differ(need):  # else they are those of the whole pod
-                    found += score_changes(host, need.workload.name, container, group, limits[name].score)
+            if workload_placement.scores_differ(need):  # else they are those of the whole pod
+                score = limits[name].score if name is not None else workload_placement.score_of(need, capacity)
+                found += score_changes(host, need.workload.name, container, group, score)
     return found
 
 

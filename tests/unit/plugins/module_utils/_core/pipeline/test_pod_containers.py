@@ -173,6 +173,7 @@ def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) 
     )
     roll_out(fake, pod)
     log, app = start(fake, 1, "log", place=SHARED), start(fake, 2, "app", place=SHARED)
+    start(fake, 3, "debug", place=SHARED)
     roll_out(fake, pod)
     assert items(fake, pod) == []
     assert limits(fake, app)["cpu.max"] == "150000 100000"
@@ -181,6 +182,7 @@ def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) 
     assert limits(fake, log)["cpuset.cpus"] == ""
     scores = [int(fake.get(f"/proc/{pid}/oom_score_adj")) for pid in (101, 102)]
     assert scores[0] == scores[1] < 1000, "a sidecar lives as long as the containers that need it"
+    assert 0 < int(fake.get("/proc/103/oom_score_adj")) < scores[0], "that of the pod as a whole"
     fake.put("/proc/102/oom_score_adj", "7\n")
     (item,) = items(fake, pod)
     assert (item.subject, item.property, item.actual, item.wanted) == ("web:app", "oom_score_adj", "7", str(scores[1]))
