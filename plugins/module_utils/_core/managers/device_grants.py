@@ -592,15 +592,15 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
 
 def without_program(specs: t.Mapping[str, t.Optional[str]]) -> tuple[Change, ...]:
     """The CDI specs without Corral's hooks: no container could start with a hook whose program is gone."""
-    rows: dict[str, dict[str, t.Any]] = {}
-    for text in specs.values():
+    found: list[Change] = []
+    for path, text in specs.items():
         spec = device_delivery.spec_of(text)
-        own = {name: without_own_hooks(edits) for name, edits in spec.rows.items()}
         if any(map(own_hooks, spec.rows.values())):
-            rows[spec.version] = {name: edits for name, edits in own.items() if edits}
-    had = {device_delivery.cdi_file(version) for version in rows}
-    kept = {version: own for version, own in rows.items() if own}
-    return tuple(spec_changes({path: text for path, text in specs.items() if path in had}, kept))
+            rows = {name: without_own_hooks(edits) for name, edits in spec.rows.items()}
+            rows = {name: edits for name, edits in rows.items() if edits}
+            is_as_written = path == device_delivery.cdi_file(spec.version)
+            found += spec_changes({path: text}, {spec.version: rows} if rows and is_as_written else {})
+    return tuple(found)
 
 
 MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

@@ -245,7 +245,10 @@ def spec_of(text: t.Optional[str]) -> Spec:
     """The spec that a text is; an empty one for what Corral did not write."""
     try:
         data = json.loads(text or "")
-        return Spec(data["cdiVersion"] + "", {row["name"]: row["containerEdits"] for row in data["devices"]})
+        spec = Spec(data["cdiVersion"] + "", {row["name"]: row["containerEdits"] for row in data["devices"]})
+        if CDI_FILES.fullmatch(cdi_file(spec.version).rpartition("/")[2]):
+            return spec
+        raise ValueError(spec.version)
     except (ValueError, TypeError, KeyError, RecursionError):
         return Spec(VERSION, {})
 

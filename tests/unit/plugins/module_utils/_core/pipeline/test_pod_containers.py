@@ -261,6 +261,14 @@ def test_no_container_is_started_with_the_program_of_an_agent_that_was_removed(f
     assert fake.get(state.GRANTS_SPEC) == before
 
 
+def test_a_spec_that_was_changed_by_hand_goes_with_the_agent(fake: node.Node) -> None:
+    assert not runs.install(fake.host()).error
+    roll_out(fake, declared())
+    fake.put(state.GRANTS_SPEC, fake.get(state.GRANTS_SPEC).replace('"0.3.0"', '"9.9"'))
+    assert not runs.remove(fake.host(), ("agent",)).error
+    assert fake.host().names("/run/cdi") == []
+
+
 def with_workloads(*rows: dict[str, t.Any], reserved: str = "0,4") -> Profile:
     cpu = {"reserved": {"cpus": reserved}, "policy": "static"}
     return profile.parse({"name": "x", "cpu": cpu, "workloads": list(rows)})
@@ -342,8 +350,10 @@ def test_a_hook_is_said_once_while_a_device_of_the_container_is_gone(fake: node.
     assert only["path"] == LAUNCHER
 
 
-@pytest.mark.parametrize("edits", [None, "x", {"hooks": 5}])
-def test_a_container_does_not_start_without_its_device(fake: node.Node, edits: object) -> None:
+@pytest.mark.parametrize(
+    ("edits", "version"), [(None, ""), ("x", "0.3.0"), ({"hooks": 5}, "0.3.0"), ({"env": ["A=1"]}, "/../../x")]
+)
+def test_a_container_does_not_start_without_its_device(fake: node.Node, edits: object, version: str) -> None:
     test_devices_granted.equip(fake)
     assert not runs.install(fake.host()).error
     test_devices_granted.roll_out(fake, WITH_TTY)
@@ -352,8 +362,8 @@ def test_a_container_does_not_start_without_its_device(fake: node.Node, edits: o
         fake.drop(state.GRANTS_SPEC)  # as at a boot
     else:  # by hand
         spec = json.loads(fake.get(state.GRANTS_SPEC))
-        spec["devices"] = [{**row, "containerEdits": edits} for row in spec["devices"]]
-        fake.put(state.GRANTS_SPEC, json.dumps(spec))
+        rows = [{**row, "containerEdits": edits} for row in spec["devices"]]
+        fake.put(state.GRANTS_SPEC, json.dumps({**spec, "devices": rows, "cdiVersion": version}))
     runs.tick(fake.host())
     assert list(hooks(fake)) == ["web:log"]
 
