@@ -18,7 +18,7 @@ import typing as t
 
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
 from pods import pod
-from workloads import CGROUP, ETC, grants, image
+from workloads import CGROUP, ETC, cpus, grants, image
 
 TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
 OPENS = "/usr/local/bin/opens"
@@ -41,22 +41,18 @@ time.sleep(1e6)
 CHECKS = "/usr/local/bin/tty-ok"
 SICK, HANGS, ASKED = "/run/sick", "/run/hangs", "/run/asked"
 # Healthy but for the devices that these files name; it writes down what it was asked, and where it ran.
-CHECKS_TEXT = f"""#!/usr/bin/python3
-import json, os, sys, time
-own = {{name: text for name, text in os.environ.items() if name.startswith("CORRAL_")}}
-with open("/proc/self/cgroup") as file:
-    group = file.read().strip()
-with open("{ASKED}-new", "w") as file:
-    json.dump([sys.argv[1:], own, group, sorted(os.sched_getaffinity(0))], file)
-os.rename("{ASKED}-new", "{ASKED}")
-def has(path):
-    return os.path.exists(path) and open(path).read() == sys.argv[1]
-if has("{HANGS}"):
-    time.sleep(1e6)
-print("asked about", sys.argv[1])
-print("it is \\a sick")
-sys.exit(3 if has("{SICK}") else 0)
+CHECKS_TEXT = f"""#!/bin/sh
+has() {{ [ -e "$1" ] && [ "$(cat "$1")" = "$device" ]; }}
+device=$1
+{{ echo "$*"; echo "$CORRAL_DEVICE"; echo "$CORRAL_FILES"; cat /proc/self/cgroup; grep Cpus_allowed_list /proc/self/status; }} >{ASKED}-new
+mv {ASKED}-new {ASKED}
+has {HANGS} && sleep 1000
+echo "asked about $device"
+printf 'it is \\007 sick\\n'
+has {SICK} && exit 3
+exit 0
 """
+HANG_SECONDS = 10
 BOMB = "/usr/local/bin/bomb"
 # As many processes as it may have, for as long as it runs; once there are no more it says how many it made.
 BOMB_TEXT = """#!/usr/bin/python3
@@ -206,7 +202,10 @@ def checked() -> None:
     mine = opened("one")[0]
     device = min(mine)
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
-    for path, said in ((SICK, f"{CHECKS}: exit code 3: it is \\x07 sick"), (HANGS, f"{CHECKS}: no answer within 2 s")):
+    for path, said in (
+        (SICK, f"{CHECKS}: exit code 3: it is \\x07 sick"),
+        (HANGS, f"{CHECKS}: no answer within {HANG_SECONDS} s"),
+    ):
         write(path, device)
         wait(
             f"the drift says {said}",
@@ -221,11 +220,10 @@ def checked() -> None:
                 "one has two devices, and not that one", (len(opened("one")[0]), device in opened("one")[0]), (2, False)
             )
         os.remove(path)
-    words, own, group, mask = json.loads(read(ASKED))
-    expect("its words and environment", words, [own["CORRAL_DEVICE"]])
-    expect("the file of the device", own["CORRAL_FILES"], words[0])
+    words, asked, files, group, mask = read(ASKED).splitlines()
+    expect("its words, environment and file", (asked, files), (words, words))
     expect("its slice", group.endswith("/corralagent.slice/corral-device-checks.service"), True)
-    expect("its CPUs", set(mask) <= {0, 1}, True)
+    expect("its CPUs", cpus(mask.split()[-1]) <= {0, 1}, True)
     shown = json.loads(run("corral", "devices", "--check", "--json"))
     expect(
         "all are healthy", [one["id"] for row in shown["resources"] for one in row["devices"] if not one["healthy"]], []
