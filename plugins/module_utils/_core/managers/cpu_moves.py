@@ -61,7 +61,7 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     kept = (state.cpus.effective or () for unit, state in seen.units.items() if is_valid_partition(unit, state))
     now.update(after_partitions_end(wanted, seen, (seen.foreign & wanted.online).union(*kept)))
     now.update(starting)
-    refused_lately = refused_in(seen, context)
+    refused_lately = refused_in(seen, context) - requests_of_new_grants(wanted, seen, now)
     confined = confinable_in(wanted, seen, refused_lately)
     placed = placed_in(wanted, seen, confined, refused_lately, context.original_cpus)
     requested = {one.name: one.requested for one in seen.unmanaged}
@@ -113,6 +113,17 @@ def refused_in(seen: Observation, context: Context) -> frozenset[str]:
     return frozenset(
         name for name, found in attempts.items() if found is not None and partitions.too_soon(found, context)
     )
+
+
+def requests_of_new_grants(
+    wanted: Wanted, seen: Observation, now: t.Mapping[str, t.Optional[frozenset[int]]]
+) -> frozenset[str]:
+    """The unmanaged units that request CPUs which an exclusive slice is about to get: those are asked to leave them, or it gets none,
+    however short a time ago systemd refused.
+    """
+    gained = (cpus - (now[unit] or cpuset.EMPTY) for unit, cpus in wanted.now.items() if is_exclusive(unit))
+    gains = cpuset.EMPTY.union(*gained)
+    return frozenset(one.name for one in seen.unmanaged if one.requested & gains)
 
 
 def confinable_in(wanted: Wanted, seen: Observation, refused_lately: t.Container[str]) -> frozenset[str]:

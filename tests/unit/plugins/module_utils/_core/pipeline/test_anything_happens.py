@@ -137,6 +137,10 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
             88,
         ),  # A slice without AllowedCPUs= runs on CPUs of an invalid partition: it is not to request them before they are free.
         ("67", 85),  # A slice whose CPU went offline runs on others' CPUs: none of them is requested for it meanwhile.
+        (
+            "440081",
+            56,
+        ),  # systemd refused to move who requests the CPUs of a grant: it is asked again before these are given.
         ("19", 91),  # A service at the top is confined once, not at each tick.
         # Partitions end after all moves in a profile without any: who has no CPU online was let in by the first that ended.
         ("dark-213", 32),
