@@ -341,8 +341,9 @@ def given(
     text = device_delivery.env_text(grant.workload, held.granted, held.devices)
     there = seen.lists.get(grant.unit)
     # The record is there before a list that it is to take back, and is written last where the same list is only set again: a run
-    # that dies before begins again.
-    again = moved and there is not None and is_set_already(there, held)
+    # that dies before begins again. One that says of a device that it was not there claims nothing of the list, and is written first.
+    claims = not any(UNSEEN in one.keys for one in held.granted)
+    again = moved and claims and there is not None and is_set_already(there, held)
     changes = environment_change(grant, path, text, seen, order=1 if again else 0)
     if there is not None and there.there:
         allowed = device_delivery.allowed(flat(held.devices))

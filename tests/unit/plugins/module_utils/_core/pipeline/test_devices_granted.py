@@ -13,6 +13,7 @@ import os
 import random
 import shutil
 import typing as t
+from pathlib import Path
 
 import node
 import pytest
@@ -108,6 +109,10 @@ def equip(fake: node.Node) -> None:
     for number in range(3):
         plug_tty(fake, number)
     services.add(fake, DPDK, SERIAL, "job@.service")
+
+
+def roll_out_on(host: t.Any, name: str) -> None:
+    applying.declare(host, profile.parse({**PROFILE, "name": name}))
 
 
 def roll_out(fake: node.Node, data: dict[str, t.Any] | None = None) -> Outcome:
@@ -836,6 +841,26 @@ def test_the_numbers_of_a_list_are_set_again_where_their_record_is_lost(rolled: 
     runs.tick(rolled.host())
     assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
     in_sync(rolled)
+
+
+def test_whatever_kills_a_run_while_a_device_is_away_the_unit_may_open_it_again(
+    rolled: node.Node, tmp_path: Path
+) -> None:
+    running(rolled, SERIAL)
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
+    unplug_tty(rolled, 0)
+    for number in range(1, 40):
+        twin = rolled.clone(tmp_path / str(number))
+        dying = twin.host("killed", number)
+        try:
+            roll_out_on(dying, "other")  # the list is set again, without the number of what is away
+        except node.Killed:
+            plug_tty(twin, 0)
+            runs.tick(twin.host())
+            assert twin.systemd.programs[SERIAL] == {"char/188:0"}, dying.acts[-1]
+            continue
+        break
+    assert any("DeviceAllow" in act for act in dying.acts)
 
 
 def test_a_device_of_a_spec_whose_file_was_gone_is_opened_to_its_unit_again(fake: node.Node) -> None:
