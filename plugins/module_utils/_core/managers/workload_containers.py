@@ -38,7 +38,7 @@ def changes(
     for need, grant in granted:
         limits = container_limits.of_pod(need, grant, capacity)
         for place, container, group in rows:
-            name = container_limits.declared_name(container, limits, need.workload.pattern)
+            name = container_limits.declared_name(container, need.workload.pattern, limits)
             if place != paths[need.workload.name]:
                 continue
             if name is not None:
@@ -82,9 +82,7 @@ def limit_changes(host: Host, workload: str, container: str, group: str, wanted:
             continue
         subject = f"{workload}:{container}"
         if actual is None:
-            reason = (
-                "the control group of the container has no such file: its engine or runtime leaves the controller out"
-            )
+            reason = "the container's control group has no such file: its engine or runtime leaves the controller out"
             found.append(Change(NAME, subject, file, actual, value, reason, path, (), UNCHANGEABLE))
             continue
         # A container may end at any moment.
@@ -102,4 +100,4 @@ def score_changes(host: Host, workload: str, container: str, group: str, score: 
     steps = tuple(make_step.value(f"/proc/{pid}/oom_score_adj", str(score), LIVE, optional=True) for pid in pids)
     location, reason = f"/proc/{pids[0]}/oom_score_adj", "processes of the container have another score"
     subject = f"{workload}:{container}"
-    return [Change(NAME, subject, "oom_score_adj", ", ".join(others), str(score), reason, location, steps)]
+    return [Change(NAME, subject, container_limits.SCORE, ", ".join(others), str(score), reason, location, steps)]

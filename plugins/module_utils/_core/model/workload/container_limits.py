@@ -79,10 +79,10 @@ def written(file: str, value: str) -> str:
     return f"max {unit_limits.PERIOD}" if file == unit_limits.FILES["CPUQuota"] and value == "max" else value
 
 
-def declared_name(container: str, names: t.Iterable[str], pod: str) -> t.Optional[str]:
-    """The declared container that a container of Podman is: by its name, or that with the pod's before it (podman kube play).
+def declared_name(container: str, pod: str, names: t.Iterable[str]) -> t.Optional[str]:
+    """The declared container that a container of Podman is: by its name, or by that with its pod's before it (podman kube play).
 
-    ``pod`` is the pod's name, or a pattern of it.
+    ``pod`` is the pattern of the pod's name.
     """
-    ends = [name for name in names if container == name or fnmatchcase(container, f"{pod}-{name}")]
-    return max(ends, key=len, default=None)
+    found = [name for name in names if container == name or fnmatchcase(container, f"{pod}-{name}")]
+    return max(found, key=len, default=None)

@@ -116,7 +116,7 @@ def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
     ],
 )
 def test_a_container_is_known_by_its_name(container: str, pod: str, is_a: str | None) -> None:
-    assert container_limits.declared_name(container, ["app", "x-app"], pod) == is_a
+    assert container_limits.declared_name(container, pod, ["app", "x-app"]) == is_a
 
 
 @pytest.mark.parametrize(
@@ -421,3 +421,25 @@ def test_no_limit_needs_no_file(fake: node.Node, word: str) -> None:
     app = start(fake, 1, "app")
     fake.drop(f"{app}/{word.partition('=')[0]}")
     assert hook(fake, word) == 0
+
+
+@pytest.mark.parametrize(
+    ("container", "pod", "declared_one"),
+    [
+        ("app", "web", "app"),
+        ("web-app", "web", "app"),
+        ("web2-app", "web*", "app"),
+        ("my-app", "web", "my-app"),
+        ("web-my-app", "web", "my-app"),
+        ("web-my-app", "web*", "my-app"),  # not app of a pod web-my
+        ("debug-app", "web", None),
+        ("webapp", "web", None),
+        ("web-app2", "web", None),
+        ("web-infra", "web", None),
+        ("", "web", None),
+    ],
+)
+def test_a_container_is_the_declared_one_by_its_name_or_with_its_pods_before_it(
+    container: str, pod: str, declared_one: str | None
+) -> None:
+    assert container_limits.declared_name(container, pod, ["app", "my-app"]) == declared_one
