@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import io
 import json
+import shutil
 import typing as t
 
 import node
@@ -14,9 +15,10 @@ import pytest
 import runs
 import test_devices_granted
 import test_pid_namespaces
+import test_quiet_tick
 from _core import main
 from _core.cli import container_hook
-from _core.host import conmon, pid_namespaces, state
+from _core.host import conmon, pid_namespaces, recorded_inputs, state
 from _core.managers import device_grants, workloads
 from _core.model.devices import device_delivery
 from _core.model.plan import make_step
@@ -83,9 +85,11 @@ def roll_out(fake: node.Node, of: Profile) -> None:
 def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
     pod = declared()
     roll_out(fake, pod)
-    load = start(fake, 1, "load")
+    load = start(fake, 1, "load", **{"cpu.max": "50000 100000"})
     app, proxy, infra = start(fake, 2, "web-app"), start(fake, 3, "proxy"), start(fake, 4, "0123-infra")
-    found = {(one.subject, one.property) for one in items(fake, pod)}
+    changes = items(fake, pod)
+    assert all(step.optional for one in changes for step in one.steps), "a container may end meanwhile"
+    found = {(one.subject, one.property) for one in changes}
     assert {("web:web-app", "cpuset.cpus"), ("web:proxy", "memory.max"), ("web:load", "cpu.weight")} <= found
     roll_out(fake, pod)
     assert items(fake, pod) == []
@@ -95,6 +99,7 @@ def test_each_container_has_the_limits_of_its_own(fake: node.Node) -> None:
     }  # fmt: skip
     assert limits(fake, proxy)["cpuset.cpus"] == "1"
     assert limits(fake, load)["cpuset.cpus"] == "1,5", "the CPUs that an init container hands on"
+    assert limits(fake, load)["cpu.max"] == "max 100000", "no quota on CPUs of its own"
     assert limits(fake, infra) == UNLIMITED
     assert [fake.get(f"/proc/{pid}/oom_score_adj").strip() for pid in (101, 52, 104)] == ["-997", "-997", "-997"]
 
@@ -181,11 +186,28 @@ def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) 
     assert limits(fake, log)["cpu.max"] == "max 100000"
     assert limits(fake, log)["cpuset.cpus"] == ""
     scores = [int(fake.get(f"/proc/{pid}/oom_score_adj")) for pid in (101, 102)]
-    assert scores[0] == scores[1] < 1000, "a sidecar lives as long as the containers that need it"
     assert 0 < int(fake.get("/proc/103/oom_score_adj")) < scores[0], "that of the pod as a whole"
+    assert scores == [938, 938], "1000 - 1000 * 512 / 8192; a sidecar lives as long as the containers that need it"
     fake.put("/proc/102/oom_score_adj", "7\n")
     (item,) = items(fake, pod)
     assert (item.subject, item.property, item.actual, item.wanted) == ("web:app", "oom_score_adj", "7", str(scores[1]))
+    assert [step.optional for step in item.steps] == [True], "a process may end meanwhile"
+
+
+def test_the_containers_of_two_pods_are_kept_apart(fake: node.Node) -> None:
+    def pod(name: str, memory: str) -> dict[str, t.Any]:
+        limits = {"cpu": 1, "memory": memory}
+        return {"name": name, "match": {"pod": name}, "containers": [{"name": "app", "limits": limits}]}
+
+    both = profile.parse({
+        "name": "x", "cpu": {"reserved": {"count": 2}, "policy": "static"},
+        "workloads": [pod("web", "64Mi"), pod("db", "96Mi")],
+    })  # fmt: skip
+    roll_out(fake, both)
+    of_web, of_db = start(fake, 1, "app"), start(fake, 2, "app", place=SLICE.replace("web", "db"))
+    roll_out(fake, both)
+    assert [limits(fake, one)["memory.max"] for one in (of_web, of_db)] == [str(64 << 20), str(96 << 20)]
+    assert limits(fake, of_web)["cpuset.cpus"] != limits(fake, of_db)["cpuset.cpus"]
 
 
 def test_a_controller_that_the_runtime_leaves_out_is_named(fake: node.Node) -> None:
@@ -199,6 +221,44 @@ def test_a_controller_that_the_runtime_leaves_out_is_named(fake: node.Node) -> N
         ("memory.swap.max", "unchangeable"),
         ("cpuset.cpus", "unchangeable"),
     ]
+
+
+def test_a_file_that_would_say_no_limit_may_be_missing(fake: node.Node) -> None:
+    pod = declared({"name": "app", "requests": {"cpu": "2550m", "memory": "64Mi"}})
+    roll_out(fake, pod)
+    app = start(fake, 1, "app", place=SHARED)
+    roll_out(fake, pod)
+    assert limits(fake, app)["cpu.weight"] == "100", "the kernel's default"
+    for file in limits(fake, app):
+        fake.drop(f"{app}/{file}")
+    assert items(fake, pod) == []
+
+
+def test_a_container_whose_runtime_makes_no_group_of_its_own_has_them_in_that_of_systemd(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    scope = start(fake, 1, "app").removesuffix("/container")
+    shutil.rmtree(fake.root / f"{scope}/container".removeprefix("/"))
+    for file, text in UNLIMITED.items():
+        fake.put(f"{scope}/{file}", f"{text}\n")
+    roll_out(fake, pod)
+    assert limits(fake, scope)["cpuset.cpus"] == "5"
+
+
+def test_a_container_without_its_monitor_is_known_by_podmans_storage(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    app, proxy = start(fake, 1, "app"), start(fake, 2, "proxy")
+    shutil.rmtree(fake.root / "proc/501")
+    roll_out(fake, pod)
+    assert limits(fake, app) == UNLIMITED, "its name is not known"
+    assert limits(fake, proxy)["cpuset.cpus"] == "1"
+    rows = [{"id": f"{number:064x}", "names": [name]} for number, name in ((1, "app"), (2, "an old name"))]
+    fake.put("/var/lib/containers/storage/overlay-containers/containers.json", json.dumps(rows))
+    roll_out(fake, pod)
+    assert limits(fake, app)["cpuset.cpus"] == "5"
+    assert items(fake, pod) == [], "a monitor says the name before the storage does"
+    assert limits(fake, proxy)["cpuset.cpus"] == "1"
 
 
 def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) -> None:
@@ -233,11 +293,19 @@ def test_a_container_has_its_limits_by_the_device_of_its_grant(fake: node.Node) 
     assert sorted(found) == ["web:app", "web:load", "web:proxy"]
     ((only,),) = [rows for name, rows in found.items() if name == "web:app"]
     assert (only["hookName"], only["path"]) == ("createRuntime", LAUNCHER)
-    assert only["args"][:3] == [LAUNCHER, *CONTAINER_HOOK]
+    limits_of_app = [
+        "cpu.weight=39",
+        "cpu.max=max 100000",
+        f"memory.max={128 << 20}",
+        "memory.swap.max=0",
+        "pids.max=50",
+    ]
+    assert only["args"] == [LAUNCHER, *CONTAINER_HOOK, *limits_of_app, "cpuset.cpus=5", "oom_score_adj=-997"]
     app = start(fake, 1, "app")
     assert hook(fake, *only["args"][3:]) == 0
     assert items(fake, pod) == [], "a tick finds nothing to mend"
     assert limits(fake, app)["cpuset.cpus"] == "5"
+    assert fake.get("/proc/101/oom_score_adj").strip() == "-997"
     assert device_delivery.cdi_file(device_delivery.VERSION) == state.GRANTS_SPEC
     roll_out(fake, profile.parse({"name": "x", "cpu": {"reserved": {"count": 2}}}))
     assert hooks(fake) == {}
@@ -385,20 +453,28 @@ def test_the_hook_sets_what_it_is_told(fake: node.Node) -> None:
     [
         (("cgroup.procs=1",), 101, "cgroup.procs: 1: is no limit of a container"),
         (("../memory.max=1",), 101, "../memory.max: 1: is no limit"),
+        (("memory.max.x=1",), 101, "memory.max.x: 1: is no limit"),
+        (("cpuset_cpus=1",), 101, "cpuset_cpus: 1: is no limit"),
+        (("memory.max=1",), 0, "standard input: is no state of a container"),
         (("memory.max=1",), "101", "standard input: is no state of a container"),
         (("memory.max=1",), -1, "standard input: is no state of a container"),
         (("memory.max=1",), 999, "/proc/999/cgroup: : is the control group of no container"),
         (("memory.max=1",), 7, "/proc/7/cgroup: /system.slice/x.service: is the control group of no container"),
         (("memory.max=1",), 8, "is the control group of no container"),
+        (("memory.max=1",), 9, "is the control group of no container"),
         (("memory.high=1",), 101, "memory.high: 1: is no limit"),
         (("pids.max=5",), 101, ": 5: cannot be set for the container: No such file or directory"),
+        (("cpu.weight=5",), 101, ": 5: cannot be set for the container: Is a directory"),
     ],
 )
 def test_the_hook_touches_nothing_else(fake: node.Node, words: tuple[str, ...], pid: object, said: str) -> None:
     app = start(fake, 1, "app")
     fake.drop(f"{app}/pids.max")
+    fake.drop(f"{app}/cpu.weight")
+    (fake.root / f"{app.removeprefix('/')}/cpu.weight").mkdir()
     fake.put("/proc/7/cgroup", "0::/system.slice/x.service\n")
     fake.put("/proc/8/cgroup", f"0::/../libpod-{1:064x}.scope\n")
+    fake.put("/proc/9/cgroup", f"0::libpod-{1:064x}.scope\n")
     before = fake.fingerprint()
     with pytest.raises(CorralError) as refused:
         hook(fake, *words, pid=pid)
@@ -423,6 +499,21 @@ def test_no_limit_needs_no_file(fake: node.Node, word: str) -> None:
     assert hook(fake, word) == 0
 
 
+@pytest.mark.parametrize("state_of_container", ["", "[]", "{}", "null", "7", '{"pid": null}', "[" * 100_000])
+def test_what_is_no_state_of_a_container_is_refused(fake: node.Node, state_of_container: str) -> None:
+    with pytest.raises(CorralError, match="standard input: is no state of a container"):
+        container_hook.run(fake.host(), ["memory.max=1"], io.StringIO(state_of_container))
+
+
+@pytest.mark.parametrize("engine", ["crio-", "cri-containerd-", "docker-"])
+def test_the_hook_knows_the_containers_of_other_engines(fake: node.Node, engine: str) -> None:
+    group = f"/system.slice/{engine}{1:064x}.scope"
+    fake.put("/proc/101/cgroup", f"0::{group}\n")
+    fake.put(f"/sys/fs/cgroup{group}/memory.max", "max\n")
+    assert hook(fake, "memory.max=4096") == 0
+    assert fake.get(f"/sys/fs/cgroup{group}/memory.max").strip() == "4096"
+
+
 @pytest.mark.parametrize(
     ("container", "pod", "declared_one"),
     [
@@ -443,3 +534,28 @@ def test_a_container_is_the_declared_one_by_its_name_or_with_its_pods_before_it(
     container: str, pod: str, declared_one: str | None
 ) -> None:
     assert container_limits.declared_name(container, pod, ["app", "my-app"]) == declared_one
+
+
+@pytest.mark.parametrize("files", ["young", "steady"])
+def test_a_tick_without_a_plan_sees_a_container_that_starts_and_a_limit_that_changes(
+    fake: node.Node, files: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if files == "steady":
+        monkeypatch.setattr(recorded_inputs, "STEADY_SECONDS", -3600)
+    assert not runs.install(fake.host()).error
+    roll_out(fake, declared())
+    app = start(fake, 1, "app")
+    for code in (2, 0):
+        assert runs.tick(fake.host()) == code
+        fake.time += 10
+    assert test_quiet_tick.short(fake)
+    fake.put(f"{app}/memory.max", "max\n")
+    assert not test_quiet_tick.short(fake)
+    fake.put(f"{app}/memory.max", f"{128 << 20}\n")
+    assert test_quiet_tick.short(fake)
+    fake.put("/proc/101/oom_score_adj", "0\n")
+    assert not test_quiet_tick.short(fake)
+    fake.put("/proc/101/oom_score_adj", "-997\n")
+    assert test_quiet_tick.short(fake)
+    start(fake, 2, "proxy", score=-997)
+    assert not test_quiet_tick.short(fake)
