@@ -239,7 +239,7 @@ def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional
         for name, limits in container_limits.of_pod(needs[grant.workload], grant, capacity).items():
             args = [LAUNCHER, *CONTAINER_HOOK, *container_limits.words(limits)]
             hooks[device_delivery.cdi_name(grant.workload, name)] = device_delivery.hook(LAUNCHER, args)
-    return {name: hook for name, hook in hooks.items() if name}
+    return hooks
 
 
 def hooks_before(grant: Grant, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:

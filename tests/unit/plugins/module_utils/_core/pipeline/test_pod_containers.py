@@ -386,6 +386,36 @@ def test_a_container_shares_once_its_pod_has_lost_its_cpus(fake: node.Node, hold
     assert not [path for path in host.writes if path.endswith("cpuset.cpus")], "it is quiet then"
 
 
+def test_the_hook_of_a_container_that_shares_has_its_quota_and_its_score(fake: node.Node) -> None:
+    amounts = {"requests": {"cpu": "500m", "memory": "512Mi"}, "limits": {"cpu": "1500m", "memory": "1Gi"}}
+    assert not runs.install(fake.host()).error
+    roll_out(fake, declared({"name": "app", **amounts}))
+    ((only,),) = hooks(fake).values()
+    assert {"cpu.max=150000 100000", "oom_score_adj=938"} <= set(only["args"])
+    assert not [word for word in only["args"] if word.startswith("cpuset.")], "it runs on the CPUs of its pod"
+
+
+def test_a_pod_has_devices_from_its_admission_to_its_release(fake: node.Node) -> None:
+    assert not runs.install(fake.host()).error
+    workload = {"name": "web", "match": {"pod": "web"}, "hold": "running", "containers": CONTAINERS}
+    cpu = {"reserved": {"count": 2}, "policy": "static"}
+    roll_out(fake, profile.parse({"name": "x", "cpu": cpu, "workloads": [workload]}))
+    assert hooks(fake) == {}
+    assert runs.command(fake.host(), "admit", "web") == 0
+    assert sorted(hooks(fake)) == ["web:app", "web:load", "web:proxy"]
+    assert runs.command(fake.host(), "release", "web") == 0
+    assert hooks(fake) == {}
+
+
+def test_cdi_has_a_name_for_each_container_that_a_profile_can_declare() -> None:
+    pod = profile.parse({
+        "name": "x", "cpu": {"reserved": {"count": 2}},
+        "workloads": [{"name": "w" * 63, "match": {"pod": "web"}, "containers": [{"name": f"b{'_a0' * 20}_-"}]}],
+    })  # fmt: skip
+    (workload,) = pod.workloads
+    assert device_delivery.cdi_name(workload.name, workload.containers[0].name)
+
+
 def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
     rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own"]}, "web": {"env": ["B=1"]}}}
     merged = device_grants.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
