@@ -538,7 +538,9 @@ def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t
             ("others" if path in before else None),
             ("what is granted" if text is not None else None),
         )
-        reason = "containers are started with --device corral.node/grant=WORKLOAD"
+        reason = (
+            "containers are started with --device corral.node/grant=WORKLOAD, those of a pod with WORKLOAD:CONTAINER"
+        )
         step = make_step.file(path, text, phase, order, mode=0o644)
         changes.append(Change(NAME, path, "content", shown_now, shown_then, reason, path, (step,)))
     return changes

@@ -87,7 +87,8 @@ def limit_changes(host: Host, workload: str, container: str, group: str, wanted:
             continue
         # A container may end at any moment.
         step = make_step.value(path, container_limits.written(file, value), LIVE, optional=True)
-        found.append(Change(NAME, subject, file, actual, value, "the container's limit differs", path, (step,)))
+        shown = actual or "all of the pod's"  # An empty cpuset.cpus: cgroup-v2.rst.
+        found.append(Change(NAME, subject, file, shown, value, "the container's limit differs", path, (step,)))
     return found
 
 

@@ -109,7 +109,7 @@ def plan(host: Host, context: Context) -> Part:
         *(workload_part(host, context, need, grant, seen) for need, grant in granted),
         runs_part(host, undeclared, grants.renamed(undeclared, found.needs)),
         Part(tuple(namespace_changes(host, context, granted)), frozenset()),
-        Part(tuple(container_changes(host, context, granted, seen)), frozenset()),
+        containers_part(host, context, granted, seen),
         Part(tuple(checkpoint.refused_change(refusal) for refusal in found.allocated.refusals), frozenset()),
     ]
     if undeclared or any(need.workload.hold == RUNNING for need in found.needs):
@@ -250,22 +250,24 @@ def namespace_changes(
     return list(workload_namespaces.changes(host, placed, context.profile.tenants))
 
 
-def container_changes(
+def containers_part(
     host: Host,
     context: Context,
     granted: t.Iterable[tuple[ResourceRequirements, t.Optional[Grant]]],
     common: Observed,
-) -> list[Change]:
-    """The changes of a pod's containers whose limits are not as declared."""
+) -> Part:
+    """The containers of pods: those whose limits are not as declared."""
     pods = [(need, grant) for need, grant in granted if need.workload.containers]
     if not pods:
-        return []
+        return Part((), frozenset())
     from . import workload_containers  # A node without declared pods does not load it.
 
     having = [(need, grant) for need, grant in pods if grant is not None]
     lost = [need.workload.name for need, grant in pods if grant is None or not grant.cpus]
     found = workload_containers.changes(host, having, common.memory)
-    return [*found, *workload_containers.released_changes(host, lost, context.topology.online)]
+    found += workload_containers.released_changes(host, lost, context.topology.online)
+    late = "containers of pods start with what they were granted once the agent is installed (corral.node.agent)"
+    return Part(tuple(found), frozenset(), notes=(late,) if having and not host.exists(LAUNCHER) else ())
 
 
 def grant_unit_part(host: Host) -> Part:

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..model.plan.context import Context, Workloads
-from ..model.profile.profile_workloads import RUNNING
+from ..model.profile.profile_workloads import APP, RUNNING
 from ..model.values import cpuset
 from ..model.workload import qos
 from ..model.workload.grants import Grant
@@ -206,11 +206,26 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, 
         said += [f"devices: {resource} {', '.join(ids)}" for resource, ids in one["devices"].items()]
         if topology is not None and topology.name != "none":
             said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
-        said += [f"container {inner}: {cpus or 'shared'}" for inner, cpus in one["containers"].items()]
+        said += container_lines(need, one["containers"])
     elif one["reason"]:
         said.append(f"refused: {one['reason']}")
     elif one["state"] == "waiting":
         said.append("it is granted what it asks for when it starts")
+    return said
+
+
+def container_lines(need: t.Optional[ResourceRequirements], own: t.Mapping[str, str]) -> list[str]:
+    """The containers of a pod: the CPUs of each and, in the order of the profile, the device that gives it what it was granted."""
+    if need is None:
+        return [f"container {name}: {cpus}" for name, cpus in own.items()]
+    from ..model.devices import device_delivery  # Imported here: status.json has no such lines.
+
+    said = []
+    for one in need.workload.containers:
+        role = "" if one.role == APP else f" ({one.role})"
+        cpus = own.get(one.name) or "the CPUs of the pod"
+        device = f"{device_delivery.KIND}={device_delivery.cdi_name(need.workload.name, one.name)}"
+        said.append(f"container {one.name}{role}: {cpus}, start it with --device {device}")
     return said
 
 

@@ -416,6 +416,51 @@ def test_cdi_has_a_name_for_each_container_that_a_profile_can_declare() -> None:
     assert device_delivery.cdi_name(workload.name, workload.containers[0].name)
 
 
+def test_a_plan_says_that_pods_need_the_agent(fake: node.Node) -> None:
+    def notes() -> list[str]:
+        host = fake.host()
+        return [
+            one
+            for one in planning.plan_profile(host, planning.compile_profile(host, declared())).notes
+            if "pods" in one
+        ]
+
+    late = "containers of pods start with what they were granted once the agent is installed (corral.node.agent)"
+    assert notes() == [late]
+    assert not runs.install(fake.host()).error
+    assert notes() == []
+
+
+def test_explain_shows_each_container_and_how_it_is_started(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert not runs.install(fake.host()).error
+    row = {"name": "data_base", "limits": {"cpu": 1, "memory": "64Mi"}}
+    roll_out(fake, declared(*CONTAINERS[:2], row))
+    assert runs.command(fake.host(), "explain", "web") == 0
+    lines = [line for line in capsys.readouterr().out.splitlines() if line.startswith("container ")]
+    assert lines == [
+        "container load (init): 1,5, start it with --device corral.node/grant=web:load",
+        "container proxy (sidecar): 1, start it with --device corral.node/grant=web:proxy",
+        "container data_base: 5, start it with --device corral.node/grant=web:data_5fbase",
+    ]
+    assert {"web:load", "web:proxy", "web:data_5fbase"} == set(hooks(fake))
+    roll_out(fake, declared({"name": "app", "requests": {"cpu": "500m"}}))
+    assert runs.command(fake.host(), "explain", "web") == 0
+    assert (
+        "container app: the CPUs of the pod, start it with --device corral.node/grant=web:app"
+        in capsys.readouterr().out
+    )
+
+
+def test_a_container_without_cpus_of_its_own_is_said_to_have_the_pods(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    start(fake, 1, "app")
+    (item,) = [one for one in items(fake, pod) if one.property == "cpuset.cpus"]
+    assert (item.actual, item.wanted) == ("all of the pod's", "5")
+
+
 def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
     rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own"]}, "web": {"env": ["B=1"]}}}
     merged = device_grants.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
