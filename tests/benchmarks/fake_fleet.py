@@ -24,12 +24,13 @@ import trees
 
 PYTHON = "/usr/bin/python3"  # of each node
 OURS = ("agent", "confirm", "profile", "rollback")
-# A host's interpreter. What is no module of the collection runs in a Python of its own.
+PING = "ping"
+# A host's interpreter. Other modules than those run in a Python of their own.
 CLIENT = """
 import os, socket, sys
 python, address, host, *words = sys.argv[1:]
 name = os.path.basename(words[0]) if words else ""
-if not any(name == "AnsiballZ_%s.py" % one for one in {ours!r}):
+if not any(name == "AnsiballZ_%s.py" % one for one in {served!r}):
     os.execv(python, [python, *words])
 with socket.socket(socket.AF_UNIX) as end:
     end.connect(address)
@@ -56,7 +57,7 @@ class FakeFleet:
         self.programs.mkdir()
         write_program(self.programs / "systemctl", "exit 0")  # no unit has failed
         client = self.folder / "client.py"
-        client.write_text(CLIENT.format(ours=OURS), encoding="utf-8")
+        client.write_text(CLIENT.format(served=(*OURS, PING)), encoding="utf-8")
         for host in self.hosts:
             python = sys.executable
             words = f'exec {python} -SE {client} {python} {self.address} {host} "$@"'
@@ -128,6 +129,7 @@ def answer(core: t.Any, fake: node.Node, payload: Path) -> tuple[int, str]:
     """Run a module on a node: its exit code, and what it prints."""
     from ansible.module_utils import basic
     from ansible.module_utils.common import warnings
+    from ansible.modules import ping
 
     name = payload.stem.partition("_")[2]
     (text,) = re.findall(r"^params=(.*),$", payload.read_text(encoding="utf-8"), re.MULTILINE)
@@ -143,7 +145,7 @@ def answer(core: t.Any, fake: node.Node, payload: Path) -> tuple[int, str]:
         mock.patch.object(sys, "executable", PYTHON),
     ):
         try:
-            controller_plugins.load(f"modules.{name}").main()
+            (ping if name == PING else controller_plugins.load(f"modules.{name}")).main()
         except SystemExit as ended:
             return int(ended.code or 0), said.getvalue()
     return 1, said.getvalue()

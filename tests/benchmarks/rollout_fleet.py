@@ -5,14 +5,16 @@
 """What a rollout over many hosts costs the controller, against a ping of as many: seconds of CPU and memory for each host.
 
 The hosts are fake nodes (tests/unit/node.py), each in a folder of its own. Ansible sends its modules to them as to any host,
-by the connection local. What is sent to the interpreter of a host is a module with its arguments. Modules of this
-collection run in one process beside the controller, which keeps the fake nodes and is not measured; all others run in a
-Python of their own, which is counted, as for the ping.
+by the connection local: no ssh is counted. What is sent to the interpreter of a host is a module with its arguments. The
+modules of this collection and the ping run in one process beside the controller, which keeps the fake nodes and is not measured;
+others run in a Python of their own, which is counted. That process runs one module after the other, so ``seconds`` is no time that
+a rollout takes. Each row is one run. A task is a result of a host, also of one that runs on the controller alone.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import subprocess
@@ -45,13 +47,12 @@ class Cost(t.NamedTuple):
 def memory_of(pid: int) -> int:
     """The memory of a process and its children, what they share counted once."""
     total = 0
-    try:
+    with contextlib.suppress(psutil.Error):
         main = psutil.Process(pid)
         for one in (main, *main.children(recursive=True)):
-            text = Path(f"/proc/{one.pid}/smaps_rollup").read_text(encoding="ascii")
-            total += next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Pss:"))
-    except (psutil.Error, OSError, StopIteration):
-        return 0  # one of them ended meanwhile: the next sample counts
+            with contextlib.suppress(OSError, StopIteration):  # It ended meanwhile.
+                text = Path(f"/proc/{one.pid}/smaps_rollup").read_text(encoding="ascii")
+                total += next(int(line.split()[1]) << 10 for line in text.splitlines() if line.startswith("Pss:"))
     return total
 
 
@@ -121,6 +122,9 @@ def measured(folder: Path, count: int) -> dict[str, tuple[Cost, float]]:
         wrong = fleet.not_rolled_out()
         if wrong:
             raise SystemExit(f"the rollout changed nothing on {', '.join(wrong)}")
+        again = [line for line in found["the same again"][0].said.splitlines() if "ok=" in line]
+        if len(again) != count or not all("changed=0 " in line for line in again):
+            raise SystemExit("\n".join(["the same again changed something:", *again]))
         return found
 
 
