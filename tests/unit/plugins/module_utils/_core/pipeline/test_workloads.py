@@ -1543,3 +1543,16 @@ def test_a_pods_grant_lasts_whatever_the_order_of_its_containers(fake: node.Node
     assert roll_out(fake, pod(*rows[:2])).applied == (), "the checkpoint keeps no order"
     grown = roll_out(fake, pod(*rows)).applied
     assert [one.subject for one in grown if one.property == "grant"] == ["web"]
+
+
+def test_an_admitted_workload_keeps_its_cpus_until_it_starts_although_its_declaration_is_lost(fake: node.Node) -> None:
+    assert not runs.install(fake.host()).error
+    roll_out(fake, {"name": "x", "cpu": {"reserved": {"count": 2}, "policy": "static"}})
+    words = ("--container", "box", "--limits", "cpu=2,memory=16Mi", "--hold", "running")
+    assert runs.command(fake.host(), "admit", "box", *words) == 0
+    (granted,) = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+    for path in (state.ADMITTED, f"{state.ADMITTED}.previous"):
+        fake.put(path, "{")
+    runs.tick(fake.host())
+    (kept,) = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+    assert kept["cpus"] == granted["cpus"] != ""
