@@ -6,7 +6,8 @@
 """The hook that a container engine runs before the first instruction of a pod's container (createRuntime of the OCI runtime
 specification): it sets the limits that the container was granted.
 
-Its words come from Corral's CDI spec, the container's state from the engine. A start waits for it, so it loads no more than this.
+Its words come from Corral's CDI spec, and the engine writes the container's state to its standard input. A start waits for it, so
+it imports little.
 """
 
 from __future__ import annotations
@@ -33,8 +34,11 @@ def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int
     group = group_of(host, pid)
     for word in words:
         name, dummy, value = word.partition("=")
-        path = f"/proc/{pid}/{SCORE}" if name == SCORE else f"{ROOT}{group}/{name}"
-        if name != SCORE and not FILE.fullmatch(name):
+        if name == SCORE:
+            path = f"/proc/{pid}/{SCORE}"
+        elif FILE.fullmatch(name):
+            path = f"{ROOT}{group}/{name}"
+        else:
             raise refusal("is no limit of a container", path=name, value=value)
         if name == CPUS and not group.startswith(EXCLUSIVE):
             # The CPUs are in no other slice. At the top of the tree they would also make the partition of its slice invalid.
@@ -69,6 +73,6 @@ def group_of(host: Host, pid: int) -> str:
     group = next((line[len("0::") :] for line in lines if line.startswith("0::")), "")
     inner = f"/{container_groups.INNER}"
     last = (group[: -len(inner)] if group.endswith(inner) else group).rpartition("/")[2]
-    if not group.startswith("/") or ".." in group.split("/") or not container_groups.is_containers(last):
+    if not group.startswith("/") or ".." in group.split("/") or not container_groups.is_container_group(last):
         raise refusal("is the control group of no container", path=f"/proc/{pid}/cgroup", value=group)
     return group

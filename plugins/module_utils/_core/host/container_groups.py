@@ -15,22 +15,22 @@ if TYPE_CHECKING:
 
     from .files import Host
 
-INNER = "container"  # crun makes it in the scope that systemd made, for the container's processes alone
+INNER = "container"  # crun makes this one below the scope that systemd made, for the container's processes alone
 
 
 def containers(host: Host, root: str, slices: tuple[str, ...]) -> list[tuple[str, str, str]]:
-    """Slice, name and control group of each container that runs below slices (paths of control groups), as one question to the host."""
+    """The result of running() as one question to the host; ``slices`` are paths of control groups."""
     return host.tell(host.unrecorded(lambda: running(host, slices)), "container_groups", root, slices)
 
 
 def running(host: Host, slices: t.Iterable[str]) -> list[tuple[str, str, str]]:
-    """The result of containers(), sorted."""
+    """Slice, name and control group of each container that runs below these slices, sorted; the name is "" where it is not known."""
     rows = [(place, ident, group) for place in slices for ident, group in conmon.groups_below(host, place).items()]
     names = conmon.names_of(host, [ident for dummy, ident, group in rows])
     return sorted((place, names.get(ident, ""), inner(host, group)) for place, ident, group in rows)
 
 
-def is_containers(name: str) -> bool:
+def is_container_group(name: str) -> bool:
     """Whether a control group of this name is a container's: Podman's, CRI-O's or containerd's."""
     return bool(conmon.ident_in(name)) or name.startswith(("crio-", "cri-containerd-", "docker-"))
 

@@ -66,7 +66,7 @@ class Podman:
         self.user = user
         self.prefix = () if user == ROOT else as_user(host, user)
         self.service: t.Optional[Service] = None
-        self.too_old: t.Optional[str] = None  # why it cannot be asked at all; "" once it is known that it can
+        self.too_old: t.Optional[str] = None  # why no question is answered; "" once it is known that it is new enough
 
     def close(self) -> None:
         """End the process that answers."""
@@ -85,15 +85,14 @@ class Podman:
         except ServiceError as error:
             self.close()
             if error.code != NOT_INSTALLED and self.too_old is None:
-                self.too_old = (
-                    self.why_too_old()
-                )  # It does not know the socket that it was given, and answers nowhere else.
+                # An old one does not know the socket that it was given, and answers nowhere else.
+                self.too_old = self.why_too_old()
             if self.too_old:
                 raise ServiceError(TOO_OLD, self.too_old) from None
             raise
 
     def why_too_old(self) -> str:
-        """That an older Podman has no such API; "" for one that has."""
+        """The message for a Podman without this API; "" for one that has it, or whose release is not known."""
         found = re.search(r"version ([0-9]{1,6})\.[^\s]{1,40}", self.host.run(*self.prefix, "podman", "--version").out)
         if found is None or int(found[1]) >= OLDEST:
             return ""

@@ -51,9 +51,8 @@ KUBELET_DUE = f"{RUN}/kubelet-due"
 # There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
 DRAINED = f"{STATE}/drained"
 SINCE = f"{STATE}/drift-since.json"
-GRANTS_SPEC = (
-    "/run/cdi/corral.node-grant.json"  # what containers get with their grants: model/devices/device_delivery.py
-)
+# What containers get with their grants: model/devices/device_delivery.py.
+GRANTS_SPEC = "/run/cdi/corral.node-grant.json"
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
 DEVICE_CHECKS = f"{RUN}/device-checks.json"  # what the commands of the profile say of devices; written where it changes
 DEVICES_ASKED = f"{RUN}/devices-asked.json"  # when each of them was asked; written by each pass

@@ -226,7 +226,7 @@ def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional
     needs = {need.workload.name: need for need in found.needs} if found else {}
     pods = [one for one in context.grants if one.workload not in needs or needs[one.workload].workload.containers]
     if not pods or not host.exists(LAUNCHER):
-        return {}  # Without the agent's program a container has its limits from the next look on.
+        return {}  # The hook is the agent's program.
     from ..model.workload import container_limits
 
     memory = context.topology.machine_memory_kib
@@ -237,7 +237,7 @@ def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional
             hooks.update(hooks_before(grant, specs))
             continue
         for name, limits in container_limits.of_pod(needs[grant.workload], grant, capacity).items():
-            args = [LAUNCHER, *CONTAINER_HOOK, *container_limits.words(limits)]
+            args = [LAUNCHER, *CONTAINER_HOOK, *container_limits.hook_words(limits)]
             hooks[device_delivery.cdi_name(grant.workload, name)] = device_delivery.hook(LAUNCHER, args)
     return hooks
 

@@ -16,10 +16,8 @@ from .unit_file import HEADER
 FOLDER = "/usr/libexec/corral"
 RELEASES = f"{FOLDER}/releases"
 LAUNCHER = f"{FOLDER}/corral"  # see agent_program.py
-CONTAINER_HOOK = (
-    "container",
-    "--start",
-)  # its command before the first instruction of a pod's container (cli/container_hook.py)
+# The command that an engine runs before the first instruction of a pod's container: cli/container_hook.py.
+CONTAINER_HOOK = ("container", "--start")
 COMMAND = "/usr/local/bin/corral"
 TIMER = "corral-reconcile.timer"
 SERVICE = "corral-reconcile.service"

@@ -27,8 +27,9 @@ from .resources import MEMORY
 
 class WorkloadStatus(NamedTuple):
     """Workloads as observed. ``alive`` are those whose run has not ended; ``starting`` has those that are about to start
-    with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared whose
-    processes all run on the shared pool. ``other_units`` has the names under which another unit still runs than is declared.
+    with a hold of their own, and which run that is. ``sharing`` are those without CPUs of their own declared that
+    run, but not on the CPUs of their grant: on the shared pool, or in another slice with their devices. ``other_units`` has the
+    names under which another unit still runs than is declared.
     ``evicted`` are those that run without a grant, since their CPUs were reserved or isolated.
     """
 
@@ -159,7 +160,7 @@ def attempt(
         kept = renewed(whole, need, status)
         budget.reserve(seen_again(budget, kept))
         if kept != grant:
-            reason = "it runs on the shared pool now" if gives_up else "its declaration changed"
+            reason = "it does not run on its CPUs any more" if gives_up else "its declaration changed"
             events.append(AllocationEvent(grant.workload, grant, kept, reason))
     for name, (grant, why) in broken.items():
         if name not in by_name:

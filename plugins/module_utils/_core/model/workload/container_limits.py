@@ -27,8 +27,8 @@ SCORE = "oom_score_adj"
 
 
 class ContainerLimits(NamedTuple):
-    """What the files of a container's control group are to say, by name, in the form of ``shown``; and the oom_score_adj of its
-    processes (None: it is not known, since the machine's memory is not).
+    """The wanted values of the files of a container's control group, by file name and in the form of ``shown``; and the oom_score_adj
+    of its processes (None: unknown, as the machine's memory is).
     """
 
     files: t.Mapping[str, str]
@@ -38,7 +38,7 @@ class ContainerLimits(NamedTuple):
 def of_pod(need: ResourceRequirements, grant: Grant, capacity: t.Optional[int]) -> dict[str, ContainerLimits]:
     """The limits of a pod's declared containers by name; ``capacity`` is the machine's memory in bytes.
 
-    A container with CPUs of its own has no quota on them, and those of a pod that shares run on the pod's.
+    A container with CPUs of its own has no quota. In a pod that shares, no container has a cpuset of its own.
     """
     own = dict(grant.containers)
     mains = [dict(one.requests).get(MEMORY, 0) for one in need.workload.containers if one.role == APP]
@@ -57,8 +57,8 @@ def of_pod(need: ResourceRequirements, grant: Grant, capacity: t.Optional[int]) 
     return found
 
 
-def words(limits: ContainerLimits) -> list[str]:
-    """The limits as the hook takes them (cli/container_hook.py)."""
+def hook_words(limits: ContainerLimits) -> list[str]:
+    """The limits as arguments of the hook (cli/container_hook.py): FILE=VALUE."""
     rows = [f"{file}={written(file, value)}" for file, value in limits.files.items()]
     return rows if limits.score is None else [*rows, f"{SCORE}={limits.score}"]
 
@@ -70,12 +70,12 @@ def shown(file: str, text: str) -> str:
 
 
 def is_no_limit(file: str, value: str) -> bool:
-    """Whether a value says the same as a file that is not there: no limit, or the usual weight."""
+    """Whether the kernel does without the file what it does with this value: no limit, or the default weight."""
     return value == "max" or (file == unit_limits.FILES["CPUWeight"] and value == unit_limits.DEFAULT_WEIGHT)
 
 
 def written(file: str, value: str) -> str:
-    """What is written to a file, as it reads back."""
+    """The text that is written to a file for a value: the same that is read back."""
     return f"max {unit_limits.PERIOD}" if file == unit_limits.FILES["CPUQuota"] and value == "max" else value
 
 

@@ -354,7 +354,7 @@ def test_a_run_that_began_anew_on_the_shared_pool_gives_its_cpus_back_and_holds_
     node.sharing = {"runs"}
     found = node.allocate()
     assert [(grant.workload, grant.cpus) for grant in found.grants] == [("runs", frozenset())]
-    assert told(found) == ["it runs on the shared pool now"]
+    assert told(found) == ["it does not run on its CPUs any more"]
 
 
 def test_memory_that_is_gone_after_a_reboot_breaks_its_grant_alone() -> None:
