@@ -12,6 +12,7 @@ it imports little.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import sys
@@ -20,17 +21,30 @@ import typing as t
 from ..constants import IN_SYNC
 from ..host import container_groups
 from ..host.files import Host
-from ..model.values.errors import refusal
+from ..model.values.errors import CorralError, refusal
 
 SCORE, CPUS, SWAP = "oom_score_adj", "cpuset.cpus", "memory.swap.max"
 EXCLUSIVE = "/corral_"  # how the slices begin that have CPUs of their own (schema_types.EXCLUSIVE_PREFIX)
 FILE = re.compile(r"cpuset\.cpus|cpu\.(max|weight)|memory\.(swap\.)?max|pids\.max", re.ASCII)
 ROOT = "/sys/fs/cgroup"
+KERNEL_LOG = "/dev/kmsg"
 
 
 def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int:
     """Set what the words say ("FILE=VALUE") for the container whose state is read; the exit code. Raises CorralError."""
-    pid = process_of(state.read())
+    try:
+        set_limits(host, words, state.read())
+    except CorralError as error:
+        # crun sends what a hook prints to /dev/null (containers/crun#353): Podman says no more than that the hook failed.
+        with contextlib.suppress(OSError):
+            host.write_value(KERNEL_LOG, f"<3>corral: container --start: {error}")
+        raise
+    return IN_SYNC
+
+
+def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
+    """Set what the words say for the container of this state. Raises CorralError."""
+    pid = process_of(state)
     group = group_of(host, pid)
     for word in words:
         name, dummy, value = word.partition("=")
@@ -51,9 +65,9 @@ def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int
         try:
             host.write_value(path, value)
         except OSError as error:
-            said = f"cannot be set for the container: {error.strerror}"
-            raise refusal(said, path=path, value=value) from None
-    return IN_SYNC
+            # The path of the file is too long for a message.
+            said = f"cannot be set for the container of process {pid}: {error.strerror}"
+            raise refusal(said, path=name, value=value) from None
 
 
 def process_of(text: str) -> int:

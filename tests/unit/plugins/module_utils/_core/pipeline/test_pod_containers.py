@@ -255,10 +255,11 @@ def test_a_container_without_its_monitor_is_known_by_podmans_storage(fake: node.
     assert limits(fake, proxy)["cpuset.cpus"] == "1"
     rows = [{"id": f"{number:064x}", "names": [name]} for number, name in ((1, "app"), (2, "an old name"))]
     fake.put("/var/lib/containers/storage/overlay-containers/containers.json", json.dumps(rows))
+    fake.put(f"{proxy}/memory.max", "max\n")
     roll_out(fake, pod)
     assert limits(fake, app)["cpuset.cpus"] == "5"
-    assert items(fake, pod) == [], "a monitor says the name before the storage does"
-    assert limits(fake, proxy)["cpuset.cpus"] == "1"
+    assert limits(fake, proxy)["memory.max"] == str(64 << 20), "what a monitor says goes before what the storage does"
+    assert items(fake, pod) == []
 
 
 def test_a_tick_gives_a_container_its_limits_and_then_is_quiet(fake: node.Node) -> None:
@@ -538,8 +539,12 @@ def test_the_hook_sets_what_it_is_told(fake: node.Node) -> None:
         (("memory.max=1",), 8, "is the control group of no container"),
         (("memory.max=1",), 9, "is the control group of no container"),
         (("memory.high=1",), 101, "memory.high: 1: is no limit"),
-        (("pids.max=5",), 101, ": 5: cannot be set for the container: No such file or directory"),
-        (("cpu.weight=5",), 101, ": 5: cannot be set for the container: Is a directory"),
+        (
+            ("pids.max=5",),
+            101,
+            "pids.max: 5: cannot be set for the container of process 101: No such file or directory",
+        ),
+        (("cpu.weight=5",), 101, "cpu.weight: 5: cannot be set for the container of process 101: Is a directory"),
     ],
 )
 def test_the_hook_touches_nothing_else(fake: node.Node, words: tuple[str, ...], pid: object, said: str) -> None:
@@ -572,6 +577,16 @@ def test_no_limit_needs_no_file(fake: node.Node, word: str) -> None:
     app = start(fake, 1, "app")
     fake.drop(f"{app}/{word.partition('=')[0]}")
     assert hook(fake, word) == 0
+
+
+def test_the_kernels_log_has_the_reason_why_a_container_does_not_start(fake: node.Node) -> None:
+    app = start(fake, 1, "app")
+    fake.drop(f"{app}/pids.max")
+    fake.put("/dev/kmsg", "")
+    with pytest.raises(CorralError):
+        hook(fake, "pids.max=5")
+    said = "pids.max: 5: cannot be set for the container of process 101: No such file or directory"
+    assert fake.get("/dev/kmsg").splitlines() == [f"<3>corral: container --start: {said}"]
 
 
 @pytest.mark.parametrize("state_of_container", ["", "[]", "{}", "null", "7", '{"pid": null}', "[" * 100_000])
