@@ -542,6 +542,7 @@ def test_a_long_text_of_a_host_is_cut_and_says_so() -> None:
 def test_numbers_in_the_names_of_hosts_are_sorted_as_numbers() -> None:
     names = ["n1", "n2", "n10", "rack2-n1", "rack10-n1", "10.0.0.9", "10.0.0.10", "n", "n01", "²", "9" * 5000]
     report = fleet_report(dict.fromkeys(reversed(names), IN_SYNC), {})
+    assert list(report["hosts"]) == list(fleet_report(dict.fromkeys(names, IN_SYNC), {})["hosts"]), "n01 is before n1"
     assert [name for name in report["hosts"] if name[0] in "nr"] == [
         "n",
         "n01",

@@ -1556,3 +1556,24 @@ def test_an_admitted_workload_keeps_its_cpus_until_it_starts_although_its_declar
     runs.tick(fake.host())
     (kept,) = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
     assert kept["cpus"] == granted["cpus"] != ""
+
+
+def test_the_cpus_of_a_pod_are_divided_again_when_its_containers_exchange_theirs(fake: node.Node) -> None:
+    def pod(app: int, proxy: int) -> dict[str, t.Any]:
+        rows = [
+            {"name": name, "limits": {"cpu": cpu, "memory": "16Mi"}} for name, cpu in (("app", app), ("proxy", proxy))
+        ]
+        return {
+            "name": "x",
+            "cpu": {"reserved": {"count": 2}, "policy": "static"},
+            "workloads": [{"name": "web", "match": {"pod": "web"}, "containers": rows}],
+        }
+
+    def divided() -> dict[str, int]:
+        (grant,) = json.loads(fake.get(CHECKPOINT))["data"]["grants"]
+        return {name: len(cpuset.parse(cpus)) for name, cpus in grant["containers"].items()}
+
+    roll_out(fake, pod(1, 2))
+    assert divided() == {"app": 1, "proxy": 2}
+    assert [one.subject for one in roll_out(fake, pod(2, 1)).applied if one.property == "grant"] == ["web"]
+    assert divided() == {"app": 2, "proxy": 1}
