@@ -103,6 +103,9 @@ def test_without_systemd_nothing_is_written(fake: node.Node) -> None:
         ("/usr/lib/systemd/libsystemd-shared-239.so", "systemd 239"),
         ("/usr/lib/x86_64-linux-gnu/systemd/libsystemd-shared-246.so", "systemd 246"),
         ("/usr/lib/systemd/libsystemd-shared-245.4-4ubuntu3.so", "systemd 245"),
+        ("/usr/lib64/systemd/libsystemd-shared-239.so", "systemd 239"),
+        ("/lib/systemd/libsystemd-shared-241.so", "systemd 241"),
+        ("/usr/lib/arm-linux-gnueabihf/systemd/libsystemd-shared-241.so", "systemd 241"),
         ("/usr/lib/systemd/libsystemd-shared-247.so", ""),
         ("/usr/lib/aarch64-linux-gnu/systemd/libsystemd-shared-257.so", ""),
         ("/usr/lib/systemd/libsystemd-shared-254.10-1.fc39.so", ""),
@@ -119,6 +122,12 @@ def test_a_systemd_that_is_too_old_is_named_before_the_first_write(fake: node.No
     with pytest.raises(CorralError, match=f"this node has {said}, and Corral needs 247 or newer: upgrade"):
         runs.declare(host)
     assert (host.writes, fake.fingerprint()) == ([], before)
+
+
+def test_of_two_releases_of_systemd_the_newer_one_counts(fake: node.Node) -> None:
+    for file in ("lib/systemd/libsystemd-shared-241.so", "lib/x86_64-linux-gnu/systemd/libsystemd-shared-252.so"):
+        fake.put(f"/usr/{file}", "")  # an upgrade left the older one behind
+    assert not runs.declare(fake.host()).error
 
 
 @pytest.mark.parametrize("tree", ["/sys", "/proc"])

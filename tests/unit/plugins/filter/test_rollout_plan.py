@@ -1,0 +1,48 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+"""The plan of a rollout over several hosts: their order."""
+
+from __future__ import annotations
+
+import typing as t
+
+import controller_plugins
+
+rollout_plan = controller_plugins.load("filter.rollout_plan").rollout_plan
+AGENT = {"skipped": True}
+
+
+def profile(before: int) -> dict[str, t.Any]:
+    key = {
+        "kind": "edited",
+        "key": "cpu.isolated.cores",
+        "before": before,
+        "after": 4,
+        "origin": "",
+        "disruption": "none",
+    }
+    return {"drift": [], "by_key": [{**key, "changes": ["a change"]}] if before != 4 else []}
+
+
+def test_numbers_in_the_names_of_hosts_are_sorted_as_numbers() -> None:
+    profiles = {
+        "n10": profile(1), "n9": profile(2), "n2": profile(1), "n11": profile(4), "n3": profile(4),
+        "n20": {"unreachable": True, "msg": "gone"}, "n8": {"unreachable": True, "msg": "gone"},
+    }  # fmt: skip
+    plan = rollout_plan(profiles, dict.fromkeys(profiles, AGENT))
+    assert plan["lines"] == [
+        "n2,n10: as follows",
+        "  cpu.isolated.cores: 1 -> 4",
+        "    a change",
+        "n9: as follows",
+        "  cpu.isolated.cores: 2 -> 4",
+        "    a change",
+        "n3,n11: nothing to change",
+        "n8,n20: cannot have it",
+        "  unreachable: gone",
+        "7 hosts: 3 would change, 2 cannot have the profile",
+    ]
+    assert plan["changing"] == ["n2", "n9", "n10"]
+    apart = rollout_plan({"n10": profile(1), "n9": profile(2)}, {"n10": AGENT, "n9": AGENT})
+    assert [line for line in apart["lines"] if line.endswith("follows")] == ["n9: as follows", "n10: as follows"]
