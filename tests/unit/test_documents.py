@@ -112,3 +112,10 @@ def test_an_example_that_leaves_lines_out_says_so() -> None:
     assert documented.differences(["one", "three", "four"], printed) == ["left out: two N s ago"]
     assert documented.differences(["one", "…", "five"], printed) == ["not printed: five"]
     assert documented.differences(["one", "…", "three"], printed) == ["left out: four"]
+
+
+def test_an_example_is_compared_but_for_times_and_releases() -> None:
+    line = "0f3a5c7e9b21 (13 files) 2026-11-25 09:12:40 UTC, 4 s ago"
+    assert documented.comparable(line) == "RELEASE (N files) TIME, N s ago"
+    for line in ("2 differ", "CPUs 0-3", "4 steps ago", "deadbeef", "(2 changes)", "2026-11-25"):
+        assert documented.comparable(line) == line

@@ -91,6 +91,7 @@ def test_roots_podman_is_started_as_it_is_and_a_users_through_runuser(
     assert prefixes == [(), podman_cli.as_user(host, "alice")]
 
 
+@pytest.mark.parametrize("user", ["root", "alice"])
 @pytest.mark.parametrize(
     ("said", "why"),
     [
@@ -103,24 +104,28 @@ def test_roots_podman_is_started_as_it_is_and_a_users_through_runuser(
     ],
 )
 def test_a_podman_without_the_api_is_named_and_is_not_asked_again(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, why: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str, why: str, user: str
 ) -> None:
     started: list[object] = []
     asked: list[tuple[str, ...]] = []
+    machine = Machine(tmp_path, lingers=True)
 
     def serve(dummy: Host, prefix: t.Sequence[str]) -> t.NoReturn:
         started.append(prefix)
         raise podman_cli.ServiceError(124)
 
-    def run(argv: t.Sequence[str], dummy: float) -> Command:
+    def run(argv: t.Sequence[str], timeout: float) -> Command:
+        if argv[-1] != "--version":
+            return machine.run(argv, timeout)
         asked.append(tuple(argv))
         return Command(0, said, "")
 
     monkeypatch.setattr(Podman, "serve", staticmethod(serve))
-    podman = Podman(Host(str(tmp_path), run=run))
+    podman = Podman(Host(str(tmp_path), run=run), user)
     for dummy in range(3):
         with pytest.raises(PodmanError) as error:
             podman.images()
-        assert str(error.value).startswith(why)
-    assert asked == [("podman", "--version")]
+        assert why.partition(": ")[2] in str(error.value)
+    assert asked == [(*podman.prefix, "podman", "--version")]
+    assert bool(podman.prefix) == (user == "alice")
     assert len(started) == (1 if "3.0.1" in said else 3)
