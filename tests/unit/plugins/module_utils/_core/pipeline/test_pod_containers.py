@@ -652,3 +652,13 @@ def test_a_tick_without_a_plan_sees_a_container_that_starts_and_a_limit_that_cha
     assert test_quiet_tick.short(fake)
     start(fake, 2, "proxy", score=-997)
     assert not test_quiet_tick.short(fake)
+
+
+def test_a_container_starts_on_a_kernel_without_accounting_of_swap(fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    app = start(fake, 1, "app")
+    fake.drop(f"{app}/memory.swap.max")
+    assert hook(fake, "memory.max=134217728", "memory.swap.max=0", "pids.max=50", "cpu.weight=39", "cpuset.cpus=5") == 0
+    (item,) = [one for one in items(fake, pod) if one.property != "oom_score_adj"]
+    assert (item.property, item.verdict, item.wanted) == ("memory.swap.max", "unchangeable", "0")
