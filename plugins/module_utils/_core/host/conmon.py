@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 BEFORE_ID = ("libpod-payload-", "libpod-")
 ID_DIGITS = 64
 STORAGE = "/var/lib/containers/storage"
+LISTS = ("containers.json", "volatile-containers.json")  # the second one has those of podman run --rm
 
 
 class Monitor:
@@ -132,9 +133,10 @@ def stored_names(host: Host) -> dict[str, str]:
     import json  # Imported here: a tick without such a container does not load it.
 
     found: dict[str, str] = {}
-    for folder in host.names_like(STORAGE, (("", "-containers"),)):
+    folders = host.names_like(STORAGE, (("", "-containers"),))
+    for path in (f"{STORAGE}/{folder}/{name}" for folder in folders for name in LISTS):
         try:
-            rows = json.loads(host.read(f"{STORAGE}/{folder}/containers.json") or "[]")
+            rows = json.loads(host.read(path) or "[]")
             found.update((str(row["id"]), str(row["names"][0])) for row in rows if row.get("names"))
         except (ValueError, KeyError, TypeError, AttributeError, RecursionError):
             continue

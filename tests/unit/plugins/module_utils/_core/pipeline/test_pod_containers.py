@@ -248,7 +248,8 @@ def test_a_container_whose_runtime_makes_no_group_of_its_own_has_them_in_that_of
     assert limits(fake, scope)["cpuset.cpus"] == "5"
 
 
-def test_a_container_without_its_monitor_is_known_by_podmans_storage(fake: node.Node) -> None:
+@pytest.mark.parametrize("name", ["containers.json", "volatile-containers.json"])
+def test_a_container_without_its_monitor_is_known_by_podmans_storage(fake: node.Node, name: str) -> None:
     pod = declared()
     roll_out(fake, pod)
     app, proxy = start(fake, 1, "app"), start(fake, 2, "proxy")
@@ -256,8 +257,8 @@ def test_a_container_without_its_monitor_is_known_by_podmans_storage(fake: node.
     roll_out(fake, pod)
     assert limits(fake, app) == UNLIMITED, "its name is not known"
     assert limits(fake, proxy)["cpuset.cpus"] == "1"
-    rows = [{"id": f"{number:064x}", "names": [name]} for number, name in ((1, "app"), (2, "an old name"))]
-    fake.put("/var/lib/containers/storage/overlay-containers/containers.json", json.dumps(rows))
+    rows = [{"id": f"{number:064x}", "names": [one]} for number, one in ((1, "app"), (2, "an old name"))]
+    fake.put(f"/var/lib/containers/storage/overlay-containers/{name}", json.dumps(rows))
     fake.put(f"{proxy}/memory.max", "max\n")
     roll_out(fake, pod)
     assert limits(fake, app)["cpuset.cpus"] == "5"
