@@ -284,9 +284,7 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
         why = "gone" if there is None else there.unhealthy
         if why:
-            reason = (
-                f"{grant.workload} has it: bring it back, or restart {grant.workload} for another one (hold: running)"
-            )
+            reason = f"{grant.workload} has it: bring it back, or stop and start {grant.workload} for another one (hold: running)"
             found[one.id] = Change(
                 NAME, f"{grant.workload} {one.id}", "health", why, "healthy", reason, one.id, (), UNCHANGEABLE
             )
