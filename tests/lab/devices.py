@@ -221,7 +221,7 @@ def checked() -> None:
         os.remove(path)
     words, asked, files, group, mask = read(ASKED).splitlines()
     expect("its words, environment and file", (asked, files), (words, words))
-    expect("its slice", group.endswith("/corralagent.slice/corral-device-checks.service"), True)
+    expect("its slice", group.endswith(":/system.slice/corral-device-checks.service"), True)
     expect("its CPUs", cpus(mask.split()[-1]) <= {0, 1}, True)
     shown = json.loads(run("corral", "devices", "--check", "--json"))
     expect(

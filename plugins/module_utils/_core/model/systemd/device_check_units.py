@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from .agent_units import LAUNCHER, SLICE
+from .agent_units import LAUNCHER
 from .unit_file import HEADER
 
 if t.TYPE_CHECKING:
@@ -30,7 +30,7 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     seconds = period(checks)
     return {
         TIMER: HEADER + TIMER_TEXT.format(seconds=seconds, accuracy=max(seconds // 20, 1)),
-        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} devices --tick", slice=SLICE),
+        SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} devices --tick"),
     }
 
 
@@ -47,6 +47,7 @@ AccuracySec={accuracy}s
 WantedBy=timers.target
 """
 
+# Not in the agent's slice, which stops with the agent: a timer that fires then would start it again.
 # The commands may need devices, the network and whatever else: it is no more confined than a run.
 SERVICE_TEXT = """\
 [Unit]
@@ -61,7 +62,7 @@ ExecStart={run}
 # Each command has its own time.
 TimeoutStartSec=infinity
 LogLevelMax=notice
-Slice={slice}
+Slice=system.slice
 UMask=0077
 NoNewPrivileges=yes
 """
