@@ -11,7 +11,7 @@ import pytest
 from _core.model.cpu import handover
 from _core.model.cpu.handover import NoSafeOrder, Slice
 from _core.model.plan import replay_v1
-from hypothesis import assume, given
+from hypothesis import HealthCheck, assume, given, settings
 from hypothesis import strategies as st
 
 Cpus = frozenset[int]
@@ -294,6 +294,7 @@ def anything_unasked(draw: st.DrawFn) -> list[Slice]:
     return slices
 
 
+@settings(suppress_health_check=[HealthCheck.filter_too_much])  # in some runs most draws leave a slice without a CPU
 @given(anything_unasked())
 def test_with_one_free_cpu_nothing_is_requested_that_another_slice_requests(slices: list[Slice]) -> None:
     assert all_is_requested_safely(slices, handover.order(slices, frozenset({5})))
