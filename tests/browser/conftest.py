@@ -8,4 +8,4 @@ from __future__ import annotations
 import pathlib
 import sys
 
-sys.path.insert(0, str(pathlib.Path(__file__).resolve().parents[1] / "benchmarks"))
+sys.path[:0] = [str(pathlib.Path(__file__).resolve().parents[1] / part) for part in ("benchmarks", "unit")]

@@ -13,6 +13,7 @@ import shutil
 import time
 import typing as t
 
+import controller_plugins
 import fleet
 import pytest
 from axe_playwright_python.sync_playwright import Axe
@@ -62,7 +63,7 @@ def written(folder: pathlib.Path, hosts: dict[str, dict[str, t.Any]]) -> pathlib
     environment = AsAnsible(trim_blocks=True)
     environment.filters["strftime"] = lambda form, moment, utc: time.strftime(form, time.gmtime(moment))
     source = (CHECKOUT / "playbooks" / "templates" / "fleet.html.j2").read_text(encoding="utf-8")
-    report = fleet.load_filter()(hosts, {name: {"drift": []} for name in hosts})
+    report = controller_plugins.load("filter.fleet_report").fleet_report(hosts, {name: {"drift": []} for name in hosts})
     file = folder / "fleet.html"
     page = environment.from_string(source).generate(report={**report, "time": 0})
     file.write_text("".join(map(str, page)), encoding="utf-8")
