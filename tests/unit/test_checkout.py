@@ -44,6 +44,7 @@ MANAGER_OF = {
     "workload_limits": "workloads",
     "workload_placement": "workloads",
 }
+SHARED = {"manager", "pass_timer"}  # what managers have in common
 # From the distribution, where it is installed: for reports and a person's YAML; the tick does without.
 OPTIONAL = {"psutil", "yaml"}
 # What reads or changes a machine has no place in the model.
@@ -96,13 +97,13 @@ def test_core_imports_run_downward(source: Path) -> None:
         below = layer_of(other)
         assert LAYERS.index(below) <= LAYERS.index(layer), f"{layer} must not import {below}: {other.stem}"
         of_another = MANAGER_OF.get(other.stem, other.stem) != MANAGER_OF.get(source.stem, source.stem)
-        of_another = of_another and other.stem != "manager" and source.stem != "registry"
+        of_another = of_another and other.stem not in SHARED and source.stem != "registry"
         assert not (layer == below == "managers" and of_another), f"a manager never imports another: {other.stem}"
 
 
 def test_each_manager_is_registered_and_in_ansibles_payload() -> None:
     """Ansible sends what is imported somewhere, in functions and for type hints as well: importlib's names it does not know."""
-    apart = {"manager", "registry", *MANAGER_OF}
+    apart = {*SHARED, "registry", *MANAGER_OF}
     files = {source.stem for source in SOURCES if layer_of(source) == "managers"} - apart
     assert {*registry.FILES.values(), *registry.APART.values()} == files
     seen = {other.stem for other in imported(CORE / "managers" / "registry.py") if layer_of(other) == "managers"}

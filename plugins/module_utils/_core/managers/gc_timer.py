@@ -10,52 +10,49 @@ A unit of its own decides what is removed, and when (see gc/gc_pass.py): this ma
 
 from __future__ import annotations
 
-import re
 import typing as t
 
-from ..host import accounts, other_gc, state, systemd
+from ..host import accounts, other_gc, state
 from ..host.files import Host
-from ..model.gc_policy.gc_records import mapping
-from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place
-from ..model.plan.plan import DRIFT, FILES, START, UNCHANGEABLE, UNKNOWN, Change, Part
+from ..model.plan.plan import DRIFT, UNCHANGEABLE, UNKNOWN, Change, Part
 from ..model.profile.profile_gc import DECLARED, GC
 from ..model.systemd import agent_units, gc_units
 from ..model.systemd.gc_units import SERVICE, TIMER
-from ..model.systemd.unit_file import file_change
-from ..model.systemd.unit_property import ETC
 from ..model.values.errors import Problem
 from ..model.values.records import NamedTuple
+from . import pass_timer
 from .manager import Manager
+from .pass_timer import Passes, PassTimer
 
 if t.TYPE_CHECKING:
     from ..model.profile.profile import Profile
 
 NAME = "gc"
-LINK = f"{ETC}/{gc_units.WANTED_BY}.wants/{TIMER}"
-# A pass may take this long; the tick must not take such a pass for a timer that does not run.
-LONGEST_PASS = 600
+OWN = PassTimer(
+    NAME,
+    TIMER,
+    SERVICE,
+    results=state.GC_STATUS,
+    when="when images and dead containers are looked at",
+    what="what looks at them",
+    without="nothing is collected without it",
+    ended="nothing is collected any more",
+)
 MAY_BE_NONE = ("actual", "wanted")
 
 STATUS_FILES = (state.GC_RECORDS, f"{state.GC_RECORDS}.previous", state.GC_STATUS, state.GC_DRIFT, state.GC_IDLE)
 WRITES = (
-    Place("file", rf"{ETC}/({re.escape(TIMER)}|{re.escape(SERVICE)})"),
-    Place("file", re.escape(LINK)),
-    Place("unit", re.escape(TIMER), "start|stop|restart"),
-    # Passes write their own results.
-    Place("file", "|".join(map(re.escape, STATUS_FILES)), None, volatile=True),
+    *OWN.writes(STATUS_FILES),
     Place("file", agent_units.metrics_place(agent_units.GC_METRICS_NAME), None, volatile=True),
 )
 
 
 class Observation(NamedTuple):
-    """As observed: the units' texts, whether the timer is enabled and active, when the last pass ended, its drift items."""
+    """As observed: the passes, what the last ones left undone, and who else collects here."""
 
-    texts: dict[str, t.Optional[str]]
-    enabled: bool
-    active: bool
-    last: t.Optional[float]
+    passes: Passes
     items: tuple[Change, ...]
     kubelet: t.Optional[str]
     pruners: tuple[tuple[str, str], ...]
@@ -66,36 +63,22 @@ class Observation(NamedTuple):
 def plan(host: Host, context: Context) -> Part:
     """The gc manager's part of the plan; without ``gc`` in the profile it removes the results of earlier passes."""
     gc = context.profile.gc
-    return Part(stale(host), frozenset()) if gc is None else decide(context, gc, observe(host, context, gc))
+    # The records of images' use are removed as well: from now on their use is not observed.
+    if gc is None:
+        return Part(pass_timer.stale(host, OWN, status_files(host)), frozenset())
+    return decide(context, gc, observe(host, context, gc))
 
 
 def observe(host: Host, context: Context, gc: GC) -> Observation:
-    """Read the units and the last passes' results. A tick that the timer started runs no command.
-
-    The time of the last pass does not cause a full tick: it changes all the time.
-    """
-    last = host.unrecorded(lambda: mapping(state.read_json(host, state.GC_STATUS)).get("time"))
-    last = float(last) if isinstance(last, (int, float)) and abs(last) < 1 << 63 else None  # not Infinity, not NaN
+    """Read the units and the last passes' results."""
     return Observation(
-        {unit: host.read(f"{ETC}/{unit}") for unit in (TIMER, SERVICE)},
-        host.link(LINK) is not None,
-        is_active(host, context, gc, last),
-        last,
+        pass_timer.observe(host, context, OWN, gc_units.period(gc)),
         items(state.read_json(host, state.GC_DRIFT) if host.exists(state.GC_DRIFT) else []),
         other_gc.kubelet(host),
         tuple(other_gc.pruners(host)),
         tuple(user for user in gc.users if accounts.user_id(host, None, user) is None),
         host.exists(agent_units.LAUNCHER),
     )
-
-
-def is_active(host: Host, context: Context, gc: GC, last: t.Optional[float]) -> bool:
-    """Whether the timer runs. No file shows that: a recent pass does; without one systemd is asked."""
-    if context.at_boot:
-        return host.link(LINK) is not None  # Boot has yet to start it.
-    if context.by_timer and last is not None and abs(context.now - last) < 2 * gc_units.period(gc) + LONGEST_PASS:
-        return True
-    return systemd.runs(host) and TIMER in systemd.active(host, [TIMER])
 
 
 def items(data: object) -> tuple[Change, ...]:
@@ -124,15 +107,7 @@ def item(row: object) -> t.Optional[Change]:
 
 def decide(context: Context, gc: GC, seen: Observation) -> Part:
     """The changes of the units, and the items of the passes."""
-    changes: list[t.Optional[Change]] = []
-    for unit, text in gc_units.units(gc).items():
-        reason = "when images and dead containers are looked at" if unit == TIMER else "what looks at them"
-        change = file_change(NAME, f"{ETC}/{unit}", seen.texts[unit], text, reason=reason)
-        if change is not None and unit == TIMER and seen.active:
-            # A running timer is not armed again by a reload.
-            change = change._replace(steps=(*change.steps, make_step.unit(TIMER, "restart", START, 20)))
-        changes.append(change)
-    changes.append(state_change(seen))
+    changes = pass_timer.changes(context, OWN, gc_units.units(gc), gc_units.period(gc), seen.passes)
     problems = [
         Problem(f"gc.users[{gc.users.index(user)}]", user, "this node has no such user: make the account first")
         for user in seen.unknown_users
@@ -147,28 +122,12 @@ def decide(context: Context, gc: GC, seen: Observation) -> Part:
             changes.append(
                 Change(NAME, location, "owner", "collects as well", "one owner", reason, location, (), UNCHANGEABLE)
             )
-    if seen.active and seen.last is not None and context.now - seen.last > 3 * gc_units.period(gc) + LONGEST_PASS:
-        reason = f"the timer runs, and no pass has ended since: see journalctl -u {SERVICE}"
-        changes.append(Change(NAME, SERVICE, "last pass", None, None, reason, state.GC_STATUS, (), UNKNOWN))
-    owned = {f"file:{ETC}/{unit}" for unit in (TIMER, SERVICE)} | {f"link:{LINK}", f"unit:{TIMER}"}
     return Part(
-        (*filter(None, changes), *seen.items),
-        frozenset(owned),
+        (*changes, *seen.items),
+        OWN.owned(),
         problems=tuple(problems),
         notes=notes(context, gc, seen),
     )
-
-
-def state_change(seen: Observation) -> t.Optional[Change]:
-    """The change of the timer's state."""
-    if seen.enabled and seen.active:
-        return None
-    steps = [] if seen.enabled else [make_step.link(LINK, f"../{TIMER}", FILES, reload=True)]
-    if not seen.active:
-        steps.append(make_step.unit(TIMER, "start", START, 20))
-    actual = f"{'enabled' if seen.enabled else 'disabled'}, {'active' if seen.active else 'inactive'}"
-    reason = "nothing is collected without it"
-    return Change(NAME, TIMER, "state", actual, "enabled, active", reason, LINK, tuple(steps))
 
 
 def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
@@ -186,19 +145,6 @@ def notes(context: Context, gc: GC, seen: Observation) -> tuple[str, ...]:
     if gc.containers is not None and gc.containers.scope == DECLARED and not context.profile.workloads:
         found.append("gc.containers: no workloads are declared, so no container goes; scope: all means every dead one")
     return tuple(found)
-
-
-def stale(host: Host) -> tuple[Change, ...]:
-    """The removal of the files about passes that are not made any more.
-
-    The records of images' use are removed as well: from now on their use is not observed.
-    """
-    reason = "nothing is collected any more"
-    return tuple(
-        Change(NAME, path, "content", "the last pass", None, reason, path, (make_step.file(path, None, FILES),))
-        for path in status_files(host)
-        if host.exists(path)
-    )
 
 
 def status_files(host: Host) -> tuple[str, ...]:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from .agent_units import LAUNCHER
+from .pass_units import timer_text
 from .unit_file import HEADER
 
 if t.TYPE_CHECKING:
@@ -17,7 +18,6 @@ if t.TYPE_CHECKING:
 
 TIMER = "corral-device-checks.timer"
 SERVICE = "corral-device-checks.service"
-WANTED_BY = "timers.target"
 
 
 def period(checks: t.Iterable[Check]) -> int:
@@ -29,23 +29,10 @@ def units(checks: t.Collection[Check]) -> dict[str, str]:
     """The text of each unit, by name."""
     seconds = period(checks)
     return {
-        TIMER: HEADER + TIMER_TEXT.format(seconds=seconds, accuracy=max(seconds // 20, 1)),
+        TIMER: timer_text("check the health of devices", 1, seconds),
         SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} devices --tick"),
     }
 
-
-TIMER_TEXT = """\
-[Unit]
-Description=Corral: check the health of devices
-
-[Timer]
-OnActiveSec=1s
-OnUnitInactiveSec={seconds}s
-AccuracySec={accuracy}s
-
-[Install]
-WantedBy=timers.target
-"""
 
 # Not in the agent's slice, which stops with the agent: a timer that fires then would start it again.
 # The commands may need devices, the network and whatever else: it is no more confined than a run.

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 from ..profile.profile_gc import GC
 from .agent_units import LAUNCHER
+from .pass_units import timer_text
 from .unit_file import HEADER
 
 TIMER = "corral-gc.timer"
 SERVICE = "corral-gc.service"
-WANTED_BY = "timers.target"
 
 
 def period(gc: GC) -> int:
@@ -25,23 +25,10 @@ def units(gc: GC) -> dict[str, str]:
     """The text of each unit, by name."""
     seconds = period(gc)
     return {
-        TIMER: HEADER + TIMER_TEXT.format(seconds=seconds, accuracy=max(seconds // 20, 1)),
+        TIMER: timer_text("collect images and dead containers", seconds, seconds),
         SERVICE: HEADER + SERVICE_TEXT.format(run=f"{LAUNCHER} gc --tick"),
     }
 
-
-TIMER_TEXT = """\
-[Unit]
-Description=Corral: collect images and dead containers
-
-[Timer]
-OnActiveSec={seconds}s
-OnUnitInactiveSec={seconds}s
-AccuracySec={accuracy}s
-
-[Install]
-WantedBy=timers.target
-"""
 
 # Podman does not work inside a hardened unit: this one is no more than root, at the lowest priority.
 SERVICE_TEXT = """\

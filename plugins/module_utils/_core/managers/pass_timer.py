@@ -1,0 +1,134 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""What the managers share whose work is done in passes of a service that a timer starts: its units, and whether its passes end."""
+
+from __future__ import annotations
+
+import re
+import typing as t
+
+from ..host import state, systemd
+from ..host.files import Host
+from ..model.plan import make_step
+from ..model.plan.context import Context
+from ..model.plan.places import Place
+from ..model.plan.plan import FILES, START, UNKNOWN, Change
+from ..model.systemd.pass_units import WANTED_BY
+from ..model.systemd.unit_file import file_change
+from ..model.systemd.unit_property import ETC
+from ..model.values.records import NamedTuple
+
+# A pass may take this long; the tick must not take such a pass for a timer that does not run.
+LONGEST_PASS = 600
+
+
+class PassTimer(NamedTuple):
+    """A manager's timer. ``results`` is the file that each pass writes, with its ``time``.
+
+    The rest are reasons of changes: for the files of the timer and of the service, for the timer's start, and for the removal of what
+    passes wrote.
+    """
+
+    manager: str
+    timer: str
+    service: str
+    results: str
+    when: str
+    what: str
+    without: str
+    ended: str
+
+    @property
+    def link(self) -> str:
+        """What enables the timer."""
+        return f"{ETC}/{WANTED_BY}.wants/{self.timer}"
+
+    def writes(self, results: t.Iterable[str]) -> tuple[Place, ...]:
+        """The places where the manager writes; passes write their own results."""
+        return (
+            Place("file", rf"{ETC}/({re.escape(self.timer)}|{re.escape(self.service)})"),
+            Place("file", re.escape(self.link)),
+            Place("unit", re.escape(self.timer), "start|stop|restart"),
+            Place("file", "|".join(map(re.escape, results)), None, volatile=True),
+        )
+
+    def owned(self) -> frozenset[str]:
+        """The keys of what the manager keeps."""
+        files = {f"file:{ETC}/{unit}" for unit in (self.timer, self.service)}
+        return frozenset(files | {f"link:{self.link}", f"unit:{self.timer}"})
+
+
+class Passes(NamedTuple):
+    """As observed: the units' texts, whether the timer is enabled and active, and when the last pass ended."""
+
+    texts: dict[str, t.Optional[str]]
+    enabled: bool
+    active: bool
+    last: t.Optional[float]
+
+
+def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes:
+    """Read the units. A tick that the timer of the agent started runs no command.
+
+    The time of the last pass does not cause a full tick: it changes all the time.
+    """
+    data = host.unrecorded(lambda: state.read_json(host, own.results))
+    last = data.get("time") if isinstance(data, dict) else None
+    last = float(last) if isinstance(last, (int, float)) and abs(last) < 1 << 63 else None  # not Infinity, not NaN
+    return Passes(
+        {unit: host.read(f"{ETC}/{unit}") for unit in (own.timer, own.service)},
+        host.link(own.link) is not None,
+        is_active(host, context, own, period, last),
+        last,
+    )
+
+
+def is_active(host: Host, context: Context, own: PassTimer, period: int, last: t.Optional[float]) -> bool:
+    """Whether the timer runs. No file shows that: a recent pass does; without one systemd is asked."""
+    if context.at_boot:
+        return host.link(own.link) is not None  # Boot has yet to start it.
+    if context.by_timer and last is not None and abs(context.now - last) < 2 * period + LONGEST_PASS:
+        return True
+    return systemd.runs(host) and own.timer in systemd.active(host, [own.timer])
+
+
+def changes(context: Context, own: PassTimer, texts: t.Mapping[str, str], period: int, seen: Passes) -> list[Change]:
+    """The changes of the units, and whether the last pass is too long ago. ``texts`` are the wanted ones by unit."""
+    found: list[t.Optional[Change]] = []
+    for unit, text in texts.items():
+        reason = own.when if unit == own.timer else own.what
+        change = file_change(own.manager, f"{ETC}/{unit}", seen.texts[unit], text, reason=reason)
+        if change is not None and unit == own.timer and seen.active:
+            # A running timer is not armed again by a reload.
+            change = change._replace(steps=(*change.steps, make_step.unit(own.timer, "restart", START, 20)))
+        found.append(change)
+    found.append(state_change(own, seen))
+    if seen.active and seen.last is not None and context.now - seen.last > 3 * period + LONGEST_PASS:
+        reason = f"the timer runs, and no pass has ended since: see journalctl -u {own.service}"
+        found.append(Change(own.manager, own.service, "last pass", None, None, reason, own.results, (), UNKNOWN))
+    return [change for change in found if change is not None]
+
+
+def state_change(own: PassTimer, seen: Passes) -> t.Optional[Change]:
+    """The change of the timer's state."""
+    if seen.enabled and seen.active:
+        return None
+    steps = [] if seen.enabled else [make_step.link(own.link, f"../{own.timer}", FILES, reload=True)]
+    if not seen.active:
+        steps.append(make_step.unit(own.timer, "start", START, 20))
+    actual = f"{'enabled' if seen.enabled else 'disabled'}, {'active' if seen.active else 'inactive'}"
+    return Change(own.manager, own.timer, "state", actual, "enabled, active", own.without, own.link, tuple(steps))
+
+
+def stale(host: Host, own: PassTimer, results: t.Iterable[str]) -> tuple[Change, ...]:
+    """The removal of the files about passes that are not made any more."""
+    return tuple(
+        Change(
+            own.manager, path, "content", "the last pass", None, own.ended, path, (make_step.file(path, None, FILES),)
+        )
+        for path in results
+        if host.exists(path)
+    )
