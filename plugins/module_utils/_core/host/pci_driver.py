@@ -16,6 +16,7 @@ import json
 import posixpath
 import typing as t
 
+from ..model.devices.device import is_vfio
 from ..model.devices.device_delivery import VFIO_FOLDER, driver_record
 from ..model.values.records import NamedTuple
 from . import state
@@ -64,7 +65,7 @@ def bound_by_corral(host: Host, folder: str) -> t.Optional[str]:
     """The driver that Corral has bound a function to; None for what it had before, or what others bound. A record has what it had."""
     driver = binding(host, folder).driver
     is_ours = recorded(host, posixpath.basename(folder)) is not None
-    return driver if is_ours and device_files.is_vfio(driver) else None
+    return driver if is_ours and is_vfio(driver) else None
 
 
 def bind(host: Host, folder: str, driver: str) -> None:
@@ -114,7 +115,7 @@ def give_back(host: Host, folder: str) -> None:
     if before is not None and host.is_dir(folder):
         now = binding(host, folder)
         # One that others bound meanwhile is no longer Corral's.
-        goes_back = now.driver != before.driver and (not now.driver or device_files.is_vfio(now.driver))
+        goes_back = now.driver != before.driver and (not now.driver or is_vfio(now.driver))
         if goes_back and now.driver:
             refuse_open(host, folder)
         if now.override != before.override:

@@ -18,16 +18,12 @@ import typing as t
 from ..host import cgroup, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
-from ..model.devices.device import VFIO_DRIVER
-from ..model.devices.device_delivery import CDI_FILES, CDI_FOLDER, DRIVER_ENDING, FOLDER, UNSEEN
+from ..model.devices.device_delivery import CDI_FOLDER, DRIVER_ENDING, FOLDER, UNSEEN, flat
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
-from ..model.plan.places import Place
 from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
 from ..model.systemd import device_allow, workload_units
-from ..model.systemd.agent_units import CONTAINER_HOOK, LAUNCHER
-from ..model.systemd.device_allow import ENTRY
 from ..model.systemd.unit_property import (
     DEVICE_ALLOW,
     Setting,
@@ -39,29 +35,18 @@ from ..model.systemd.unit_property import (
 )
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
+from . import device_drivers, device_specs
+from .device_places import NAME, TAKEN_BACK, WRITES
 from .manager import Manager
 
 if t.TYPE_CHECKING:
     from ..model.devices.device import Device, GrantedDevice
-    from ..model.devices.device_delivery import Held, Spec
+    from ..model.devices.device_delivery import Held
     from ..model.workload.resource_requirements import ResourceRequirements
 
-NAME = "devices"
-PCI = "/sys/bus/pci/devices"
 AGENT = "agent"  # the manager of the program that hooks run
-WRITES = (
-    Place("file", rf"{re.escape(FOLDER)}/[^/]+{re.escape(device_delivery.ENDING)}", volatile=True),
-    Place("file", rf"{re.escape(CDI_FOLDER)}/{CDI_FILES.pattern}", volatile=True),
-    Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", VFIO_DRIVER.pattern, volatile=True),
-    Place("driver", rf"{PCI}/{device_delivery.PCI_ADDRESS.pattern}", None, volatile=True),
-    Place("property", r"[^/]+\.service", rf"{DEVICE_ALLOW}=({ENTRY}(\n{ENTRY})*)?", volatile=True),
-)
 OWN_DROPIN = dropin("", workload_units.NAME).rpartition("/")[2]
 LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
-# Before the checkpoint, which is written before what is given: no device has two holders in between. A unit that starts after a run
-# that died has nothing that the next run takes from it.
-TAKEN_BACK = -10
-BEFORE_OPENED = -10  # of what is live: VFIO's file of a group is there once a function of it is bound
 
 
 class Observed(NamedTuple):
@@ -98,8 +83,8 @@ def plan(host: Host, context: Context) -> Part:
     found = context.workloads
     granted = [grant for grant in context.grants if grant.devices]
     names = host.names(FOLDER)
-    specs = specs_of(host)
-    hooks = hooks_of_pods(host, context, specs)
+    specs = device_specs.specs_of(host)
+    hooks = device_specs.hooks_of_pods(host, context, specs)
     if not (granted or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
         return Part((), frozenset())
     changes = decide(found, granted, observe(host, granted, names, specs), hooks)
@@ -108,7 +93,11 @@ def plan(host: Host, context: Context) -> Part:
         changes = [
             one._replace(steps=as_optional(one.steps)) if one.subject.startswith(CDI_FOLDER) else one for one in changes
         ]
-    notes = conflicts(granted, found.devices.devices) if found is not None and found.devices is not None else []
+    notes = (
+        device_specs.conflicts(granted, found.devices.devices)
+        if found is not None and found.devices is not None
+        else []
+    )
     return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))
 
 
@@ -142,12 +131,6 @@ def observe(
     bound = [name[: -len(DRIVER_ENDING)] for name in names if name.endswith(DRIVER_ENDING)]
     bound = [one for one in bound if device_delivery.PCI_ADDRESS.fullmatch(one)]
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
-
-
-def specs_of(host: Host) -> dict[str, t.Optional[str]]:
-    """Corral's CDI specs by path."""
-    paths = [f"{CDI_FOLDER}/{name}" for name in host.names(CDI_FOLDER) if CDI_FILES.fullmatch(name)]
-    return {path: host.read(path, follow=False) for path in paths}
 
 
 def as_optional(steps: t.Iterable[Step]) -> tuple[Step, ...]:
@@ -199,80 +182,22 @@ def decide(
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = found is not None and grant.workload in found.status.starting
         bound = bound_then(grant, needs.get(grant.workload), seen, devices)
-        changes += driver_changes(held, starting=starting)
+        changes += device_drivers.driver_changes(held, starting=starting)
         changes += given(grant, held, path, seen, starting=starting, bound=bound)
         if as_read != path:
             text = device_delivery.env_text(grant.workload, held.granted, held.devices)
             changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
-        said = list(spec_rows(grant, devices, before.values()))
+        said = list(device_specs.spec_rows(grant, devices, before.values()))
         for name, version, edits in said:
             rows.setdefault(version, {})[name] = edits
         # A container whose device is not there does not start without it.
-        withheld |= spec_names(grant).keys() - {name for name, *dummy in said}
+        withheld |= device_specs.spec_names(grant).keys() - {name for name, *dummy in said}
     hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
-    changes += [given_back(address) for address in seen.bound if address not in in_use]
-    return [*changes, *spec_changes(seen.specs, with_hooks(rows, hooks))]
-
-
-def hooks_of_pods(host: Host, context: Context, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
-    """The hooks that give the containers of pods their limits, by the names of the containers' CDI devices.
-
-    A run whose pod is declared no longer keeps those that it has (in ``specs``): a container of it may start again.
-    """
-    found = context.workloads
-    needs = {need.workload.name: need for need in found.needs} if found else {}
-    pods = [one for one in context.grants if one.workload not in needs or needs[one.workload].workload.containers]
-    if not pods or not host.exists(LAUNCHER):
-        return {}  # The hook is the agent's program.
-    from ..model.workload import container_limits
-
-    memory = context.topology.machine_memory_kib
-    capacity = None if memory is None else memory << 10
-    hooks = {}
-    for grant in pods:
-        if grant.workload not in needs:
-            hooks.update(hooks_before(grant, specs))
-            continue
-        for name, limits in container_limits.of_pod(needs[grant.workload], grant, capacity).items():
-            args = [LAUNCHER, *CONTAINER_HOOK, *container_limits.hook_words(limits)]
-            hooks[device_delivery.cdi_name(grant.workload, name)] = device_delivery.hook(LAUNCHER, args)
-    return hooks
-
-
-def hooks_before(grant: Grant, specs: t.Mapping[str, t.Optional[str]]) -> dict[str, t.Any]:
-    """The hooks of a pod's containers as the specs have them."""
-    pod = f"{device_delivery.cdi_name(grant.workload)}:"
-    rows = [row for text in specs.values() for row in device_delivery.spec_of(text).rows.items()]
-    return {name: hook for name, edits in rows if name.startswith(pod) for hook in own_hooks(edits)}
-
-
-def with_hooks(rows: dict[str, dict[str, t.Any]], hooks: t.Mapping[str, t.Any]) -> dict[str, dict[str, t.Any]]:
-    """The rows of specs, by version, with the hooks of containers."""
-    for name, hook in hooks.items():
-        version = next((version for version, own in rows.items() if name in own), device_delivery.VERSION)
-        own = rows.setdefault(version, {})
-        own[name] = {**own.get(name, {}), "hooks": [*own.get(name, {}).get("hooks", ()), hook]}
-    return rows
-
-
-def without_own_hooks(edits: t.Any) -> dict[str, t.Any]:
-    """What a spec said of a container, without Corral's hook: that is said anew each time. Empty for what Corral did not write."""
-    if not isinstance(edits, dict):
-        return {}
-    hooks = edits.get("hooks")
-    own = own_hooks(edits)
-    kept = [one for one in hooks if one not in own] if isinstance(hooks, list) else []
-    return {**{key: rows for key, rows in edits.items() if key != "hooks"}, **({"hooks": kept} if kept else {})}
-
-
-def own_hooks(edits: t.Any) -> list[t.Any]:
-    """The hooks that set limits among what a spec says of a container."""
-    hooks = edits.get("hooks") if isinstance(edits, dict) else None
-    rows = hooks if isinstance(hooks, list) else []
-    return [one for one in rows if isinstance(one, dict) and one.get("path") == LAUNCHER]
+    changes += [device_drivers.given_back(address) for address in seen.bound if address not in in_use]
+    return [*changes, *device_specs.spec_changes(seen.specs, device_specs.with_hooks(rows, hooks))]
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
@@ -289,26 +214,6 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
                 NAME, f"{grant.workload} {one.id}", "health", why, "healthy", reason, one.id, (), UNCHANGEABLE
             )
     return list(found.values())
-
-
-def driver_changes(held: Held, *, starting: bool) -> list[Change]:
-    """The PCI functions of granted devices that are to have another driver, before anything may open them."""
-    changes = []
-    for device in flat(held.devices):
-        for address, driver in device.unbound if device.bind and not device.unhealthy else ():
-            path = f"{PCI}/{address}"
-            step = make_step.driver(path, device.bind, LIVE, BEFORE_OPENED, optional=not starting)
-            reason = f"a workload has {device.id}; it goes back to its driver when the workload gives it back"
-            changes.append(Change(NAME, address, "driver", driver or None, device.bind, reason, path, (step,)))
-    return changes
-
-
-def given_back(address: str) -> Change:
-    """The way back of a PCI function that no workload has any more, once no unit may open it."""
-    step = make_step.driver(f"{PCI}/{address}", None, CLAIM, TAKEN_BACK + 1, optional=True)
-    reason = "no workload has it any more"
-    folder = make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)
-    return Change(NAME, address, "driver", "bound by Corral", "as it was", reason, f"{PCI}/{address}", (step, folder))
 
 
 def bound_then(
@@ -494,72 +399,6 @@ def taken_back(path: str, seen: Observed) -> list[Change]:
     return [Change(NAME, path, "content", "devices", None, "no workload has them any more", path, tuple(steps))]
 
 
-def spec_names(grant: Grant) -> dict[str, list[GrantedDevice]]:
-    """The devices of a grant by their names in the CDI spec: as a whole, and of each container of a pod."""
-    rows = {device_delivery.cdi_name(grant.workload): list(grant.devices)}
-    for container in sorted({one.container for one in grant.devices} - {""}):
-        own = [one for one in grant.devices if one.container == container]
-        rows[device_delivery.cdi_name(grant.workload, container)] = own
-    return {name: own for name, own in rows.items() if name}
-
-
-def spec_rows(
-    grant: Grant, devices: t.Mapping[str, tuple[Device, ...]], before: t.Iterable[Spec]
-) -> t.Iterator[tuple[str, str, t.Any]]:
-    """What the CDI specs say of a grant: names of devices, the version that each needs, and what a container gets with it.
-
-    What was said of a container that misses a device stays, which then does not start, unless a file of it is another device by now.
-    """
-    known = {name: (one.version, without_own_hooks(edits)) for one in before for name, edits in one.rows.items()}
-    for name, own in spec_names(grant).items():
-        held = device_delivery.held(own, devices)
-        if not held.missing:
-            yield name, device_delivery.version_of(flat(held.devices)), device_delivery.edits(held.devices)
-        elif known.get(name, ("", {}))[1] and held.others.isdisjoint(device_delivery.node_paths(known[name][1])):
-            yield (name, *known[name])
-
-
-def spec_changes(before: t.Mapping[str, t.Optional[str]], rows: t.Mapping[str, t.Mapping[str, t.Any]]) -> list[Change]:
-    """The CDI specs, which container engines read at each start of a container: one for each version that is needed."""
-    wanted = {
-        device_delivery.cdi_file(version): device_delivery.spec_text(version, own) for version, own in rows.items()
-    }
-    changes = []
-    for path in sorted({*before, *wanted}):
-        text, seen = wanted.get(path), before.get(path)
-        if path in before and seen == text:
-            continue
-        had, has = (device_delivery.spec_of(one).rows for one in (seen, text))
-        # One that loses devices and is given none goes first.
-        phase, order = (LIVE, 0) if any(had.get(name) != edits for name, edits in has.items()) else (CLAIM, TAKEN_BACK)
-        shown_now, shown_then = (
-            ("others" if path in before else None),
-            ("what is granted" if text is not None else None),
-        )
-        reason = (
-            "containers are started with --device corral.node/grant=WORKLOAD, those of a pod with WORKLOAD:CONTAINER"
-        )
-        step = make_step.file(path, text, phase, order, mode=0o644)
-        changes.append(Change(NAME, path, "content", shown_now, shown_then, reason, path, (step,)))
-    return changes
-
-
-def conflicts(granted: t.Iterable[Grant], devices: t.Mapping[str, tuple[Device, ...]]) -> list[str]:
-    """Variables of which the devices of a container say several values."""
-    found = []
-    for grant in granted:
-        for name, own in spec_names(grant).items():
-            for variable in device_delivery.conflicts(device_delivery.held(own, devices).devices):
-                said = f"its devices give the variable {variable} different values: a container has the first one"
-                found.append(f"workload {name}: {said}")
-    return found
-
-
-def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
-    """All devices, in the order of their resources."""
-    return [one for dummy, group in sorted(held.items()) for one in group]
-
-
 def shown(grant: Grant) -> str:
     """The devices of a grant on one line."""
     return ", ".join(dict.fromkeys(f"{one.resource} {one.id}" for one in grant.devices))
@@ -584,24 +423,11 @@ def key_of(change: Change, declared: Profile) -> str:
 def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
     if NAME not in removed:
-        return without_program(specs_of(host)) if AGENT in removed else ()
-    seen = observe(host, (), host.names(FOLDER), specs_of(host))
+        return device_specs.without_program(device_specs.specs_of(host)) if AGENT in removed else ()
+    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host))
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
-    back += [given_back(address) for address in seen.bound]
-    return (*back, *spec_changes(seen.specs, {}))
-
-
-def without_program(specs: t.Mapping[str, t.Optional[str]]) -> tuple[Change, ...]:
-    """The CDI specs without Corral's hooks: no container could start with a hook whose program is gone."""
-    found: list[Change] = []
-    for path, text in specs.items():
-        spec = device_delivery.spec_of(text)
-        if any(map(own_hooks, spec.rows.values())):
-            rows = {name: without_own_hooks(edits) for name, edits in spec.rows.items()}
-            rows = {name: edits for name, edits in rows.items() if edits}
-            is_as_written = path == device_delivery.cdi_file(spec.version)
-            found += spec_changes({path: text}, {spec.version: rows} if rows and is_as_written else {})
-    return tuple(found)
+    back += [device_drivers.given_back(address) for address in seen.bound]
+    return (*back, *device_specs.spec_changes(seen.specs, {}))
 
 
 MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

@@ -86,11 +86,6 @@ def _function(host: Host, one: PciDevice, interfaces: tuple[Interface, ...]) -> 
     )
 
 
-def is_vfio(driver: str) -> bool:
-    """Whether a driver is VFIO's, or of its family."""
-    return driver.endswith(inventory.VFIO)
-
-
 def _digits(text: t.Optional[str], width: int) -> str:
     """``0x8086`` as ``8086``; "" where it is not known, which matches nothing."""
     return "" if text is None else text[2:].zfill(width)

@@ -18,6 +18,7 @@ FIT_PATH = re.compile(r"/dev/[A-Za-z0-9_.:@+,=#/-]+")
 
 # The drivers that hand out whole IOMMU groups: VFIO's, and those of its family.
 VFIO_DRIVER = re.compile(r"vfio-pci|[a-z0-9]{1,32}[_-]vfio[_-]pci", re.ASCII)
+VFIO_DRIVERS = ("vfio-pci", "vfio_pci")  # how the names of VFIO's drivers end: mlx5_vfio_pci is one
 
 
 class Match(NamedTuple):
@@ -159,3 +160,8 @@ def around(locations: t.Iterable[str]) -> frozenset[str]:
     return frozenset(
         location[:end] for location in locations for end, char in enumerate(location) if char == "/" and end
     )
+
+
+def is_vfio(driver: t.Optional[str]) -> bool:
+    """Whether a driver is VFIO's, or of its family."""
+    return driver is not None and driver.endswith(VFIO_DRIVERS)

@@ -17,7 +17,7 @@ import typing as t
 
 from ..values.records import NamedTuple
 from .cdi_spec import NAME
-from .device import Device, GrantedDevice, Match
+from .device import Device, GrantedDevice, Match, is_vfio
 
 FOLDER = "/run/corral/devices"
 CDI_FOLDER = "/run/cdi"
@@ -70,8 +70,7 @@ def unit_of(name: str) -> str:
 
 def has_files(match: Match) -> bool:
     """Whether every device of such a resource has a file, so that its unit is to open no other one."""
-    vfio = (match.driver or "").endswith(("vfio-pci", "vfio_pci"))
-    return match.path is not None or match.cdi is not None or match.iommu_group is not None or vfio
+    return match.path is not None or match.cdi is not None or match.iommu_group is not None or is_vfio(match.driver)
 
 
 def unit_lines(*, closed: bool, binds: t.Iterable[str] = ()) -> list[str]:
@@ -189,6 +188,11 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
         taken,
         others,
     )
+
+
+def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
+    """All devices, in the order of their resources."""
+    return [one for dummy, group in sorted(held.items()) for one in group]
 
 
 def recorded(one: GrantedDevice, taken: t.Container[str]) -> GrantedDevice:

@@ -11,13 +11,23 @@ import fnmatch
 import typing as t
 
 from ..values.errors import shown
-from .device import FIT_PATH, CdiDevice, Device, DeviceFile, Inventory, Match, PciFunction, Resource, Seen, around
+from .device import (
+    FIT_PATH,
+    CdiDevice,
+    Device,
+    DeviceFile,
+    Inventory,
+    Match,
+    PciFunction,
+    Resource,
+    Seen,
+    around,
+    is_vfio,
+)
 from .device_delivery import VFIO_CONTROL
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
 BRIDGE = "06"
-# vfio-pci and the drivers for single families (mlx5_vfio_pci), which hand out whole IOMMU groups.
-VFIO = ("vfio-pci", "vfio_pci")
 # Beside VFIO's, the driver that leaves its IOMMU group to VFIO (driver_managed_dma in drivers/pci/pci-stub.c).
 STUB = "pci-stub"
 # By convention the CDI device that stands for all the others of its kind.
@@ -88,7 +98,7 @@ def _candidates(resource: Resource, seen: Seen) -> list[Device]:
         group = _group(function.iommu_group, seen)
         if resource.bind is not None:
             device = _to_bind(resource.bind, group or [function], seen)
-        elif group and (match.iommu_group is not None or _is_vfio(function.driver)):
+        elif group and (match.iommu_group is not None or is_vfio(function.driver)):
             device = _of_group(group, resource.require_link)
         else:
             device = _of_functions([function], _unhealthy(function, resource.require_link))
@@ -108,10 +118,6 @@ def _fits(match: Match, function: PciFunction) -> bool:
             or any(fnmatch.fnmatchcase(one.name, match.interface) for one in function.interfaces)
         )
     )
-
-
-def _is_vfio(driver: t.Optional[str]) -> bool:
-    return driver is not None and driver.endswith(VFIO)
 
 
 def _group(number: t.Optional[int], seen: Seen) -> list[PciFunction]:
@@ -140,12 +146,12 @@ def _without_link(functions: t.Sequence[PciFunction]) -> str:
 def _of_group(group: list[PciFunction], require_link: bool = False) -> Device:
     """An IOMMU group as one device: VFIO opens it only when no other driver has a part of it."""
     number = group[0].iommu_group
-    others = [one for one in group if one.driver not in (None, STUB) and not _is_vfio(one.driver)]
+    others = [one for one in group if one.driver not in (None, STUB) and not is_vfio(one.driver)]
     unhealthy = ""
     if others:
         parts = ", ".join(f"{one.address} is bound to {one.driver}" for one in others)
         unhealthy = f"IOMMU group {number}: {parts}, not to vfio-pci"
-    elif not any(_is_vfio(one.driver) for one in group):
+    elif not any(is_vfio(one.driver) for one in group):
         unhealthy = f"IOMMU group {number}: no function of it is bound to vfio-pci"
     elif require_link:
         unhealthy = _without_link(group)
@@ -166,7 +172,7 @@ def functions_to_bind(resources: t.Iterable[Resource], pci: t.Mapping[str, PciFu
 
 def _is_ready(function: PciFunction) -> bool:
     """Whether a function need not be bound for VFIO: it is, or has the driver that leaves its group to VFIO."""
-    return function.driver == STUB or _is_vfio(function.driver)
+    return function.driver == STUB or is_vfio(function.driver)
 
 
 def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
@@ -196,7 +202,7 @@ def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tup
         numa_node=_node(one.numa_node for one in functions),
         unhealthy=unhealthy,
         functions=tuple(one.address for one in functions),
-        driver=next(filter(_is_vfio, drivers), drivers[0] if drivers else None),
+        driver=next(filter(is_vfio, drivers), drivers[0] if drivers else None),
         interfaces=tuple(interface.name for one in functions for interface in one.interfaces),
         files=files,
         keys=frozenset([*(one.address for one in functions), *locations, *files]),

@@ -19,7 +19,7 @@ import test_quiet_tick
 from _core import main
 from _core.cli import container_hook
 from _core.host import conmon, pid_namespaces, recorded_inputs, state
-from _core.managers import device_grants, workloads
+from _core.managers import device_specs, workloads
 from _core.model.devices import device_delivery
 from _core.model.plan import make_step
 from _core.model.plan.places import covering
@@ -468,7 +468,7 @@ def test_a_container_without_cpus_of_its_own_is_said_to_have_the_pods(fake: node
 
 def test_hooks_and_devices_of_one_container_are_one_device(fake: node.Node) -> None:
     rows = {"0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own"]}, "web": {"env": ["B=1"]}}}
-    merged = device_grants.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
+    merged = device_specs.with_hooks(rows, {"web:app": "ours", "web:log": "ours"})
     assert merged == {
         "0.5.0": {"web:app": {"env": ["A=1"], "hooks": ["its own", "ours"]}, "web": {"env": ["B=1"]}},
         "0.3.0": {"web:log": {"hooks": ["ours"]}},

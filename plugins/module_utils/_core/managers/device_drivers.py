@@ -1,0 +1,41 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The drivers of PCI functions that workloads have: bound for them, and given back.
+
+A part of the devices manager.
+"""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..model.devices.device_delivery import FOLDER, flat
+from ..model.plan import make_step
+from ..model.plan.plan import CLAIM, LIVE, Change
+from .device_places import BEFORE_OPENED, NAME, PCI, TAKEN_BACK
+
+if t.TYPE_CHECKING:
+    from ..model.devices.device_delivery import Held
+
+
+def driver_changes(held: Held, *, starting: bool) -> list[Change]:
+    """The PCI functions of granted devices that are to have another driver, before anything may open them."""
+    changes = []
+    for device in flat(held.devices):
+        for address, driver in device.unbound if device.bind and not device.unhealthy else ():
+            path = f"{PCI}/{address}"
+            step = make_step.driver(path, device.bind, LIVE, BEFORE_OPENED, optional=not starting)
+            reason = f"a workload has {device.id}; it goes back to its driver when the workload gives it back"
+            changes.append(Change(NAME, address, "driver", driver or None, device.bind, reason, path, (step,)))
+    return changes
+
+
+def given_back(address: str) -> Change:
+    """The way back of a PCI function that no workload has any more, once no unit may open it."""
+    step = make_step.driver(f"{PCI}/{address}", None, CLAIM, TAKEN_BACK + 1, optional=True)
+    reason = "no workload has it any more"
+    folder = make_step.folder(FOLDER, CLAIM, TAKEN_BACK + 4)
+    return Change(NAME, address, "driver", "bound by Corral", "as it was", reason, f"{PCI}/{address}", (step, folder))
