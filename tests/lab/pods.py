@@ -159,7 +159,8 @@ def removed_meanwhile() -> None:
     wait("the pod is gone", is_removed)
     wait("nothing runs in its slice", lambda: not processes_in(SLICE))
     run("systemctl", "start", "corral-reconcile.timer")
-    wait("the grant has ended", lambda: "web" not in (tick() and grants()))
+    # What is admitted by hand has two minutes to start, and so lasts that long.
+    wait("the grant has ended", lambda: "web" not in (tick() and grants()), seconds=180, pause=5)
     in_sync()
     path = "/run/cdi/corral.node-grant.json"  # it may have other workloads' devices
     expect("its hooks", re.findall(r"web:[a-z]+", read(path) if os.path.exists(path) else ""), [])
