@@ -33,7 +33,6 @@ from ._core.model.values.errors import CorralError, Problem, refusal
 from ._core.pipeline import (
     adopting,
     applying,
-    asking_about_devices,
     confirming,
     declared_profile,
     describing,
@@ -41,6 +40,7 @@ from ._core.pipeline import (
     observed_assignment,
     planning,
     preflight_notes,
+    run_device_checks,
     section_tasks,
 )
 from ._core.pipeline.confirming import Terms
@@ -221,7 +221,7 @@ def apply_profile(
 ) -> dict[str, t.Any]:
     """Apply a profile and declare it on this node (by ``declare``, where that is given); in check mode only plan it."""
     confirming.refuse(host, declared, terms)
-    asking_about_devices.ask_unknown(host, declared, writes=not module.check_mode)
+    run_device_checks.check_unknown(host, declared, writes=not module.check_mode)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     applied = state.read_json(host, state.APPLIED)

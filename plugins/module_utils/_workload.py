@@ -15,7 +15,7 @@ from ._core.model.plan.plan import Outcome, Plan
 from ._core.model.profile import profile
 from ._core.model.profile.profile_workloads import Workload
 from ._core.model.values.errors import CorralError, Problem, refusal
-from ._core.pipeline import admit_workload, allocate_workloads, applying, asking_about_devices, declared_profile
+from ._core.pipeline import admit_workload, allocate_workloads, applying, declared_profile, run_device_checks
 from ._core.reports import workload_table
 
 OPTIONS = ("name", "match", "hold", "priority", "requests", "limits", "containers")
@@ -50,7 +50,7 @@ def without_others_notes(plan: Plan, name: str) -> Plan:
 def admitted(module: _module.AnsibleModule, host: Host) -> Outcome:
     """The result of admitting the workload."""
     workload = asked_for(module)
-    asking_about_devices.ask_unknown(host, admit_workload.profile_of(host), writes=not module.check_mode)
+    run_device_checks.check_unknown(host, admit_workload.profile_of(host), writes=not module.check_mode)
 
     def plan() -> Plan:
         return admit_workload.planned(host, *admit_workload.admission(host, workload), with_files=True)

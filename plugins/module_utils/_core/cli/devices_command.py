@@ -12,7 +12,7 @@ import argparse
 from ..constants import DIFFERS, IN_SYNC
 from ..host import checked_devices, state
 from ..host.files import Host
-from ..pipeline import admit_workload, asking_about_devices
+from ..pipeline import admit_workload, run_device_checks
 from ..reports import device_table
 from . import command_output
 
@@ -20,11 +20,11 @@ from . import command_output
 def do_devices(host: Host, args: argparse.Namespace) -> int:
     """corral devices"""
     if args.tick:
-        asking_about_devices.tick(host)
+        run_device_checks.tick(host)
         return IN_SYNC
     declared = command_output.the_profile(host, args.profile)
     if args.check:
-        asking_about_devices.ask_unknown(host, declared, all_again=True)
+        run_device_checks.check_unknown(host, declared, all_again=True)
     found = checked_devices.devices_of(host, declared.devices)
     grants = admit_workload.current_grants(host) if host.exists(state.STATE) else ()
     command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))

@@ -86,9 +86,9 @@ def started_name(escaped: str) -> str:
 def started(host: Host, name: str, run: str) -> Admission:
     """Admit a workload that is about to start; while the run of another workload is just ending, wait for its resources."""
     if host.exists(f"{ETC}/{device_check_units.TIMER}") and not host.exists(state.DEVICE_CHECKS):
-        from ..pipeline import asking_about_devices  # Only a start right after the boot waits for this.
+        from ..pipeline import run_device_checks  # Only a start right after the boot waits for this.
 
-        asking_about_devices.ask_at_start(host)
+        run_device_checks.check_before_start(host)
     begin = time.monotonic()
     while True:
         try:

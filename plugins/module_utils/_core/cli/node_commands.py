@@ -30,7 +30,6 @@ from ..model.values import yaml_text
 from ..model.values.errors import CorralError, refusal
 from ..pipeline import (
     applying,
-    asking_about_devices,
     confirming,
     declared_profile,
     locked_run,
@@ -38,6 +37,7 @@ from ..pipeline import (
     preflight_notes,
     profile_in_force,
     rolling_back,
+    run_device_checks,
     tick,
 )
 from ..pipeline.confirming import Terms
@@ -84,7 +84,7 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
         if in_force is None and broken is not None:
             raise broken
         declared = in_force or declared
-    asking_about_devices.ask_unknown(host, declared, writes=False)
+    run_device_checks.check_unknown(host, declared, writes=False)
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     plan = tick.plan_node(host, context, with_agent=True)
     if broken is not None:
@@ -146,7 +146,7 @@ def do_profile(host: Host, args: argparse.Namespace) -> int:
 def do_reconcile(host: Host, args: argparse.Namespace) -> int:
     """corral reconcile"""
     terms = Terms(unconfirmed.seconds_of(args.confirm_timeout), args.force)
-    asking_about_devices.ask_unknown(host, command_output.the_profile(host, None))
+    run_device_checks.check_unknown(host, command_output.the_profile(host, None))
 
     def work() -> Outcome:
         return with_agent(host, confirming.declare(host, command_output.the_profile(host, None), None, terms))

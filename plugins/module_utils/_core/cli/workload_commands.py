@@ -105,7 +105,7 @@ def enforcement_of(host: Host, context: Context, unit: str) -> t.Optional[str]:
 
 def do_admit(host: Host, args: argparse.Namespace) -> int:
     """corral admit"""
-    from ..pipeline import admit_workload, allocate_workloads, asking_about_devices
+    from ..pipeline import admit_workload, allocate_workloads, run_device_checks
     from .grant_service import started
 
     match = {kind: value for kind in ("unit", "container") if (value := getattr(args, kind))}
@@ -121,7 +121,7 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
             return show_grant(args, admit_workload.granted(plan, args.name), ())
         found = started(host, args.name, "")
         return show_grant(args, found.grant, found.outcome.applied)
-    asking_about_devices.ask_unknown(host, admit_workload.profile_of(host), writes=not args.dry_run)
+    run_device_checks.check_unknown(host, admit_workload.profile_of(host), writes=not args.dry_run)
     row = {"name": args.name, "match": match, "hold": args.hold}
     row.update({"priority": args.priority} if args.priority else {})
     row.update({key: amounts(getattr(args, key)) for key in ("requests", "limits") if getattr(args, key)})

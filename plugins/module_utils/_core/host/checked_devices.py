@@ -3,9 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The devices of a node with what the commands of its profile said of them last.
+"""The devices of a node with the last results of the commands that its profile has for their health.
 
-Nothing here runs a command: pipeline/asking_about_devices.py does.
+Nothing here runs a command: pipeline/run_device_checks.py does.
 """
 
 from __future__ import annotations
@@ -24,11 +24,11 @@ if t.TYPE_CHECKING:
 def devices_of(host: Host, resources: t.Sequence[Resource]) -> Inventory:
     """The devices of each resource, and whether each is healthy."""
     found = inventory.devices_of(resources, device_files.observe(host, resources))
-    return device_checks.with_answers(found, resources, answers(host, resources))
+    return device_checks.with_results(found, resources, results(host, resources))
 
 
-def answers(host: Host, resources: t.Iterable[Resource]) -> dict[tuple[str, str, str], str]:
-    """What the commands said last; what this run heard itself counts first. A file that Corral did not write tells nothing."""
+def results(host: Host, resources: t.Iterable[Resource]) -> dict[tuple[str, str, str], str]:
+    """The last results of the commands, those of this run first. A file that Corral did not write has none."""
     if not device_checks.checked(resources):
         return {}
     return {**device_checks.from_data(state.checked(host, state.DEVICE_CHECKS)), **host.device_checks}

@@ -65,7 +65,7 @@ class Host:
         self._uptime = uptime
         self.connection: t.Optional[Connection] = None  # made and closed by systemd.py
         self.connection_tried = False
-        self.device_checks: dict[tuple[str, str, str], str] = {}  # answers that this run had itself: checked_devices.py
+        self.device_checks: dict[tuple[str, str, str], str] = {}  # results of this run's own checks: checked_devices.py
 
     @property
     def live(self) -> bool:

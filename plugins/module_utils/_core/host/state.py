@@ -54,8 +54,10 @@ SINCE = f"{STATE}/drift-since.json"
 # What containers get with their grants: model/devices/device_delivery.py.
 GRANTS_SPEC = "/run/cdi/corral.node-grant.json"
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py
-DEVICE_CHECKS = f"{RUN}/device-checks.json"  # what the commands of the profile say of devices; written where it changes
-DEVICES_ASKED = f"{RUN}/devices-asked.json"  # when each of them was asked; written by each pass
+DEVICE_CHECKS = (
+    f"{RUN}/device-checks.json"  # results of the commands for the health of devices; written where one changes
+)
+DEVICES_CHECKED = f"{RUN}/devices-checked.json"  # when each device was checked; written by each pass
 DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"

@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The timer of the commands for the health of devices, and whether its passes end.
 
-The passes themselves are in pipeline/asking_about_devices.py. What they say of a device that a workload has is drift of the devices
+The passes themselves are in pipeline/run_device_checks.py. What they say of a device that a workload has is drift of the devices
 manager.
 """
 
@@ -32,13 +32,13 @@ OWN = PassTimer(
     NAME,
     TIMER,
     SERVICE,
-    results=state.DEVICES_ASKED,
+    results=state.DEVICES_CHECKED,
     when="when the health of devices is checked",
     what="what checks it",
     without="no device is checked without it",
     ended="no device is checked any more",
 )
-STATUS_FILES = (state.DEVICE_CHECKS, state.DEVICES_ASKED, state.DEVICE_CHECKS_LOCK)
+STATUS_FILES = (state.DEVICE_CHECKS, state.DEVICES_CHECKED, state.DEVICE_CHECKS_LOCK)
 WRITES = OWN.writes(STATUS_FILES)
 
 

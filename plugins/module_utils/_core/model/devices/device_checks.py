@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the commands of a profile say of devices: which device each answer is about, and what it means."""
+"""The results of the commands that a profile has for the health of devices: for which device, and what each means."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from .device import Check, Device, Inventory, Resource
 
 REASON_LIMIT = 200
 # By key the reason why a device is unhealthy; "" where it is healthy.
-Answers = t.Mapping[tuple[str, str, str], str]
+Results = t.Mapping[tuple[str, str, str], str]
 
 
 def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
@@ -25,7 +25,7 @@ def checked(resources: t.Iterable[Resource]) -> list[tuple[Resource, Check]]:
 
 
 def key_of(resource: str, device: str, check: Check) -> tuple[str, str, str]:
-    """What an answer is about: the resource, the id of the device, and the command: another one has not answered yet."""
+    """The key of a result: the resource, the id of the device, and the command, since another one has no result yet."""
     return resource, device, f"{zlib.crc32(json.dumps(check.command).encode()):08x}"
 
 
@@ -44,7 +44,7 @@ def variables(resource: str, device: Device) -> dict[str, str]:
 
 
 def reason(program: str, code: int, output: str, why_not: str) -> str:
-    """Why a device is unhealthy by the answer of a command; "" where it is healthy. ``why_not`` says why there is no exit code."""
+    """Why a device is unhealthy by the result of a command; "" where it is healthy. ``why_not`` says why there is no exit code."""
     if why_not:
         return shown(why_not, limit=REASON_LIMIT)
     if not code:
@@ -57,10 +57,10 @@ def reason(program: str, code: int, output: str, why_not: str) -> str:
     )
 
 
-def with_answers(found: Inventory, resources: t.Iterable[Resource], answers: Answers) -> Inventory:
+def with_results(found: Inventory, resources: t.Iterable[Resource], results: Results) -> Inventory:
     """The devices with what the commands said of them. One that is unhealthy for another reason keeps that reason.
 
-    One that was not asked about yet is healthy: a note says how many there are.
+    One that was not checked yet is healthy: a note says how many there are.
     """
     devices = dict(found.devices)
     notes = list(found.notes)
@@ -69,24 +69,24 @@ def with_answers(found: Inventory, resources: t.Iterable[Resource], answers: Ans
         if check is None:
             continue
         here = devices.get(resource.name, ())
-        said = {one.id: answers.get(key_of(resource.name, one.id, check)) for one in here}
+        said = {one.id: results.get(key_of(resource.name, one.id, check)) for one in here}
         devices[resource.name] = tuple(
             one if one.unhealthy else one._replace(unhealthy=said[one.id] or "") for one in here
         )
         waiting = [one.id for one in here if not one.unhealthy and said[one.id] is None]
         if waiting:
             more = f" and {len(waiting) - 1} more" if len(waiting) > 1 else ""
-            notes.append(shown(f"devices[{index}].check: {waiting[0]}{more}: not asked about yet", limit=1000))
+            notes.append(shown(f"devices[{index}].check: {waiting[0]}{more}: not checked yet", limit=1000))
     return found._replace(devices=devices, notes=tuple(notes))
 
 
-def to_data(answers: Answers) -> list[list[str]]:
-    """Answers as a file has them."""
-    return [[*key, said] for key, said in sorted(answers.items())]
+def to_data(results: Results) -> list[list[str]]:
+    """Results as a file has them."""
+    return [[*key, said] for key, said in sorted(results.items())]
 
 
 def from_data(data: object) -> dict[tuple[str, str, str], str]:
-    """The answers that to_data() wrote; none of a row in another form."""
+    """The results that to_data() wrote; none of a row in another form."""
     rows = data if isinstance(data, list) else []
     texts = (
         row for row in rows if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row)

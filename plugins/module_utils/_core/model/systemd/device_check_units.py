@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The units that ask about the health of devices, as text."""
+"""The units of the checks of devices, as text."""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ from _core.host.files import Host
 from _core.host.lock import Lock
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, asking_about_devices, planning
+from _core.pipeline import applying, planning, run_device_checks
 from example_counts import in_turn
 from test_devices_granted import DPDK, JOB, LINKS, OTHER, PROFILE, SERIAL, TTY, held, in_sync, running
 from test_workloads import status
@@ -42,7 +42,7 @@ def checked(**sections: t.Any) -> dict[str, t.Any]:
 
 
 class Program:
-    """The command: the ids that it was asked about, and what it says of some; ``then`` is called each time."""
+    """The command: the ids that it was run for, and what it prints for some; ``then`` is called each time."""
 
     def __init__(self, fake: node.Node) -> None:
         self.asked: list[str] = []
@@ -58,7 +58,7 @@ class Program:
         self.said[link] = Command(1, f"trying\n{line}\n", "")
 
     def heard(self) -> list[str]:
-        """What it was asked about since the last time."""
+        """The ids that it was run for since the last time."""
         asked, self.asked = self.asked, []
         return asked
 
@@ -66,7 +66,7 @@ class Program:
 def declare(fake: node.Node, **sections: t.Any) -> t.Any:
     """What the module does: it asks before it has the node's lock."""
     host, declared = fake.host(), profile.parse(checked(**sections))
-    asking_about_devices.ask_unknown(host, declared)
+    run_device_checks.check_unknown(host, declared)
     return runs.locked_run.published(host, applying.declare(host, declared))
 
 
@@ -159,7 +159,7 @@ def test_passes_ask_about_what_is_due_alone(rolled: node.Node, program: Program)
     a_pass(rolled)
     test_devices_granted.plug_tty(rolled, 1)
     a_pass(rolled)
-    assert program.heard() == [LINKS[1]], "one that was away is asked about again"
+    assert program.heard() == [LINKS[1]], "one that was away is checked again"
     rolled.boot_anew()
     a_pass(rolled)
     assert program.heard() == list(LINKS)
@@ -173,7 +173,7 @@ def test_a_converged_tick_runs_no_command_and_passes_disturb_none(rolled: node.N
         host = rolled.host()
         a_pass(rolled, host)
         written = [act for act in host.acts if act.startswith("write_file")]
-        assert written == [f"write_file {state.DEVICES_ASKED}"]
+        assert written == [f"write_file {state.DEVICES_CHECKED}"]
         host = rolled.host()
         assert runs.tick(host) == 0
         assert host.commands == []
@@ -198,7 +198,7 @@ def test_check_mode_asks_and_writes_nothing(fake: node.Node, program: Program) -
     program.sick(LINKS[0])
     before = fake.fingerprint()
     host, declared = fake.host(), profile.parse(checked())
-    asking_about_devices.ask_unknown(host, declared, writes=False)
+    run_device_checks.check_unknown(host, declared, writes=False)
     planning.plan_profile(host, planning.compile_profile(host, declared, fresh=True), declare=True)
     assert (program.heard(), host.writes) == (list(LINKS), [])
     assert node.different(before, fake.fingerprint()) == []
@@ -222,7 +222,7 @@ def test_another_command_has_not_answered_yet(
     assert test_workloads.roll_out(rolled, checked(devices=rows, workloads=workloads)).error == ""
     runs.command(rolled.host(), "devices")
     said = capsys.readouterr().out
-    assert f"note: devices[0].check: {LINKS[0]} and 2 more: not asked about yet" in said
+    assert f"note: devices[0].check: {LINKS[0]} and 2 more: not checked yet" in said
     a_pass(rolled)
     assert runs.command(rolled.host(), "devices") == 2
     assert f"unhealthy: {other}: exit code 1" in capsys.readouterr().out
@@ -253,7 +253,7 @@ def test_whatever_it_says_is_one_printable_line(
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"version": 1, "checksum": "", "data": [[1]]}'])
-@pytest.mark.parametrize("path", [state.DEVICE_CHECKS, state.DEVICES_ASKED])
+@pytest.mark.parametrize("path", [state.DEVICE_CHECKS, state.DEVICES_CHECKED])
 def test_a_file_of_answers_in_another_form_is_written_again(
     rolled: node.Node, program: Program, path: str, text: str
 ) -> None:
@@ -267,7 +267,7 @@ def test_a_file_of_answers_in_another_form_is_written_again(
 
 def test_rows_of_another_form_are_passed_over(rolled: node.Node) -> None:
     rolled.put(state.DEVICE_CHECKS, state.checked_text([1, ["a"], ["a", "b", "c", 1], {}, ["a", "b", "c", "d"]]))
-    rolled.put(state.DEVICES_ASKED, json.dumps({"time": "x", "asked": [1, ["a"], ["a", "b", "c", "x"], {}]}))
+    rolled.put(state.DEVICES_CHECKED, json.dumps({"time": "x", "asked": [1, ["a"], ["a", "b", "c", "x"], {}]}))
     a_pass(rolled)
     assert json.loads(rolled.get(state.DEVICE_CHECKS))["data"][0][1] == LINKS[0]
 
@@ -312,7 +312,7 @@ def test_nothing_is_left_of_them(fake: node.Node, program: Program, whole: bool)
         runs.remove(fake.host(), runs.registry.of_profile())
     else:
         assert test_devices_granted.roll_out(fake).remaining == ()
-    left = [*UNITS, LINK, state.DEVICE_CHECKS, state.DEVICES_ASKED, state.DEVICE_CHECKS_LOCK]
+    left = [*UNITS, LINK, state.DEVICE_CHECKS, state.DEVICES_CHECKED, state.DEVICE_CHECKS_LOCK]
     assert [path for path in left if fake.has(path)] == []
     a_pass(fake)
     assert [path for path in left if fake.has(path) and path != state.DEVICE_CHECKS_LOCK] == []
@@ -379,5 +379,5 @@ def test_a_pass_that_fails_anywhere_is_made_up_for_by_the_next(make: Make, fail:
 def test_a_recorded_machine_is_not_asked(fake: node.Node) -> None:
     test_devices_granted.equip(fake)
     host = Host(str(fake.root))
-    asking_about_devices.ask_unknown(host, profile.parse(checked()))
+    run_device_checks.check_unknown(host, profile.parse(checked()))
     assert (host.commands, host.writes) == ([], [])

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Runs the commands that a profile has for the health of devices: by a timer, and before a run or a start that needs an answer.
+"""Runs the commands that a profile has for the health of devices: by a timer, and before a run or a start that needs a result.
 
 A tick runs none: it is confined, and reads what the timer's passes wrote. No command runs twice at once (a lock), and none holds
 the node's lock.
@@ -41,42 +41,42 @@ def tick(host: Host) -> None:
     try:
         declared, dummy = profile_in_force.read(host)
         if declared is not None:
-            keep_asking(host, declared.devices)
+            check_due(host, declared.devices)
     finally:
         let_go(host, lock)
 
 
-def keep_asking(host: Host, resources: t.Sequence[Resource]) -> None:
-    """Ask about each device that is due, keep each answer when it differs, and forget devices that are gone."""
+def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
+    """Check each device that is due, keep each result that differs, and forget devices that are gone."""
     found = inventory.devices_of(resources, device_files.observe(host, resources))
     kept = device_checks.from_data(state.checked(host, state.DEVICE_CHECKS))
-    asked = times(host)
-    there = list(to_ask(found, resources))
+    last = last_checked(host)
+    there = list(to_check(found, resources))
     known = {key for key, *dummy in there}
-    answers = {key: said for key, said in kept.items() if key in known}
-    asked = {key: when for key, when in asked.items() if key in known}
-    if answers != kept:
-        save(host, answers)
+    results = {key: reason for key, reason in kept.items() if key in known}
+    last = {key: when for key, when in last.items() if key in known}
+    if results != kept:
+        save(host, results)
     early = (
         EARLY * device_check_units.period(check for dummy, check in device_checks.checked(resources)) if there else 0
     )
     for key, resource, check, device in there:
         began = host.uptime()
-        before = asked.get(key, float("inf"))  # An uptime that is less than that is of a later boot.
-        if key in answers and before <= began < before + check.interval - early:
+        before = last.get(key, float("inf"))  # An uptime that is less than that is of a later boot.
+        if key in results and before <= began < before + check.interval - early:
             continue
-        said = ask(host, resource, check, device)
-        asked[key] = began
-        if answers.get(key) != said:
-            answers[key] = said
-            save(host, answers)
+        reason = check_one(host, resource, check, device)
+        last[key] = began
+        if results.get(key) != reason:
+            results[key] = reason
+            save(host, results)
     if wanted(host):
-        rows = [[*key, when] for key, when in asked.items()]
-        host.write_file(state.DEVICES_ASKED, json.dumps({"time": host.now(), "asked": rows}) + "\n", 0o600)
+        rows = [[*key, when] for key, when in last.items()]
+        host.write_file(state.DEVICES_CHECKED, json.dumps({"time": host.now(), "checked": rows}) + "\n", 0o600)
 
 
-def ask_unknown(host: Host, declared: Profile, *, all_again: bool = False, writes: bool = True) -> None:
-    """Ask about the devices that no answer is known of, or about all; this run alone keeps the answers.
+def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, writes: bool = True) -> None:
+    """Check the devices without a known result, or all; this run alone keeps the results.
 
     Without ``writes``, as in check mode, not even the file of the lock is made.
     """
@@ -85,46 +85,46 @@ def ask_unknown(host: Host, declared: Profile, *, all_again: bool = False, write
         return
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
     if (writes or host.exists(state.DEVICE_CHECKS_LOCK)) and not lock.take(LOCK_SECONDS):
-        return  # What runs for so long keeps its answers; a tick goes by those.
+        return  # What runs for so long keeps its results; a tick reads those.
     try:
-        # A pass that had the lock may have answered meanwhile.
-        known = {} if all_again else checked_devices.answers(host, resources)
+        # A pass that had the lock may have results by now.
+        known = {} if all_again else checked_devices.results(host, resources)
         found = inventory.devices_of(resources, device_files.observe(host, resources))
-        for key, resource, check, device in to_ask(found, resources):
+        for key, resource, check, device in to_check(found, resources):
             if key not in known:
-                host.device_checks[key] = ask(host, resource, check, device)
+                host.device_checks[key] = check_one(host, resource, check, device)
     finally:
         if writes:
             let_go(host, lock)
         lock.release()
 
 
-def ask_at_start(host: Host) -> None:
-    """Before a start: ask about devices that no answer is known of."""
+def check_before_start(host: Host) -> None:
+    """Before a start: check the devices without a known result."""
     declared, dummy = profile_in_force.read(host)
     if declared is not None:
-        ask_unknown(host, declared)
+        check_unknown(host, declared)
 
 
-def to_ask(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
-    """The devices to ask about: one that is unhealthy for another reason stays so, whatever a command says."""
+def to_check(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
+    """The devices to check: one that is unhealthy for another reason stays so, whatever the result of a command is."""
     for resource, check in device_checks.checked(resources):
         for device in found.devices.get(resource.name, ()):
             if not device.unhealthy:
                 yield device_checks.key_of(resource.name, device.id, check), resource, check, device
 
 
-def ask(host: Host, resource: Resource, check: Check, device: Device) -> str:
+def check_one(host: Host, resource: Resource, check: Check, device: Device) -> str:
     """Run the command for a device: why it is unhealthy, "" where it is healthy."""
     variables = device_checks.variables(resource.name, device)
-    answer = host.run_foreign([*check.command, device.id], check.timeout, variables)
-    return device_checks.reason(check.command[0], answer.code, answer.out, answer.err)
+    ended = host.run_foreign([*check.command, device.id], check.timeout, variables)
+    return device_checks.reason(check.command[0], ended.code, ended.out, ended.err)
 
 
-def times(host: Host) -> dict[Key, float]:
-    """When each device was asked about, in seconds of this boot."""
-    data = state.read_json(host, state.DEVICES_ASKED)
-    rows = data.get("asked") if isinstance(data, dict) else None
+def last_checked(host: Host) -> dict[Key, float]:
+    """When each device was checked, in seconds of this boot."""
+    data = state.read_json(host, state.DEVICES_CHECKED)
+    rows = data.get("checked") if isinstance(data, dict) else None
     found = {}
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row[:3]):
@@ -142,10 +142,10 @@ def let_go(host: Host, lock: Lock) -> None:
     lock.release()
 
 
-def save(host: Host, answers: device_checks.Answers) -> None:
-    """Keep the answers, unless the profile was removed meanwhile."""
+def save(host: Host, results: device_checks.Results) -> None:
+    """Keep the results, unless the profile was removed meanwhile."""
     if wanted(host):
-        host.write_file(state.DEVICE_CHECKS, state.checked_text(device_checks.to_data(answers)), 0o600)
+        host.write_file(state.DEVICE_CHECKS, state.checked_text(device_checks.to_data(results)), 0o600)
 
 
 def wanted(host: Host) -> bool:
