@@ -34,8 +34,17 @@ class Node(t.NamedTuple):
     memory_mib: int
 
 
+class Device(t.NamedTuple):
+    """A PCI device of the machine: its NUMA node, and what it is to QEMU."""
+
+    node: int
+    model: str = "virtio-rng-pci"
+
+
 class Topology(t.NamedTuple):
-    """What a topology file says: sockets × cores × threads, NUMA nodes, distances, PCI devices on nodes."""
+    """What a topology file says: sockets × cores × threads, NUMA nodes, distances, PCI devices on nodes, and whether an IOMMU is
+    before these.
+    """
 
     name: str
     description: str
@@ -44,7 +53,8 @@ class Topology(t.NamedTuple):
     threads: int
     nodes: tuple[Node, ...]
     distances: tuple[tuple[int, ...], ...]
-    devices: tuple[int, ...]
+    devices: tuple[Device, ...]
+    iommu: bool
 
     @property
     def cpus(self) -> int:
@@ -73,7 +83,8 @@ def load(name: str) -> Topology:
         data["threads"],
         tuple(Node(node["cpus"], node["memory_mib"]) for node in data["nodes"]),
         tuple(tuple(row) for row in data["distances"]),
-        tuple(device["node"] for device in data["devices"]),
+        tuple(Device(**device) for device in data["devices"]),
+        data.get("iommu", False),
     )
 
 
@@ -120,13 +131,15 @@ def command(
     for source, row in enumerate(topology.distances):
         words += [word for target, value in enumerate(row) if source < target
                   for word in ("-numa", f"dist,src={source},dst={target},val={value}")]
-    for index, node_id in enumerate(topology.devices):
-        words += ["-device", f"pxb-pcie,id=bridge{index},bus=pcie.0,bus_nr={64 + 16 * index},numa_node={node_id}",
+    words += ["-device", "intel-iommu,intremap=off"] if topology.iommu else []  # before all that it is for
+    for index, device in enumerate(topology.devices):
+        words += ["-device", f"pxb-pcie,id=bridge{index},bus=pcie.0,bus_nr={64 + 16 * index},numa_node={device.node}",
                   "-device", f"pcie-root-port,id=port{index},bus=bridge{index},slot={index + 1},chassis={index + 1}",
-                  "-device", f"virtio-rng-pci,bus=port{index}"]
+                  "-device", f"{device.model},bus=port{index}"]
+    arguments = KERNEL_ARGUMENTS + HIERARCHIES[cgroup] + (" intel_iommu=on" if topology.iommu else "")
     return [
         *words,
-        "-kernel", str(kernel), "-initrd", str(initrd), "-append", KERNEL_ARGUMENTS + HIERARCHIES[cgroup],
+        "-kernel", str(kernel), "-initrd", str(initrd), "-append", arguments,
         "-drive", f"if=none,id=disk,file={overlay},format=qcow2,cache=unsafe", "-device", "virtio-blk-pci,drive=disk,bus=pcie.0",
         "-drive", f"if=none,id=compiled,file={compiled},format=raw,readonly=on", "-device", "virtio-blk-pci,drive=compiled,bus=pcie.0",
         "-netdev", f"user,id=net,restrict=on,hostfwd=tcp:127.0.0.1:{port}-:22", "-device", "virtio-net-pci,netdev=net,bus=pcie.0,romfile=",

@@ -17,7 +17,7 @@ import sys
 import typing as t
 
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
-from pods import pod
+from pods import pod, pod_has_ended
 from workloads import CGROUP, ETC, cpus, grants, image
 
 TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
@@ -70,11 +70,30 @@ with open("/run/new-bomb", "w") as file:
 os.rename("/run/new-bomb", "/run/bomb")
 time.sleep(1e6)
 """
+VFIO = "/usr/local/bin/vfio-user"
+# Opens the groups in /dev/vfio that it may, and asks the kernel whether each can be used (VFIO_GROUP_GET_STATUS).
+VFIO_TEXT = """#!/usr/bin/python3
+import fcntl, json, os, struct, time
+found = {}
+for name in filter(str.isdigit, os.listdir("/dev/vfio")):
+    try:
+        group = os.open("/dev/vfio/" + name, os.O_RDWR)
+        status = struct.unpack("II", fcntl.ioctl(group, 0x3B67, struct.pack("II", 8, 0)))
+        found[name] = status[1] & 1
+        os.close(group)
+    except OSError as error:
+        found[name] = -error.errno
+with open("/run/new-dpdk", "w") as file:
+    json.dump([found, os.environ["PCIDEVICE_LAB_EXAMPLE_NIC"]], file)
+os.rename("/run/new-dpdk", "/run/opens-dpdk")
+time.sleep(1e6)
+"""
 HOG_TEXT = "import time; kept = [bytearray(1 << 20) for dummy in range(400)]; time.sleep(1e6)"
 OFTEN = "[Unit]\nStartLimitIntervalSec=0\n"
 UNITS = {
     **{f"{name}.service": f"{OFTEN}[Service]\nExecStart={OPENS} {name}\n" for name in ("two", "three")},
     "one.service": f"{OFTEN}[Service]\nExecStart={OPENS} one\nPrivateDevices=yes\n",
+    "dpdk.service": f"{OFTEN}[Service]\nExecStart={VFIO}\n",
     "acme-bomb.service": f"[Service]\nExecStart={BOMB}\nTimeoutStopSec=5\n",
     "acme-hog.service": f"[Service]\nExecStart=/usr/bin/python3 -c '{HOG_TEXT}'\n",
     "acme-more.service": "[Service]\nExecStart=/usr/bin/sleep infinity\n",
@@ -82,26 +101,33 @@ UNITS = {
 }
 ACME, GLOBEX = (f"{CGROUP}/corral.slice/corral-{name}.slice" for name in ("acme", "globex"))
 VIRTIO_RNG = ("0x1af4", "0x1044")
+NIC = ("0x15ad", "0x07b0")  # vmxnet3, of which the kernels for virtual machines have the driver
 
 
 def prepare() -> None:
     """The units and their programs, before any profile."""
-    for path, text in ((OPENS, OPENS_TEXT), (BOMB, BOMB_TEXT), (CHECKS, CHECKS_TEXT)):
+    for path, text in ((OPENS, OPENS_TEXT), (BOMB, BOMB_TEXT), (CHECKS, CHECKS_TEXT), (VFIO, VFIO_TEXT)):
         write(path, text)
         os.chmod(path, 0o755)
     for unit, text in UNITS.items():
         write(f"{ETC}/{unit}", text)
     run("systemctl", "daemon-reload")
+    run("modprobe", "--all", "vmxnet3", "vfio-pci")  # Corral loads no module, and the lab's udev does not look at PCI.
     image()
 
 
-def rngs() -> dict[str, int]:
-    """The random number generators on the PCI bus by address, and their NUMA nodes."""
+def functions(kind: tuple[str, str]) -> dict[str, int]:
+    """The PCI functions of a kind by address, and their NUMA nodes."""
     found = {}
     for folder in glob.glob("/sys/bus/pci/devices/*"):
-        if (read(f"{folder}/vendor"), read(f"{folder}/device")) == VIRTIO_RNG:
+        if (read(f"{folder}/vendor"), read(f"{folder}/device")) == kind:
             found[os.path.basename(folder)] = int(read(f"{folder}/numa_node"))
     return found
+
+
+def rngs() -> dict[str, int]:
+    """The random number generators."""
+    return functions(VIRTIO_RNG)
 
 
 def opened(name: str) -> tuple[set[str], set[int], dict[str, str], list[int]]:
@@ -230,6 +256,41 @@ def checked() -> None:
     wait("a pass has found it healthy", lambda: tick()["in_sync"])
 
 
+def driver_of(address: str) -> tuple[str, str]:
+    """The driver of a PCI function, and its driver_override."""
+    folder = f"/sys/bus/pci/devices/{address}"
+    link = os.path.basename(os.readlink(f"{folder}/driver")) if os.path.exists(f"{folder}/driver") else ""
+    return link, read(f"{folder}/driver_override").strip()
+
+
+def drivers() -> None:
+    """A network card is VFIO's while a workload has it: refused while its interface is up, bound again, and given back."""
+    (nic,) = functions(NIC)
+    (interface,) = os.listdir(f"/sys/bus/pci/devices/{nic}/net")
+    before = driver_of(nic)
+    expect("its driver", before, ("vmxnet3", "(null)"))
+    run("ip", "link", "set", interface, "up")
+    run("systemctl", "start", "dpdk", code=None)
+    said = run("journalctl", "--boot", "--output=cat", "--unit=corral-grant@dpdk.service")
+    named(said, "lab.example/nic", f"{interface} is up")
+    expect("its driver, which it keeps", driver_of(nic), before)
+    run("ip", "link", "set", interface, "down")
+    start("dpdk")
+    expect("its driver while it runs", driver_of(nic), ("vfio-pci", "vfio-pci"))
+    expect("its interface", os.path.exists(f"/sys/class/net/{interface}"), False)
+    group = os.path.basename(os.readlink(f"/sys/bus/pci/devices/{nic}/iommu_group"))
+    expect("what it may use", json.loads(read("/run/opens-dpdk")), [{group: 1}, nic])
+    in_sync()
+    write("/sys/bus/pci/drivers/vfio-pci/unbind", nic)
+    tick()
+    expect("its driver after a tick", driver_of(nic), ("vfio-pci", "vfio-pci"))
+    run("systemctl", "stop", "dpdk")
+    wait("it has its driver again", lambda: driver_of(nic) == before)
+    expect("its interface", os.listdir(f"/sys/bus/pci/devices/{nic}/net"), [interface])
+    expect("the record", os.path.exists(f"/run/corral/devices/{nic}.driver"), False)
+    in_sync()
+
+
 def lost_files() -> None:
     """What was removed below /run by hand is there again after a tick."""
     path = "/run/cdi/corral.node-grant.json"
@@ -274,7 +335,7 @@ def tenants() -> None:
     in_sync()
 
 
-STEPS = (given, refused, container, pod, unplugged, checked, lost_files, tenants)
+STEPS = (given, refused, container, pod, unplugged, checked, drivers, lost_files, tenants, pod_has_ended)
 
 
 if __name__ == "__main__":

@@ -153,13 +153,19 @@ def is_removed() -> bool:
 
 
 def removed_meanwhile() -> None:
-    """The pod goes while Corral is down: the next tick ends its grant."""
+    """The pod goes while Corral is down; see pod_has_ended."""
     run("systemctl", "stop", "corral-reconcile.timer")
     run("podman", "pod", "kill", "web", code=None)
     wait("the pod is gone", is_removed)
     wait("nothing runs in its slice", lambda: not processes_in(SLICE))
     run("systemctl", "start", "corral-reconcile.timer")
-    # What is admitted by hand has two minutes to start, and so lasts that long.
+
+
+def pod_has_ended() -> None:
+    """The grant of the pod that went while Corral was down has ended, and its hooks are gone.
+
+    What is admitted by hand has two minutes to start, and so its grant lasts that long: other steps come in between.
+    """
     wait("the grant has ended", lambda: "web" not in (tick() and grants()), seconds=180, pause=5)
     in_sync()
     path = "/run/cdi/corral.node-grant.json"  # it may have other workloads' devices

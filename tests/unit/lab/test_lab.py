@@ -52,7 +52,7 @@ def test_a_topology_is_one_whole(name: str) -> None:
     for here in range(count):
         assert topology.distances[here][here] == 10
         assert [row[here] for row in topology.distances] == list(topology.distances[here])
-    assert all(node < count for node in topology.devices)
+    assert all(device.node < count for device in topology.devices)
 
 
 def test_a_restored_machine_has_the_command_line_of_the_saved_one() -> None:
