@@ -136,7 +136,8 @@ def sanity_once_each() -> Tally:
     if os.environ.get("CORRAL_LONG"):
         return sanity()
     total = sanity(["--skip-test", "import"])
-    for version in oldest_and_newest():
+    # Where there is a Python for the newest ansible-core, its own sanity tests import with that one.
+    for version in oldest_and_newest()[: 1 if venvs.newest_python() else 2]:
         total = total.plus(sanity(["--test", "import", "--python", version], part=f"-import-{version}"))
     return total
 

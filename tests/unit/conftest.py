@@ -52,6 +52,24 @@ def signals_stay() -> t.Iterator[None]:
     assert after == before, "the test left a signal with another handler"
 
 
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--one-case-each", action="store_true", help="of each test of the pipeline its first case alone")
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    if not config.getoption("--one-case-each"):
+        return
+    first: set[str] = set()
+    left_out = []
+    for item in items:
+        name = item.nodeid.partition("[")[0]
+        if "/pipeline/" in name and name in first:
+            left_out.append(item)
+        first.add(name)
+    config.hook.pytest_deselected(items=left_out)
+    items[:] = [item for item in items if item not in set(left_out)]
+
+
 def pytest_terminal_summary(terminalreporter: t.Any) -> None:
     """Say once, at the end, which test data was not there, and what random walks contained."""
     from shared_data import KUBELET_CASES, TOPOLOGIES
