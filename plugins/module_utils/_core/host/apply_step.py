@@ -10,6 +10,7 @@ A return code of 0 proves nothing (systemd accepts CPUs that do not exist): each
 
 from __future__ import annotations
 
+import errno
 import time
 import typing as t
 
@@ -187,8 +188,23 @@ def set_partition(host: Host, step: Step) -> None:
         return
     if wanted != partitions.MEMBER and ("invalid" in now or now.strip() == wanted):
         # An invalid partition stays invalid until "member" is written (6.1).
-        host.write_value(step.target, partitions.MEMBER)
-    host.write_value(step.target, wanted)
+        write_partition(host, step.target, partitions.MEMBER)
+    write_partition(host, step.target, wanted)
+
+
+def write_partition(host: Host, path: str, kind: str) -> None:
+    """Write the kind of a partition. Raises OSError.
+
+    Linux 5.10 answers EBUSY while the control group has others in it; those of a container that has just ended go within moments.
+    """
+    deadline = time.monotonic() + READ_BACK_SECONDS
+    while True:
+        try:
+            return host.write_value(path, kind)
+        except OSError as error:
+            if error.errno != errno.EBUSY or time.monotonic() > deadline:
+                raise
+        time.sleep(0.02)
 
 
 def fill_pool(host: Host, step: Step) -> None:
