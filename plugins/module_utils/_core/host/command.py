@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import select
 import signal
@@ -21,6 +22,7 @@ if t.TYPE_CHECKING:
 
 ENVIRONMENT = {"PATH": "/usr/sbin:/usr/bin:/sbin:/bin", "LC_ALL": "C", "SYSTEMD_COLORS": "0", "SYSTEMD_PAGER": ""}
 TAIL = 16384  # bytes of the output of a command of the user's, the last ones
+KILLED_SECONDS = 2.0
 WAIT_SECONDS = 0.05  # from one look at such a command to the next
 
 
@@ -86,7 +88,8 @@ def run_foreign(argv: t.Sequence[str], timeout: float, variables: t.Mapping[str,
         tail, is_over = tail_of(process, output.fileno(), timeout)
         if not is_over:
             os.killpg(process.pid, signal.SIGKILL)  # It was not waited for, so the group is its own still.
-            process.wait()
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(KILLED_SECONDS)  # One that waits for its hardware does not end yet.
             return Command(124, "", f"{argv[0]}: no answer within {timeout:g} s")
         return Command(process.returncode, tail.decode(errors="replace"), "")
     finally:

@@ -34,7 +34,7 @@ def run_hook(host: Host, step: Step) -> str:
     if step.value == "drain":
         state.state_folder(host, state.STATE)
         host.write_file(state.DRAINED, f"{step.target}\n", state.PRIVATE)
-    answer = host.run(step.target, step.value or "", timeout=HOOK_SECONDS)
+    answer = host.run_foreign([step.target, step.value or ""], HOOK_SECONDS, {})
     said = systemd.complaint(answer.err, answer.out)[-500:]
     failed = f"{step.target} {step.value}: exit code {answer.code}: {said}" if answer.code else ""
     if step.value == "resume" and host.exists(state.DRAINED):

@@ -24,6 +24,7 @@ from ..model.status import history, unconfirmed
 from ..model.status.unconfirmed import Pending, Rejected
 from ..model.systemd.agent_units import CONFIRM_TIMER
 from ..model.systemd.unit_property import ETC
+from ..model.values import exit_text
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
 from . import applying
@@ -243,11 +244,8 @@ def awaiting_command(host: Host) -> t.Optional[Pending]:
 def run_command(host: Host, found: Pending) -> str:
     """Run the command of an unconfirmed profile: why it did not succeed, or "" if it did. The caller does not hold the lock."""
     seconds = min(float(COMMAND_SECONDS), max(unconfirmed_file.left(host, found), 1.0))
-    answer = host.run(*found.command, timeout=seconds)
-    if answer.code == 0:
-        return ""
-    last = [*answer.out.splitlines(), *answer.err.splitlines()][-1:]
-    return ": ".join([f"{found.command[0]} ended with {answer.code}", *last])
+    answer = host.run_foreign(found.command, seconds, {})
+    return exit_text.why_failed(found.command[0], answer.code, answer.out, answer.err)
 
 
 def tick(host: Host) -> tuple[t.Optional[Pending], t.Optional[Outcome]]:

@@ -14,7 +14,6 @@ import zlib
 from ..values.errors import shown
 from .device import Check, Device, Inventory, Resource
 
-REASON_LIMIT = 200
 # By key the reason why a device is unhealthy; "" where it is healthy.
 Results = t.Mapping[tuple[str, str, str], str]
 
@@ -41,20 +40,6 @@ def variables(resource: str, device: Device) -> dict[str, str]:
         "CORRAL_DEVICE": device.id,
         **{key: ",".join(row) for key, row in lists.items()},
     }
-
-
-def reason(program: str, code: int, output: str, why_not: str) -> str:
-    """Why a device is unhealthy by the result of a command; "" where it is healthy. ``why_not`` says why there is no exit code."""
-    if why_not:
-        return shown(why_not, limit=REASON_LIMIT)
-    if not code:
-        return ""
-    ended = f"exit code {code}" if code > 0 else f"ended by signal {-code}"
-    lines = [line.strip() for line in output.splitlines()]
-    last = next(filter(None, reversed(lines)), "")
-    return ": ".join(
-        [shown(f"{program}: {ended}", limit=REASON_LIMIT), *([shown(last, limit=REASON_LIMIT)] if last else [])]
-    )
 
 
 def with_results(found: Inventory, resources: t.Iterable[Resource], results: Results) -> Inventory:

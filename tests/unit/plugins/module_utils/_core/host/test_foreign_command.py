@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 from _core.host.command import TAIL, run_foreign
 from _core.host.files import Host
-from _core.model.devices import device_checks
+from _core.model.values import exit_text
 
 
 def program(folder: Path, text: str, mode: int = 0o755) -> str:
@@ -28,7 +28,7 @@ def script(folder: Path, *lines: str) -> str:
 
 def reason(path: str, seconds: float = 20) -> str:
     answer = run_foreign([path, "0000:3b:00.0"], seconds, {})
-    return device_checks.reason(path, answer.code, answer.out, answer.err)
+    return exit_text.why_failed(path, answer.code, answer.out, answer.err)
 
 
 def test_it_finds_the_device_as_an_argument_and_in_its_environment(tmp_path: Path) -> None:
@@ -58,7 +58,7 @@ def test_megabytes_of_output_are_read_and_forgotten(tmp_path: Path) -> None:
     path = program(tmp_path, f"#!/bin/sh\nhead -c {64 << 20} /dev/zero | tr '\\0' x\necho\necho it is dead\nexit 1\n")
     answer = run_foreign([path], 120, {})
     assert (answer.code, len(answer.out)) == (1, TAIL)
-    assert device_checks.reason("p", answer.code, answer.out, answer.err) == "p: exit code 1: it is dead"
+    assert exit_text.why_failed("p", answer.code, answer.out, answer.err) == "p: exit code 1: it is dead"
     path = program(tmp_path, f"#!/bin/sh\nhead -c {8 << 20} /dev/zero | tr '\\0' x\nexit 1\n")
     assert len(reason(path, 120)) < 500
 

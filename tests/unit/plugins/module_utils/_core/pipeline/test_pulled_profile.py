@@ -40,7 +40,7 @@ def answers(fake: node.Node, code: int, said: str = "") -> list[tuple[str, ...]]
 
     def program(*argv: str) -> Command:
         calls.append(argv)
-        return Command(code, "", said)
+        return Command(code, said, "")
 
     fake.programs[HEALTHY] = program
     return calls
@@ -63,7 +63,7 @@ def test_its_command_confirms_it(rolled: node.Node, capfd: pytest.CaptureFixture
     assert f"is unconfirmed until {HEALTHY} succeeds: at " in said
     assert timer(rolled) == 0
     assert calls == [(HEALTHY, "--all")]
-    assert f"is not confirmed yet: {HEALTHY} ended with 3: not yet" in capfd.readouterr().err
+    assert f"is not confirmed yet: {HEALTHY}: exit code 3: not yet" in capfd.readouterr().err
     assert waits(rolled)
     answers(rolled, 0)
     assert timer(rolled) == 0
@@ -82,7 +82,7 @@ def test_without_its_command_the_node_goes_back(rolled: node.Node, capfd: pytest
     assert seen(rolled) != before
     capfd.readouterr()
     timer(rolled)
-    assert f"{HEALTHY} ended with 127: {HEALTHY}: not installed" in capfd.readouterr().err
+    assert f"{HEALTHY}: not installed" in capfd.readouterr().err
     timer(rolled)
     assert not capfd.readouterr().err, "the same again is not logged at once"
     rolled.wait(301)
@@ -235,9 +235,9 @@ def test_the_command_has_a_minute_and_no_longer_than_is_left(rolled: node.Node, 
     asked: list[tuple[tuple[str, ...], float]] = []
 
     class Watched(node.NodeHost):
-        def run(self, *argv: str, timeout: float = 60.0) -> Command:
-            asked.append((argv, timeout))
-            return super().run(*argv, timeout=timeout)
+        def run_foreign(self, argv: t.Sequence[str], timeout: float, variables: t.Mapping[str, str]) -> Command:
+            asked.append((tuple(argv), timeout))
+            return super().run_foreign(argv, timeout, variables)
 
     answers(rolled, 1)
     put(rolled)
