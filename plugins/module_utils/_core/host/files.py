@@ -292,6 +292,15 @@ class Host:
         finally:
             os.close(file)
 
+    def write_value_within(self, path: str, text: str, seconds: float) -> None:
+        """As write_value(), where the kernel may wait without end; then TimeoutError, which is an OSError."""
+        if not self.live or self._run is not None:
+            return self.write_value(path, text)
+        from .slow_write import write_within
+
+        self.writes.append(path)
+        return write_within(path, text, seconds)
+
     def write_file(self, path: str, text: str, mode: int = 0o644) -> None:
         """Replace a file as a whole: written beside it, flushed, renamed. Missing folders are made (0755).
 

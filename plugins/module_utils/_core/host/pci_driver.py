@@ -28,6 +28,7 @@ from .files import Host
 ANY = "*"  # whichever driver the kernel finds
 PROBE = "/sys/bus/pci/drivers_probe"
 NO_OVERRIDE = "(null)"
+UNBIND_SECONDS = 20.0
 
 
 class Refused(Exception):
@@ -100,7 +101,7 @@ def let_go(host: Host, folder: str, driver: str) -> None:
     address = posixpath.basename(folder)
     why = ""
     try:
-        host.write_value(f"{DRIVERS}/{driver}/unbind", address)
+        host.write_value_within(f"{DRIVERS}/{driver}/unbind", address, UNBIND_SECONDS)
     except OSError as error:
         why = f" ({error.strerror})"
     if binding(host, folder).driver == driver:
@@ -118,9 +119,11 @@ def give_back(host: Host, folder: str) -> None:
         goes_back = now.driver != before.driver and (not now.driver or is_vfio(now.driver))
         if goes_back and now.driver:
             refuse_open(host, folder)
-        if now.override != before.override:
-            host.write_value(f"{folder}/driver_override", before.override or "\n")
         if goes_back:
+            # Several drivers may know it: the kernel asks the one alone that driver_override names.
+            named = before.override if before.driver in ("", ANY) else before.driver
+            if now.override != named:
+                host.write_value(f"{folder}/driver_override", named or "\n")
             if now.driver:
                 let_go(host, folder, now.driver)
             if before.driver:
@@ -130,6 +133,8 @@ def give_back(host: Host, folder: str) -> None:
                 raise Refused(
                     f"{address}: its driver {before.driver} does not take it back: is the module loaded? (dmesg)"
                 )
+        if binding(host, folder).override != before.override:
+            host.write_value(f"{folder}/driver_override", before.override or "\n")
     host.remove(driver_record(address))  # also what a killed writer left beside it
 
 

@@ -21,7 +21,7 @@ if t.TYPE_CHECKING:
     from ..files import Host
 
 DRIVERS = "/sys/bus/pci/drivers"
-BLOCK = "/sys/block"
+BLOCK, NVME = "/sys/block", "/sys/class/nvme-subsystem"
 IS_UP = 0x1  # IFF_UP
 UNMOUNT = "unmount it, or take it out, first"
 NETWORK = "02"  # the PCI class of network controllers
@@ -41,7 +41,7 @@ def why_used(host: Host, function: PciFunction) -> str:
     if function.pci_class.startswith(NETWORK) and not function.interfaces:
         return "its network interface is not seen here: it may be in another network namespace"
     for name in disks(host, function):
-        said = why_disk_used(host, name)
+        said = why_disk_used(host, name) if has_file(host, name) else "cannot be looked at"
         if said:
             return f"its disk {path_of(name)} {said}"
     return ""
@@ -49,13 +49,42 @@ def why_used(host: Host, function: PciFunction) -> str:
 
 def why_claimed(host: Host, function: PciFunction) -> str:
     """The same by the kernel's own account of its disks; only right before the driver goes, since for this moment no other can have them."""
-    claimed = (path_of(name) for name in disks(host, function) if host.is_claimed(path_of(name)))
+    claimed = (
+        path_of(name) for name in disks(host, function) if not has_file(host, name) or host.is_claimed(path_of(name))
+    )
     return next((f"its disk {path} is in use: {UNMOUNT}" for path in claimed), "")
 
 
 def disks(host: Host, function: PciFunction) -> list[str]:
-    """The disks of a function, as the kernel calls them."""
-    return [name for name in host.names(BLOCK) if f"/{function.address}/" in (host.link(f"{BLOCK}/{name}") or "")]
+    """The disks of a function, as the kernel calls them.
+
+    A disk of several NVMe controllers is none below a function: that is one way to it, hidden and without a file in /dev.
+    """
+    links = {name: host.link(f"{BLOCK}/{name}") or "" for name in host.names(BLOCK)}
+    ways = (f"/{function.address}/", *(f"/{one}/" for one in subsystems(host, function)))
+    found = [name for name, link in links.items() if any(way in link for way in ways)]
+    shared = [name for name in found if f"/{function.address}/" not in links[name]]
+    return [name for name in found if name in shared or not (shared and is_hidden(host, name))]
+
+
+def subsystems(host: Host, function: PciFunction) -> list[str]:
+    """The NVMe subsystems of which a controller is the function's."""
+    found = []
+    for subsystem in host.names(NVME):
+        links = (host.link(f"{NVME}/{subsystem}/{name}") or "" for name in host.names(f"{NVME}/{subsystem}"))
+        if any(f"/{function.address}/" in link for link in links):
+            found.append(subsystem)
+    return found
+
+
+def is_hidden(host: Host, disk: str) -> bool:
+    """Whether a disk is one way to another one."""
+    return (host.read(f"{BLOCK}/{disk}/hidden") or "").strip() == "1"
+
+
+def has_file(host: Host, disk: str) -> bool:
+    """Whether a disk can be looked at. Whose file is not there is not known to be free."""
+    return not is_hidden(host, disk) and host.exists(path_of(disk))
 
 
 def path_of(disk: str) -> str:
@@ -78,7 +107,10 @@ def why_disk_used(host: Host, disk: str) -> str:
         return "cannot be looked at"
     if any(found):
         return f"is mounted: {UNMOUNT}"
-    return f"is swap: {UNMOUNT}" if host.lines("/proc/swaps", path) else ""
+    swaps = host.lines("/proc/swaps", path)
+    if swaps is None and host.exists("/proc/swaps"):
+        return "cannot be looked at"
+    return f"is swap: {UNMOUNT}" if swaps else ""
 
 
 def why_interface_used(host: Host, name: str) -> str:

@@ -186,6 +186,8 @@ def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
     unhealthy = ""
     if number is None:
         unhealthy = "it has no IOMMU group: switch the IOMMU on in the firmware and on the kernel's command line (intel_iommu=on)"
+    elif not others and not any(is_vfio(one.driver) for one in group):
+        unhealthy = f"IOMMU group {number}: {STUB} has all of it, and VFIO leaves that alone: unbind one, or take it out of {STUB}.ids"
     elif used:
         unhealthy = f"cannot be bound to {driver}: {'; '.join(used)}"
     elif others and driver not in seen.drivers:

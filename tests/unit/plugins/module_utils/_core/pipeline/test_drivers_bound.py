@@ -126,6 +126,70 @@ def test_a_run_has_them_bound_before_its_first_instruction_and_gives_them_back(r
     assert rolled.pci.held_up == []
 
 
+def test_it_goes_back_to_a_driver_that_is_not_the_kernels_choice(rolled: node.Node) -> None:
+    """As dpdk-devbind leaves it: bound by an override that is taken back."""
+    file = f"/sys/bus/pci/devices/{THIRD}/driver_override"
+    rolled.pci.load("uio_pci_generic")
+    rolled.put(f"/sys/bus/pci/devices/{THIRD}/class", "0x010802\n")
+    rolled.pci.write(file, "uio_pci_generic")
+    rolled.pci.unbind(THIRD)
+    rolled.pci.probe(THIRD)
+    rolled.pci.write(file, "\n")
+    assert bound(rolled)[THIRD] == ("", "uio_pci_generic")
+    assert running(rolled, LATER).devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+    services.stop(rolled, LATER)
+    assert bound(rolled)[THIRD] == ("", "uio_pci_generic")
+    in_sync(rolled)
+
+
+def test_what_others_bound_meanwhile_stays(rolled: node.Node) -> None:
+    rolled.pci.load("ice")
+    running(rolled, LATER)
+    rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "ice")
+    rolled.pci.unbind(THIRD)
+    rolled.pci.probe(THIRD)
+    services.stop(rolled, LATER)
+    assert bound(rolled)[THIRD] == ("", "ice")
+    assert f"{THIRD}.driver" not in records(rolled)
+
+
+def test_one_that_was_unbound_by_hand_goes_back_to_what_it_had_first(rolled: node.Node) -> None:
+    rolled.pci.unbind(FIRST)
+    runs.tick(rolled.host())
+    assert bound(rolled) == {FIRST: VFIO, SECOND: VFIO}
+    services.stop(rolled, DPDK)
+    assert roll_out(rolled, only("later")).remaining == ()
+    assert bound(rolled) == {}
+
+
+def test_they_are_bound_before_the_unit_may_open_them(rolled: node.Node) -> None:
+    rolled.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
+    rolled.pci.unbind(FIRST)
+    rolled.pci.probe(FIRST)
+    host = rolled.host()
+    runs.tick(host)
+    probes = [index for index, act in enumerate(host.acts) if "drivers_probe" in act]
+    assert probes[-1] < next(index for index, act in enumerate(host.acts) if "DeviceAllow=" in act)
+
+
+def test_a_group_that_pci_stub_has_as_a_whole_is_not_given(rolled: node.Node) -> None:
+    rolled.pci.load("pci-stub")
+    rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "pci-stub")
+    rolled.pci.unbind(THIRD)
+    rolled.pci.probe(THIRD)
+    assert running(rolled, LATER).devices == {"/dev/vfio/9", "/dev/vfio/vfio"}
+    assert services.start(rolled, OTHER) is None
+    assert any("IOMMU group 8: pci-stub has all of it" in line for line in rolled.said)
+
+
+def test_an_override_that_its_driver_does_not_follow_comes_back(rolled: node.Node) -> None:
+    rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "another")
+    assert running(rolled, LATER).devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+    services.stop(rolled, LATER)
+    assert bound(rolled)[THIRD] == ("another", "i40e")
+    in_sync(rolled)
+
+
 @pytest.mark.parametrize("how", ["workload leaves", "resource leaves", "bind leaves", "removal"])
 def test_they_go_back_when_they_are_declared_no_longer(rolled: node.Node, how: str) -> None:
     services.stop(rolled, DPDK)
@@ -233,6 +297,7 @@ def add_disk(fake: node.Node) -> str:
     fake.put(f"{folder}/cciss!c0d0p1/dev", "104:1\n")
     (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
     (fake.root / "sys/block/cciss!c0d0").symlink_to(f"../../{folder}")
+    fake.put("/dev/cciss/c0d0", "")
     return folder
 
 
@@ -269,7 +334,63 @@ def without_table(fake: node.Node) -> str:
     return "its disk /dev/cciss/c0d0 cannot be looked at"
 
 
-USES = (up, enslaved, hidden, unreadable, with_functions, mounted, of_btrfs, swap, of_raid, without_table)
+def whole_disk(fake: node.Node) -> str:
+    """A disk without partitions; its folder."""
+    folder = f"sys/devices/pci0000:5e/{THIRD}/nvme/nvme0/nvme0n1"
+    fake.put(f"{folder}/dev", "259:0\n")
+    (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
+    (fake.root / "sys/block/nvme0n1").symlink_to(f"../../{folder}")
+    fake.put("/dev/nvme0n1", "")
+    return folder
+
+
+def whole_mounted(fake: node.Node) -> str:
+    whole_disk(fake)
+    append(fake, "/proc/1/mountinfo", "99 1 259:0 / /srv rw - ext4 /dev/disk rw\n")
+    return f"its disk /dev/nvme0n1 is mounted: {UNMOUNT}"
+
+
+def whole_of_lvm(fake: node.Node) -> str:
+    fake.put(f"{whole_disk(fake)}/holders/dm-0", "")
+    return f"its disk /dev/nvme0n1 is a part of dm-0: {UNMOUNT}"
+
+
+def without_file(fake: node.Node) -> str:
+    add_disk(fake)
+    fake.drop("/dev/cciss/c0d0")
+    return "its disk /dev/cciss/c0d0 cannot be looked at"
+
+
+def add_way(fake: node.Node) -> None:
+    """One way to a disk of several NVMe controllers: below the function is no other disk (drivers/nvme/host/multipath.c)."""
+    way = f"sys/devices/pci0000:5e/{THIRD}/nvme/nvme0/nvme0c0n1"
+    fake.put(f"{way}/hidden", "1\n")
+    (fake.root / "sys/block").mkdir(parents=True, exist_ok=True)
+    (fake.root / "sys/block/nvme0c0n1").symlink_to(f"../../{way}")
+
+
+def way_to_nothing(fake: node.Node) -> str:
+    add_way(fake)
+    return "its disk /dev/nvme0c0n1 cannot be looked at"
+
+
+def of_several_controllers(fake: node.Node) -> str:
+    add_way(fake)
+    subsystem = "sys/devices/virtual/nvme-subsystem/nvme-subsys0"
+    fake.put(f"{subsystem}/nvme0n1/dev", "259:1\n")
+    fake.put("/dev/nvme0n1", "")
+    (fake.root / "sys/block/nvme0n1").symlink_to(f"../../{subsystem}/nvme0n1")
+    (fake.root / subsystem / "nvme0").symlink_to(f"../../../pci0000:5e/{THIRD}/nvme/nvme0")
+    (fake.root / "sys/class/nvme-subsystem").mkdir(parents=True)
+    (fake.root / "sys/class/nvme-subsystem/nvme-subsys0").symlink_to(f"../../../{subsystem}")
+    append(fake, "/proc/1/mountinfo", "99 1 259:1 / /srv rw - ext4 /dev/disk rw\n")
+    return f"its disk /dev/nvme0n1 is mounted: {UNMOUNT}"
+
+
+USES = (
+    up, enslaved, hidden, unreadable, with_functions, mounted, of_btrfs, swap, of_raid, without_table, without_file, way_to_nothing,
+    of_several_controllers, whole_mounted, whole_of_lvm,
+)  # fmt: skip
 
 
 @pytest.mark.parametrize("use", USES, ids=lambda use: use.__name__)

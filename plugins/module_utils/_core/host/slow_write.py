@@ -1,0 +1,50 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""A write for which the kernel may wait without end, and no signal ends that: a driver is told to let go of a device."""
+
+from __future__ import annotations
+
+import errno
+import os
+import time
+
+MOST_FILES = 65536
+PAUSE_SECONDS = 0.01  # from one look at the process to the next
+
+
+def write_within(path: str, text: str, seconds: float) -> None:
+    """Write a kernel file in one write(2), in a process of its own; its refusal is an OSError, TimeoutError after ``seconds``.
+
+    That process keeps nothing of this one's open: neither its locks nor the pipe of who waits for its end.
+    """
+    child = os.fork()
+    if child == 0:
+        code = errno.EIO
+        try:
+            os.setsid()
+            os.closerange(0, MOST_FILES)
+            code = write_once(path, text)
+        finally:
+            os._exit(code)
+    deadline = time.monotonic() + seconds
+    ended, status = os.waitpid(child, os.WNOHANG)
+    while not ended:
+        if time.monotonic() > deadline:
+            raise TimeoutError(errno.ETIMEDOUT, f"the kernel waits still after {seconds:g} s", path)
+        time.sleep(PAUSE_SECONDS)
+        ended, status = os.waitpid(child, os.WNOHANG)
+    code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else errno.EIO
+    if code:
+        raise OSError(code, os.strerror(code), path)
+
+
+def write_once(path: str, text: str) -> int:
+    """Write; the number of the error, 0 for none."""
+    try:
+        os.write(os.open(path, os.O_WRONLY | os.O_CLOEXEC | os.O_NOFOLLOW), text.encode())
+    except OSError as error:
+        return error.errno or errno.EIO
+    return 0
