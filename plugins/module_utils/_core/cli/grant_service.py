@@ -16,7 +16,6 @@ import time
 import typing as t
 
 from ..constants import IN_SYNC
-from ..host import state
 from ..host.files import Host
 from ..managers.checkpoint import grant_text
 from ..model.profile.profile_workloads import workload_name
@@ -85,8 +84,8 @@ def started_name(escaped: str) -> str:
 
 def started(host: Host, name: str, run: str) -> Admission:
     """Admit a workload that is about to start; while the run of another workload is just ending, wait for its resources."""
-    if host.exists(f"{ETC}/{device_check_units.TIMER}") and not host.exists(state.DEVICE_CHECKS):
-        from ..pipeline import run_device_checks  # Only a start right after the boot waits for this.
+    if host.exists(f"{ETC}/{device_check_units.TIMER}"):
+        from ..pipeline import run_device_checks  # Only where a profile has such checks.
 
         run_device_checks.check_before_start(host)
     begin = time.monotonic()

@@ -20,6 +20,8 @@ from ..host.lock import Lock
 from ..model.devices import device_checks, inventory
 from ..model.systemd import device_check_units
 from ..model.systemd.unit_property import ETC
+from ..model.values import exit_text
+from ..model.values.errors import refusal
 from . import profile_in_force
 
 if t.TYPE_CHECKING:
@@ -34,9 +36,9 @@ EARLY = 0.5  # of the time between two passes: systemd starts one a little early
 
 
 def tick(host: Host) -> None:
-    """One pass of the timer: each device that is due, and what it says is kept at once. A pass that still runs is left alone."""
+    """One pass of the timer: each device that is due, and what it says is kept at once. A start that checks devices is waited for."""
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
-    if not (wanted(host) and lock.take()):
+    if not (wanted(host) and lock.take(LOCK_SECONDS)):
         return
     try:
         declared, dummy = profile_in_force.read(host)
@@ -76,23 +78,33 @@ def check_due(host: Host, resources: t.Sequence[Resource]) -> None:
 
 
 def check_unknown(host: Host, declared: Profile, *, all_again: bool = False, writes: bool = True) -> None:
-    """Check the devices without a known result, or all; this run alone keeps the results.
+    """Check the devices without a known result, or all, and keep the results where there are passes.
 
     Without ``writes``, as in check mode, not even the file of the lock is made.
     """
     resources = declared.devices
     if not device_checks.checked(resources) or not host.answers:
         return
+    if not all_again and all_known(host, resources):
+        return
     lock = Lock(host, state.DEVICE_CHECKS_LOCK)
     if (writes or host.exists(state.DEVICE_CHECKS_LOCK)) and not lock.take(LOCK_SECONDS):
+        if all_again:
+            raise refusal(
+                f"a pass of checks has run for {LOCK_SECONDS:g} s: see journalctl -u {device_check_units.SERVICE}"
+            )
         return  # What runs for so long keeps its results; a tick reads those.
+    new: dict[Key, str] = {}
     try:
         # A pass that had the lock may have results by now.
         known = {} if all_again else checked_devices.results(host, resources)
         found = inventory.devices_of(resources, device_files.observe(host, resources))
         for key, resource, check, device in to_check(found, resources):
             if key not in known:
-                host.device_checks[key] = check_one(host, resource, check, device)
+                new[key] = check_one(host, resource, check, device)
+                host.device_checks[key] = new[key]
+        if writes and new:
+            save(host, {**device_checks.from_data(state.checked(host, state.DEVICE_CHECKS)), **new})
     finally:
         if writes:
             let_go(host, lock)
@@ -104,6 +116,13 @@ def check_before_start(host: Host) -> None:
     declared, dummy = profile_in_force.read(host)
     if declared is not None:
         check_unknown(host, declared)
+
+
+def all_known(host: Host, resources: t.Sequence[Resource]) -> bool:
+    """Whether each device that there is has a result."""
+    known = checked_devices.results(host, resources)
+    found = inventory.devices_of(resources, device_files.observe(host, resources))
+    return all(key in known for key, *dummy in to_check(found, resources))
 
 
 def to_check(found: Inventory, resources: t.Sequence[Resource]) -> t.Iterator[tuple[Key, Resource, Check, Device]]:
@@ -118,7 +137,7 @@ def check_one(host: Host, resource: Resource, check: Check, device: Device) -> s
     """Run the command for a device: why it is unhealthy, "" where it is healthy."""
     variables = device_checks.variables(resource.name, device)
     ended = host.run_foreign([*check.command, device.id], check.timeout, variables)
-    return device_checks.reason(check.command[0], ended.code, ended.out, ended.err)
+    return exit_text.why_failed(check.command[0], ended.code, ended.out, ended.err)
 
 
 def last_checked(host: Host) -> dict[Key, float]:
@@ -128,7 +147,7 @@ def last_checked(host: Host) -> dict[Key, float]:
     found = {}
     for row in rows if isinstance(rows, list) else []:
         if isinstance(row, list) and len(row) == 4 and all(isinstance(one, str) for one in row[:3]):
-            if isinstance(row[3], (int, float)):
+            if isinstance(row[3], (int, float)) and abs(row[3]) < 1 << 63:
                 found[t.cast("Key", tuple(row[:3]))] = float(row[3])
     return found
 

@@ -101,9 +101,10 @@ def test_the_first_answers_come_before_anything_is_given_out(fake: node.Node, pr
     assert program.heard() == list(LINKS)
     assert [fake.has(path) for path in (*UNITS, LINK)] == [True, True, True]
     assert not fake.has(state.DEVICE_CHECKS), "the run that asked has its answers, and no other one"
-    # No pass has ended since: the start asks.
+    # No pass has ended since: the start asks, and keeps the answers.
     assert running(fake, SERIAL).devices == {LINKS[1]}
     assert program.heard() == list(LINKS)
+    assert fake.has(state.DEVICE_CHECKS)
     a_pass(fake)
     assert program.heard() == list(LINKS)
     assert running(fake, JOB).devices == {LINKS[2]}
@@ -111,6 +112,83 @@ def test_the_first_answers_come_before_anything_is_given_out(fake: node.Node, pr
     assert services.start(fake, OTHER) is None
     (said,) = [line for line in fake.said if "missing" in line]
     assert "of 3 devices 0 can be given" in said
+
+
+def test_a_start_in_the_middle_of_the_boots_first_pass_gets_nothing_that_was_not_checked(
+    fake: node.Node, program: Program
+) -> None:
+    declare(fake)
+    fake.boot_anew()
+    runs.tick(fake.host(), at_boot=True)
+    program.sick(LINKS[0])
+    program.sick(LINKS[1])
+    program.heard()
+    # A start meets the lock of a pass: that of one that was killed after its first device is free.
+    host = fake.host()
+    devices = profile.parse(checked()).devices
+    found = run_device_checks.inventory.devices_of(devices, run_device_checks.device_files.observe(host, devices))
+    (key, *dummy), *rest = run_device_checks.to_check(found, devices)
+    run_device_checks.save(host, {key: "no answer"})
+    assert len(rest) == 2
+    assert running(fake, SERIAL).devices == {LINKS[2]}
+    assert program.heard() == list(LINKS[1:])
+
+
+def test_a_start_checks_what_was_plugged_in_since(rolled: node.Node, program: Program) -> None:
+    test_devices_granted.unplug_tty(rolled, 0)
+    rolled.wait(60)
+    a_pass(rolled)
+    runs.tick(rolled.host())
+    program.sick(LINKS[0])
+    program.heard()
+    test_devices_granted.plug_tty(rolled, 0)
+    assert running(rolled, SERIAL).devices == {LINKS[1]}
+    assert program.heard() == [LINKS[0]]
+
+
+def test_a_check_by_hand_counts_from_then_on(rolled: node.Node, program: Program) -> None:
+    for link in LINKS:
+        program.sick(link)
+    rolled.wait(60)
+    a_pass(rolled)
+    assert services.start(rolled, SERIAL) is None
+    program.said.clear()
+    assert runs.command(rolled.host(), "devices", "--check") == 0
+    assert running(rolled, SERIAL).devices == {LINKS[0]}
+
+
+def test_a_check_by_hand_beside_a_pass_that_hangs_says_so(
+    rolled: node.Node, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_device_checks, "LOCK_SECONDS", 0.1)
+    lock = Lock(rolled.host(), state.DEVICE_CHECKS_LOCK)
+    assert lock.take()
+    with pytest.raises(CorralError, match=r"a pass of checks has run for 0\.1 s"):
+        runs.command(rolled.host(), "devices", "--check")
+    assert running(rolled, SERIAL).devices == {LINKS[0]}, "what is known counts, and nothing waits"
+    assert program.heard() == []
+    lock.release()
+
+
+def test_passes_keep_nothing_once_the_profile_is_removed(fake: node.Node, program: Program) -> None:
+    declare(fake)
+
+    def remove_then(*argv: str) -> Command:
+        if argv[2] == LINKS[0]:
+            runs.remove(fake.host(), runs.registry.of_profile())
+        return program(*argv)
+
+    fake.programs[OK] = remove_then
+    a_pass(fake)
+    kept = (state.DEVICE_CHECKS, state.DEVICES_CHECKED, state.DEVICE_CHECKS_LOCK)
+    assert [path for path in kept if fake.has(path)] == []
+
+
+def test_another_interval_restarts_the_timer(rolled: node.Node, program: Program) -> None:
+    rows = [{**row, "check": {**CHECK, "interval": "10m"}} if row["name"] == TTY else row for row in PROFILE["devices"]]
+    host = rolled.host()
+    applying.declare(host, profile.parse(checked(devices=rows)))
+    assert any("restart" in command and TIMER in command for command in host.commands)
 
 
 def test_a_profile_that_needs_an_unhealthy_device_is_refused(fake: node.Node, program: Program) -> None:
