@@ -475,11 +475,23 @@ class Walk(Judge):
         # Limits of a run are compared with the kernel alone: who removes the file of one loses it at the next reload, for a tick.
         lost = [unit for unit in self.set_files.unset if not unit.endswith("corral.slice")]
         changed = [line for line in changed if line.startswith("cpuset") or not any(unit in line for unit in lost)]
-        if not self.fake.has(PROFILE):
-            changed = []  # What somebody did to files on a node without a profile is not Corral's to say.
+        # Of what an administrator set in both places the persistent one is read.
+        set_units = {path.partition(".d/")[0] for path in self.set_files.now()}
+        twice = [unit for unit in set_units if self.is_set_twice(unit)]
+        changed = [line for line in changed if line.startswith("cpuset") or not any(unit in line for unit in twice)]
+        if "cpu" not in self.in_file():
+            changed = []  # What somebody did to files of a node without pools is not Corral's to say.
         self.wrong += [f"a daemon-reload at rest changes {line}" for line in changed]
         self.counts["reloads at rest"] += 1
         return f"{text}; daemon-reload"
+
+    def is_set_twice(self, unit: str) -> bool:
+        """Whether properties of a unit are set for this boot, and for the next ones as well."""
+        return all(self.fake.has(f"/{base}/systemd/system.control/{unit}.d") for base in ("etc", "run"))
+
+    def in_file(self) -> Data:
+        """The declared profile; empty without one."""
+        return json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
 
     # systemd's
 
