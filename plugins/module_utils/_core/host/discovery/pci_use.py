@@ -39,7 +39,7 @@ def why_used(host: Host, function: PciFunction) -> str:
         if said:
             return f"its network interface {interface.name} {said}"
     if function.pci_class.startswith(NETWORK) and not function.interfaces:
-        return "its network interface is not seen here: it may be in another network namespace"
+        return "no network interface of it is seen here: it is in another network namespace, or its driver has none: unbind that first"
     for name in disks(host, function):
         said = why_disk_used(host, name) if has_file(host, name) else "cannot be looked at"
         if said:

@@ -24,8 +24,8 @@ VFIO_DRIVERS = ("vfio-pci", "vfio_pci")  # how the names of VFIO's drivers end: 
 class Match(NamedTuple):
     """What a device has to be: all of the PCI fields that are set, or else a ``path`` in /dev, or else a ``cdi`` kind.
 
-    ``pci`` is ``vendor:device`` (device may be ``*``), ``pci_class`` (key `class`) the first digits of a class; ``interface``,
-    ``path`` and the device in ``cdi`` may have ``*`` and ``?``.
+    ``pci`` is ``vendor:device`` (device may be ``*``), ``pci_class`` (key `class`) the first digits of a class; ``address``,
+    ``interface``, ``path`` and the device in ``cdi`` may have ``*`` and ``?``.
     """
 
     pci: t.Optional[str] = None
@@ -35,6 +35,7 @@ class Match(NamedTuple):
     iommu_group: t.Optional[int] = None
     path: t.Optional[str] = None
     cdi: t.Optional[str] = None
+    address: t.Optional[str] = None
 
 
 class Check(NamedTuple):

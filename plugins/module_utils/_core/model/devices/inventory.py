@@ -109,6 +109,7 @@ def _candidates(resource: Resource, seen: Seen) -> list[Device]:
 def _fits(match: Match, function: PciFunction) -> bool:
     return (
         not function.pci_class.startswith(BRIDGE)
+        and (match.address is None or fnmatch.fnmatchcase(function.address, match.address))
         and (match.pci is None or fnmatch.fnmatchcase(function.pci_id, match.pci))
         and (match.pci_class is None or function.pci_class.startswith(match.pci_class))
         and (match.driver is None or function.driver == match.driver)

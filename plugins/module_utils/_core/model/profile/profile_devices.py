@@ -19,7 +19,7 @@ from .schema_reader import Reader, join
 
 # These stand alone; the others are all about a PCI function, and all have to be true of it.
 ALONE = ("path", "cdi")
-OF_PCI = ("pci", "class", "driver", "interface", "iommu_group")
+OF_PCI = ("address", "pci", "class", "driver", "interface", "iommu_group")
 
 
 def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
@@ -105,7 +105,7 @@ def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Ma
     """A match must mean the same devices whatever they are bound to."""
     changing = [key for key in (*ALONE, "driver", "interface") if match.get(key) is not None]
     if changing:
-        message = f"matches by {changing[0]}, which bind changes or which is of no PCI function: match by pci, class or iommu_group"
+        message = f"matches by {changing[0]}, which bind changes or which is of no PCI function: match by address, pci, class or iommu_group"
         reader.refuse(f"{at}.bind", row["bind"], message)
     elif row.get("require_link"):
         reader.refuse(

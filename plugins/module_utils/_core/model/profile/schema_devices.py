@@ -18,6 +18,7 @@ from .schema_types import Type, kind, read_duration, read_text
 
 _LABEL = r"[a-z0-9](?:[-a-z0-9]{0,61}[a-z0-9])?"
 _RESOURCE = re.compile(rf"{_LABEL}(?:\.{_LABEL})*/[A-Za-z0-9](?:[-A-Za-z0-9_.]{{0,61}}[A-Za-z0-9])?")
+_ADDRESS = re.compile(r"[0-9a-f*?]{1,8}:[0-9a-f*?]{1,2}:[0-9a-f*?]{1,2}\.[0-7*?]", re.IGNORECASE)
 _PCI_ID = re.compile(r"[0-9a-f]{4}:(?:[0-9a-f]{4}|\*)", re.IGNORECASE)
 _CLASS = re.compile(r"(?:[0-9a-f]{2}){1,3}", re.IGNORECASE)
 _DRIVER = re.compile(r"[A-Za-z0-9_-]{1,64}")
@@ -50,6 +51,10 @@ def _hexadecimal(value: object, pattern: re.Pattern[str], what: str, such_as: st
     if not pattern.fullmatch(text):
         raise ValueError(f"is not {what}: write it as in {such_as}")
     return text.lower()
+
+
+def _pci_address(value: object) -> str:
+    return _hexadecimal(value, _ADDRESS, "DOMAIN:BUS:SLOT.FUNCTION (lspci -D)", '"0000:5e:00.0"')
 
 
 def _pci_id(value: object) -> str:
@@ -110,6 +115,9 @@ def _workload_resource(value: object) -> str:
 WORKLOAD_RESOURCE = Type("resource", _workload_resource)
 RESOURCE_NAME = Type("device resource", _resource, pattern=_RESOURCE.pattern)
 PCI_ID = Type("PCI vendor:device", _pci_id, pattern=r"[0-9a-fA-F]{4}:([0-9a-fA-F]{4}|\*)")
+PCI_ADDRESS = Type(
+    "PCI address", _pci_address, pattern=r"[0-9a-fA-F*?]{1,8}:[0-9a-fA-F*?]{1,2}:[0-9a-fA-F*?]{1,2}\.[0-7*?]"
+)
 PCI_CLASS = Type("PCI class", _pci_class, pattern="([0-9a-fA-F]{2}){1,3}")
 DRIVER = Type("driver name", _driver, pattern=_DRIVER.pattern)
 VFIO_DRIVER = Type("VFIO driver", _vfio_driver, pattern=VFIO.pattern)
@@ -138,6 +146,12 @@ KEYS: tuple[Key, ...] = (
         None,
         "Which devices belong to it: `path` alone, `cdi` alone, or all that is said of a PCI function. Bridges never match.",
         required=True,
+    ),
+    Key(
+        "devices[].match.address",
+        PCI_ADDRESS,
+        "The address of PCI functions as `lspci -D` prints it, `*` and `?` allowed. It stays the same while the node's cards do.",
+        example='"0000:5e:00.0"',
     ),
     Key(
         "devices[].match.pci",
@@ -193,7 +207,7 @@ KEYS: tuple[Key, ...] = (
         "devices[].bind",
         VFIO_DRIVER,
         "The VFIO driver that all PCI functions of a device's IOMMU group are bound to when a workload is given the device; afterwards they go "
-        "back to the driver that they had ([devices.md](devices.md#drivers)). For matches by `pci`, `class` and `iommu_group`.",
+        "back to the driver that they had ([devices.md](devices.md#drivers)). For matches by `address`, `pci`, `class` and `iommu_group`.",
         example="vfio-pci",
     ),
     Key(

@@ -69,10 +69,17 @@ class DevicePool:
         ]
         unhealthy = [one.id for one in devices if one.unhealthy]
         notes += [f"unhealthy: {named(unhealthy)}"] if unhealthy else []
-        notes += [f"{one.id} {one.unhealthy}" for one in devices if one.bind and one.unhealthy][:LISTED]
+        why = (
+            f"{one.id} {one.unhealthy}" if one.bind else f"{one.id}: {one.unhealthy}"
+            for one in devices
+            if one.unhealthy
+        )
+        notes += list(why)[:LISTED]
         there = f"of {len(devices)} devices {able} can be given" if devices else "no device of this node matches"
         holders = f" ({'; '.join(notes)})" if notes else ""
-        return f"{asked - able} missing: {there}{holders}: ask for fewer, or release one of them (corral devices)"
+        held = any(one.resource == resource for held in self.budget.devices.by_workload.values() for one in held)
+        way_out = "release one of them" if held or not unhealthy else "mend one of them"
+        return f"{asked - able} missing: {there}{holders}: ask for fewer, or {way_out} (corral devices)"
 
     def had(self, container: str, resource: str) -> set[str]:
         """What a container had of a resource."""

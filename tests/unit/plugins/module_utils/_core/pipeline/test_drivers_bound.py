@@ -172,6 +172,22 @@ def test_they_are_bound_before_the_unit_may_open_them(rolled: node.Node) -> None
     assert probes[-1] < next(index for index, act in enumerate(host.acts) if "DeviceAllow=" in act)
 
 
+def test_one_card_is_named_by_its_address(fake: node.Node) -> None:
+    equip(fake)
+    rows = [{"name": NIC, "match": {"address": "0000:5e:00.1"}, "bind": "vfio-pci"}]
+    data = profile_with(devices=rows, workloads=only("later")["workloads"])
+    assert roll_out(fake, data).remaining == ()
+    assert running(fake, LATER).devices == {"/dev/vfio/9", "/dev/vfio/vfio"}
+    assert bound(fake) == {FOURTH: VFIO}
+
+
+@pytest.mark.parametrize("address", ["5e:00.0", 30.5, "0000:5e:00.9", "0000:5e:00.0\n", ""])
+def test_an_address_that_is_none_is_refused(address: object) -> None:
+    rows = [{"name": NIC, "match": {"address": address}, "bind": "vfio-pci"}]
+    with pytest.raises(CorralError, match=r"devices\[0\].match.address: .*0000:5e:00.0"):
+        profile.parse(profile_with(devices=rows))
+
+
 def test_a_group_that_pci_stub_has_as_a_whole_is_not_given(rolled: node.Node) -> None:
     rolled.pci.load("pci-stub")
     rolled.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "pci-stub")
@@ -273,7 +289,7 @@ def enslaved(fake: node.Node) -> str:
 
 def hidden(fake: node.Node) -> str:
     (fake.root / "sys/class/net/ens2").unlink()
-    return "its network interface is not seen here: it may be in another network namespace"
+    return "no network interface of it is seen here: it is in another network namespace, or its driver has none: unbind that first"
 
 
 def unreadable(fake: node.Node) -> str:

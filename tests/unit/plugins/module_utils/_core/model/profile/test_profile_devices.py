@@ -82,7 +82,7 @@ REFUSED = (
     ([row("a" * 9999, pci="8086:1572")], "is not the name of a resource"),
     ([row("example.com/a\nb", pci="8086:1572")], "is not the name of a resource"),
     ([row(pci="8086:1572"), row(driver="i40e")], "devices[1].name: example.com/nic: is devices[0] already"),
-    ([row()], "devices[0].match: matches everything: write one or more of pci, class"),
+    ([row()], "devices[0].match: matches everything: write one or more of address, pci, class"),
     ([{"name": "example.com/nic"}], "devices[0].match: is missing"),
     ([row(path="/dev/a", pci="8086:1572")], "devices[0].match: declares path and pci together: path stands alone"),
     ([row(path="/dev/a", cdi="a.com/b")], "declares path and cdi together"),
