@@ -62,12 +62,15 @@ class PassTimer(NamedTuple):
 
 
 class Passes(NamedTuple):
-    """As observed: the units' texts, whether the timer is enabled and active, and when the last pass ended."""
+    """As observed: the units' texts, whether the timer is enabled and active, and when the last pass ended; without one, since when one
+    could have.
+    """
 
     texts: dict[str, t.Optional[str]]
     enabled: bool
     active: bool
     last: t.Optional[float]
+    since: float = 0.0
 
 
 def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes:
@@ -83,7 +86,13 @@ def observe(host: Host, context: Context, own: PassTimer, period: int) -> Passes
         host.link(own.link) is not None,
         is_active(host, context, own, period, last),
         last,
+        since(host, own) if last is None else 0.0,
     )
+
+
+def since(host: Host, own: PassTimer) -> float:
+    """Since when the timer can have started passes: the node's start, or the time of its file."""
+    return host.unrecorded(lambda: max(host.modified(f"{ETC}/{own.timer}") or host.now(), host.now() - host.uptime()))
 
 
 def is_active(host: Host, context: Context, own: PassTimer, period: int, last: t.Optional[float]) -> bool:
@@ -106,7 +115,8 @@ def changes(context: Context, own: PassTimer, texts: t.Mapping[str, str], period
             change = change._replace(steps=(*change.steps, make_step.unit(own.timer, "restart", START, 20)))
         found.append(change)
     found.append(state_change(own, seen))
-    if seen.active and seen.last is not None and context.now - seen.last > 3 * period + LONGEST_PASS:
+    ended = seen.since if seen.last is None else seen.last
+    if seen.active and context.now - ended > 3 * period + LONGEST_PASS:
         reason = f"the timer runs, and no pass has ended since: see journalctl -u {own.service}"
         found.append(Change(own.manager, own.service, "last pass", None, None, reason, own.results, (), UNKNOWN))
     return [change for change in found if change is not None]

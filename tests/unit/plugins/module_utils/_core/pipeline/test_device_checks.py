@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import os
 import shutil
 import typing as t
 
@@ -182,6 +183,20 @@ def test_passes_keep_nothing_once_the_profile_is_removed(fake: node.Node, progra
     a_pass(fake)
     kept = (state.DEVICE_CHECKS, state.DEVICES_CHECKED, state.DEVICE_CHECKS_LOCK)
     assert [path for path in kept if fake.has(path)] == []
+
+
+def test_no_pass_that_ends_since_the_boot_is_drift(rolled: node.Node, program: Program) -> None:
+    os.utime(rolled.root / UNITS[0][1:], (rolled.time, rolled.time))
+    rolled.boot_anew()
+    runs.tick(rolled.host(), at_boot=True)
+    rolled.systemctl("start", TIMER)
+    rolled.wait(300)
+    runs.tick(rolled.host(), by_timer=False)
+    assert [item for item in status(rolled)["items"] if item["property"] == "last pass"] == []
+    rolled.wait(1000)
+    runs.tick(rolled.host(), by_timer=False)
+    (item,) = [item for item in status(rolled)["items"] if item["property"] == "last pass"]
+    assert item["verdict"] == "unknown"
 
 
 def test_another_interval_restarts_the_timer(rolled: node.Node, program: Program) -> None:
