@@ -257,7 +257,7 @@ def pulled_profile() -> None:
         expect("it waits", os.path.exists(way_back.UNCONFIRMED), True)
 
     def asked() -> int:
-        done = "test ended with 1"
+        done = "test: exit code 1"
         return run("journalctl", "--boot", "--quiet", f"--unit={way_back.CONFIRM}", "--output=cat").count(done)
 
     kept = int(before) + 1
