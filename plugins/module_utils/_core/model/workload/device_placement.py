@@ -68,7 +68,7 @@ class DevicePool:
             if name != self.name and any(one.resource == resource for one in held)
         ]
         unhealthy = [one.id for one in devices if one.unhealthy]
-        notes += [f"unhealthy: {named(unhealthy)}"] if unhealthy else []
+        notes += [f"unhealthy: {named(unhealthy)}"] if len(unhealthy) > LISTED else []
         why = (
             f"{one.id} {one.unhealthy}" if one.bind else f"{one.id}: {one.unhealthy}"
             for one in devices

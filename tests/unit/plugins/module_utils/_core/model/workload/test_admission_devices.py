@@ -100,7 +100,7 @@ def test_more_than_there_are_is_refused_with_who_has_them() -> None:
     node = Node(*THREE, device("d", 0, "no driver is bound to it"))
     node.nics("one", 2)
     assert refusal(node.nics("two", 2)) == (
-        'two.requests["example.com/nic"]: 2: 1 missing: of 4 devices 1 can be given (one has a, b; unhealthy: d): '
+        'two.requests["example.com/nic"]: 2: 1 missing: of 4 devices 1 can be given (one has a, b; d: no driver is bound to it): '
         "ask for fewer, or release one of them (corral devices)"
     )
     assert node.has("two") == []
