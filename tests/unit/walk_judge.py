@@ -174,11 +174,7 @@ class Judge:
         """
         groups = self.fake.systemd.cgroups
         settled = {place for dummy, place, dummy_cpu in self.given_back if place not in groups or groups[place].valid}
-        left = {
-            row
-            for row in self.given_back
-            if not (self.is_unmanaged(row[0]) and (row[1] in settled or row[0].partition("/")[0] in self.set_tops))
-        }
+        left = {row for row in self.given_back if not (row[1] in settled and self.is_unmanaged(row[0]))}
         if not undone:
             self.wrong += told(left)
         for dummy, place, dummy_cpu in self.given_back:
