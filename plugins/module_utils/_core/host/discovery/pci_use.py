@@ -61,10 +61,9 @@ def disks(host: Host, function: PciFunction) -> list[str]:
     A disk of several NVMe controllers is none below a function: that is one way to it, hidden and without a file in /dev.
     """
     links = {name: host.link(f"{BLOCK}/{name}") or "" for name in host.names(BLOCK)}
-    ways = (f"/{function.address}/", *(f"/{one}/" for one in subsystems(host, function)))
-    found = [name for name, link in links.items() if any(way in link for way in ways)]
-    shared = [name for name in found if f"/{function.address}/" not in links[name]]
-    return [name for name in found if name in shared or not (shared and is_hidden(host, name))]
+    below = [name for name, link in links.items() if f"/{function.address}/" in link]
+    shared = [name for one in subsystems(host, function) for name, link in links.items() if f"/{one}/" in link]
+    return [*shared, *(name for name in below if not (shared and is_hidden(host, name)))]
 
 
 def subsystems(host: Host, function: PciFunction) -> list[str]:
