@@ -96,9 +96,6 @@ class Judge:
             return True  # Neither had a CPU online: whichever is given one first, the other runs there until it is its turn.
         if place not in self.partitions and self.has_fallen(path):
             return True  # Without partitions the kernel keeps nobody off whose own CPUs are offline.
-        if within(path, "corral_rogue.slice") and not any(within(one.place, place) for one in self.fake.runs.values()):
-            # Corral gave it CPUs for a release that was undone: no process is in the slice before a start has moved it away.
-            return True
         if place in self.spoilt or place == "corral_rogue.slice" or any(within(path, one) for one in asking):
             return True
         if place in self.given_up and place not in {slice_of(name) for name in self.held()}:

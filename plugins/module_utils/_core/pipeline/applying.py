@@ -16,10 +16,10 @@ from ..managers import registry
 from ..managers.registry import PROFILE
 from ..model.plan import make_step, undo
 from ..model.plan.context import Context
-from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Change, Outcome, Plan, Step, steps_in_order
+from ..model.plan.plan import EMPTY_SLICES, RELOAD, START, Change, Outcome, Plan, Step, key_of, steps_in_order
 from ..model.profile import profile
 from ..model.profile.profile import Profile
-from ..model.profile.schema_types import AGENT_SLICE
+from ..model.profile.schema_types import AGENT_SLICE, CORRAL_SLICE
 from ..model.values import cpuset
 from ..model.values.errors import CorralError
 from . import declared_profile, planning
@@ -312,10 +312,11 @@ def undo_steps(
     blocked: list[Step] = []  # A slice that is yet to stop may be in the way: they come once more after it.
     reloaded = any(step.value == "daemon-reload" for dummy, step in done)
     exclusive_before = overlap_check.exclusive_before(host, done)
+    shared = shared_before(host, done)
     for before, step in reversed(done):
         if step.kind in ("file", "link") and apply_step.observe(host, step) == before:
             continue  # It was refused, and nothing was changed.
-        inverse = undo.inverse(before, step, online)
+        inverse = undo.inverse(before, step, online, shared)
         said = []
         for back in inverse:
             if back.kind == "unit" and back.value == "stop" and before.active and cgroup.populated(host, back.target):
@@ -334,6 +335,15 @@ def undo_steps(
     for back in (*undo.in_order(late), *blocked):
         leftovers += filter(None, [conflict_with(host, plan, back, exclusive_before) or attempt(host, back, masks)])
     return tuple(undone), tuple(leftovers)
+
+
+def shared_before(host: Host, done: t.Sequence[tuple[undo.Original, Step]]) -> str:
+    """The CPUs of the shared slice before the steps ``done``; "" where it requested none."""
+    key = key_of("property", CORRAL_SLICE, "AllowedCPUs")
+    first = next((before for before, dummy in done if before.key == key), None)
+    if first is not None:
+        return first.value or ""
+    return cpuset.format(cgroup.cpus(host, CORRAL_SLICE).requested or frozenset())
 
 
 def is_late(host: Host, back: Step, *, reloaded: bool) -> bool:

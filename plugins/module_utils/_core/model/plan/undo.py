@@ -202,10 +202,12 @@ def handed_down(kept: t.Sequence[Original], gone: t.Iterable[Original]) -> list[
     return [before._replace(made=tuple(sorted(paths))) for before, paths in zip(kept, made)]
 
 
-def inverse(before: Original, step: Step, online: str) -> list[Step]:
+def inverse(before: Original, step: Step, online: str, shared: str = "") -> list[Step]:
     """The steps that undo one step that has just been done, to run at once and in this order.
 
-    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them.
+    What was stopped starts again: a mount (phase START) only once all files are back and systemd has read them. A slice named as
+    Corral's that requested no CPUs gets ``shared``, the CPUs that are shared once all is undone ("": not known): those that the plan
+    gave it may be a grant's again, and to clear its setting leaves the kernel's as it is.
     """
     if step.kind == "unit" and not step.target:
         return []
@@ -223,6 +225,9 @@ def inverse(before: Original, step: Step, online: str) -> list[Step]:
             value = unit_limits.property_value(before.name, before.value)
             back = [make_step.unit_property(step.target, before.name, value, step.phase)]
             return back if before.runtime is not None else back + in_order(restore_property(before, online))
+        if step.name == "AllowedCPUs" and shared and before.runtime is None and is_own(step.target):
+            back = [make_step.unit_property(step.target, step.name, shared, step.phase)]
+            return back + in_order(restore_property(before, online))
     return in_order(restore(before, online))
 
 

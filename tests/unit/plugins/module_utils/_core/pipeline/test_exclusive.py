@@ -349,6 +349,23 @@ def test_a_refused_run_is_undone_beside_grants(rolled: node.Node) -> None:
     raise AssertionError("it has no end")
 
 
+def test_a_release_that_is_undone_leaves_nobody_on_the_cpus_that_are_a_grants_again(rolled: node.Node) -> None:
+    """A slice that nobody granted anything got shared CPUs in the run, the released ones among them."""
+    assert services.start(rolled, BATCH)
+    rolled.intrude("corral_rogue.slice/x.service")
+    given_back = 0
+    for number in range(1, 60):
+        fake = rolled.clone(rolled.root.with_name(f"release-{number}"))
+        host = fake.host("error", number)
+        services.stop(fake, BATCH, host)
+        if len(host.acts) < number:
+            break
+        if "batch:batch@a" in held(fake) and fake.has(f"{CGROUP}/{BATCH_SLICE}"):
+            given_back += 1
+            assert not fake.cpus("corral_rogue.slice") & fake.cpus(BATCH_SLICE), number
+    assert given_back > 5
+
+
 # Workloads that come and go
 
 
