@@ -244,6 +244,18 @@ def fallen_and_the_partition_ended(machine: Machine, judge: Judge) -> None:
     machine.kernel.set_partition(A, "member")
 
 
+def both_shrink(machine: Machine, dummy: Judge) -> None:
+    """Two slices with the same CPUs are to have one each."""
+    machine.kernel.set_cpus(A, read_list("2"))
+
+
+def begins_beside_unmanaged(machine: Machine, judge: Judge) -> None:
+    """The slice of a grant begins where an unmanaged one has requested its CPUs."""
+    machine.add(f"{A}/a.service")
+    machine.kernel.set_cpus(A, read_list("2-3"))
+    judge.watch()
+
+
 def alone_without_a_grant(machine: Machine, judge: Judge) -> None:
     """It has its CPUs alone while it holds no grant of them, then it does, and others come."""
     rows, machine.checkpoint["data"]["grants"] = machine.checkpoint["data"]["grants"], []
@@ -321,6 +333,31 @@ def test_excuses(
     act: t.Callable[[Machine, Judge], None], rolled_out: dict[str, t.Any], kind: str, found: list[str]
 ) -> None:
     assert judged(partition(Machine(), kind), act, rolled_out) == found
+
+
+def test_of_two_that_shared_without_partitions_one_is_the_first_to_shrink() -> None:
+    machine = Machine()
+    machine.add("corral_b.slice/b.service")
+    machine.kernel.set_cpus("corral_b.slice", read_list("2-3"))
+    assert judged(machine, both_shrink, OFF) == []
+
+
+@pytest.mark.parametrize("kind", ["member", "root"])
+def test_who_requested_the_cpus_of_a_grant_that_begins_has_them_until_it_is_a_partition(kind: str) -> None:
+    machine = Machine()
+    del machine.cgroups[A], machine.cgroups[f"{A}/a.service"]
+    machine.add("mine.slice/x.service")
+    machine.kernel.set_cpus("mine.slice", read_list("2-7"))
+    judge = Judge(t.cast("t.Any", machine))
+    judge.watch()
+    judge.before_step()
+    judge.rolled_out = AUTO
+    begins_beside_unmanaged(machine, judge)
+    machine.kernel.set_partition(A, kind)
+    judge.watch()
+    judge.after_step(undone=False)
+    ended = [] if machine.cgroups[A].valid and kind == "root" else [f"mine.slice/x.service has 2-3 of {A}"]
+    assert [line for line in judge.wrong if not line.startswith("at that moment")] == ended
 
 
 def test_at_rest_no_slice_of_the_profile_requests_anothers_cpus() -> None:

@@ -48,6 +48,7 @@ class Judge:
         )  # slices that lost their CPUs by a removal or a profile without any, under what runs there
         self.deprived: set[str] = set()  # those of them that are no partitions any more
         self.partitions: frozenset[str] = frozenset()  # the control groups that were partitions before this step
+        self.requested: dict[str, Cpus] = {}  # what control groups at the top requested before this step
         self.shared: frozenset[Row] = frozenset()  # who had CPUs of a slice that shared them, before this step
         # Those of them who lost such CPUs in this step and got them again, and those who got CPUs back of a grant that began in this
         # step.
@@ -106,7 +107,12 @@ class Judge:
         # Without partitions nothing keeps out what is not managed.
         if is_member and not self.has_partitions() and self.is_unmanaged(path):
             return True
-        if is_member and (row in self.shared or place not in self.granted):
+        before = self.requested.get(path.partition("/")[0], Cpus())
+        if is_member and self.has_none() and cpu in before & self.requested.get(place, Cpus()):
+            return True  # Both requested it before this step, and one of them is the first to give it up.
+        # A grant of a run that was killed: its slice begins beside who has requested its CPUs since.
+        begins = cpu in before and place not in self.requested and self.is_unmanaged(path)
+        if is_member and (row in self.shared or place not in self.granted or begins):
             self.given_back.add(row)  # By an undo: see after_step.
             return True
         return False
@@ -122,6 +128,10 @@ class Judge:
     def has_partitions(self) -> bool:
         """Whether the node's profile is to have partitions."""
         return t.cast("bool", self.rolled_out.get("cpu", {}).get("partitions") == "auto")
+
+    def has_none(self) -> bool:
+        """Whether the node's profile is to have no partitions."""
+        return t.cast("bool", self.rolled_out.get("cpu", {}).get("partitions") == "off")
 
     def asked_for(self) -> set[str]:
         """The slices of Corral's of which a control group at the top requests CPUs by its own choice."""
@@ -160,6 +170,7 @@ class Judge:
         )
         self.shared = frozenset(row for row in rows if not within(row[0], row[1]))
         self.given_back = set()
+        self.requested = {path: one.requested or Cpus() for path, one in groups.items() if path and "/" not in path}
         self.granted = frozenset(map(slice_of, self.held()))
         self.partitions = frozenset(path for path, group in groups.items() if group.partition != MEMBER)
         self.rolled_out = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
