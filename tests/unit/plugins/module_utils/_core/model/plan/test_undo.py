@@ -107,6 +107,22 @@ def test_the_inverse_of_a_step(before: Original, step: Step, wanted: list[str]) 
     assert [back.text for back in undo.inverse(before, step, "0-7")] == wanted
 
 
+@pytest.mark.parametrize(
+    ("unit", "cpus", "wanted"),
+    [
+        ("corral_x.slice", "", ["AllowedCPUs=1,5", "AllowedCPUs="]),
+        ("corral_x.slice", "3", ["AllowedCPUs=3", "AllowedCPUs="]),
+        ("x.slice", "", ["AllowedCPUs=0-7", "AllowedCPUs="]),
+    ],
+)
+def test_who_is_named_as_corrals_and_requested_nothing_gets_the_shared_cpus(
+    unit: str, cpus: str, wanted: list[str]
+) -> None:
+    before = Original("property", unit, "AllowedCPUs", value=cpus or None)
+    steps = undo.inverse(before, make_step.unit_property(unit, "AllowedCPUs", "1,3", CPUS), "0-7", "1,5")
+    assert [step.text for step in steps if step.kind == "property"] == wanted
+
+
 def test_folders_are_handed_down_to_who_lives_in_or_beside_them() -> None:
     gone = [Original("file", "/a/b/c/x", made=("/a", "/a/b", "/a/b/c"))]
     heirs = undo.handed_down([Original("file", "/z"), Original("file", "/a/b/y"), Original("value", "/a/b/c/w")], gone)
