@@ -275,7 +275,7 @@ def old_playbooks() -> Tally:
 
 
 def old_python() -> Tally:
-    """The tests of what a node runs; of those that make nodes one case each, since all cases of a test run the same code."""
+    """The tests of what a node runs, one case of each: another Python may not know some code, and all cases of a test run the same."""
     venv = node()
     if not venv:
         return cannot("no Python older than that of .venv here")

@@ -53,7 +53,7 @@ def signals_stay() -> t.Iterator[None]:
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
-    parser.addoption("--one-case-each", action="store_true", help="of each test of the pipeline its first case alone")
+    parser.addoption("--one-case-each", action="store_true", help="of each test its first case alone")
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     left_out = []
     for item in items:
         name = item.nodeid.partition("[")[0]
-        if "/pipeline/" in name and name in first:
+        if name in first:
             left_out.append(item)
         first.add(name)
     config.hook.pytest_deselected(items=left_out)

@@ -276,7 +276,10 @@ def test_a_converged_tick_runs_no_command_and_passes_disturb_none(rolled: node.N
     assert program.heard() == list(LINKS) * 3
 
 
-def test_a_pass_beside_another_one_does_nothing(rolled: node.Node, program: Program) -> None:
+def test_a_pass_beside_another_one_does_nothing(
+    rolled: node.Node, program: Program, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(run_device_checks, "LOCK_SECONDS", 0.2)
     other = Lock(rolled.host(), state.DEVICE_CHECKS_LOCK)
     assert other.take()
     rolled.wait(60)
