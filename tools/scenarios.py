@@ -50,6 +50,7 @@ AT_ONCE = max(1, min((os.cpu_count() or 1) * 3 // 2, GIB // 4))
 LONG_ONLY = (
     "cpusets-bullseye",
     "cpusets-forky",
+    "gc-trixie",
     "intruders-bullseye",
     "intruders-forky",
     "intruders-trixie",
@@ -64,7 +65,6 @@ LONGEST = (
     "workloads",
     "workloads-trixie",
     "trixie",
-    "gc-trixie",
     "endure",
     "rollout",
     "legacy",

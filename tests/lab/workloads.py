@@ -513,6 +513,27 @@ def image() -> None:
     run("sh", "-c", "tar -C /tmp/busybox -c . | podman import - busybox")
 
 
+def garbage() -> None:
+    """A pass asks this node's Podman: what ended goes, and the image that no container has and nothing keeps."""
+    image()
+    for name in ("spare", "keep/tools"):
+        run("sh", "-c", f"echo {name} >/tmp/what && tar -C /tmp -c what | podman import - {name}:1")
+    run("podman", "run", "--network=none", "--cgroups=disabled", "--name", "ended", "busybox", "sleep", "0")
+    run("podman", "create", "--network=none", "--name", "waits", "busybox", "sleep", "1")
+    declared = read("/etc/corral/profile.json")
+    images = {"high": 1, "low": 0, "min_age": "0s", "interval": "1d", "keep": ["keep/*"]}
+    gc = {"images": images, "containers": {"min_age": "0s", "scope": "all", "max_total": 0, "interval": "1d"}}
+    write("/etc/corral/profile.json", json.dumps({**json.loads(declared), "gc": gc}))
+    tick()
+    run("corral", "gc", code=None)  # 2: the disk is fuller than wanted
+    left = run("podman", "images", "--format", "{{.Repository}}").split()
+    expect("images", sorted(left), ["localhost/busybox", "localhost/keep/tools"])
+    expect("containers", run("podman", "ps", "--all", "--format", "{{.Names}}").split(), ["waits"])
+    run("podman", "rm", "waits")
+    write("/etc/corral/profile.json", declared)
+    in_sync()
+
+
 # From fails on batch@1 does not run.
 STEPS = (
     classes,
@@ -529,6 +550,7 @@ STEPS = (
     weights,
     quadlet,
     offline,
+    garbage,
 )
 
 

@@ -267,7 +267,6 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "endure",
             "fleet",
             "gc",
-            "gc-trixie",
             "intruders",
             "kubelet-standin",
             "legacy",
