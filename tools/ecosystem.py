@@ -62,6 +62,10 @@ AGAIN = (
     "needs_a_second_reboot",
     "a_reboot_that_is_not_allowed",
     "cannot_be_drained",
+    "rebooted_once",
+    "does_not_answer_any_more",
+    "unit_that_failed_since",
+    "a_budget_lets",
 )
 NO_OLDEST = "no Python 3.10 to 3.12 here: the oldest ansible-core is not tried"
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"

@@ -55,6 +55,7 @@ LONG_ONLY = (
     "intruders-forky",
     "intruders-trixie",
     "powercut",
+    "trixie",
 )
 # A scenario that needs a program, by the variable that names it: it is no part of this project, nor made by it.
 PROGRAMS = {"kubelet": "CORRAL_KUBELET_BINARY"}
@@ -64,7 +65,6 @@ LONGEST = (
     "gc",
     "workloads",
     "workloads-trixie",
-    "trixie",
     "endure",
     "rollout",
     "legacy",

@@ -16,8 +16,8 @@ USUAL = 100  # hypothesis's own
 
 
 def examples(count: int) -> int:
-    """``count``, or a tenth of it on a Python older than the tools'."""
-    return max(count // (10 if OLDER else 1), 10)
+    """``count`` with CORRAL_LONG, else half of it, or a tenth on a Python older than the tools'."""
+    return max(count // (1 if LONG else 10 if OLDER else 2), 10)
 
 
 def places(count: int) -> list[int]:

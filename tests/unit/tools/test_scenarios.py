@@ -271,7 +271,7 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "kubelet-standin",
             "legacy",
         ),
-        *("parts", "rollout", "trixie", "workloads", "workloads-trixie"),
+        *("parts", "rollout", "workloads", "workloads-trixie"),
     }, "make test runs these"
     monkeypatch.setenv("CORRAL_LONG", "1")
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
