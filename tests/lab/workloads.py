@@ -369,6 +369,9 @@ def burstable_container() -> None:
 def namespaces() -> None:
     """Containers of a pod that must share a PID namespace have one in the kernel; a pod whose containers do not is drift."""
     image()
+    if run("podman", "--version").split()[2].startswith("3."):
+        print("left out: Podman 3 asks a registry for a pod's infra image, also for one that is here", flush=True)
+        return
     expect("the namespaces of a pod that shares", len(spaces_of_pod("pid,ipc")), 1)
     in_sync()
     run("podman", "pod", "kill", "pair")
