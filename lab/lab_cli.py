@@ -50,6 +50,10 @@ def parser() -> argparse.ArgumentParser:
     again.add_argument("name")
     again.add_argument("--append", default="", metavar="WORDS", help="kernel arguments that it has from then on")
     command("cut", "cut a node's power, and wait until it has booted again").add_argument("name")
+    for name, text in (("unplug", "take a PCI device out of a node"), ("plug", "put it back")):
+        slot = command(name, text)
+        slot.add_argument("name")
+        slot.add_argument("number", type=int, help="its place in the topology's list of devices, from 0 on")
     command("list", "the nodes that run").add_argument("--json", action="store_true")
     reach = command("ssh", "a shell on a node, or a command there")
     reach.add_argument("name")
@@ -92,6 +96,10 @@ def do(args: argparse.Namespace) -> int:
         lab_nodes.cut_power(one)
         lab_nodes.booted(one)
         lab_nodes.ssh(one, lab_compiled.MOUNT)
+    elif args.command == "unplug":
+        lab_nodes.unplug(chosen([args.name])[0], args.number)
+    elif args.command == "plug":
+        lab_nodes.plug(chosen([args.name])[0], args.number)
     elif args.command == "list":
         rows = [
             {"name": one.name, "kind": one.kind(), "port": one.port(), "pid": one.pid()} for one in lab_nodes.nodes()

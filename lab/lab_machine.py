@@ -135,7 +135,7 @@ def command(
     for index, device in enumerate(topology.devices):
         words += ["-device", f"pxb-pcie,id=bridge{index},bus=pcie.0,bus_nr={64 + 16 * index},numa_node={device.node}",
                   "-device", f"pcie-root-port,id=port{index},bus=bridge{index},slot={index + 1},chassis={index + 1}",
-                  "-device", f"{device.model},bus=port{index}"]
+                  "-device", f"{device.model},bus=port{index},id=device{index}"]
     arguments = KERNEL_ARGUMENTS + HIERARCHIES[cgroup] + (" intel_iommu=on" if topology.iommu else "")
     return [
         *words,

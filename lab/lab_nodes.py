@@ -39,6 +39,7 @@ BOOT_SECONDS = 300.0
 LAUNCH_SECONDS = 20.0
 CONNECT_SECONDS = 10.0
 KVM_SECONDS = 20.0
+UNPLUG_SECONDS = 60.0  # A node has five seconds to think it over, by PCI Express.
 CONFIRM_SECONDS = 1800  # An emulated node beside other work takes minutes for what a node does in seconds.
 PORT_TRIES = 3
 # A node that is gone sends no farewell.
@@ -437,6 +438,29 @@ def cut_power(one: Node) -> None:
         words = command_line(one)
         tell_to_end(one, "system_reset")
         start_again(one, words)
+
+
+def unplug(one: Node, number: int) -> None:
+    """Take the PCI device of this number in the node's topology out of the machine, as soon as the node lets it go."""
+    monitor = lab_qmp.Monitor(one.folder / "qmp")
+    deadline = time.monotonic() + UNPLUG_SECONDS * lab_base.patience()
+    monitor.ask("device_del", id=f"device{number}")
+    while any(row["name"] == f"device{number}" for row in monitor.ask("qom-list", path="/machine/peripheral")):
+        if time.monotonic() > deadline:
+            raise LabError(f"{one.name}: does not let its device {number} go")
+        time.sleep(0.1)
+    monitor.close()
+
+
+def plug(one: Node, number: int) -> None:
+    """Put that device back, as it was when the node started."""
+    words = (word for word in command_line(one) if word.endswith(f",id=device{number}"))
+    options = next(words, "").split(",")
+    if options == [""]:
+        raise LabError(f"{one.name}: its topology has no device {number}")
+    monitor = lab_qmp.Monitor(one.folder / "qmp")
+    monitor.ask("device_add", driver=options[0], **dict(option.split("=", 1) for option in options[1:]))
+    monitor.close()
 
 
 def tell_to_end(one: Node, command: str = "") -> None:

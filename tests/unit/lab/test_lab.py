@@ -164,6 +164,48 @@ def test_a_node_that_resets_goes_on_from_the_same_disk(cut: bool, monkeypatch: p
     assert launched == [(words, 4711), *([] if cut else ["booted"])]
 
 
+# Devices
+
+
+class Slots:
+    """A monitor of a machine that lets a device go when it is asked a second time whether it has."""
+
+    def __init__(self, dummy: Path) -> None:
+        self.asked: list[tuple[str, dict[str, str]]] = []
+        self.there = ["device1", "device1"]
+
+    def ask(self, command: str, **arguments: str) -> t.Any:
+        self.asked.append((command, arguments))
+        return [{"name": self.there.pop()}] if command == "qom-list" and self.there else []
+
+    def close(self) -> None:
+        self.asked.append(("closed", {}))
+
+
+def test_a_device_is_taken_out_and_put_back_as_it_was(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots(Path())
+    monkeypatch.setattr(lab_qmp, "Monitor", lambda dummy: slots)
+    monkeypatch.setattr(lab_nodes, "command_line", lambda dummy: command(topology="two-nodes-devices"))
+    lab_nodes.unplug(lab_nodes.node("n"), 1)
+    assert [name for name, dummy in slots.asked] == ["device_del", *["qom-list"] * 3, "closed"]
+    assert slots.asked[0][1] == {"id": "device1"}
+    slots.asked.clear()
+    lab_nodes.plug(lab_nodes.node("n"), 3)
+    wanted = {"driver": "vmxnet3", "romfile": "", "bus": "port3", "id": "device3"}
+    assert slots.asked == [("device_add", wanted), ("closed", {})]
+    with pytest.raises(LabError, match="n: its topology has no device 4"):
+        lab_nodes.plug(lab_nodes.node("n"), 4)
+
+
+def test_a_node_that_keeps_its_device_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    slots = Slots(Path())
+    slots.there = ["device1"] * 9999
+    monkeypatch.setattr(lab_qmp, "Monitor", lambda dummy: slots)
+    monkeypatch.setattr(lab_nodes, "UNPLUG_SECONDS", 0.2)
+    with pytest.raises(LabError, match="n: does not let its device 1 go"):
+        lab_nodes.unplug(lab_nodes.node("n"), 1)
+
+
 # Left-overs
 
 
