@@ -12,12 +12,19 @@ takes those alone; the first that fails ends it.
 from __future__ import annotations
 
 import contextlib
+import functools
+import itertools
 import json
 import os
+import resource
 import shutil
+import statistics
 import subprocess
 import sys
+import threading
+import time
 import typing as t
+import urllib.request
 
 from cpu_list import cpus as numbers
 from kubelet_node import (
@@ -47,6 +54,7 @@ from on_node import PATIENCE, expect, in_sync, read, run, run_steps, select_step
 
 PROFILE = "/etc/corral/profile.json"
 DUE = "/run/corral/kubelet-due"
+TICK = ("/usr/bin/python3", "-I", "-S", "-B", "/usr/libexec/corral/corral", "reconcile", "--tick")
 RESERVED, MORE_RESERVED = "0-1", "0-2"
 # The kubelet of OpenShift 1.36 does not start with the file that it wrote itself under strict-cpu-reservation.
 OPTIONS = {"distribute-cpus-across-numa": True} if is_real() else {"strict-cpu-reservation": True}
@@ -359,6 +367,79 @@ def killed() -> None:
     in_sync()
 
 
+def figures() -> None:
+    """How long the kubelet is away for a change, beside a plain restart; a tick with the section, beside one without."""
+    declare({"max_pods": 60, "drain": "none"})
+    values = itertools.cycle((61, 60))
+    changes = {
+        "a plain restart": lambda: run("systemctl", "restart", UNIT),
+        "another value": lambda: declare({"max_pods": next(values), "drain": "none"}),
+    }
+    away = by_turns({name: functools.partial(seconds_away, change) for name, change in changes.items()})
+    ticks: dict[str, list[float]] = {}
+    for name, section in (("with the section kubelet", {"max_pods": 60, "drain": "none"}), ("without it", None)):
+        declare(section)
+        ticks.update(by_turns({f"a tick {name}": cpu_of_a_tick}))
+    for unit, rows in (("s from the last healthy answer to the next", away), ("s of CPU", ticks)):
+        for name, found in rows.items():
+            print(f"{name}: {statistics.median(found):.2f} ({min(found):.2f}–{max(found):.2f}) {unit}", flush=True)
+    declare({"max_pods": 50})
+
+
+TURNS = 5
+
+
+def by_turns(works: dict[str, t.Callable[[], float]]) -> dict[str, list[float]]:
+    """What each of them returns, one after the other in each turn."""
+    found: dict[str, list[float]] = {name: [] for name in works}
+    for dummy in range(TURNS):
+        for name, work in works.items():
+            found[name].append(work())
+    return found
+
+
+def seconds_away(change: t.Callable[[], object]) -> float:
+    """The seconds between two healthy answers of the kubelet around a change."""
+    wait("it is healthy", is_healthy, 120)
+    answers: list[tuple[float, bool]] = []
+    over = threading.Event()
+
+    def watch() -> None:
+        while not over.is_set():
+            answers.append((time.monotonic(), is_healthy()))
+            time.sleep(0.02)
+
+    thread = threading.Thread(target=watch)
+    thread.start()
+    try:
+        change()
+        wait("it is healthy again", lambda: is_healthy() and not all(healthy for dummy, healthy in list(answers)), 120)
+        time.sleep(1)
+    finally:
+        over.set()
+        thread.join()
+    down = [at for at, (dummy, healthy) in enumerate(answers) if not healthy]
+    after = next(when for when, healthy in answers[down[-1] :] if healthy)
+    return after - answers[max(down[0] - 1, 0)][0]
+
+
+def is_healthy() -> bool:
+    """Whether the kubelet's own healthz says so."""
+    try:
+        with urllib.request.urlopen("http://127.0.0.1:10248/healthz", timeout=10) as answer:
+            return bool(answer.status == 200)
+    except OSError:
+        return False
+
+
+def cpu_of_a_tick() -> float:
+    """The CPU time of a tick's process and of those that it starts, in seconds."""
+    before = resource.getrusage(resource.RUSAGE_CHILDREN)
+    subprocess.run(TICK, check=False, timeout=60 * PATIENCE)
+    after = resource.getrusage(resource.RUSAGE_CHILDREN)
+    return after.ru_utime - before.ru_utime + after.ru_stime - before.ru_stime
+
+
 def removed() -> None:
     """Without the section the kubelet has what it had."""
     declare(None)
@@ -377,6 +458,7 @@ WITH_PODS = (
     mended_when_asked,
     leaked,
     torn_and_other_cpus_at_boot,
+    figures,
 )
 
 
