@@ -54,7 +54,9 @@ def test_the_survey_has_the_playbooks_own_defaults() -> None:
     given = {question["variable"]: question["default"] for question in survey["spec"]}
     text = (CHECKOUT / "playbooks/rollout.yml").read_text()
     defaults = yaml.safe_load((CHECKOUT / "roles/corral/defaults/main.yml").read_text())
-    for name in ("corral_serial", "corral_max_fail_percentage", "corral_on_drift", "corral_hosts"):
+    of_plays = {name: value for play in yaml.safe_load(text) for name, value in play.get("vars", {}).items()}
+    assert of_plays == {"corral_max_fail_percentage": given["corral_max_fail_percentage"]}
+    for name in ("corral_serial", "corral_on_drift", "corral_hosts"):
         said = {match.strip("'") for match in re.findall(rf"\b{name} \| default\(([^)]*)\)", text)}
         assert said == {str(given[name])}, name
     assert json.loads(given["corral_reboot_ok"]) is defaults["corral_reboot_ok"]

@@ -295,6 +295,14 @@ def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing
     ]
 
 
+def test_a_budget_of_the_inventory_has_no_effect(fleet: Fleet) -> None:
+    check = "sh -c 'test \"$HOST\" != b'"
+    code, said, dummy = fleet.play(
+        "-e", "corral_serial=50%", corral_health_command=check, corral_max_fail_percentage=60
+    )
+    assert code != 0 and set(fleet.have().values()) == {"old"}, said
+
+
 def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fleet: Fleet) -> None:
     fleet.set("b", dies=["profile"])
     code, said, dummy = fleet.play("-e", "corral_serial=1,2,100%")
