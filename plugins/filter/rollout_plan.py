@@ -22,7 +22,7 @@ description:
   - Takes what M(corral.node.profile) and M(corral.node.agent) returned in check mode on each host, before a rollout begins.
   - Says what the rollout would change by the keys of the profile, with hosts that have the same plan in one group, and names the
     hosts that cannot have the profile. The playbook C(corral.node.rollout) shows it and stops if there are such hosts.
-positional: _agents
+positional: _agents, _terms
 options:
   _input:
     description: Host to the registered result of M(corral.node.profile).
@@ -32,26 +32,31 @@ options:
     description: Host to the registered result of M(corral.node.agent).
     type: dict
     required: true
-  on_drift:
-    description:
-      - What to do with a node that differs from the profile applied before, beyond what the edited keys explain.
-      - With V(stop) it counts as a host that cannot have the profile, with V(overwrite) the rollout corrects it.
-      - With V(adopt) it counts as such a host only if something is left that was not adopted
-        (O(corral.node.profile#module:adopt)).
-    type: str
-    choices: [stop, adopt, overwrite]
-    default: stop
-  during_pause:
-    description: With V(refuse) a node that is paused for maintenance counts as a host that cannot have the profile.
-    type: str
-    choices: [refuse, apply]
-    default: refuse
-  require_in_sync:
-    description:
-      - Whether a node that differs from its profile after its change fails and goes back.
-      - What Corral cannot change is known before. The plan names it either way.
-    type: bool
-    default: true
+  _terms:
+    description: Host to what is to be done about it. A key that is left out has its default.
+    type: dict
+    default: {}
+    suboptions:
+      on_drift:
+        description:
+          - What to do with a node that differs from the profile applied before, beyond what the edited keys explain.
+          - With V(stop) it counts as a host that cannot have the profile, with V(overwrite) the rollout corrects it.
+          - With V(adopt) it counts as such a host only if something is left that was not adopted
+            (O(corral.node.profile#module:adopt)).
+        type: str
+        choices: [stop, adopt, overwrite]
+        default: stop
+      during_pause:
+        description: With V(refuse) a node that is paused for maintenance counts as a host that cannot have the profile.
+        type: str
+        choices: [refuse, apply]
+        default: refuse
+      require_in_sync:
+        description:
+          - Whether a node that differs from its profile after its change fails and goes back.
+          - What Corral cannot change is known before. The plan names it either way.
+        type: bool
+        default: true
 """
 
 EXAMPLES = r"""
@@ -77,6 +82,14 @@ HEADS = {
 }
 
 
+class Terms(t.NamedTuple):
+    """What is to be done about a host."""
+
+    on_drift: str = "stop"
+    during_pause: str = "refuse"
+    require_in_sync: bool = True
+
+
 class RolloutPlan(t.TypedDict):
     """What a rollout would do."""
 
@@ -88,27 +101,20 @@ class RolloutPlan(t.TypedDict):
 def rollout_plan(
     profiles: t.Mapping[str, t.Mapping[str, t.Any]],
     agents: t.Mapping[str, t.Mapping[str, t.Any]],
-    on_drift: str = "stop",
-    during_pause: str = "refuse",
-    require_in_sync: bool = True,
+    terms: t.Mapping[str, t.Mapping[str, t.Any]] | None = None,
 ) -> RolloutPlan:
     """The plan of a rollout over all hosts."""
-    for name, value, words in (
-        ("corral_on_drift", on_drift, ("stop", "adopt", "overwrite")),
-        ("corral_during_pause", during_pause, ("refuse", "apply")),
-    ):
-        if value not in words:
-            raise ValueError(f"{name}: {value}: write {', '.join(words[:-1])} or {words[-1]}")
+    wanted = {host: terms_of(host, (terms or {}).get(host, {})) for host in profiles}
     refused: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for host in sorted(profiles, key=by_name):
         agent = agents.get(host, {})
-        why = why_refused(profiles[host], agent, on_drift, during_pause)
+        why = why_refused(profiles[host], agent, wanted[host])
         if why:
             refused[host] = why
             continue
         lines = [*plan_lines(profiles[host], agent), *restart_lines(profiles[host])]
-        lines += staying_lines(profiles[host], require_in_sync)
+        lines += staying_lines(profiles[host], wanted[host].require_in_sync)
         groups.setdefault(json.dumps(lines), []).append(host)
     shown: list[str] = []
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", by_name(row[1][0]))):
@@ -133,7 +139,19 @@ def rollout_plan(
     }
 
 
-def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], on_drift: str, during_pause: str) -> str:
+def terms_of(host: str, given: t.Mapping[str, t.Any]) -> Terms:
+    """What is to be done about a host. Raises ValueError for a word that is none of the choices."""
+    found = Terms(**given)
+    for name, value, words in (
+        ("corral_on_drift", found.on_drift, ("stop", "adopt", "overwrite")),
+        ("corral_during_pause", found.during_pause, ("refuse", "apply")),
+    ):
+        if value not in words:
+            raise ValueError(f"{host}: {name}: {value}: write {', '.join(words[:-1])} or {words[-1]}")
+    return found
+
+
+def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], terms: Terms) -> str:
     """Why a host cannot have the profile; "" when it can."""
     for result in (profile, agent):
         if result.get("unreachable"):
@@ -143,11 +161,11 @@ def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], on
     if not profile:
         return "the node was not asked"
     paused = profile.get("paused")
-    if paused and during_pause == "refuse":
+    if paused and terms.during_pause == "refuse":
         return f"{paused['text']}; end the pause, or set corral_during_pause to apply"
     drift = [one for one in profile.get("by_key") or () if one["kind"] == "drift"]
-    if drift and on_drift != "overwrite":
-        head = HEADS[on_drift]
+    if drift and terms.on_drift != "overwrite":
+        head = HEADS[terms.on_drift]
         return "\n".join([head, *(line for one in drift for line in one["changes"])])
     return ""
 

@@ -384,6 +384,21 @@ def test_what_a_host_has_otherwise_becomes_a_layer_of_its_own(fleet: Fleet) -> N
     assert code == 0 and fleet.node("b")["last"] == ["corral_adopted/b.yml", keys], said
 
 
+def test_what_is_to_be_done_about_a_host_is_its_own(fleet: Fleet) -> None:
+    for host in "ab":
+        fleet.set(host, drifted=True)
+    of_host = "{{ 'overwrite' if inventory_hostname == 'a' else 'stop' }}"
+    code, said, order = fleet.play(corral_on_drift=of_host)
+    assert code != 0 and order == [], said
+    assert "1 of 4 hosts cannot have the profile, and no host was changed: b." in " ".join(said.split())
+    for host in "ab":
+        fleet.set(host, drifted=False, stays=True)
+    code, said, order = fleet.play("--check", corral_require_in_sync="{{ inventory_hostname == 'b' }}")
+    assert code == 0 and order == [], said
+    of_a, dummy, of_b = said.partition('"b: as follows"')
+    assert "goes back unless" not in of_a and "goes back unless" in of_b, said
+
+
 def test_what_cannot_be_adopted_is_named_and_stops_the_rollout(fleet: Fleet) -> None:
     fleet.set("a", adoptable={"pids": {"pid_max": 40000}})
     fleet.set("d", drifted=True)
