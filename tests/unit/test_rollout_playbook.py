@@ -81,6 +81,11 @@ def decided(node, asked):
     result = dict(changed=False, changes=[], drift=[], in_sync=True, report=["in sync: nothing differs"], by_key=[], notes=[],
                   cpu_map=[], paused=None, unconfirmed=None, profile_hash="5d2f")
     after = dict(node)
+    if ACTION == "profile" and seconds and not node.get("agent", True):
+        problem = dict(path="confirm_timeout", value=seconds, message="only an agent can take the node back")
+        return dict(failed=True, msg=problem["message"], problems=[problem]), None
+    if ACTION == "agent" and asked["state"] == "present":
+        after["agent"] = True
     if ACTION == "profile" and asked["state"] == "present":
         wanted = asked["layers"][0]["profile"]["name"] if asked["layers"] else node["profile"]
         if node.get("refuses"):
@@ -208,8 +213,10 @@ class Fleet:
     def have(self) -> dict[str, str | None]:
         return {host: self.node(host)["profile"] for host in HOSTS}
 
-    def play(self, *options: str, playbook: str = "rollout", **variables: object) -> tuple[int, str, list[str]]:
-        """Run the playbook; its exit code, what it printed, and who was changed by what, in order."""
+    def play(
+        self, *options: str, playbook: str = "rollout", plays: str = "", **variables: object
+    ) -> tuple[int, str, list[str]]:
+        """Run the playbook, or these plays; the exit code, what was printed, and who was changed by what, in order."""
         (self.folder / "ansible.cfg").write_text("[defaults]\n")
         order = self.folder / "order"
         order.write_text("")
@@ -224,7 +231,7 @@ class Fleet:
         (self.folder / "hosts.json").write_text(json.dumps({"all": {"hosts": hosts, "vars": common}}))
         # The environment of a task is the host's: each stand-in knows its node by it.
         book = self.folder / "collections/ansible_collections/corral/node/playbooks" / f"{playbook}.yml"
-        text = (CHECKOUT / "playbooks" / f"{playbook}.yml").read_text()
+        text = plays or (CHECKOUT / "playbooks" / f"{playbook}.yml").read_text()
         book.write_text(
             text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
         )
@@ -579,6 +586,29 @@ def test_tags_select_the_profile_or_the_agent_and_the_gates_always_run(fleet: Fl
     code, said, order = fleet.play("--limit", "a", "--tags", "agent", playbook="remove")
     assert code == 0 and order == ["a agent"], said
     assert fleet.have()["a"] == "new"
+
+
+WITH_ROLE = """
+- hosts: all
+  gather_facts: false
+  roles: [corral.node.corral]
+"""
+
+
+def test_check_mode_refuses_a_profile_that_the_node_could_not_take_back_as_the_run_does(fleet: Fleet) -> None:
+    for plays in ("", WITH_ROLE):
+        fleet.set("a", agent=False)
+        for words in (("--check",), ()):
+            code, said, order = fleet.play("--limit", "a", "--tags", "profile", *words, plays=plays)
+            assert code != 0 and order == [] and "only an agent can take the node back" in said, said
+            assert ("a: cannot have it" in said) == (not plays)
+        for more in ({"corral_agent": False}, {"corral_confirm_timeout": 0}):
+            code, said, order = fleet.play("--limit", "a", "--tags", "profile", "--check", plays=plays, **more)
+            assert code == 0, said
+        for words in (("--check",), ()):
+            code, said, order = fleet.play("--limit", "a", *words, plays=plays)
+            assert code == 0, said
+        fleet.set("a", profile="old", past=[None])
 
 
 def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
