@@ -213,6 +213,16 @@ def test_a_play_with_the_role(shown: str, fake: node.Node) -> None:
     test_documented_examples.roll_out(fake, role["vars"]["corral_profile"])
 
 
+def test_each_variable_of_the_role_has_a_row_with_its_default() -> None:
+    text = (REPOSITORY / "roles/corral/README.md").read_text(encoding="utf-8")
+    table = text.partition("| variable |")[2].partition("## Group variables")[0]
+    rows = dict(re.findall(r"^\| `(corral_[a-z_]+)` \| (.*?) \|", table, re.MULTILINE))
+    assert rows.keys() == OPTIONS.keys()
+    for name, option in OPTIONS.items():
+        if "default" in option:
+            assert yaml.safe_load(rows[name].strip("`")) == option["default"], name
+
+
 @shows(
     "roles/corral/README.md",
     "# group_vars/all.yml",
