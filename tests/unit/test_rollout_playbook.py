@@ -269,6 +269,7 @@ def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_res
     code, said, order = fleet.play("-e", "corral_serial=1,2,100%", corral_health_command=check)
     assert code != 0 and order, said
     assert changed(order)[0] == "a" and sorted(changed(order)[1:]) == ["b", "c"], said
+    assert "1 changed (cpu)" in said and "in sync: nothing differs" not in said, "the agent's report, which has no item"
     assert fleet.have() == {"a": "new", "b": "old", "c": "old", "d": "old"}
     assert sorted(changed(order, "rollback")) == ["b", "c"]
     assert sorted(changed(order, "confirm")) == ["a", "b"], "a host whose check failed is not confirmed"
@@ -356,6 +357,8 @@ def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet:
     for name in "bc":
         fleet.set(name, refuses="cpu: this node has a single CPU")
     fleet.set("d", drifted=True)
+    code, said, order = fleet.play("--check")
+    assert code != 0 and order == [], "the same exit code"
     code, said, order = fleet.play()
     assert code != 0 and order == [], said
     assert "3 of 4 hosts cannot have the profile, and no host was changed: b, c, d" in said.replace("\n", " ")
@@ -552,6 +555,8 @@ def test_a_host_is_drained_before_its_change_and_undrained_once_it_is_kept(fleet
     assert [one for one in found if one in ("drain", "profile", "confirm", "undrain")] == [
         "drain", "profile", "confirm", "undrain",
     ], said  # fmt: skip
+    code, said, order = fleet.play("--limit", "b", corral_health_command="false", **places)
+    assert code != 0 and "b drain" in order and "b undrain" not in order, said
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
