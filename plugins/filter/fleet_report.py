@@ -7,6 +7,7 @@ from __future__ import annotations
 import time
 import typing as t
 
+from ansible_collections.corral.node.plugins.module_utils._core.constants import SCHEMA, VERSION
 from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
     LINES,
     by_name,
@@ -65,11 +66,10 @@ _value:
       maintenance, and C(unconfirmed) while its profile waits for a confirmation.
     - C(groups) has the hosts that are alike (verdict, profile, CPUs and drift), worst first.
     - C(summary) counts the hosts by verdict, C(lines) is the recap that a person reads. C(schema) is the version of all
-      of it; its fields are in C(docs/json.md) of the collection.
+      of it, whose fields are in C(docs/json.md) of the collection. C(version) is the version of the collection.
   type: dict
 """
 
-SCHEMA = 1  # as constants.SCHEMA of the core, which this file need not load
 VERDICTS: tuple[FleetVerdict, ...] = ("in_sync", "drift", "unknown", "refused", "failed", "unreachable")
 WORST = ("in_sync", "unknown", "drift", "refused", "failed", "unreachable")  # last is worst: the recap begins with it
 ITEM_KEYS = (
@@ -229,6 +229,7 @@ def fleet_report(
     counted += f" ({', '.join(kept)})" if kept else ""
     return {
         "schema": SCHEMA,
+        "version": VERSION,
         "hosts": hosts,
         "groups": grouped(hosts, mapped_alike),
         "summary": summary,

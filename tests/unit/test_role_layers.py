@@ -212,6 +212,7 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp
     done = play(tmp_path, *words, hosts={"all": {"vars": common, "hosts": variables}})
     assert done.returncode == 0, done.stdout + done.stderr
     report = json.loads((tmp_path / "corral-drift.json").read_text())
+    assert sorted(report) == ["groups", "hosts", "lines", "schema", "summary", "time", "version"]
     for host, (dummy, said) in hosts.items():
         assert report["hosts"][host]["verdict"] == "failed"
         assert said in report["hosts"][host]["message"]

@@ -17,6 +17,7 @@ from xml.etree import ElementTree
 import controller_plugins
 import jinja2
 import pytest
+import yaml
 from _core.constants import SCHEMA
 from jinja2.nativetypes import NativeEnvironment
 from shared_data import REPOSITORY
@@ -143,6 +144,8 @@ def test_a_host_has_the_verdict_of_what_it_answered(
 ) -> None:
     report = fleet_report({"n": profile}, {"n": agent})
     assert report["schema"] == SCHEMA
+    galaxy = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))
+    assert report["version"] == galaxy["version"]
     assert report["hosts"]["n"]["verdict"] == verdict
     assert report["summary"][verdict] == 1
     assert sum(report["summary"].values()) == 1

@@ -457,6 +457,7 @@ class Fleet(t.TypedDict):
     """What the filter ``fleet_report`` gives; the file of the playbook ``drift`` has its ``time`` as well."""
 
     schema: int
+    version: str
     hosts: dict[str, FleetHost]
     groups: list[FleetGroup]
     summary: dict[FleetVerdict, int]
