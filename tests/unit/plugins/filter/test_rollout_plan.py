@@ -1,13 +1,14 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The plan of a rollout over several hosts: their order."""
+"""The plan of a rollout over several hosts: their order, and what is done about each of them."""
 
 from __future__ import annotations
 
 import typing as t
 
 import controller_plugins
+import pytest
 
 rollout_plan = controller_plugins.load("filter.rollout_plan").rollout_plan
 AGENT = {"skipped": True}
@@ -46,3 +47,21 @@ def test_numbers_in_the_names_of_hosts_are_sorted_as_numbers() -> None:
     assert plan["changing"] == ["n2", "n9", "n10"]
     apart = rollout_plan({"n10": profile(1), "n9": profile(2)}, {"n10": AGENT, "n9": AGENT})
     assert [line for line in apart["lines"] if line.endswith("follows")] == ["n9: as follows", "n10: as follows"]
+
+
+def test_a_paused_host_cannot_have_it_unless_that_is_wanted_there() -> None:
+    paused = {**profile(1), "paused": {"text": "paused for an hour"}}
+    terms = {"n2": {"during_pause": "apply"}, "n3": {"during_pause": "refuse"}}
+    plan = rollout_plan(dict.fromkeys(("n1", "n2", "n3"), paused), dict.fromkeys(("n1", "n2", "n3"), AGENT), terms)
+    said = "paused for an hour; end the pause, or set corral_during_pause to apply"
+    assert plan["refused"] == {"n1": said, "n3": said}
+    assert plan["changing"] == ["n2"]
+
+
+@pytest.mark.parametrize(("terms", "said"), [
+    ({"on_drift": "ignore"}, "n1: corral_on_drift: ignore: write stop, adopt or overwrite"),
+    ({"during_pause": "wait"}, "n1: corral_during_pause: wait: write refuse or apply"),
+])  # fmt: skip
+def test_a_word_that_is_no_choice_is_refused_by_the_name_of_its_variable(terms: dict[str, str], said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        rollout_plan({"n1": profile(1)}, {"n1": AGENT}, {"n1": terms})

@@ -45,6 +45,16 @@ def test_a_first_profile_that_was_killed_is_no_profile_before_itself() -> None:
     assert history.with_profile([Kept(A, 1)], None, A, 2) == [Kept(A, 2)]
 
 
+def test_ten_are_kept_beside_the_one_in_force() -> None:
+    kept: list[Kept] = []
+    profiles = [{"name": str(number)} for number in range(15)]
+    for number, one in enumerate(profiles):
+        kept = history.with_profile(kept, profiles[number - 1] if number else None, one, number)
+    assert [one.profile for one in kept] == profiles[:3:-1]
+    in_force, past = history.divided(kept, profiles[-1])
+    assert in_force == kept[0] and history.chosen(in_force, past, "10").profile == profiles[4]
+
+
 def test_the_hash_is_of_the_content_whatever_the_order_of_keys() -> None:
     assert history.hash_of({"x": 1, "y": 2}) == history.hash_of({"y": 2, "x": 1}) != history.hash_of({"x": 1})
 

@@ -5,9 +5,12 @@
 
 from __future__ import annotations
 
+import re
+
 import pytest
 from _core.model.systemd import agent_units, gc_units, workload_units
 from _core.model.systemd.agent_units import BOOT, SERVICE, SERVICES, SLICE, TIMER, Options
+from shared_data import REPOSITORY
 
 UNITS = agent_units.units(Options(10, "/usr/bin/python3"))
 
@@ -42,3 +45,9 @@ def test_a_look_has_no_network_and_sees_the_interfaces_of_the_machine(unit: str)
     lines = UNITS[unit].splitlines()
     assert "RestrictAddressFamilies=AF_UNIX" in lines
     assert [line for line in lines if line.startswith("PrivateNetwork")] == []
+
+
+def test_a_way_back_is_tried_again_as_often_as_the_fleets_page_says() -> None:
+    page = " ".join((REPOSITORY / "docs/fleet.md").read_text(encoding="utf-8").split())
+    (seconds,) = re.findall(r"is tried again every (\d+) seconds", page)
+    assert f"OnUnitInactiveSec={seconds}s\n" in agent_units.CONFIRM_TIMER_TEXT
