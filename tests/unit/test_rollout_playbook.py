@@ -84,8 +84,11 @@ def decided(node, asked):
     if ACTION == "profile" and seconds and not node.get("agent", True):
         problem = dict(path="confirm_timeout", value=seconds, message="only an agent can take the node back")
         return dict(failed=True, msg=problem["message"], problems=[problem]), None
-    if ACTION == "agent" and asked["state"] == "present":
-        after["agent"] = True
+    if ACTION == "agent":
+        after["agent"] = asked["state"] == "present"
+        if after["agent"] and not node.get("agent", True):
+            program = dict(subject="/usr/libexec/corral", property="program", actual=None, text="~ agent program")
+            result.update(changed=True, changes=[program], report=["1 changed (agent)"])
     if ACTION == "profile" and asked["state"] == "present":
         wanted = asked["layers"][0]["profile"]["name"] if asked["layers"] else node["profile"]
         if node.get("refuses"):
@@ -309,6 +312,14 @@ def test_a_budget_of_the_inventory_has_no_effect(fleet: Fleet) -> None:
         "-e", "corral_serial=50%", corral_health_command=check, corral_max_fail_percentage=60
     )
     assert code != 0 and set(fleet.have().values()) == {"old"}, said
+
+
+def test_an_agent_that_was_there_before_a_first_profile_stays(fleet: Fleet) -> None:
+    for host, there in (("a", True), ("b", False)):
+        fleet.set(host, profile=None, past=[], agent=there)
+    code, said, dummy = fleet.play("--limit", "a,b", "-e", "corral_serial=2", corral_health_command="false")
+    assert code != 0, said
+    assert [(fleet.node(host)["profile"], fleet.node(host)["agent"]) for host in "ab"] == [(None, True), (None, False)]
 
 
 def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fleet: Fleet) -> None:
