@@ -22,6 +22,7 @@ if t.TYPE_CHECKING:
 
 CORES_PER_LINE = 16
 THREADS_PER_LINE = 32
+COLUMNS = 80
 MOST_OWNERS = 8
 OTHER_CACHE = " | "
 LETTERS = {"reserved": "R", "shared": "S", "isolated": "I", "exclusive": "E", "offline": "."}
@@ -98,12 +99,21 @@ def of_owners(owners: t.Mapping[str, frozenset[int]]) -> str:
 
 def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool = False) -> list[str]:
     """The rows of a map, with the letter that each CPU has. | is between cores that share no L3 cache."""
+    most = max((len(core) for core in topology.cores), default=1)
+    per_line = min(CORES_PER_LINE, max(1, THREADS_PER_LINE // most))
+    # Bars between caches, and CPUs whose numbers are no ranges, make a row wider: all rows have fewer cores then.
+    while per_line > 1 and max(map(len, rows_of(topology, letter, per_line)), default=0) > COLUMNS:
+        per_line //= 2
 
-    def block(core: frozenset[int]) -> str:
-        text = "".join(letter(cpu) for cpu in sorted(core))
-        if not colour:
-            return text
-        return "".join(f"\033[{COLOURS.get(char.upper(), '100')};97m{char}\033[0m" for char in text)
+    def coloured(cpu: int) -> str:
+        char = letter(cpu)
+        return f"\033[{COLOURS.get(char.upper(), '100')};97m{char}\033[0m"
+
+    return rows_of(topology, coloured if colour else letter, per_line)
+
+
+def rows_of(topology: Topology, letter: t.Callable[[int], str], per_line: int) -> list[str]:
+    """The rows of a map with so many cores on each."""
 
     nodes = {node.id: node.cpus for node in topology.numa.values()} or {0: topology.online}
     names = list(topology.sockets)
@@ -114,8 +124,6 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
         first = min(core)
         return sockets.get(first, -1), caches.get(first, -1), first
 
-    most = max((len(core) for core in topology.cores), default=1)
-    per_line = min(CORES_PER_LINE, max(1, THREADS_PER_LINE // most))
     rows = []
     for node, cpus in sorted(nodes.items()):
         cores = sorted((core & cpus for core in topology.cores if core & cpus), key=place)
@@ -123,7 +131,7 @@ def picture(topology: Topology, letter: t.Callable[[int], str], *, colour: bool 
             part = cores[start : start + per_line]
             name = f"node {node}" if start == 0 else ""
             groups = [
-                [block(core) for core in group]
+                ["".join(map(letter, sorted(core))) for core in group]
                 for dummy, group in itertools.groupby(part, lambda core: place(core)[:2])
             ]
             drawn = OTHER_CACHE.join(" ".join(group) for group in groups)

@@ -99,6 +99,23 @@ def test_a_line_fits_a_terminal_however_many_threads_a_core_has() -> None:
     assert max(map(len, letters(machines.machine(2, 12, 8)))) <= 80
 
 
+def test_a_line_fits_a_terminal_where_each_core_has_a_cache_and_where_cpus_are_no_ranges() -> None:
+    caches = tuple(frozenset({2 * core, 2 * core + 1}) for core in range(32))
+    assert letters(machines.machine(2, 16, 2, l3=caches)) == [
+        "node 0   01 | 23 | 45 | 67 | 89 | 01 | 23 | 45   CPUs 0-15   socket 0",
+        "         67 | 89 | 01 | 23 | 45 | 67 | 89 | 01   CPUs 16-31   socket 0",
+        "node 1   23 | 45 | 67 | 89 | 01 | 23 | 45 | 67   CPUs 32-47   socket 1",
+        "         89 | 01 | 23 | 45 | 67 | 89 | 01 | 23   CPUs 48-63   socket 1",
+    ]
+    numa = {node: NumaNode(node, frozenset(range(node, 128, 2)), None, {}) for node in (0, 1)}
+    rows = letters(machines.machine(1, 128, 1, numa=numa))
+    assert rows[:2] == [
+        "node 0   0 2 4 6 8 0 2 4   CPUs 0,2,4,6,8,10,12,14",
+        "         6 8 0 2 4 6 8 0   CPUs 16,18,20,22,24,26,28,30",
+    ]
+    assert max(map(len, rows)) <= 80
+
+
 def test_a_socket_without_an_id_of_the_kernels_is_not_named() -> None:
     sockets = {"?0": frozenset(range(4)), "?1": frozenset(range(4, 8))}
     assert letters(machines.machine(1, 4, 2, sockets=sockets)) == ["node 0   01 23 | 45 67   CPUs 0-7"]
