@@ -251,7 +251,7 @@ class Fleet:
             str(book),
             *options,
         ]
-        done = subprocess.run(command, env=environment, capture_output=True, text=True, check=False)
+        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr, order.read_text().splitlines()
 
 
@@ -568,6 +568,18 @@ def test_a_host_is_drained_before_its_change_and_undrained_once_it_is_kept(fleet
     ], said  # fmt: skip
     code, said, order = fleet.play("--limit", "b", corral_health_command="false", **places)
     assert code != 0 and "b drain" in order and "b undrain" not in order, said
+
+
+def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_host_is_touched(fleet: Fleet) -> None:
+    (fleet.folder / "drain.yml").write_text('- name: Note it\n  ansible.builtin.shell: echo "$HOST drain" >>"$ORDER"\n')
+    code, said, order = fleet.play("--limit", "a", corral_drain="drain.yml")
+    assert code == 0 and order[0] == "a drain", said
+    for options in ((), ("--check",)):
+        code, said, order = fleet.play("--limit", "b", *options, corral_drain="drain.yml", corral_undrain="nowhere.yml")
+        assert code != 0 and order == [], said
+        assert "corral_undrain: nowhere.yml: no such file beside the playbook or where" in " ".join(
+            said.split()
+        )
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
