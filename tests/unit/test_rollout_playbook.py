@@ -296,7 +296,9 @@ def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing
     for host in HOSTS:
         fleet.set(host, profile=None, past=[])
     check = "sh -c 'test \"$HOST\" != b'"
-    code, said, order = fleet.play("-e", "corral_serial=50% corral_max_fail_percentage=60", corral_health_command=check)
+    code, said, order = fleet.play(
+        "-e", "corral_serial=50% corral_max_fail_percentage=60%", corral_health_command=check
+    )
     assert code != 0, "a host has not what it should have"
     assert fleet.have() == {"a": "new", "b": None, "c": "new", "d": "new"}, said
     assert changed(order, "rollback") == []
@@ -644,6 +646,15 @@ def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
     assert code != 0 and order == []
     assert "corral_serial: 'none': write numbers of hosts or shares, such as 1,10%,100%" in said
     assert "this is probably a bug" not in said and "Traceback" not in said
+
+
+@pytest.mark.parametrize("value", ["-1", "101", "ten", "''"])
+def test_a_share_of_failures_that_is_none_is_refused_by_name_in_check_mode_as_well(value: str, fleet: Fleet) -> None:
+    code, said, order = fleet.play("--check", "-e", f"corral_max_fail_percentage={value}")
+    assert code != 0 and order == []
+    said = " ".join(said.split())
+    assert f"corral_max_fail_percentage: {value.strip(chr(39))}: write a number from 0 to 100" in said
+    assert "hosts: 4 would change" not in said, "before the plan"
 
 
 @pytest.mark.parametrize("stuck", ["agent", "profile"])
