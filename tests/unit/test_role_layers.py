@@ -237,6 +237,20 @@ def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path
         assert "systemd is not the init of this machine" in (tmp_path / name).read_text(), name
 
 
+@pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs here")
+@pytest.mark.parametrize("tag", ["agent", "profile"])
+def test_the_role_says_each_change_once_where_it_is_refused(tag: str, tmp_path: Path) -> None:
+    role = [{"hosts": "one", "gather_facts": False, "roles": ["corral.node.corral"]}]
+    words = ["books/play.json", "--check", "--tags", tag, "-e", "corral_agent=true"]
+    done = play(tmp_path, *words, booted=False, hosts=INVENTORY, play=role)
+    assert done.returncode != 0, done.stdout + done.stderr
+    fatal = [line for line in done.stdout.splitlines() if line.startswith("fatal: ")]
+    assert len(fatal) == 1 and "systemd is not the init of this machine" in fatal[0]
+    items = [line for line in done.stdout.splitlines() if "~ " in line and " -> " in line]
+    assert items and len(items) == len(set(items)), done.stdout
+    assert not any("~ " in line for line in fatal)
+
+
 def test_the_json_report_is_not_written_where_another_goes(tmp_path: Path) -> None:
     words = ["corral.node.drift", "--limit", "one", "-e", "corral_report_file=fleet.xml"]
     done = play(tmp_path, *words, hosts=INVENTORY)

@@ -666,5 +666,6 @@ def test_a_removal_tells_in_one_run_what_went_back_and_what_did_not(stuck: str, 
     assert fleet.have()["b"] is None
     told = said.partition("TASK [corral.node.corral : Say what went back]")[2]
     told = told.partition("ok: [a]")[2].partition("ok: [b]")[0]  # whichever answers first
+    assert said.count(f"1 changed ({stuck})") == 1, "said once"
     assert f"1 changed ({stuck})" in told, said
     assert ("1 changed (cpu)" if stuck == "agent" else "in sync: nothing differs") in told, said
