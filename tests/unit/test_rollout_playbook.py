@@ -641,6 +641,14 @@ def test_check_mode_refuses_a_profile_that_the_node_could_not_take_back_as_the_r
         fleet.set("a", profile="old", past=[None])
 
 
+def test_a_variable_that_the_change_would_refuse_is_refused_in_check_mode_as_well(fleet: Fleet) -> None:
+    code, said, order = fleet.play("--check", corral_confirm_timeout="{{ '2m' if inventory_hostname == 'b' else 60 }}")
+    assert code != 0 and order == [], said
+    plan = said.partition("TASK [Show it]")[2]
+    assert "b: cannot have it" in plan and "corral_confirm_timeout" in plan and "a,c,d: as follows" in plan, said
+    assert "4 hosts: 3 would change, 1 cannot have the profile" in plan
+
+
 def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
     code, said, order = fleet.play("-e", "corral_serial=1,none")
     assert code != 0 and order == []
