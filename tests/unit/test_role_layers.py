@@ -256,3 +256,12 @@ def test_the_json_report_is_not_written_where_another_goes(tmp_path: Path) -> No
     done = play(tmp_path, *words, hosts=INVENTORY)
     assert done.returncode != 0 and not list(tmp_path.glob("fleet.*"))
     assert "corral_report_file: fleet.xml: this is the JSON file" in " ".join(done.stdout.split())
+
+
+def test_a_report_without_a_folder_is_refused_before_a_node_is_asked(tmp_path: Path) -> None:
+    words = ["corral.node.drift", "--limit", "one", "-e", "corral_report_file=reports/fleet.json"]
+    done = play(tmp_path, *words, hosts=INVENTORY)
+    assert done.returncode != 0
+    said = " ".join(done.stdout.split())
+    assert f"corral_report_file: {tmp_path}/reports: no such folder on the controller: make it first" in said
+    assert "Plan it in check mode" not in said, "before a node is asked"
