@@ -105,6 +105,12 @@ def rollout_plan(
 ) -> RolloutPlan:
     """The plan of a rollout over all hosts."""
     wanted = {host: terms_of(host, (terms or {}).get(host, {})) for host in profiles}
+    results = [*profiles.values(), *(agent for agent in agents.values() if agent)]  # {}: no tag selects the agent
+    asked = any("skipped" not in result for result in results)
+    if profiles and not asked:
+        raise ValueError(
+            "no tag selects the profile or the agent: write --tags profile, or --tags agent with corral_agent: true"
+        )
     refused: dict[str, str] = {}
     groups: dict[str, list[str]] = {}
     for host in sorted(profiles, key=by_name):

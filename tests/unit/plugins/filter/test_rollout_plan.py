@@ -65,3 +65,13 @@ def test_a_paused_host_cannot_have_it_unless_that_is_wanted_there() -> None:
 def test_a_word_that_is_no_choice_is_refused_by_the_name_of_its_variable(terms: dict[str, str], said: str) -> None:
     with pytest.raises(ValueError, match=said):
         rollout_plan({"n1": profile(1)}, {"n1": AGENT}, {"n1": terms})
+
+
+def test_tags_that_select_nothing_are_no_plan_without_changes() -> None:
+    """A misspelt --tags agents is not reported as nothing to change."""
+    hosts = {"n1": AGENT, "n2": AGENT}
+    for agents in ({"n1": {}, "n2": {}}, dict.fromkeys(hosts, AGENT)):
+        with pytest.raises(ValueError, match="no tag selects the profile or the agent"):
+            rollout_plan(hosts, agents)
+    found = {"drift": [], "changes": []}
+    assert rollout_plan(hosts, {"n1": found, "n2": AGENT})["lines"][0] == "n1,n2: nothing to change"
