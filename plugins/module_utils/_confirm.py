@@ -11,6 +11,7 @@ import typing as t
 
 from . import _module
 from ._core.cli import confirm_command
+from ._core.host import preflight
 from ._core.host.files import Host
 from ._core.pipeline import confirming
 
@@ -24,6 +25,7 @@ def confirm_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """Keep what is unconfirmed."""
     digits = module.params["hash"]
     if module.check_mode:
+        preflight.refuse_node(host)
         found = confirming.to_confirm(host, digits)
     else:
         found = _module.locked(module, host, lambda: confirming.keep(host, digits))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import importlib
 import json
+import shutil
 import typing as t
 
 import node
@@ -103,3 +104,11 @@ def test_what_is_applied_while_it_waits_counts(three: node.Node, monkeypatch: py
 
     monkeypatch.setattr(lock, "take", take)
     assert task(three)["name"] == in_force(three) == "third"
+
+
+@pytest.mark.parametrize("check", [False, True])
+def test_the_module_confirm_refuses_a_node_without_systemd_in_check_mode_as_well(check: bool, fake: node.Node) -> None:
+    confirm = importlib.import_module(f"{test_workload_module.WORKLOAD.__package__}._confirm")
+    shutil.rmtree(fake.root / "run/systemd")
+    with pytest.raises(SHELL._module.CorralError, match="systemd is not the init"):
+        confirm.confirm_task(test_workload_module.Module(check=check, hash="5d2f"), fake.host())
