@@ -579,9 +579,7 @@ def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_ho
     for options in ((), ("--check",)):
         code, said, order = fleet.play("--limit", "b", *options, corral_drain="drain.yml", corral_undrain="nowhere.yml")
         assert code != 0 and order == [], said
-        assert "corral_undrain: nowhere.yml: no such file beside the playbook or where" in " ".join(
-            said.split()
-        )
+        assert "corral_undrain: nowhere.yml: no such file beside the playbook or where" in " ".join(said.split())
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
