@@ -18,7 +18,7 @@ from ..model.plan.places import Place
 from ..model.plan.plan import FILES, START, Change, Part
 from ..model.systemd import agent_program, agent_units
 from ..model.systemd.agent_program import Program
-from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES, Options
+from ..model.systemd.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES, Options
 from ..model.systemd.unit_file import file_change
 from ..model.systemd.unit_property import ETC
 from ..model.values.errors import refusal
@@ -39,10 +39,15 @@ WRITES = (
     Place("file", rf"{FOLDER}/.+"),
     Place("compile", rf"{FOLDER}(/releases/[^/]+)?"),
     Place("file", COMMAND),
+    Place("file", re.escape(FACT)),
     Place("file", re.escape(state.AGENT)),
     Place("file", agent_units.metrics_place(agent_units.METRICS_NAME), None, volatile=True),
     Place("file", agent_units.metrics_place(agent_units.GC_METRICS_NAME), None, volatile=True),
 )
+
+
+# Links by which users find the agent: what each leads to, and what it is.
+OWN_LINKS = {COMMAND: (LAUNCHER, "command"), FACT: (state.STATUS, "local fact for Ansible")}
 
 
 class Observation(NamedTuple):
@@ -121,7 +126,7 @@ def plan(
     refuse_others(host)
     program = agent_program.program(core, options.python)
     units[state.AGENT] = json.dumps(options._asdict(), sort_keys=True) + "\n"
-    links[COMMAND] = LAUNCHER
+    links.update((path, target) for path, (target, dummy) in OWN_LINKS.items())
     seen = observe(host, [*units, *paths_of(program)], [*links, LAUNCHER], trigger)
     return decide(units, links, program, options, with_program(host, seen, program, tag))
 
@@ -134,13 +139,14 @@ def refuse_others(host: Host) -> None:
             raise refusal(away.format("file", "folder goes"), path=path)
     if host.is_dir(LAUNCHER) and host.link(LAUNCHER) is None:
         raise refusal(away.format("folder", "launcher goes"), path=LAUNCHER)
-    link = host.link(COMMAND)
-    if link is None and host.exists(COMMAND):
-        raise refusal(away.format("file", "command goes"), path=COMMAND)
     # A link of Corral's that was changed by hand is drift: its record tells it from one of others.
-    recorded = any(record.before.key == f"link:{COMMAND}" for record in state.records(host)[0])
-    if link not in (None, LAUNCHER) and not recorded:
-        raise refusal(away.format("link", "command goes"), path=COMMAND, value=link)
+    recorded = {record.before.key for record in state.records(host)[0]}
+    for path, (target, what) in OWN_LINKS.items():
+        link = host.link(path)
+        if link is None and host.mode(path) is not None:
+            raise refusal(away.format("file", f"{what} goes"), path=path)
+        if link not in (None, target) and f"link:{path}" not in recorded:
+            raise refusal(away.format("link", f"{what} goes"), path=path, value=link)
 
 
 def wanted_links() -> dict[str, str]:
@@ -210,7 +216,7 @@ def decide(
     changes: list[t.Optional[Change]] = []
     outdated = [] if program is None else outdated_programs(program, seen)
     if program is not None:
-        changes += [program_change(program, outdated, options, seen), command_change(seen)]
+        changes += [program_change(program, outdated, options, seen), *(link_change(seen, path) for path in OWN_LINKS)]
     for path, text in files.items():
         reason = "how the agent is installed" if path == state.AGENT else "the agent's unit"
         change = file_change(NAME, path, seen.texts[path], text, reason=reason, reload=path != state.AGENT)
@@ -277,12 +283,13 @@ def program_change(
     return Change(NAME, FOLDER, "program", actual, program.name, reason, FOLDER, in_order)
 
 
-def command_change(seen: Observation) -> t.Optional[Change]:
-    """The change of the command in the path."""
-    if seen.links[COMMAND] == LAUNCHER:
+def link_change(seen: Observation, path: str) -> t.Optional[Change]:
+    """The change of the command in the path, or of the local fact."""
+    target, what = OWN_LINKS[path]
+    if seen.links[path] == target:
         return None
-    step = make_step.link(COMMAND, LAUNCHER, FILES)
-    return Change(NAME, COMMAND, "link", seen.links[COMMAND], LAUNCHER, "the agent's command", COMMAND, (step,))
+    step = make_step.link(path, target, FILES)
+    return Change(NAME, path, "link", seen.links[path], target, f"the agent's {what}", path, (step,))
 
 
 def slice_change(seen: Observation) -> t.Optional[Change]:

@@ -12,13 +12,14 @@ import typing as t
 from ..host import mounts, own_files, state
 from ..host.files import Host
 from ..managers import registry
+from ..managers.agent_install import OWN_LINKS
 from ..managers.registry import PROFILE
 from ..model.cpu import partitions
 from ..model.plan import make_step
 from ..model.plan.places import covering
 from ..model.plan.plan import FILES, UNCHANGEABLE, Change, Plan
 from ..model.plan.undo import Original
-from ..model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
+from ..model.systemd.agent_units import FOLDER, LAUNCHER, RELEASES
 from ..model.systemd.unit_file import HEADER
 
 REASON = (
@@ -34,7 +35,7 @@ UNREADABLE = (
     "restore it by hand after the removal, then delete that file"
 )
 FIELDS = ("manager", "subject", "before")
-OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, COMMAND)
+OWN = (state.DECLARED, state.ORIGINS, state.AGENT, LAUNCHER, *OWN_LINKS)
 MEMORY = "memory"
 LIVE = {"value": "value", "pool": "nr_hugepages", "partition": partitions.PROPERTY}
 
@@ -128,8 +129,8 @@ def stays(manager: str, subject: str, what: str, actual: str) -> Change:
 
 def is_ours(host: Host, path: str) -> bool:
     """Whether Corral wrote a file, as its place or its first line says; a link, by what it leads to."""
-    if path == COMMAND:
-        return host.link(path) == LAUNCHER
+    if path in OWN_LINKS:
+        return host.link(path) == OWN_LINKS[path][0]
     if host.link(path) is not None and path != LAUNCHER:
         return path.rpartition("/")[2].startswith("corral-")
     return host.exists(path) if path in OWN else (host.read(path) or "").startswith(HEADER)

@@ -24,7 +24,7 @@ from _core.host.files import Host
 from _core.managers import agent_install
 from _core.model.plan.plan import FILES, RELOAD, Change, Outcome, Plan, Step
 from _core.model.systemd import agent_program
-from _core.model.systemd.agent_units import COMMAND, FOLDER, LAUNCHER, RELEASES
+from _core.model.systemd.agent_units import COMMAND, FACT, FOLDER, LAUNCHER, RELEASES
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
 from _core.reports import change_text
@@ -202,8 +202,8 @@ def test_an_upgrade_is_one_line_and_check_mode_foretells_it(make: Make) -> None:
     assert change_text.diff(plan.changes)["after"] == f"agent {FOLDER} program: {name_of('second')}\n"
     assert install(fake.host(), "second").applied == plan.changes
     layout = prepared(CASES["older layout"], make)
-    (change,) = planning.plan_agent(layout.host(), runs.OPTIONS, core("second")).changes
-    assert change.actual == "without a release's name"
+    change, fact = planning.plan_agent(layout.host(), runs.OPTIONS, core("second")).changes
+    assert (change.actual, fact.subject, fact.actual) == ("without a release's name", FACT, None)
 
 
 def folder_of(release: str) -> str:
@@ -323,6 +323,8 @@ def test_what_others_had_in_the_place_of_the_launcher_comes_back(make: Make) -> 
 OTHERS: dict[str, tuple[str, t.Callable[[node.Node], object]]] = {
     "a file as the command": (COMMAND, lambda fake: fake.put(COMMAND, "#!/bin/sh\n")),
     "a link as the command": (COMMAND, lambda fake: fake.host().write_link(COMMAND, "/opt/other/corral")),
+    "a file as the local fact": (FACT, lambda fake: fake.put(FACT, "{}")),
+    "a link as the local fact": (FACT, lambda fake: fake.host().write_link(FACT, "/opt/other/fact")),
     "a folder as the launcher": (LAUNCHER, lambda fake: fake.put(f"{LAUNCHER}/file", "")),
     "a file as the releases": (RELEASES, lambda fake: fake.put(RELEASES, "")),
     "a file as the folder": (FOLDER, lambda fake: fake.put(FOLDER, "")),
