@@ -225,6 +225,7 @@ def apply_profile(
     context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
     context = context._replace(origins=origins)
     applied = state.read_json(host, state.APPLIED)
+    confirmed = confirming.confirmed_last(host, unconfirmed_file.pending(host))
     drifted = planning.drifted_from(host, applied) if applied is not None else frozenset()
     effective_before = host.read(state.EFFECTIVE_PROFILE, follow=False) or ""
     notes: tuple[str, ...] = ()
@@ -268,6 +269,7 @@ def apply_profile(
         "gc_report": gc_report.lines(host),
         "origins": known,
         "profile_hash": history.hash_of(plain),
+        "profile_hash_before": None if confirmed is None else history.hash_of(confirmed),
     }
     if module._diff:
         result["diff"] = [

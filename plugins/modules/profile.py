@@ -484,6 +484,13 @@ profile_hash:
   returned: when O(state=present)
   type: str
   sample: 0a1b2c3d4e5f
+profile_hash_before:
+  description:
+    - The hash of the profile that was applied before this run. Where that one was unconfirmed, of the one that was confirmed last.
+    - V(null) on a node that had no profile.
+  returned: when O(state=present)
+  type: str
+  sample: 5d2f1b2c3d4e
 explain:
   description:
     - Each key with its value and origin, the result on this node, and which key asks for each change, as a person

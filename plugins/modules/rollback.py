@@ -43,6 +43,7 @@ options:
     description:
       - The hash of the only profile to go back from, or the beginning of it. Where another one is in force, for example
         because the node went back by itself, that one stays.
+      - The profiles that are passed are no longer kept, also where O(to) is a hash.
     type: str
     default: ''
   confirm_timeout:
@@ -330,6 +331,13 @@ profile_hash:
   returned: success
   type: str
   sample: 0a1b2c3d4e5f
+profile_hash_before:
+  description:
+    - The hash of the profile that was applied before this run. Where that one was unconfirmed, of the one that was confirmed last.
+    - V(null) on a node that had no profile.
+  returned: success
+  type: str
+  sample: 5d2f1b2c3d4e
 explain:
   description:
     - Each key with its value and origin, the result on this node, and which key asks for each change, as a person

@@ -48,7 +48,8 @@ OPTIONS = dict(
 
 
 def back(node, to):
-    return {{**node, "waits": False, "profile": node["past"][to - 1], "past": node["past"][to:]}}
+    number = int(to) if to.isdigit() else node["past"].index(to) + 1
+    return {{**node, "waits": False, "profile": node["past"][number - 1], "past": node["past"][number:]}}
 
 
 class ActionModule(ActionBase):
@@ -65,6 +66,9 @@ class ActionModule(ActionBase):
         if dies and not self._task.check_mode:
             return dict(unreachable=True, msg="no route to host")
         result, after = decided(node, asked)
+        killed = ACTION == "profile" and node.get("killed") and not self._task.check_mode
+        if killed:
+            after, result = {{**after, "killed": False}}, dict(failed=True, msg="MODULE FAILURE")
         if after is not None and not self._task.check_mode:
             after["log"] = [*node["log"], [ACTION, asked["state"], after["profile"]]]
             with open(places["NODE"], "w") as file:
@@ -76,7 +80,7 @@ class ActionModule(ActionBase):
 
 def decided(node, asked):
     seconds = int(asked["confirm_timeout"])
-    declared = {{"subject": "/etc/corral/profile.json", "actual": None if node["profile"] is None else "another profile",
+    declared = {{"subject": "/etc/corral/profile.json", "actual": None if node.get("gone", node["profile"] is None) else "another profile",
                  "text": "the declared profile"}}
     result = dict(changed=False, changes=[], drift=[], in_sync=True, report=["in sync: nothing differs"], by_key=[], notes=[],
                   cpu_map=[], paused=None, unconfirmed=None, profile_hash="5d2f")
@@ -99,6 +103,8 @@ def decided(node, asked):
             key = dict(kind="edited", key="name", before=node["profile"], after=wanted, origin=None, disruption="none",
                        changes=["~ it"])
             result.update(changed=True, changes=[declared], by_key=[key], report=["1 changed (cpu)"])
+        elif node.get("edited"):
+            result.update(changed=True, changes=[declared], report=["1 changed (profile)"])
         last = (asked["layers"] or [dict(origin=None, profile=None)])[-1]
         after["last"] = [last["origin"], last["profile"]]
         result["adopted"] = node.get("adoptable") if asked["adopt"] else None
@@ -111,14 +117,14 @@ def decided(node, asked):
         after.update(profile=None, past=[])
         result.update(changed=True, report=["1 changed (cpu)"])
     elif ACTION == "confirm" and node.get("slow"):
-        after = back(node, 1)
+        after = back(node, "1")
         result.update(confirmed=None)
     elif ACTION == "confirm":
         after["waits"] = False
         kept = dict(name=node["profile"], hash="5d2f") if node.get("waits") else None
         result.update(changed=node.get("waits", False), confirmed=kept)
     elif ACTION == "rollback" and asked["from"] in ("", node["profile"]):
-        after = back(node, int(asked["to"]))
+        after = back(node, asked["to"])
         result.update(changed=True, changes=[declared], name=after["profile"], profile_hash="5d2f")
     elif ACTION == "reboot":
         after.update(boots=node.get("boots", 0) + 1, why=asked["msg"], waited=node.get("waits"))
@@ -137,7 +143,7 @@ def decided(node, asked):
     if ACTION == "profile":
         after["seconds"] = seconds or node.get("seconds")
         result["unconfirmed"] = dict(text="waits") if after.get("waits") else None
-        result.update(name=after["profile"], profile_hash=after["profile"])
+        result.update(name=after["profile"], profile_hash=after["profile"], profile_hash_before=node.get("confirmed", node["profile"]))
     return result, after
 """
 
@@ -364,6 +370,28 @@ def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet
         in words
     )
     assert "reset_connection" not in said, "no warning"
+
+
+@pytest.mark.parametrize(("facts", "then", "past"), [
+    # Somebody edited or removed the file of the profile on a host that has the profile already.
+    ({"profile": "new", "past": ["old", None], "edited": True}, "new", ["old", None]),
+    ({"profile": "new", "past": ["old", None], "edited": True, "gone": True}, "new", ["old", None]),
+    ({"gone": True}, "old", [None]),
+    # Nothing confirmed what an earlier run applied, which was killed.
+    ({"profile": "bad", "past": ["old", None], "waits": True, "confirmed": "old"}, "old", [None]),
+    ({"profile": "new", "past": ["old", None], "waits": True, "confirmed": "old"}, "old", [None]),
+    # The module was killed after it had declared the profile.
+    ({"killed": True}, "old", [None]),
+])  # fmt: skip
+def test_a_host_goes_back_to_what_was_confirmed_last(
+    facts: dict[str, t.Any], then: str, past: list[str | None], fleet: Fleet
+) -> None:
+    fleet.set("a", **facts)
+    code, said, dummy = fleet.play("--limit", "a", corral_health_command="false", corral_confirm_timeout=7)
+    node = fleet.node("a")
+    assert code != 0 and "The host has the profile that it had before" in " ".join(said.split()), said
+    assert (node["profile"], node["past"]) == (then, past), said
+    assert not any(row[1] == "absent" for row in node["log"]), "neither Corral nor its agent is removed"
 
 
 def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet: Fleet) -> None:

@@ -36,12 +36,14 @@ def roll_back(host: Host, to: str, seconds: int = 0, only_from: str = "") -> Out
     """Apply a profile that was applied before, and declare it; the caller holds the lock. ``seconds``: see confirming.Terms.
 
     By number the profiles that it goes past are forgotten, so that the same number goes further back the next time.
-    By hash they are kept, and the same hash changes nothing the next time.
+    By hash they are kept, and the same hash changes nothing the next time. With ``only_from`` they are forgotten as well.
     """
     number, past = history.number_of(to), state.history(host)[1]
     stays = left_already(host, only_from)
     if stays is not None:
         number = None
+    elif number is None and only_from:
+        number = next((place for place, one in enumerate(past, 1) if history.hash_of(one.profile).startswith(to)), None)
     outcome = confirming.declare(host, stays or target(host, to), None, Terms(seconds, force=True))
     if not outcome.error and number is not None:
         now = state.history(host)[0]

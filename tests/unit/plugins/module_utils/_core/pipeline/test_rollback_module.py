@@ -76,6 +76,37 @@ def test_a_node_that_has_left_the_profile_stays_where_it_is(three: node.Node) ->
     assert task(three)["name"] == "first", "the profiles before are still kept"
 
 
+def apply(fake: node.Node, name: str, seconds: int = 0) -> dict[str, t.Any]:
+    module = test_workload_module.Module(
+        profile=node.edge(name=name), layers=None, during_pause="refuse", confirm_timeout=seconds
+    )
+    return t.cast("dict[str, t.Any]", SHELL._module.profile_task(module, fake.host()))
+
+
+def test_what_a_run_returns_leads_back_to_what_was_confirmed_last(fake: node.Node) -> None:
+    runs.converged(fake, with_agent=True)
+    kept = json.loads(fake.get(state.APPLIED))
+    apply(fake, "bad", 120)
+    found = apply(fake, "worse", 120)
+    assert found["profile_hash_before"] == history.hash_of(kept)
+    task(fake, found["profile_hash_before"], only_from=found["profile_hash"])
+    assert json.loads(fake.get(state.APPLIED)) == kept
+    assert not fake.has(state.UNCONFIRMED)
+    current, past = state.history(fake.host())
+    assert (current and current.profile, past) == (kept, []), "what failed is no profile to go back to"
+
+
+def test_a_run_on_a_node_that_has_the_profile_returns_it_as_the_one_before(three: node.Node) -> None:
+    three.put(DECLARED, "edited by hand")
+    found = apply(three, "third")
+    assert found["changed"] and found["profile_hash_before"] == found["profile_hash"]
+    assert in_force(three) == "third"
+
+
+def test_a_first_profile_has_none_before_it(fake: node.Node) -> None:
+    assert apply(fake, "first")["profile_hash_before"] is None
+
+
 @pytest.mark.parametrize("check", [True, False])
 @pytest.mark.parametrize("to", ["3", "0", "ffff0000", "previous"])
 def test_check_mode_and_run_refuse_the_same_choices(to: str, check: bool, three: node.Node) -> None:
