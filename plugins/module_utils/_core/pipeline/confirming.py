@@ -98,7 +98,7 @@ def take_up(host: Host, declared: Profile, apply: Run) -> Outcome:
     outcome = unconfirmed_from(host, new, apply)
     if earlier is not None and new != earlier and not outcome.error and unconfirmed_file.pending(host) == earlier:
         # It made no step, and its command confirms what the earlier one changed, in the time that is left.
-        went_on = earlier._replace(name=new.name, hash=new.hash, command=new.command, failed=False)
+        went_on = earlier._replace(name=new.name, hash=new.hash, command=new.command, failed=False, passed=new.passed)
         unconfirmed_file.write(host, went_on)
     return outcome
 
@@ -140,11 +140,12 @@ def new_pending(host: Host, declared: Profile, seconds: int) -> Pending:
     earlier = unconfirmed_file.pending(host)
     data, before = profile.to_data(declared), confirmed_last(host, earlier)
     origins = declaration.read_origins(host, before) if before is not None else {}
+    passed: tuple[str, ...] = ()
     if earlier is not None:
-        origins = earlier.origins
+        origins, passed = earlier.origins, (*earlier.passed, earlier.hash)
     return Pending(
         declared.name, history.hash_of(data), int(host.now()), seconds, host.boot_id(), host.uptime(), before,
-        dict(origins),
+        dict(origins), passed=passed,
     )  # fmt: skip
 
 
@@ -187,6 +188,8 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
 def keep(host: Host, digits: str = "") -> t.Optional[Pending]:
     """Confirm the unconfirmed profile, and return it; see to_confirm()."""
     found = to_confirm(host, digits)
+    if found is not None and found.passed:
+        out_of_history(host, found)
     if host.exists(state.UNCONFIRMED):
         unconfirmed_file.forget(host)
     return found
@@ -216,17 +219,19 @@ def go_back(host: Host, found: Pending) -> Outcome:
     else:
         outcome = applying.declare(host, profile.parse(found.before), found.origins)
     if not outcome.error and not outcome.leftovers:
-        out_of_history(host, found.hash)
+        out_of_history(host, found)
         unconfirmed_file.forget(host)
     return outcome
 
 
-def out_of_history(host: Host, digits: str) -> None:
-    """Remove from the history the profile that went back, and a second entry of the one in force."""
+def out_of_history(host: Host, found: Pending) -> None:
+    """Remove from the history the profiles that nothing confirmed, and a second entry of the one in force."""
     current, past = state.history(host)
-    if current is None or current.applied is None or not past or history.hash_of(past[0].profile) != digits:
+    never = {found.hash, *found.passed}
+    if current is None or current.applied is None or not past or history.hash_of(past[0].profile) not in never:
         return
-    past = past[1:]
+    while past and history.hash_of(past[0].profile) in never:
+        past = past[1:]
     if past and past[0].profile == current.profile:
         past = past[1:]
     state.save_history(host, [current, *past])

@@ -29,6 +29,7 @@ class Pending(NamedTuple):
 
     ``origins`` are those of the profile before. See pause.py for the clocks. ``failed``: a step failed, and not every step before it
     could be undone. ``command``: its words, where the node confirms the profile by itself once this command succeeds.
+    ``passed``: the hashes of the unconfirmed profiles in whose place this one came. None of them was ever confirmed.
     """
 
     name: str
@@ -41,6 +42,7 @@ class Pending(NamedTuple):
     origins: dict[str, str]
     failed: bool = False
     command: tuple[str, ...] = ()
+    passed: tuple[str, ...] = ()
 
     @property
     def why_back(self) -> str:
@@ -78,7 +80,7 @@ def seconds_of(text: str) -> int:
 def pending_from_data(data: t.Any) -> t.Optional[Pending]:
     """The unconfirmed profile that a file holds; None for anything else."""
     # Earlier versions do not write the last ones.
-    if not isinstance(data, dict) or {*data, "failed", "command"} != {*Pending._fields}:
+    if not isinstance(data, dict) or {*data, "failed", "command", "passed"} != {*Pending._fields}:
         return None
     found = Pending(**data)
     right = (
@@ -92,9 +94,10 @@ def pending_from_data(data: t.Any) -> t.Optional[Pending]:
         and isinstance(found.origins, dict)
         and isinstance(found.failed, bool)
         and isinstance(found.command, (list, tuple))
-        and all(isinstance(word, str) for word in found.command)
+        and isinstance(found.passed, (list, tuple))
+        and all(isinstance(word, str) for word in (*found.command, *found.passed))
     )
-    return found._replace(command=tuple(found.command)) if right else None
+    return found._replace(command=tuple(found.command), passed=tuple(found.passed)) if right else None
 
 
 def rejected_from_data(data: t.Any) -> list[Rejected]:

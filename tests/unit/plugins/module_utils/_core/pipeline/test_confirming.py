@@ -139,6 +139,24 @@ def test_what_went_back_is_no_profile_to_go_back_to(rolled: node.Node, capsys: p
     assert [row["name"] for row in json.loads(capsys.readouterr().out)["profiles"]] == ["second", "edge"]
 
 
+@pytest.mark.parametrize("confirmed", [True, False])
+def test_a_profile_that_another_one_replaced_unconfirmed_is_no_profile_to_go_back_to(
+    confirmed: bool, rolled: node.Node
+) -> None:
+    for name in ("second", "third", "fourth"):
+        change(rolled, name=name)
+        rolled.wait(1)
+    if confirmed:
+        runs.command(rolled.host(), "confirm")
+    else:
+        rolled.wait(SECONDS + 1)
+        timer(rolled)
+    assert not waits(rolled)
+    current, past = state.history(rolled.host())
+    kept = [one.profile["name"] for one in ([current] if current else []) + past]
+    assert kept == (["fourth", "edge"] if confirmed else ["edge"])
+
+
 def test_a_first_profile_goes_back_to_none_and_the_agent_stays(fake: node.Node) -> None:
     runs.install(fake.host())
     before = seen(fake)
