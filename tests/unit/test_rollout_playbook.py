@@ -359,6 +359,18 @@ def test_a_host_that_does_not_answer_on_its_way_back_is_told_apart(
     assert stats(said)["corral_went_back_hosts"] == ["a"]
 
 
+def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None:
+    fleet.set("a", stuck=["rollback"])
+    fleet.set("b", profile=None, past=[])
+    check = "sh -c 'test \"$HOST\" != a'"
+    code, said, dummy = fleet.play("-e", "corral_serial=3", "--limit", "a,b,c", corral_health_command=check)
+    words = " ".join(said.split())
+    assert code != 0 and fleet.have() == {"a": "new", "b": None, "c": "old", "d": "old"}, said
+    assert "The host did not go back: rollback is stuck. Correct the cause" in words
+    assert "in which a failed. The host has the profile that it had before. Correct" in words
+    assert stats(said)["corral_went_back_hosts"] == ["b", "c"]
+
+
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
     fleet.set("a", past=["older", None], slow=True)
     code, said, dummy = fleet.play("--limit", "a", corral_confirm_timeout=7)
