@@ -65,7 +65,7 @@ class ActionModule(ActionBase):
         dies = ACTION in node.get("dies", ()) or node.get("leaves") and asked["state"] == "absent"
         if dies and not self._task.check_mode:
             return dict(unreachable=True, msg="no route to host")
-        result, after = decided(node, asked)
+        result, after = decided(node, asked, self._task.check_mode)
         killed = ACTION == "profile" and node.get("killed") and not self._task.check_mode
         if killed:
             after, result = {{**after, "killed": False}}, dict(failed=True, msg="MODULE FAILURE")
@@ -78,7 +78,7 @@ class ActionModule(ActionBase):
         return result
 
 
-def decided(node, asked):
+def decided(node, asked, check):
     seconds = int(asked["confirm_timeout"])
     declared = {{"subject": "/etc/corral/profile.json", "actual": None if node.get("gone", node["profile"] is None) else "another profile",
                  "text": "the declared profile"}}
@@ -119,6 +119,8 @@ def decided(node, asked):
     elif ACTION == "confirm" and node.get("slow"):
         after = back(node, "1")
         result.update(confirmed=None)
+    elif ACTION == "confirm" and node.get("waits") and node["profile"] != asked["hash"]:
+        return dict(failed=True, msg="the unconfirmed profile is " + node["profile"]), None
     elif ACTION == "confirm":
         after["waits"] = False
         kept = dict(name=node["profile"], hash="5d2f") if node.get("waits") else None
@@ -142,9 +144,17 @@ def decided(node, asked):
         result.update(drift=[item], in_sync=False)
     if ACTION == "profile":
         after["seconds"] = seconds or node.get("seconds")
-        result["unconfirmed"] = dict(text="waits") if after.get("waits") else None
+        waiting = node if check else after
+        result["unconfirmed"] = dict(text="waits", hash=waiting["profile"]) if waiting.get("waits") else None
         result.update(name=after["profile"], profile_hash=after["profile"], profile_hash_before=node.get("confirmed", node["profile"]))
     return result, after
+"""
+
+# The role in a play of its own.
+ROLE = """
+- hosts: all
+  gather_facts: false
+  roles: [corral.node.corral]
 """
 
 # The two modules of the health checks, without a Python for each.
@@ -406,6 +416,15 @@ def test_a_host_goes_back_to_what_was_confirmed_last(
     assert not any(row[1] == "absent" for row in node["log"]), "neither Corral nor its agent is removed"
 
 
+@pytest.mark.parametrize("profile", ["bad", "new"])
+def test_the_role_in_check_mode_refuses_nothing_that_the_run_does(profile: str, fleet: Fleet) -> None:
+    fleet.set("a", profile=profile, past=["old", None], waits=True, confirmed="old")
+    for options in (("--check",), ()):
+        code, said, dummy = fleet.play("--limit", "a", *options, plays=ROLE, corral_confirm_timeout=7)
+        assert code == 0, said
+    assert (fleet.node("a")["profile"], fleet.node("a")["waits"]) == ("new", False)
+
+
 def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet: Fleet) -> None:
     for name in "bc":
         fleet.set(name, refuses="cpu: this node has a single CPU")
@@ -656,15 +675,8 @@ def test_tags_select_the_profile_or_the_agent_and_the_gates_always_run(fleet: Fl
     assert fleet.have()["a"] == "new"
 
 
-WITH_ROLE = """
-- hosts: all
-  gather_facts: false
-  roles: [corral.node.corral]
-"""
-
-
 def test_check_mode_refuses_a_profile_that_the_node_could_not_take_back_as_the_run_does(fleet: Fleet) -> None:
-    for plays in ("", WITH_ROLE):
+    for plays in ("", ROLE):
         fleet.set("a", agent=False)
         for words in (("--check",), ()):
             code, said, order = fleet.play("--limit", "a", "--tags", "profile", *words, plays=plays)
