@@ -173,7 +173,7 @@ def restore_earlier(host: Host, earlier: t.Optional[Pending]) -> None:
 def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
     """The profile that a confirmation would keep; None where nothing is unconfirmed.
 
-    Raises CorralError if ``digits`` are of another profile, and if the profile is not in force.
+    Raises CorralError if ``digits`` are of another profile, if the profile is not in force, and if its time is over.
     """
     found = unconfirmed_file.pending(host)
     if found is not None and not found.hash.startswith(digits):
@@ -181,6 +181,12 @@ def to_confirm(host: Host, digits: str = "") -> t.Optional[Pending]:
         raise refusal(message, path="hash", value=digits)
     if found is not None and found.failed:
         message = f"profile {found.name} failed and is not in force, so it cannot be confirmed: wait until the node goes back, or apply it again"
+        raise refusal(message, path="hash", value=found.hash)
+    if found is not None and unconfirmed_file.left(host, found) <= 0:
+        # The profile before may be in force already, which is then what was found well.
+        message = (
+            f"the time of profile {found.name} is over, and the node goes back: apply it again with force to keep it"
+        )
         raise refusal(message, path="hash", value=found.hash)
     return found
 

@@ -228,6 +228,21 @@ def test_a_tick_has_the_node_go_back_where_the_timer_was_stopped(rolled: node.No
     assert any("start corral-confirm.service" in " ".join(words) for words in host.commands)
 
 
+@pytest.mark.parametrize("ticked", [False, True])
+def test_a_confirmation_that_comes_too_late_keeps_nothing(ticked: bool, rolled: node.Node) -> None:
+    before = rolled.get(state.DECLARED)
+    change(rolled)
+    rolled.wait(SECONDS + 1)
+    if ticked:
+        runs.tick(rolled.host())  # The profile before is in force: whoever logs in now has not seen the new one.
+    with pytest.raises(CorralError, match="the time of profile edge is over, and the node goes back"):
+        runs.command(rolled.host(), "confirm")
+    assert timer(rolled) == 0
+    runs.tick(rolled.host())
+    assert rolled.get(state.DECLARED) == before
+    assert json.loads(rolled.get(state.APPLIED)) == json.loads(before)
+
+
 def test_another_change_begins_the_wait_anew_and_goes_back_to_what_was_confirmed(rolled: node.Node) -> None:
     origins = {"cpu.reserved.cores_per_numa": "group_vars/edge.yml"}
     confirming.declare(rolled.host(), profile.parse(node.edge()), origins)
