@@ -241,7 +241,7 @@ def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path
 @pytest.mark.parametrize("tag", ["agent", "profile"])
 def test_the_role_says_each_change_once_where_it_is_refused(tag: str, tmp_path: Path) -> None:
     role = [{"hosts": "one", "gather_facts": False, "roles": ["corral.node.corral"]}]
-    words = ["books/play.json", "--check", "--tags", tag, "-e", "corral_agent=true"]
+    words = ["books/play.json", "--check", "--tags", tag, "-e", "{corral_agent: true, corral_confirm_timeout: 0}"]
     done = play(tmp_path, *words, booted=False, hosts=INVENTORY, play=role)
     assert done.returncode != 0, done.stdout + done.stderr
     fatal = [line for line in done.stdout.splitlines() if line.startswith("fatal: ")]
