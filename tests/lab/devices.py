@@ -362,7 +362,8 @@ def quadlet() -> None:
     run("systemctl", "daemon-reload")
     run("systemctl", "start", "quad")
     wait("its container has looked", lambda: os.path.exists("/run/quad/found"))
-    (device,) = device_ids("quad")
+    shown = json.loads(run("corral", "devices", "--json"))["resources"]
+    (device,) = [row["id"] for one in shown for row in one["devices"] if row["workload"] == "quad"]
     expect("its device, opened, and its variable", read("/run/quad/found").split(), [device, "opened", device])
     in_sync()
     run("systemctl", "stop", "quad")
