@@ -19,21 +19,22 @@ from ._core.model.values.errors import CorralError
 from ._core.pipeline import declared_profile
 from ._core.reports import status_file
 
-UNSEEN = (
-    f"{state.STATUS}: no readable status: is corral-reconcile.timer active? The agent has not looked since the boot"
-)
-
 
 def run() -> None:
     """Run the module status_info."""
     _module.run({}, status_task)
 
 
+def unseen(host: Host) -> str:
+    """What is said of a node without a status."""
+    return f"{state.STATUS}: {status_command.why_no_status(host)}"
+
+
 def status_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """What the agent saw last, and what the node has declared; a node without either is described as well."""
     del module  # it has no options
     status = status_file.last_status(host)
-    lines = status_text.status_lines(host, status) if status else [UNSEEN]
+    lines = status_text.status_lines(host, status) if status else [unseen(host)]
     declared = None
     try:
         declared = declared_profile.read_declared(host)

@@ -24,10 +24,12 @@ def parser() -> argparse.ArgumentParser:
     top.exit_on_error = True
     top.add_argument("--version", action="version", version=f"corral {VERSION}")
     commands = top.add_subparsers(dest="command", metavar="COMMAND", required=True)
+    forms = {}  # of a command's output: one of them
 
     def command(name: str, text: str, *, tree: bool = False, profiles: bool = False) -> argparse.ArgumentParser:
         one = commands.add_parser(name, help=text, description=text)
-        one.add_argument("--json", action="store_true", help="print JSON instead of a table")
+        forms[name] = one.add_mutually_exclusive_group()
+        forms[name].add_argument("--json", action="store_true", help="print JSON instead of a table")
         if tree:
             one.add_argument("--root", metavar="TREE", help="a recorded machine: a folder or a snapshot (tar)")
         if profiles:
@@ -35,7 +37,7 @@ def parser() -> argparse.ArgumentParser:
         return one
 
     seen = command("status", "what the last tick saw: pools, drift, last change")
-    seen.add_argument(
+    forms["status"].add_argument(
         "--html", action="store_true", help="print a page for a browser, with a map of the CPUs as they are"
     )
     seen.add_argument("--tenants", action="store_true", help="the quotas of tenants as they are now: used and hard")
@@ -45,10 +47,10 @@ def parser() -> argparse.ArgumentParser:
     ):
         one = command(name, text, tree=True, profiles=True)
         one.add_argument("--explain", action="store_true", help="also each key's origin, and its effect on this node")
-    made_of = command("topology", "what the machine is made of", tree=True)
-    given = command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
-    for one in (made_of, given):
-        one.add_argument(
+    command("topology", "what the machine is made of", tree=True)
+    command("pools", "the pools of CPUs that the profile gives this machine", tree=True, profiles=True)
+    for name in ("topology", "pools"):
+        forms[name].add_argument(
             "--svg", action="store_true", help="print a drawing: sockets, NUMA nodes, caches, cores, threads"
         )
     had = command("devices", "the devices of each resource that the profile declares, and who has them", profiles=True)

@@ -26,10 +26,7 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
         return show_tenants(host, args)
     status = status_file.last_status(host)
     if not status:
-        raise refusal(
-            "no readable status: is corral-reconcile.timer active? corral drift checks now",
-            path=state.STATUS,
-        )
+        raise refusal(f"{why_no_status(host)}; corral drift checks now", path=state.STATUS)
     if args.html:
         from . import status_html
 
@@ -38,6 +35,13 @@ def do_status(host: Host, args: argparse.Namespace) -> int:
         lines = status_text.status_lines(host, status, colour=command_output.coloured())
         command_output.show(args, status_data(host, status), lines)
     return ERROR if status.get("error") else IN_SYNC if status.get("in_sync") else DIFFERS
+
+
+def why_no_status(host: Host) -> str:
+    """Why there is no status to be read, and what to do."""
+    if not host.exists(state.AGENT):
+        return "there is none, since the agent is not installed: install it with corral.node.agent, or with the role"
+    return "no readable status: is corral-reconcile.timer active? The agent has not looked since the boot"
 
 
 def status_data(host: Host, status: dict[str, t.Any]) -> dict[str, t.Any]:

@@ -12,6 +12,7 @@ import node
 import pytest
 import runs
 import services
+from _core.cli import commands
 from _core.host import state
 from test_exclusive import CGROUP
 from test_workloads import BATCH, rolled
@@ -175,3 +176,10 @@ def test_topology_and_pools_are_drawn(rolled: node.Node, capsys: pytest.CaptureF
     assert sorted(machine.under("/g/title")) == [f"CPU {cpu}" for cpu in range(8)]
     assert runs.command(rolled.host(), "pools", "--svg") == 0
     assert "CPU 2: exclusive, workload dataplane" in Page(capsys.readouterr().out).under("/g/title")
+
+
+@pytest.mark.parametrize("words", [("status", "--html"), ("topology", "--svg"), ("pools", "--svg")])
+def test_a_page_or_drawing_is_no_json(words: tuple[str, ...], capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit):
+        commands.parser().parse_args([*words, "--json"])
+    assert f"argument --json: not allowed with argument {words[1]}" in capsys.readouterr().err

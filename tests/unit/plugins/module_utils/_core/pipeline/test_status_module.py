@@ -57,7 +57,10 @@ def test_it_returns_what_the_command_prints(fake: node.Node, capsys: pytest.Capt
 def test_a_node_without_corral_is_described_as_such(fake: node.Node) -> None:
     found = task(fake)
     assert (found["status"], found["profile"]) == (None, None)
-    assert found["report"] == [SHELL.UNSEEN]
+    (said,) = found["report"]
+    assert said.startswith(f"{state.STATUS}: there is none, since the agent is not installed: ")
+    runs.install(fake.host())
+    assert task(fake)["report"][0].startswith(f"{state.STATUS}: no readable status: is corral-reconcile.timer active?")
 
 
 def test_a_declared_profile_that_cannot_be_read_is_named(fake: node.Node) -> None:
