@@ -699,6 +699,19 @@ def test_a_variable_that_the_change_would_refuse_is_refused_in_check_mode_as_wel
     assert "4 hosts: 3 would change, 1 cannot have the profile" in plan
 
 
+def test_a_time_longer_than_a_day_is_refused_in_the_plan_and_in_the_role(fleet: Fleet) -> None:
+    for plays in ("", ROLE):
+        code, said, order = fleet.play("--limit", "a", "--check", plays=plays, corral_confirm_timeout=86401)
+        assert code != 0 and order == [] and "corral_confirm_timeout: 86401: " in said, said
+    code, said, order = fleet.play("--limit", "a", "--check", corral_confirm_timeout=86400, corral_reboot_ok=True)
+    assert code != 0 and "at most 86400 s" in said, said
+
+
+def test_a_rollout_removes_nothing(fleet: Fleet) -> None:
+    code, said, order = fleet.play(corral_state="absent")
+    assert code != 0 and order == [] and "corral.node.remove removes Corral" in said, said
+
+
 def test_batches_that_are_none_are_refused_by_name(fleet: Fleet) -> None:
     code, said, order = fleet.play("-e", "corral_serial=1,none")
     assert code != 0 and order == []
