@@ -121,6 +121,7 @@ class FakeSystemd:
         self.isolated: Cpus = frozenset()  # by isolcpus=
         self.nodes = frozenset({0, 1})
         self.reload_applies = reload_applies
+        self.starting = False  # the boot is not over
         self.units: dict[str, Unit] = {}
         self.cgroups: dict[str, Cgroup] = {"": Cgroup()}
         self.active: set[str] = set()
@@ -692,6 +693,8 @@ class FakeSystemd:
             running = self.active.union(name for name, unit in self.units.items() if unit.running)
             states = ["active" if unit in running else "inactive" for unit in rest]
             return Command(0 if "active" in states else 3, "\n".join(states) + "\n", "")
+        if verb == "is-system-running":
+            return Command(1 if self.starting else 0, "starting\n" if self.starting else "running\n", "")
         if verb == "set-property" and rest[0].endswith(".service") and rest[1].startswith("DeviceAllow="):
             return self.set_devices(rest[0], rest[1:])
         if verb == "set-property":

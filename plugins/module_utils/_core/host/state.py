@@ -58,6 +58,7 @@ DEVICE_CHECKS = (
     f"{RUN}/device-checks.json"  # results of the commands for the health of devices; written where one changes
 )
 DEVICES_CHECKED = f"{RUN}/devices-checked.json"  # when each device was checked; written by each pass
+PCI_USED = f"{STATE}/pci-used.json"  # what the machine uses of the PCI functions that may be bound: pci_used_before.py
 DEVICE_CHECKS_LOCK = f"{RUN}/device-checks.lock"
 GC_DRIFT = f"{RUN}/gc-drift.json"
 GC_IDLE = f"{RUN}/gc-idle.json"

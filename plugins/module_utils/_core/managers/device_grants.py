@@ -15,7 +15,7 @@ import fnmatch
 import re
 import typing as t
 
-from ..host import cgroup, systemd, workload_state
+from ..host import cgroup, state, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
 from ..model.devices.device_delivery import CDI_FOLDER, DRIVER_ENDING, FOLDER, UNSEEN, flat
@@ -430,4 +430,9 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     return (*back, *device_specs.spec_changes(seen.specs, {}))
 
 
-MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)
+def status_files(dummy_host: Host) -> tuple[str, ...]:
+    """What ticks keep for the next boot."""
+    return (state.PCI_USED,)
+
+
+MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal, status_files=status_files)

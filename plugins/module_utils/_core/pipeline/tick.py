@@ -158,6 +158,10 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         from . import allocate_workloads
 
         converged = not allocate_workloads.waits(host, context.grants)
+    if any(one.bind for one in declared.devices):
+        from ..host import pci_used_before
+
+        converged = host.unrecorded(lambda: pci_used_before.keep(host, declared.devices)) and converged
     if converged and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC

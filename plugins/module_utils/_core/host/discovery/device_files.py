@@ -48,13 +48,25 @@ def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
     drivers = {one.bind for one in resources if one.bind is not None}
     if not drivers:
         return seen
-    from . import pci_use  # Few nodes have drivers to bind.
+    from .. import pci_used_before  # Few nodes have drivers to bind.
+    from . import pci_use
 
-    to_bind = inventory.functions_to_bind(resources, pci)
+    before = pci_used_before.of_boot_before(host)
+    used = used_now(host, resources, pci)
     return seen._replace(
-        in_use={one.address: pci_use.why_used(host, one) for one in to_bind},
+        in_use={address: why or before.get(address, "") for address, why in used.items()},
         drivers=frozenset(one for one in drivers if host.is_dir(f"{pci_use.DRIVERS}/{one}")),
     )
+
+
+def used_now(
+    host: Host, resources: t.Iterable[Resource], pci: t.Optional[t.Mapping[str, PciFunction]] = None
+) -> dict[str, str]:
+    """Why each of the PCI functions that these resources may bind is used; "" where nothing uses it."""
+    from . import pci_use
+
+    to_bind = inventory.functions_to_bind(list(resources), functions(Reader(host)) if pci is None else pci)
+    return {one.address: pci_use.why_used(host, one) for one in to_bind}
 
 
 def functions(reader: Reader) -> dict[str, PciFunction]:

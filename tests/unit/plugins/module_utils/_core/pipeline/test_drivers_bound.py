@@ -16,6 +16,7 @@ import pytest
 import runs
 import services
 import test_workloads
+from _core.host import state
 from _core.model.plan.plan import Outcome
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
@@ -656,3 +657,69 @@ def test_a_run_that_fails_anywhere_is_gone_on_with(make: Make, fail: str, act: A
         assert fake.pci.held_up == [], number
         in_sync(fake)
         shutil.rmtree(fake.root)
+
+
+# A boot
+
+
+def devices(fake: node.Node, capsys: pytest.CaptureFixture[str]) -> dict[str, dict[str, t.Any]]:
+    """The devices by id, as a person is told of them."""
+    capsys.readouterr()
+    runs.command(fake.host(), "devices", "--json")
+    return {one["id"]: one for row in json.loads(capsys.readouterr().out)["resources"] for one in row["devices"]}
+
+
+def rebooted(fake: node.Node) -> None:
+    """The node starts: no interface is up yet, and systemd is not done."""
+    for number in range(len(ALL)):
+        fake.pci.bring(f"ens{number}", up=False)
+    fake.systemd.starting = True
+    services.reboot(fake)
+
+
+def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_starts(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    equip(fake)
+    fake.pci.bring("ens2", up=True)
+    assert roll_out(fake, only("later")).error == ""
+    runs.tick(fake.host())
+    kept = fake.get(state.PCI_USED)
+    rebooted(fake)
+    assert not services.start(fake, LATER) or fake.pci.driver(THIRD) == "i40e"
+    services.stop(fake, LATER)
+    runs.tick(fake.host())
+    assert "before the reboot its network interface ens2 is up" in json.dumps(devices(fake, capsys)[THIRD])
+    assert fake.get(state.PCI_USED) == kept, "the node has not started"
+    fake.systemd.starting = False
+    for dummy in range(2):
+        fake.wait(10)
+        runs.tick(fake.host())
+    assert THIRD not in fake.get(state.PCI_USED)
+    assert devices(fake, capsys)[THIRD]["healthy"]
+
+
+def test_what_the_machine_uses_is_kept_where_it_changes_and_goes_with_the_profile(fake: node.Node) -> None:
+    equip(fake)
+    assert roll_out(fake, only("later")).error == ""
+    runs.tick(fake.host())
+    assert not fake.has(state.PCI_USED), "nothing is used"
+    fake.pci.bring("ens3", up=True)
+    fake.wait(10)
+    runs.tick(fake.host())
+    assert FOURTH in fake.get(state.PCI_USED)
+    fake.wait(10)
+    host = fake.host()
+    runs.tick(host)
+    assert [path for path in host.writes if "pci-used" in path] == []
+    assert runs.remove(fake.host()).error == ""
+    assert not fake.has(state.PCI_USED)
+
+
+@pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 1, "checksum": "x", "data": {}}'])
+def test_a_record_that_is_none_holds_nothing_back(text: str, fake: node.Node) -> None:
+    equip(fake)
+    fake.put(state.PCI_USED, text)
+    assert roll_out(fake, only("later")).error == ""
+    assert services.start(fake, LATER)
+    runs.tick(fake.host())
