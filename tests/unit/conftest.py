@@ -40,6 +40,14 @@ def no_real_podman() -> t.Iterator[None]:
         yield
 
 
+@pytest.fixture(autouse=True, scope="session")
+def this_machine_stays() -> t.Iterator[None]:
+    """No test makes a file of Corral's on the machine that it runs on."""
+    places = [Path(name) for name in ("/etc/corral", "/var/lib/corral", "/run/corral") if not Path(name).exists()]
+    yield
+    assert [place for place in places if place.exists()] == [], "a test wrote to this machine"
+
+
 @pytest.fixture(autouse=True)
 def signals_stay() -> t.Iterator[None]:
     """A test that leaves a signal ignored would make the whole run deaf to it."""
