@@ -107,8 +107,8 @@ def test_an_undo_that_would_let_others_in_leaves_them_off(rolled: node.Node, mon
     data = {**PROFILE, "workloads": [*PROFILE["workloads"], more]}
     inverse = undo.inverse
 
-    def forgetful(before: undo.Original, step: Step, online: str) -> list[Step]:
-        return [] if "/corral_more.slice" in f"/{step.target}" else inverse(before, step, online)
+    def forgetful(before: undo.Original, step: Step, online: str, shared: str = "") -> list[Step]:
+        return [] if "/corral_more.slice" in f"/{step.target}" else inverse(before, step, online, shared)
 
     trial = rolled.clone(rolled.root.with_name("trial")).host()
     assert applying.declare(trial, profile.parse(data)).error == ""
