@@ -30,7 +30,7 @@ import node_compiled
 node_compiled.FOLDER = sys.argv[2]
 for path in sys.stdin.read().splitlines():
     with open(path, "rb") as file:
-        node_compiled.importlib.machinery.SourceFileLoader("", path).source_to_code(file.read(), path)
+        node_compiled._frozen_importlib_external.SourceFileLoader("", path).source_to_code(file.read(), path)
 """
 ON_NODE = "/var/cache/lab-compiled"  # what this node compiled; below it, read-only, what was kept of others
 NAME_LENGTH = 32  # of a digest; what is still being written has a longer name

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import _frozen_importlib_external
 import _imp
-import importlib.machinery
 import zipimport
 
 TYPE_CHECKING = False  # typing's takes longer to import than all else here
@@ -55,7 +54,7 @@ def kept(compile_text: t.Callable[[bytes, str], t.Any], path: str, data: bytes) 
 def begin() -> None:
     """Put it between Python and its compiler: for zip files, and for folders."""
     from_zip = vars(zipimport)["_compile_source"]
-    loader = vars(importlib.machinery)["SourceFileLoader"]
+    loader = vars(_frozen_importlib_external)["SourceFileLoader"]
     from_file = loader.source_to_code
 
     def of_zip(path: str, data: bytes) -> t.Any:
