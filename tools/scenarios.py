@@ -54,6 +54,7 @@ LONG_ONLY = (
     "intruders-bullseye",
     "intruders-forky",
     "intruders-trixie",
+    "legacy",
     "powercut",
     "trixie",
 )

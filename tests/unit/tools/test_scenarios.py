@@ -269,7 +269,6 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "gc",
             "intruders",
             "kubelet-standin",
-            "legacy",
         ),
         *("parts", "rollout", "workloads", "workloads-trixie"),
     }, "make test runs these"
