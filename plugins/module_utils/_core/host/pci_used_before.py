@@ -13,10 +13,8 @@ from __future__ import annotations
 import typing as t
 
 from . import state
-from .discovery import device_files
 
 if t.TYPE_CHECKING:
-    from ..model.devices.device import Resource
     from .files import Host
 
 STARTING = ("initializing", "starting")
@@ -34,13 +32,14 @@ def of_boot_before(host: Host) -> dict[str, str]:
     }
 
 
-def keep(host: Host, resources: t.Iterable[Resource]) -> bool:
-    """Keep which of the functions that may be bound are used now; written where that changed, and once after each boot.
+def keep(host: Host, found: t.Mapping[str, str]) -> bool:
+    """Keep which of the functions that may be bound are used now (``found``: why, by address; "" for no use); written where that
+    changed, and once after each boot.
 
     False while the node is starting: what it used before counts until it has started.
     """
     kept = state.checked(host, state.PCI_USED)
-    used = {address: why for address, why in device_files.used_now(host, resources).items() if why}
+    used = {address: why for address, why in found.items() if why}
     now = {"boot": host.boot_id(), "used": used}
     if kept == now or not (kept or used):
         return True

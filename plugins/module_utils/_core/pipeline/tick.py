@@ -160,8 +160,10 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         converged = not allocate_workloads.waits(host, context.grants)
     if any(one.bind for one in declared.devices):
         from ..host import pci_used_before
+        from ..host.discovery import device_files
 
-        converged = host.unrecorded(lambda: pci_used_before.keep(host, declared.devices)) and converged
+        used = host.unrecorded(lambda: device_files.used_now(host, declared.devices))
+        converged = host.unrecorded(lambda: pci_used_before.keep(host, used)) and converged
     if converged and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
