@@ -162,8 +162,8 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         from ..host import pci_used_before
         from ..host.discovery import device_files
 
-        used = host.unrecorded(lambda: device_files.used_now(host, declared.devices))
-        converged = host.unrecorded(lambda: pci_used_before.keep(host, used)) and converged
+        started = host.unrecorded(lambda: pci_used_before.keep(host, device_files.used_now(host, declared.devices)))
+        converged = converged and started
     if converged and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC

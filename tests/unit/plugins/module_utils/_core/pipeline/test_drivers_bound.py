@@ -723,3 +723,12 @@ def test_a_record_that_is_none_holds_nothing_back(text: str, fake: node.Node) ->
     assert roll_out(fake, only("later")).error == ""
     assert services.start(fake, LATER)
     runs.tick(fake.host())
+
+
+def test_what_a_workload_has_is_not_what_the_machine_uses(fake: node.Node) -> None:
+    equip(fake)
+    assert roll_out(fake, only("later")).error == ""
+    assert services.start(fake, LATER)
+    runs.tick(fake.host())
+    assert bound(fake)
+    assert not fake.has(state.PCI_USED)
