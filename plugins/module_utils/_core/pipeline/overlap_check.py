@@ -64,6 +64,7 @@ def overlaps(
         partitions=kept_out,
         at_start=at_start,
         hiding=files,
+        ungranted=granted_nothing(plan, tree.populated & keeps),
     )
 
 
@@ -129,6 +130,14 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
     units = [Slice(unit, cpus, cpus, unit in own) for unit, cpus in now.items()]
     above = cgroup_v1_cpuset.cpus(host, cgroup.CPUSETS).effective or frozenset()
     return replay_v1.problems(steps, units, () if has_pools else exclusive, above)
+
+
+def granted_nothing(plan: Plan, units: t.AbstractSet[str]) -> frozenset[str]:
+    """Those slices of workloads that had no exclusive CPUs before the plan, by the checkpoint."""
+    found = plan.context.workloads if plan.context else None
+    if found is None:
+        return frozenset()
+    return frozenset(units - {ISOLATED_SLICE, *(grant.slice for grant in found.checkpoint.grants if grant.cpus)})
 
 
 def keep_cpus(host: Host, plan: Plan, exclusive: t.Iterable[str]) -> set[str]:

@@ -36,6 +36,7 @@ def problems(
     partitions: bool = True,
     at_start: t.Mapping[str, CpuSet] = NOTHING,
     hiding: t.Collection[str] = (),
+    ungranted: t.Collection[str] = (),
 ) -> list[Problem]:
     """The problems of the first step after which others would get CPUs of a control group of ``own`` (paths), at most MOST.
 
@@ -44,13 +45,14 @@ def problems(
     moment, in any control group and in one that is yet to be made: that gets what the root has left. Without ``partitions``
     only those that request CPUs are kept off others'. ``at_start`` has the CPUs that slices which do not run would start with by their
     files; to start one with them counts as a request. ``hiding`` are systemd's own files that hide what is set live (paths): a slice
-    starts with their CPUs until they are gone.
+    starts with their CPUs until they are gone. ``ungranted`` are those of ``populated`` that were granted no CPUs before the first step:
+    with partitions, what they share with others by then is their own when they become one.
 
     A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it is sure
     to have had them.
     """
     moving = MovingMachine(machine)
-    watch = Watch(moving, populated, own, partitions=partitions)
+    watch = Watch(moving, populated, own, partitions=partitions, ungranted=ungranted)
     asleep = dict(at_start)
     hidden = {group_of(unit_of_cpus_file(file)): file for file in hiding}
     for step in steps:
@@ -94,7 +96,13 @@ class Watch:
     """
 
     def __init__(
-        self, machine: MovingMachine, populated: t.Collection[str], own: t.Collection[str], *, partitions: bool
+        self,
+        machine: MovingMachine,
+        populated: t.Collection[str],
+        own: t.Collection[str],
+        *,
+        partitions: bool,
+        ungranted: t.Collection[str] = (),
     ) -> None:
         self.machine, self.populated, self.own, self.partitions = machine, populated, own, partitions
         self.first = dict(machine.bounds)
@@ -102,6 +110,8 @@ class Watch:
         self.loose = {path for path in own if path in machine.cgroups and not machine.cgroups[path].valid}
         self.loose |= set() if partitions else set(own)
         self.mended: set[str] = set()
+        waiting = [path for path in ungranted if path in machine.cgroups] if partitions else []
+        self.common = {path: self.requested_by_others(path) & self.asked[path] for path in waiting}
         self.shared: dict[Pair, CpuSet] = {}
         # By CPU: the control groups that have it exclusively, and those that have it or may have it.
         self.owners: dict[int, set[str]] = collections.defaultdict(set)
@@ -110,7 +120,7 @@ class Watch:
         self.has: dict[str, CpuSet] = {}
         for path in machine.bounds:
             self.note(path)
-        self.owned_first = dict(self.owned)
+        self.owned_first = {path: cpus | self.common.get(path, NONE) for path, cpus in self.owned.items()}
 
     def begin(self, path: str, cpus: CpuSet) -> None:
         """A slice starts with these CPUs by its files: what it has from now on it did not have before."""
@@ -128,8 +138,16 @@ class Watch:
         if path in self.own:
             one = self.machine.cgroups[path]
             owned = has & one.cpus if path in self.populated or one.partition != MEMBER else NONE
+            if path in self.common:
+                self.common[path] &= one.cpus if one.partition == MEMBER else NONE
+                owned -= self.common[path]
             enter(self.owners, path, self.owned.get(path, NONE), owned)
             self.owned[path] = owned
+
+    def requested_by_others(self, path: str) -> CpuSet:
+        """The CPUs that other control groups request, and have, in the beginning."""
+        others = (other for other in self.asked if not f"{other}/".startswith(f"{path}/"))
+        return NONE.union(*(self.asked[other] & self.first[other].least for other in others))
 
     def observe(self) -> dict[Pair, CpuSet]:
         """The CPUs of each owner that another one has, and had not in the beginning."""

@@ -162,6 +162,28 @@ def test_what_was_mended_is_guarded_from_then_on(kind: str) -> None:
     assert replay.problems(steps, before, {"corral_a.slice"}, OWN)
 
 
+def test_what_a_slice_shares_before_it_is_granted_anything_is_not_its_own() -> None:
+    """Its processes wait there for CPUs of their own, on those that the system has, and so may others."""
+    before = machine(corral_b=group("0"))
+    steps = [partition("corral_a.slice", MEMBER), cpus("corral_a.slice", "0"), cpus("corral_b.slice", "4-5")]
+    populated, own = {"corral_a.slice", "corral_b.slice"}, {"corral_b.slice"}
+    assert replay.problems(steps, before, populated, own), "b was granted 0"
+    assert replay.problems(steps, before, populated, own, ungranted=own) == []
+
+
+@pytest.mark.parametrize(
+    ("b", "steps"),
+    [
+        pytest.param(group("4"), [cpus("machine.slice", "4,6-7")], id="nobody else has it"),
+        pytest.param(group("0"), [cpus("corral_b.slice", "4"), cpus("machine.slice", "4,6")], id="it has what it was granted"),
+        pytest.param(group("0"), [cpus("system.slice", "1"), partition("corral_b.slice"), cpus("system.slice", "0-1")], id="it is a partition"),
+    ],
+)  # fmt: skip
+def test_a_slice_that_is_granted_something_has_it_for_itself(b: Cgroup, steps: list[Step]) -> None:
+    own = {"corral_b.slice"}
+    assert replay.problems(steps, machine(corral_b=b), own, own, ungranted=own)
+
+
 def test_steps_of_other_kinds_move_nothing() -> None:
     others = [
         Step("unit", "a.service", "start", 80), make_step.unit_property("corral_a.slice", "CPUWeight", "1", 40),
