@@ -247,6 +247,37 @@ def first_of_machine_slice() -> None:
     run("systemctl", "stop", "late")
 
 
+def confined_and_stopped() -> None:
+    """A unit that was confined while batch did not run stops, and starts again on CPUs that batch has not got meanwhile.
+
+    No tick takes back what was set of it: the node is paused.
+    """
+    run("systemctl", "stop", BATCH)
+    write(f"{ETC}/rover.service", "[Service]\nSlice=-.slice\nExecStart=/usr/local/bin/spin rover\n")
+    run("systemctl", "daemon-reload")
+    run("systemctl", "start", "rover")
+    with profile() as data:
+        data["cpu"]["unmanaged"] = "confine"
+    tick()
+    before = masks("rover.service")
+    expect("rover is confined", before, sets(SHARED))
+    run("corral", "pause", "--for", "1h")
+    run("systemctl", "stop", "rover")
+    run("systemctl", "start", BATCH)
+    expect("batch has CPUs that rover had", bool(sets(f"{CGROUP}/{BATCH_SLICE}") & before), True)
+    run("systemctl", "start", "rover")
+    kept_out("rover.service")
+    expect("batch", (partition(BATCH_SLICE), masks(BATCH_SLICE)), ("root", sets(f"{CGROUP}/{BATCH_SLICE}")))
+    run("corral", "resume")
+    with profile() as data:
+        data["cpu"]["unmanaged"] = "report"
+    tick()
+    run("systemctl", "stop", "rover")
+    os.remove(f"{ETC}/rover.service")
+    run("systemctl", "daemon-reload")
+    in_sync()
+
+
 def leaves() -> None:
     """b leaves the profile while it runs: it shares CPUs from then on, and none of a workload with exclusive ones."""
     leave("b")
@@ -446,6 +477,7 @@ STEPS = (
     instances,
     file_removed,
     in_audit,
+    confined_and_stopped,
     early_container,
     run_goes_on,
 )

@@ -81,7 +81,7 @@ def plan(host: Host, context: Context) -> Part:
         differs = any(now.get(unit, cpus) != cpus for unit, cpus in persistent.items())
         by_run = differs or any(need.cpus and need.workload.hold == RUNNING for need in needs)
         wanted = Wanted(now, persistent, context.pools.reserved, kinds, context.pools.online, confine, at_boot, by_run)
-        return decide(wanted, observe(host, wanted), context)
+        return decide(wanted, observe(host, wanted, context.original_cpus), context)
     from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
 
     return cpu_v1.plan(host, context.pools, now)

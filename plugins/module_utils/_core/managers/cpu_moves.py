@@ -68,7 +68,9 @@ def plan_moves(wanted: Wanted, seen: Observation, context: Context) -> Moves:
     requested.update((unit, state.cpus.requested or cpuset.EMPTY) for unit, state in seen.units.items())
     requested.update({**stopped, **starting})
     rivals = {one.name: one.requested for one in seen.unmanaged if one.name not in placed}
-    view = slices.handover_slices(wanted.now, now, placed.values(), requested)
+    reduced = stopped_unmanaged(wanted, seen, context.original_cpus)
+    requested.update((one.unit, one.now) for one in reduced)
+    view = slices.handover_slices(wanted.now, now, [*placed.values(), *reduced], requested)
     leaving = shared_meanwhile(wanted, now, stopped.keys() - wanted.now.keys())
     view = [one._replace(wanted=leaving.get(one.unit, one.wanted)) for one in view]
     writes = handover.order(view, wanted.reserved, cpuset.EMPTY.union(*rivals.values()))
@@ -142,7 +144,7 @@ def placed_in(
     """The unmanaged units that Corral gives CPUs, as the hand-over sees them.
 
     Units in ``confined`` get the shared CPUs. Units that Corral confined earlier (in ``original_cpus``) and that still request CPUs
-    get their original CPUs without exclusive ones, or all that exclusive slices leave. Clearing AllowedCPUs= leaves cpuset.cpus as
+    get what cpus_left() says. Clearing AllowedCPUs= leaves cpuset.cpus as
     it is: the old request would keep the next slice from being a partition.
     """
     own = seen.foreign.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
@@ -156,12 +158,32 @@ def placed_in(
             and one.requested
             and unmanaged_groups.can_be_confined(one)
         ):
-            before = cgroup.cpu_list(original_cpus[one.name]) or cpuset.EMPTY
-            cpus = (before & wanted.online) - own or wanted.online - own
+            cpus = cpus_left(one.name, wanted, own, original_cpus)
         else:
             continue
         found[one.name] = handover.Slice(one.name, one.cpus | one.requested & wanted.online, cpus)
     return found
+
+
+def stopped_unmanaged(wanted: Wanted, seen: Observation, original_cpus: t.Mapping[str, str]) -> list[handover.Slice]:
+    """The unmanaged units that do not run, and would start with exclusive CPUs by what Corral set for them while they ran.
+
+    A tick takes that back. Until then, or where none changes anything, such a unit can start at any moment.
+    """
+    own = cpuset.EMPTY.union(*(cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)))
+    return [
+        handover.Slice(unit, cpus & wanted.online, cpus_left(unit, wanted, own, original_cpus))
+        for unit, cpus in seen.stopped.items()
+        if cpus & wanted.online & own
+    ]
+
+
+def cpus_left(unit: str, wanted: Wanted, own: frozenset[int], original_cpus: t.Mapping[str, str]) -> frozenset[int]:
+    """The CPUs of an unmanaged unit that Corral confined earlier: its original ones without those of exclusive slices (``own``), or
+    all that these leave.
+    """
+    before = cgroup.cpu_list(original_cpus[unit]) or cpuset.EMPTY
+    return (before & wanted.online) - own or wanted.online - own
 
 
 def started_on(wanted: Wanted, seen: Observation) -> dict[str, frozenset[int]]:

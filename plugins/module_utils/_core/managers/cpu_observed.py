@@ -16,6 +16,7 @@ from ..model.cpu.partitions import MEMBER
 from ..model.cpu.unmanaged_groups import Unmanaged
 from ..model.profile.schema_types import EXCLUSIVE_PREFIX, is_own
 from ..model.systemd import unit_property
+from ..model.systemd.unit_group import group_of
 from ..model.systemd.unit_property import Setting, dropin
 from ..model.values import cpuset
 from ..model.values.records import NamedTuple
@@ -63,7 +64,8 @@ class UnitState(NamedTuple):
 
 class Observation(NamedTuple):
     """The slice tree as observed. ``rest`` are the CPUs that the kernel leaves to control groups without a cpuset, ``foreign``
-    those of partitions that are not Corral's.
+    those of partitions that are not Corral's. ``stopped`` are the unmanaged units that do not run, with the CPUs that Corral set for them
+    earlier, and that they would start with.
     """
 
     units: dict[str, UnitState]
@@ -71,6 +73,7 @@ class Observation(NamedTuple):
     rest: frozenset[int]
     foreign: frozenset[int]
     target: t.Optional[str]
+    stopped: t.Mapping[str, frozenset[int]]
 
 
 class Wanted(NamedTuple):
@@ -90,8 +93,8 @@ class Wanted(NamedTuple):
     by_run: bool = False
 
 
-def observe(host: Host, wanted: Wanted) -> Observation:
-    """Read the slice tree: kernel files and systemd's files, no command."""
+def observe(host: Host, wanted: Wanted, changed: t.Iterable[str]) -> Observation:
+    """Read the slice tree: kernel files and systemd's files, no command. ``changed`` are the units that Corral gave CPUs."""
     top = cgroup.top_level(host)
     left = slices.left_over(wanted.now, dict.fromkeys((*top, *systemd.slices_with_dropins(host, EXCLUSIVE_PREFIX))))
     observed = list(dict.fromkeys((*wanted.now, *wanted.persistent, *left)))
@@ -116,7 +119,17 @@ def observe(host: Host, wanted: Wanted) -> Observation:
     rest = cgroup.rest(host)
     unmanaged = tuple(unmanaged_group(host, name) for name in top if name not in units)
     foreign = cgroup.foreign_partitions(host, units)
-    return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)))
+    # As of a slice, an empty control group of a unit that requests nothing is no sign that it runs (see UnitState.runs).
+    running = {*units, *(one.name for one in unmanaged if one.populated or one.requested)}
+    stopped = {unit: cpus_set_live(host, unit) for unit in changed if unit not in running and group_of(unit) == unit}
+    stopped = {unit: cpus for unit, cpus in stopped.items() if cpus}
+    return Observation(units, unmanaged, rest, foreign, host.read(dropin(TARGET, NAME)), stopped)
+
+
+def cpus_set_live(host: Host, unit: str) -> frozenset[int]:
+    """The CPUs that a unit was given while it ran, and that it starts with again; systemd forgets those of a transient unit."""
+    live = unit_property.control_file(unit, "AllowedCPUs", runtime=True)
+    return unit_property.cpus_of_file(live, host.read(live))
 
 
 def unmanaged_group(host: Host, name: str) -> Unmanaged:

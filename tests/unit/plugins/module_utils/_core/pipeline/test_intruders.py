@@ -129,6 +129,24 @@ def test_a_service_at_the_top_is_confined_as_long_as_it_runs(rolled: node.Node) 
     ticks_until_quiet_after(rolled)
 
 
+@pytest.mark.parametrize("cpu", [{"unmanaged": "confine"}, {}], ids=["confined", "confined earlier"])
+@pytest.mark.parametrize("top", ["rogue.service", "rogue.slice"])
+def test_a_unit_that_was_confined_starts_anew_off_later_grants(
+    top: str, cpu: dict[str, str], rolled: node.Node
+) -> None:
+    """In audit mode no tick takes back what was set of it, but services that start are granted CPUs."""
+    rolled.intrude(top)
+    assert apply(rolled, with_cpu(unmanaged="confine")).remaining == ()
+    assert apply(rolled, {**with_cpu(**cpu), "mode": "audit"}).error == ""
+    rolled.withdraw(top)
+    assert rolled.has(f"/run/systemd/system.control/{top}.d/50-AllowedCPUs.conf")
+    assert services.start(rolled, BATCH)
+    rolled.intrude(top)
+    exclusive = rolled.cpus(OWN) | rolled.cpus(BATCH_SLICE)
+    assert (partition(rolled, BATCH_SLICE), rolled.cpus(top) & exclusive) == ("root", frozenset())
+    assert rolled.overlaps == []
+
+
 def test_a_container_in_a_slice_that_nobody_granted_anything_runs_with_the_others(rolled: node.Node) -> None:
     """Started before ``corral admit``, with --cgroup-parent: CPUs that are left, not everybody's exclusive ones."""
     assert services.start(rolled, BATCH)
