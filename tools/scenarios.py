@@ -48,6 +48,7 @@ GIB = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") >> 30
 AT_ONCE = max(1, min((os.cpu_count() or 1) * 3 // 2, GIB // 4))
 # Only make test-long runs these: the same steps on further releases, and the cuts of power.
 LONG_ONLY = (
+    "bullseye",
     "cpusets-bullseye",
     "cpusets-forky",
     "gc-trixie",

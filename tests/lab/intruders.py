@@ -27,6 +27,7 @@ from on_node import (
     run,
     run_steps,
     select_steps,
+    systemd_version,
     tick,
     wait,
     write,
@@ -253,6 +254,7 @@ def confined_and_stopped() -> None:
     No tick takes back what was set of it: the node is paused.
     """
     run("systemctl", "stop", BATCH)
+    wait_for_end(BATCH_SLICE)
     write(f"{ETC}/rover.service", "[Service]\nSlice=-.slice\nExecStart=/usr/local/bin/spin rover\n")
     run("systemctl", "daemon-reload")
     run("systemctl", "start", "rover")
@@ -320,11 +322,6 @@ def file_removed() -> None:
     expect_own_cpus(BATCH_SLICE, frozenset({4, 5}))
     expect("the file", read(file), text)
     expect("who holds CPUs", sum("batch" in name for name in grants()), 1)
-
-
-def systemd_version() -> int:
-    """The number that begins what `systemctl --version` says."""
-    return int(run("systemctl", "--version").split()[1])
 
 
 def stopped_slice() -> None:

@@ -92,6 +92,11 @@ def status() -> dict[str, t.Any]:
     return t.cast("dict[str, t.Any]", json.loads(read(STATUS)))
 
 
+def systemd_version() -> int:
+    """The number that begins what `systemctl --version` says."""
+    return int(run("systemctl", "--version").split()[1])
+
+
 def tick() -> dict[str, t.Any]:
     """One real tick, and the status that it wrote; AssertionError where none comes.
 
