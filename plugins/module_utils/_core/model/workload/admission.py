@@ -156,6 +156,8 @@ def attempt(
         if why:
             broken[grant.workload] = (whole, why)
             budget.devices.give(grant.workload, whole.devices)  # Until it is decided on, no other workload gets them.
+            if whole.cpus and is_running(grant.workload, status):
+                budget.left[grant.workload] = whole.cpus
             continue
         kept = renewed(whole, need, status)
         budget.reserve(seen_again(budget, kept))
@@ -195,6 +197,7 @@ def attempt(
         except Refused as refused:
             refusals.append(Refusal(name, refused.key, refused.value, str(refused)))
             budget.devices.give(name, ())
+            budget.left.pop(name, None)
             rest = remaining_grant(budget, need, before, status)
             if name not in kept_first and before is not None and taken_by_others(budget, need, before, rest, status):
                 crowded[name] = refused

@@ -85,12 +85,14 @@ class NodeBudget:
         self.given: dict[str, int] = {}
         self.free = inputs.assignable
         self.shared = inputs.pools.allocatable
+        self.left: dict[str, CpuSet] = {}  # of workloads that run and are not decided on yet
         self.devices = HeldDevices()  # also those of workloads that are not decided on yet
         self.by_id: t.Optional[dict[str, Device]] = None
 
     def reserve(self, grant: Grant) -> None:
         """Charge a grant to the budget."""
         self.grants[grant.workload] = grant
+        self.left.pop(grant.workload, None)
         for resource, amount in counted(grant):
             self.given[resource] = self.given.get(resource, 0) + amount
         self.free -= grant.cpus
@@ -104,6 +106,11 @@ class NodeBudget:
             self.given[resource] -= amount
         self.free |= grant.cpus
         self.shared |= grant.cpus
+
+    def free_beside_others(self, workload: str) -> CpuSet:
+        """The free CPUs without those that other workloads run on which are not decided on yet."""
+        others = (cpus for name, cpus in self.left.items() if name != workload)
+        return self.free.difference(*others) if self.left else self.free
 
     def devices_by_id(self) -> dict[str, Device]:
         """The devices of the node by their ids, of all resources."""

@@ -45,8 +45,34 @@ def place(
 ) -> Placement:
     """Nodes, CPUs and devices for a need; what it had and may keep is taken first. One that is ``running`` keeps its devices.
 
-    Raises Refused.
+    CPUs that other workloads run on are only taken where there is no other way, and so are other NUMA nodes than those of the CPUs that
+    it had. Raises Refused.
     """
+    everything, beside = budget.free, budget.free_beside_others(need.workload.name)
+    for free in (beside & near_cpus(budget, before), beside):
+        if free and free != everything:
+            budget.free = free
+            try:
+                return place_among(budget, need, before, running=running)
+            except Refused:
+                continue
+            finally:
+                budget.free = everything
+    return place_among(budget, need, before, running=running)
+
+
+def near_cpus(budget: NodeBudget, before: t.Optional[Grant]) -> CpuSet:
+    """The CPUs of the NUMA nodes on which a workload had CPUs that it can keep; empty where it had none, or nodes do not matter."""
+    kept = (before.cpus & budget.free) if before else cpuset.EMPTY
+    if not kept or budget.inputs.policy.name == "none":
+        return cpuset.EMPTY
+    return cpuset.EMPTY.union(*(cpus for cpus in budget.inputs.topology.node_cpus().values() if cpus & kept))
+
+
+def place_among(
+    budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Grant], *, running: bool
+) -> Placement:
+    """The same among the CPUs that are free in the budget. Raises Refused."""
     kept = (before.cpus & budget.free) if before else cpuset.EMPTY
     pool = device_pool(budget, need, before, running=running)
     if need.qos != qos.GUARANTEED and pool is None:

@@ -281,6 +281,28 @@ def test_a_cpu_that_goes_offline_moves_its_owner_alone() -> None:
     assert told(node.allocate()) == [], "nobody moves back for a CPU that returned"
 
 
+@pytest.mark.parametrize("others", [True, False])
+def test_what_runs_keeps_its_cpus_while_others_come_back_online(*, others: bool) -> None:
+    """a runs on what is left on node 1, and b, where it is there, on node 0, all of which would be enough for a."""
+    node = Node(2, 5, 1, cpu={"reserved": {"cpus": "0"}}, topology={"policy": "single-numa-node"})
+    node.guaranteed("b", 3)
+    node.guaranteed("a", 3)
+    assert (node.cpus("b"), node.cpus("a")) == ("1-3", "5-7")
+    node.alive = {"a", "b"}
+    node.change(offline=[1, 2, 5, 8, 9])
+    node.allocate()
+    assert (node.cpus("b"), node.cpus("a")) == ("3", "6-7")
+    # a is decided on first.
+    node.workloads = dict(reversed(node.workloads.items()))
+    if not others:
+        node.delete("b")
+    node.change()
+    node.allocate()
+    assert node.cpus("a") == "5-7"
+    if others:
+        assert node.cpus("b") == "1-3"
+
+
 def test_who_had_something_comes_before_who_is_new() -> None:
     node = Node(1, 8, 1)
     node.guaranteed("old", 4)
