@@ -23,6 +23,7 @@ import typing as t
 SERVICE = "corral-reconcile.service"
 STATUS = "/run/corral/status.json"
 LOCK = "/run/corral/lock"
+QUIET_SYSTEMD = 252
 # A quiet emulated node takes so long (s) for LOOP rounds.
 LOOP, LOOP_SECONDS = 300_000, 0.08
 
@@ -95,6 +96,17 @@ def status() -> dict[str, t.Any]:
 def systemd_version() -> int:
     """The number that begins what `systemctl --version` says."""
     return int(run("systemctl", "--version").split()[1])
+
+
+def agent_journal() -> list[str]:
+    """What the journal has of the ticks.
+
+    systemd 247 itself says of each that it begins and ends, whatever LogLevelMax= the unit has, and 252 does not: that is left out there.
+    """
+    run("journalctl", "--sync")
+    lines = run("journalctl", f"--unit={SERVICE}", "--quiet", "--no-pager", "--output=json").splitlines()
+    rows = map(json.loads, lines)
+    return [row["MESSAGE"] for row in rows if row["_PID"] != "1" or systemd_version() >= QUIET_SYSTEMD]
 
 
 def tick() -> dict[str, t.Any]:

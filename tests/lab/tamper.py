@@ -22,7 +22,7 @@ import subprocess
 import sys
 import typing as t
 
-from on_node import PATIENCE, SERVICE, expect, run, status, wait, without_timer
+from on_node import PATIENCE, SERVICE, agent_journal, expect, run, status, wait, without_timer
 
 POOL = "/sys/devices/system/node/node1/hugepages/hugepages-2048kB/nr_hugepages"
 DROPIN = "/etc/systemd/system/user.slice.d/10-corral-cpu.conf"
@@ -140,12 +140,7 @@ def drift() -> tuple[int, list[dict[str, t.Any]]]:
 
 def journal() -> list[str]:
     """What the agent told the journal, but for what systemd started in the meantime."""
-    subprocess.run(["journalctl", "--sync"], check=False, timeout=60 * PATIENCE)
-    command = ["journalctl", "--unit=corral-reconcile.service", "--output=cat", "--quiet", "--no-pager"]
-    lines = subprocess.run(
-        command, capture_output=True, text=True, check=False, timeout=60 * PATIENCE
-    ).stdout.splitlines()
-    return [line for line in lines if not (V1 and MOVED.match(line))]
+    return [line for line in agent_journal() if not (V1 and MOVED.match(line))]
 
 
 def tamper(together: t.Sequence[Tampering], told: list[str]) -> list[str]:
