@@ -277,7 +277,8 @@ def confined_and_stopped() -> None:
     run("systemctl", "stop", "rover")
     os.remove(f"{ETC}/rover.service")
     run("systemctl", "daemon-reload")
-    in_sync()
+    tick()
+    expect("rover is named", "rover.service" in named(), False)
 
 
 def leaves() -> None:
