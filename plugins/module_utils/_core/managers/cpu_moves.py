@@ -257,6 +257,8 @@ def with_moves(
     for unit, cpus in reduced.items():
         first = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, UNCLAIMED)
         steps[unit] = [first, *steps.get(unit, [])]
+    for unit in sorted(others_by_set_property(wanted, seen).difference(steps)):
+        steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(wanted.now[unit]), CPUS, UNCLAIMED)]
     steps = {unit: without_set_property(unit, mine, wanted, seen) for unit, mine in steps.items()}
     result = []
     for change in changes:
@@ -290,6 +292,22 @@ def reduced_requests(seen: Observation, online: frozenset[int]) -> dict[str, fro
         requested, effective = state.cpus.requested or cpuset.EMPTY, state.cpus.effective or cpuset.EMPTY
         if is_exclusive(unit) and requested & effective and requested & online - effective:
             found[unit] = requested & effective
+    return found
+
+
+def others_by_set_property(wanted: Wanted, seen: Observation) -> set[str]:
+    """The units that have the right CPUs in force, and for which a persistent set-property left other ones.
+
+    systemd may have read that file since, and gives the unit its CPUs as soon as anything has it look at the unit. A write of the
+    right ones makes systemd forget them.
+    """
+    found = set()
+    for unit, cpus in wanted.now.items():
+        state = seen.units[unit]
+        by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
+        if by_hand is not None and state.runs and not kept_by_others(unit, wanted, seen):
+            if state.cpus.requested == cpus and systemd.merged_cpus([by_hand]) != cpus:
+                found.add(unit)
     return found
 
 

@@ -309,3 +309,20 @@ def test_a_plan_that_starts_a_slice_under_such_a_file_is_refused(
     runs.tick(fake.host())
     said = json.loads(fake.get("/run/corral/status.json"))["error"]
     assert ("report this as a fault of Corral" in (said or "")) == forgets
+
+
+@RELEASES
+def test_what_systemd_has_read_of_it_meanwhile_does_not_come_into_force(make: Make, release: Release) -> None:
+    """systemd 257 has it in memory after a daemon-reload, and gives the slice its CPUs when another one beside it gets some."""
+    fake = plain(make, release)
+    roll_out(fake, with_workloads("first"))
+    assert services.start(fake, FIRST)
+    with fake.by_hand():
+        fake.systemctl("set-property", "system.slice", "AllowedCPUs=1-7")
+        fake.systemctl("set-property", "--runtime", "system.slice", "AllowedCPUs=0,4")
+        fake.systemctl("daemon-reload")
+        fake.systemctl("set-property", "--runtime", "system.slice", "AllowedCPUs=0,4") if release == BOOKWORM else None
+    roll_out(fake, with_workloads("first", "second"))
+    assert fake.systemd.effective("system.slice") == {0, 4}
+    assert not fake.overlaps
+    assert not fake.has(f"{CONTROL}/system.slice.d/50-AllowedCPUs.conf")
