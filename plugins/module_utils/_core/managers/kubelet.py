@@ -51,11 +51,11 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     return tuple(kubelet_plan.removal(host))
 
 
-def key_of(change: Change, dummy_declared: Profile) -> t.Optional[str]:
+def key_of(change: Change, declared: Profile) -> t.Optional[str]:
     """The key that a change follows from; the section, for a file."""
-    from ..model.kubelet.kubelet_wanted import ASKED_BY
+    from ..model.kubelet.kubelet_wanted import asked_by
 
-    return ASKED_BY.get(change.subject, NAME)
+    return asked_by(change.subject, declared.kubelet) or NAME
 
 
 MANAGER = Manager(NAME, plan, WRITES, key_of=key_of, on_removal=on_removal)

@@ -13,7 +13,7 @@ from ..profile.profile_kubelet import Kubelet
 from ..values import cpuset, duration, sizes
 from ..values.errors import Problem
 from ..values.records import NamedTuple
-from . import config_values
+from . import config_values, reserve_formulas
 from .kubelet_config import DEFAULTS, THRESHOLDS, Config, Layer, effective, merge_patch
 from .kubelet_options import CPU_OPTIONS, KEYS, TOPOLOGY_OPTIONS, WORDS, Since
 
@@ -48,6 +48,7 @@ TERMS = {
     "swap_behavior": "memorySwap",
 }
 RESERVED_CPUS, GATES, MAXIMUM_AGE = "reservedSystemCPUs", "featureGates", "imageMaximumGCAge"
+KUBE_RESERVED = "kubeReserved"
 # The key of the profile that each key of the configuration follows from.
 ASKED_BY = {term: f"kubelet.{field}" for field, term in TERMS.items()}
 ASKED_BY[RESERVED_CPUS] = "cpu.reserved"
@@ -112,6 +113,8 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
         value = getattr(kubelet, field)
         if value is not None:
             data[term] = WRITERS.get(term, as_is)(value)
+    if kubelet.reserve_formula is not None:
+        data[KUBE_RESERVED] = {**by_formula(kubelet.reserve_formula, machine), **data.get(KUBE_RESERVED, {})}
     if kubelet.cpu_manager_policy == "none" and kubelet.cpu_manager_policy_options is None:
         data["cpuManagerPolicyOptions"] = {}  # The kubelet does not start with any of them.
     if kubelet.memory_manager_policy == "none" and kubelet.reserved_memory is None:
@@ -134,6 +137,19 @@ def compile(kubelet: Kubelet, machine: Machine) -> Wanted:
     if gates:
         data[GATES] = gates
     return Wanted(data, tuple(problems))
+
+
+def by_formula(name: str, machine: Machine) -> dict[str, str]:
+    """kubeReserved by a formula. The reserved CPUs of the profile, which the kubelet takes by their list, stand in place of its CPUs."""
+    found = reserve_formulas.reserve(name, len(machine.online), machine.memory)
+    return {kind: amount for kind, amount in found.items() if kind != "cpu" or machine.reserved is None}
+
+
+def asked_by(term: str, kubelet: t.Optional[Kubelet]) -> t.Optional[str]:
+    """The key of a profile with this section that a key of the configuration follows from."""
+    if term == KUBE_RESERVED and kubelet is not None and kubelet.reserve_formula and kubelet.kube_reserved is None:
+        return "kubelet.reserve_formula"
+    return ASKED_BY.get(term)
 
 
 def versioned(data: t.Mapping[str, t.Any]) -> t.Iterator[tuple[str, t.Any, str, Since]]:

@@ -36,6 +36,7 @@ class Kubelet(NamedTuple):
     topology_manager_policy_options: t.Optional[Texts] = None
     system_reserved: t.Optional[Texts] = None
     kube_reserved: t.Optional[Texts] = None
+    reserve_formula: t.Optional[str] = None
     enforce_node_allocatable: t.Optional[tuple[str, ...]] = None
     system_reserved_cgroup: t.Optional[str] = None
     kube_reserved_cgroup: t.Optional[str] = None

@@ -10,6 +10,7 @@ from __future__ import annotations
 import re
 
 from ..kubelet.kubelet_options import SIGNALS
+from ..kubelet.reserve_formulas import FORMULAS
 from ..values import quantity
 from . import schema_quantities as quantities
 from . import schema_types as types
@@ -183,6 +184,13 @@ KEYS: tuple[Key, ...] = (
         example="{memory: 512Mi, pid: 500}",
         many=MAP,
         keys=RESERVABLE,
+    ),
+    Key(
+        "kubelet.reserve_formula",
+        choice(*FORMULAS),
+        "The formula ([kubelet.md](kubelet.md#reserves-by-a-formula)) by which `kubeReserved` follows from the node's CPUs and memory. "
+        "An entry of `kube_reserved` stands in place of the formula's.",
+        example="gke-v1",
     ),
     Key(
         "kubelet.enforce_node_allocatable",

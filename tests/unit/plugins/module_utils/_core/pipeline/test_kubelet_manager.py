@@ -17,6 +17,7 @@ import runs
 import yaml
 from _core import main
 from _core.host import node_hooks
+from _core.managers import kubelet as manager_kubelet
 from _core.managers import kubelet_change
 from _core.model.kubelet import kubelet_config
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
@@ -666,6 +667,26 @@ def test_what_pods_may_have_is_told_before_a_change(fake: node.Node, kubelet: Fa
     assert any(
         note.startswith("machine.slice, corral.slice run on the shared CPUs, and the kubelet gives") for note in notes
     )
+
+
+def test_a_formula_sizes_the_reserves_of_the_node_and_drift_names_its_key(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    memory = int(fake.get("/proc/meminfo").split()[1])
+    assert memory == 8 << 20, "the figure below is of 8 GiB"
+    rolled_out(fake, reserve_formula="gke-v1", kube_reserved={"pid": "100"})
+    assert kubelet.config["kubeReserved"] == {"memory": "1844Mi", "pid": "100"}
+    rolled_out(fake, reserve_formula="gke-v1")
+    assert kubelet.config["kubeReserved"] == {"memory": "1844Mi"}
+    fake.put(DROPIN, fake.get(DROPIN).replace("1844Mi", "1843Mi"))
+    (change,) = [one for one in planned(fake, reserve_formula="gke-v1") if one.property == "value"]
+    assert (change.subject, change.actual, change.wanted) == (
+        "kubeReserved",
+        '{"memory": "1843Mi"}',
+        '{"memory": "1844Mi"}',
+    )
+    section = node.parsed(kubelet={"reserve_formula": "gke-v1"})
+    assert manager_kubelet.key_of(change, section) == "kubelet.reserve_formula"
 
 
 def test_a_kubelet_that_became_unknown_is_not_in_sync(fake: node.Node, kubelet: FakeKubelet) -> None:

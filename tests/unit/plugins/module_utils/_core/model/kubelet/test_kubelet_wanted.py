@@ -64,12 +64,22 @@ def test_each_key_has_the_kubelets_name_and_its_way_to_write_values() -> None:
 
 
 def test_every_field_of_the_section_has_a_term() -> None:
-    assert set(Kubelet._fields) - set(kubelet_wanted.TERMS) == {"optional", "drain"}
+    assert set(Kubelet._fields) - set(kubelet_wanted.TERMS) == {"optional", "drain", "reserve_formula"}
 
 
 def test_the_pools_of_the_profile_are_the_reserved_cpus() -> None:
     machine = MACHINE._replace(reserved=frozenset({0, 1}), isolated=frozenset({7}))
     assert compiled(machine).data == {"reservedSystemCPUs": "0-1,7"}
+
+
+def test_a_formula_makes_the_reserves_but_those_that_are_declared() -> None:
+    pools = MACHINE._replace(reserved=frozenset({0}))
+    declared = {"kube_reserved": {"memory": "2Gi", "pid": "100"}, "reserve_formula": "gke-v1"}
+    assert compiled(reserve_formula="gke-v1").data == {"kubeReserved": {"cpu": "90m", "memory": "1Gi"}}
+    assert compiled(**declared).data == {"kubeReserved": {"cpu": "90m", "memory": "2Gi", "pid": "100"}}
+    assert compiled(pools, **declared).data["kubeReserved"] == {"memory": "2Gi", "pid": "100"}, (
+        "reservedSystemCPUs stand in place of the formula's"
+    )
 
 
 def test_the_policy_none_takes_options_and_reserves_away() -> None:

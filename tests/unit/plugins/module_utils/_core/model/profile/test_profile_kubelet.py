@@ -25,6 +25,7 @@ WHOLE = {
     "topology_manager_policy_options": {"prefer-closest-numa-nodes": True, "max-allowable-numa-nodes": 16},
     "system_reserved": {"memory": "1Gi", "pid": "1k"},
     "kube_reserved": {"memory": "512Mi", "ephemeral-storage": "1Gi"},
+    "reserve_formula": "gke-v1",
     "enforce_node_allocatable": ["pods"],
     "eviction_hard": {"memory.available": "100Mi", "nodefs.available": "10%", "pid.available": "0"},
     "eviction_soft": {"memory.available": "1Gi"},
@@ -96,6 +97,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
         {"kubelet": {"system_reserved": {"cpu": "-1"}}},
         "kubelet.system_reserved.cpu: -1: is negative: write 0 or more",
     ),
+    ({"kubelet": {"reserve_formula": "gke"}}, "kubelet.reserve_formula: gke: is not known: write gke-v1"),
     (
         {"kubelet": {"drain": "drain node7"}},
         (
