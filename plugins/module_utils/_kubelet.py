@@ -11,7 +11,7 @@ import typing as t
 
 from . import _module
 from ._core.host.files import Host
-from ._core.pipeline import kubelet_inspection
+from ._core.pipeline import kubelet_inspection, kubelet_since
 from ._core.reports import kubelet_report
 
 
@@ -22,7 +22,9 @@ def run() -> None:
 
 def kubelet_task(module: _module.AnsibleModule, host: Host) -> dict[str, t.Any]:
     """What is known of the node's kubelet."""
-    found = _module.replayed(module, host, kubelet_inspection.inspect)
+    found = _module.replayed(
+        module, host, lambda machine: kubelet_since.dated(machine, kubelet_inspection.inspect(machine))
+    )
     data = dict(kubelet_report.to_data(found))
     del data["mended"]  # A module that reads mends nothing.
     return {"changed": False, **data, "report": kubelet_report.lines(found)}

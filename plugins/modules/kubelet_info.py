@@ -122,7 +122,9 @@ devices:
       resource: example.com/nic
       devices: {"0": ["0000:18:00.1"]}
 findings:
-  description: Assignments of pods that are gone, containers on other CPUs than theirs, and overlaps.
+  description:
+    - Assignments of pods that are gone, containers on other CPUs than theirs, and overlaps.
+    - C(since) is when C(corral kubelet) first saw it on the node, V(null) where it has not. This module keeps no times.
   returned: success
   type: list
   elements: dict
@@ -134,6 +136,7 @@ findings:
       wanted: ""
       message: may run on CPUs 4, which are exclusively of pod 0b2a1f8e-0a1b-4c2d-8e3f-1234567890ab
       text: "default/web nginx: may run on CPUs 4, which are exclusively of pod 0b2a1f8e-0a1b-4c2d-8e3f-1234567890ab"
+      since: 1795427282
 allocatable:
   description: What pods may have of the node now, and once the declared profile is applied; C(wanted) is V(null) where it declares nothing of the kubelet.
   returned: success

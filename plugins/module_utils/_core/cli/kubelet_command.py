@@ -12,7 +12,7 @@ import argparse
 from ..constants import DIFFERS, IN_SYNC
 from ..host.files import Host
 from ..model.values.errors import refusal
-from ..pipeline import kubelet_inspection, kubelet_mending, locked_run
+from ..pipeline import kubelet_inspection, kubelet_mending, kubelet_since, locked_run
 from ..pipeline.kubelet_mending import Mended
 from ..reports import kubelet_report
 from . import command_output
@@ -27,7 +27,7 @@ def do_kubelet(host: Host, args: argparse.Namespace) -> int:
                 "changes containers of this machine: leave it out for a copy of another one", path="--mend-shared"
             )
         mended = locked_run.locked(host, lambda: kubelet_mending.mend(host), publish=locked_run.published_by_work)
-    found = kubelet_inspection.inspect(host)
+    found = kubelet_since.dated(host, kubelet_inspection.inspect(host), keep=host.live)
     said = kubelet_report.mended_lines(mended)
     command_output.show(args, kubelet_report.to_data(found, said), [*said, *kubelet_report.lines(found)], schema=False)
     differs = found.findings or found.refusals or found.config.problems or found.drift

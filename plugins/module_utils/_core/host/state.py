@@ -51,6 +51,7 @@ KUBELET_DUE = f"{RUN}/kubelet-due"
 # There from before a hook drains the node until it has resumed it, over boots: the hook, and below it what a failed resume said.
 DRAINED = f"{STATE}/drained"
 SINCE = f"{STATE}/drift-since.json"
+KUBELET_FINDINGS = f"{RUN}/kubelet-findings.json"  # when each was first seen
 # What containers get with their grants: model/devices/device_delivery.py.
 GRANTS_SPEC = "/run/cdi/corral.node-grant.json"
 DEVICES = f"{RUN}/devices"  # what workloads' units and containers have: model/devices/device_delivery.py

@@ -23,7 +23,7 @@ from ..managers.kubelet_plan import Outlook
 from ..model.kubelet import kubelet_config, kubelet_drift, pod_findings
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.kubelet_drift import Difference
-from ..model.kubelet.pod_findings import Finding
+from ..model.kubelet.pod_findings import Finding, Item
 from ..model.kubelet.state_files import CpuState, DeviceState, MemoryState
 from ..model.plan.plan import UNKNOWN, Change
 from ..model.topology.topology import Topology
@@ -49,6 +49,9 @@ class Inspection(NamedTuple):
     outlook: t.Optional[Outlook] = None
     # Keys that the running kubelet has otherwise than its files and flags make them; None where it does not tell.
     unlike: t.Optional[tuple[Difference, ...]] = None
+    # When findings and items of drift were first seen; kubelet_since.py fills both.
+    since: t.Mapping[Item, int] = {}
+    drift_since: t.Mapping[Item, int] = {}
 
     @property
     def refusals(self) -> tuple[File, ...]:

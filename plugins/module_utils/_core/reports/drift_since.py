@@ -24,7 +24,11 @@ LARGEST = 2**40  # of a time; what is larger is none
 
 def read(host: Host) -> dict[Item, int]:
     """When each item was first seen (epoch seconds), by the file; rows that Corral did not write are left out."""
-    data = state.read_json(host, state.SINCE)
+    return rows(state.read_json(host, state.SINCE))
+
+
+def rows(data: t.Any) -> dict[Item, int]:
+    """The times in a file's data, by what they are of."""
     return {(row[0], row[1], row[2]): row[3] for row in data if is_row(row)} if isinstance(data, list) else {}
 
 

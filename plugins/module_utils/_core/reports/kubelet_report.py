@@ -17,6 +17,7 @@ from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.kubelet_sizing import Amount
 from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
+from ..model.plan.plan import Change
 from ..model.values import cpuset
 from ..pipeline.kubelet_inspection import Inspection
 from ..pipeline.kubelet_mending import Mended
@@ -53,9 +54,9 @@ def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
         ],
         "cpus": None if found.cpus is None else cpus_data(found.cpus),
         "devices": [device_data(one) for one in (found.devices.entries if found.devices else ())],
-        "findings": [finding_data(one) for one in found.findings],
+        "findings": [finding_data(found, one) for one in found.findings],
         "allocatable": [amount_data(*both) for both in amounts(found)],
-        "drift": [change_text.with_text(one) for one in found.drift],
+        "drift": change_text.dated(found.drift, found.drift_since),
         "mended": list(mended),
     }
 
@@ -117,8 +118,8 @@ def device_data(one: DeviceEntry) -> KubeletDevice:
     return {"pod": one.pod, "container": one.container, "resource": one.resource, "devices": devices}
 
 
-def finding_data(one: Finding) -> KubeletFinding:
-    """A finding as JSON, with its line."""
+def finding_data(found: Inspection, one: Finding) -> KubeletFinding:
+    """A finding as JSON, with its line, and when it was first seen."""
     return {
         "kind": one.kind,
         "subject": one.subject,
@@ -127,12 +128,19 @@ def finding_data(one: Finding) -> KubeletFinding:
         "wanted": one.wanted,
         "message": one.message,
         "text": finding_text(one),
+        "since": found.since.get(one.item()),
     }
 
 
 def finding_text(one: Finding) -> str:
     """A finding on one line."""
     return f"{' '.join(filter(None, (one.subject, one.container)))}: {one.message}"
+
+
+def dated_text(found: Inspection, one: Finding) -> str:
+    """A finding on one line, with when it was first seen where that is known."""
+    first = found.since.get(one.item())
+    return finding_text(one) + ("" if first is None else f" [since {change_text.moment(first)}]")
 
 
 def lines(found: Inspection) -> list[str]:
@@ -154,9 +162,14 @@ def lines(found: Inspection) -> list[str]:
     if found.outlook is not None:
         said += ["", "allocatable to pods:", *(f"  {line}" for line in aligned(sizing_rows(found)))]
     if found.drift:
-        said += ["", "differs from the declared profile:", *(f"  {change_text.line(one)}" for one in found.drift)]
-    findings = [finding_text(one) for one in found.findings]
+        said += ["", "differs from the declared profile:", *(f"  {drift_text(found, one)}" for one in found.drift)]
+    findings = [dated_text(found, one) for one in found.findings]
     return [*said, "", *(findings or ["no assignment leaks, no CPUs overlap"])]
+
+
+def drift_text(found: Inspection, one: Change) -> str:
+    """An item of drift on one line, with when it was first seen where that is known."""
+    return change_text.line(one) + change_text.seen(one, found.drift_since)
 
 
 def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:

@@ -15,6 +15,7 @@ from .pod_cgroups import Container
 from .state_files import CpuState
 
 Kind = t.Literal["leaked", "other_cpus", "overlap", "host_process", "stopped"]
+Item = tuple[str, str, str]  # kind, subject, container
 
 
 class Finding(NamedTuple):
@@ -29,6 +30,10 @@ class Finding(NamedTuple):
     cpus: str
     wanted: str
     message: str
+
+    def item(self) -> Item:
+        """What stays the same of a finding for as long as it is there."""
+        return self.kind, self.subject, self.container
 
 
 def leaked(pods: t.Iterable[str], present: t.Container[str], cpus: t.Mapping[str, frozenset[int]]) -> list[Finding]:

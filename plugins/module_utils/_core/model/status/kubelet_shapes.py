@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..kubelet.pod_findings import Kind
-from .json_shapes import RenderedItem
+from .json_shapes import DriftItem
 
 
 class KubeletSetting(t.TypedDict):
@@ -58,6 +58,7 @@ class KubeletFinding(t.TypedDict):
     wanted: str
     message: str
     text: str
+    since: t.Optional[int]
 
 
 class KubeletAmount(t.TypedDict):
@@ -94,5 +95,5 @@ class KubeletReport(t.TypedDict):
     devices: list[KubeletDevice]
     findings: list[KubeletFinding]
     allocatable: list[KubeletAmount]
-    drift: list[RenderedItem]
+    drift: list[DriftItem]
     mended: list[str]

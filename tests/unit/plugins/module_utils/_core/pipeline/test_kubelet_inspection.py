@@ -5,20 +5,22 @@
 
 from __future__ import annotations
 
+import argparse
 import json
 import typing as t
 from pathlib import Path
 
 import pytest
 import trees
-from _core.host import kubelet_api, kubelet_node
+from _core.cli import kubelet_command
+from _core.host import kubelet_api, kubelet_node, state
 from _core.host.files import Host
 from _core.main import main
 from _core.model.kubelet import state_files
 from _core.model.kubelet.go_values import checksum
 from _core.model.status import kubelet_shapes
 from _core.model.values.errors import CorralError
-from _core.pipeline import kubelet_inspection
+from _core.pipeline import kubelet_inspection, kubelet_since
 from _core.reports import kubelet_report
 from shapes import misfits
 
@@ -233,6 +235,71 @@ def test_containers_on_other_cpus_and_overlaps_are_found(tree: Tree) -> None:
     tree.container("0-5")
     tree.container("0-7", pod=GONE, name="web", identity=ID[::-1])
     assert findings(tree.look()) == [("other_cpus", "default/web", "0-5"), ("overlap", "default/web", "4-5")]
+
+
+class Live(Host):
+    """A tree that counts as this machine, at a time."""
+
+    live = True
+
+    def ask(self, *dummy: t.Any, **dummy_named: t.Any) -> tuple[int, str]:
+        return 0, ""
+
+
+def shown(tree: Tree, capsys: pytest.CaptureFixture[str], time: float) -> dict[tuple[str, str], int | None]:
+    """When ``corral kubelet`` says that each finding was first seen."""
+    host = Live(str(tree.folder), clock=lambda: time, uptime=lambda: 1000.0)
+    assert kubelet_command.do_kubelet(host, argparse.Namespace(mend_shared=False, json=True)) == 2
+    rows = json.loads(capsys.readouterr().out)["findings"]
+    return {(one["kind"], one["subject"]): one["since"] for one in rows}
+
+
+def test_a_finding_has_the_time_of_the_first_look_that_saw_it(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
+    tree.state(entries={UID: {"main": "4-5"}})
+    tree.container("0-5")
+    other, leak = ("other_cpus", "default/web"), ("leaked", GONE)
+    assert shown(tree, capsys, 10_000.0) == {other: 10_000}
+    assert not (tree.folder / "run").exists(), "Corral is not on this node"
+    (tree.folder / "run/corral").mkdir(parents=True)
+    assert shown(tree, capsys, 20_000.0) == {other: 20_000}
+    tree.state(default="0-3,7", entries={UID: {"main": "4-5"}, GONE: {"main": "6"}})
+    assert shown(tree, capsys, 30_000.0) == {other: 20_000, leak: 30_000}
+    data = kubelet_report.to_data(kubelet_since.dated(tree.host, tree.look()))
+    assert [one["since"] for one in data["findings"]] == [30_000, 20_000], "the module tells as well"
+    assert misfits(data, kubelet_shapes.KubeletReport) == []
+    assert "its cgroup was changed by others [since 1970-01-01 05:33:20 UTC]" in "\n".join(
+        kubelet_report.lines(kubelet_since.dated(tree.host, tree.look()))
+    )
+    tree.container("4-5")
+    assert shown(tree, capsys, 40_000.0) == {leak: 30_000}
+    tree.container("0-5")
+    tree.write(state.KUBELET_FINDINGS[1:], json.dumps([["leaked", 1], None, ["leaked", GONE, "", 5]]))
+    assert shown(tree, capsys, 50_000.0) == {other: 50_000, leak: 5}, "what is no row is left out"
+
+
+def test_a_copy_of_a_node_and_a_module_keep_no_time_and_a_full_disk_hides_nothing(
+    tree: Tree, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    tree.state(entries={GONE: {"main": "4-5"}})
+    (tree.folder / "run/corral").mkdir(parents=True)
+    assert main(["kubelet", "--json", "--root", str(tree.folder)]) == 2
+    assert json.loads(capsys.readouterr().out)["findings"][0]["since"] is None
+    assert list((tree.folder / "run/corral").iterdir()) == []
+
+    def full(*dummy: t.Any) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr(Host, "write_file", full)
+    assert shown(tree, capsys, 10_000.0) == {("leaked", GONE): 10_000}
+
+
+def test_what_differs_from_the_profile_has_the_time_at_which_the_agent_first_saw_it(tree: Tree) -> None:
+    tree.write("etc/corral/profile.json", json.dumps({"name": "x", "kubelet": {"max_pods": 20}}))
+    tree.write(state.SINCE[1:], '[["kubelet", "maxPods", "value", 5000]]')
+    found = kubelet_since.dated(tree.host, tree.look())
+    assert [one["since"] for one in kubelet_report.to_data(found)["drift"]] == [5000]
+    (line,) = [one for one in kubelet_report.lines(found) if "maxPods value" in one]
+    assert line.endswith(" [since 1970-01-01 01:23:20 UTC]")
 
 
 def test_processes_of_the_host_on_exclusive_cpus_are_named(tree: Tree) -> None:

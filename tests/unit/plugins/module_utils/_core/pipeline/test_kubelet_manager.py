@@ -16,7 +16,7 @@ import pytest
 import runs
 import yaml
 from _core import main
-from _core.host import node_hooks
+from _core.host import node_hooks, state
 from _core.managers import kubelet as manager_kubelet
 from _core.managers import kubelet_change
 from _core.model.kubelet import kubelet_config
@@ -143,8 +143,10 @@ def test_fewer_keys_in_the_next_profile_give_the_others_back(fake: node.Node) ->
 def test_the_node_comes_back_as_it_was(fake: node.Node, kubelet: FakeKubelet) -> None:
     before = fake.fingerprint(CGROUP)
     rolled_out(fake, **PODS)
+    fake.put(state.KUBELET_FINDINGS, "[]\n")  # of corral kubelet
     assert not runs.remove(fake.host()).error
     assert node.different(before, fake.fingerprint(CGROUP)) == []
+    assert not fake.has(state.KUBELET_FINDINGS)
     assert kubelet.acts == ["stop", "start", "stop", "start"]
 
 
