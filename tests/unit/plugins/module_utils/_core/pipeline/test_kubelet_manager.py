@@ -22,7 +22,7 @@ from _core.managers import kubelet_change
 from _core.model.kubelet import kubelet_config
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from _core.model.values.errors import CorralError, Problem
-from _core.pipeline import planning
+from _core.pipeline import confirming, planning
 from _core.pipeline import tick as full_tick
 from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
 from test_state_files import STATIC as MEMORY_STATE
@@ -659,6 +659,33 @@ def test_a_node_may_do_without(prepare: t.Callable[[node.Node], None], fake: nod
     outcome = runs.declare(fake.host(), kubelet={**PODS, "optional": True})
     assert (outcome.error, ours(outcome.applied), ours(outcome.remaining)) == ("", [], [])
     assert any("kubelet is left out (kubelet.optional)" in note for note in outcome.plan.notes)
+
+
+@pytest.mark.parametrize("fails", [False, True])
+def test_a_change_that_is_not_confirmed_goes_back_by_the_unit_that_may_restart_the_kubelet(
+    fails: bool, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    assert not runs.install(fake.host()).error
+    rolled_out(fake, **STATIC)
+    new = node.parsed(kubelet={"cpu_manager_policy": "none"})
+    assert not confirming.declare(fake.host(), new, None, confirming.Terms(120)).error
+    assert kubelet.config["cpuManagerPolicy"] == "none"
+    kubelet.acts.clear()
+    fake.wait(121)
+    runs.tick(fake.host())
+    assert kubelet.acts == [], "no tick restarts it"
+    if fails:
+        kubelet.broken = kubelet.config
+        assert runs.command(fake.host(), "confirm", "--tick") == 1
+        assert (kubelet.config["cpuManagerPolicy"], bool(kubelet.pid)) == ("none", True)
+        assert fake.has(state.UNCONFIRMED), "it is tried again"
+        kubelet.broken = None
+    assert runs.command(fake.host(), "confirm", "--tick") == 0
+    assert (kubelet.config["cpuManagerPolicy"], bool(kubelet.pid)) == ("static", True)
+    assert (kubelet.acts[-2:], fake.has(state.UNCONFIRMED)) == (["stop", "start"], False)
+    names = sorted(path.name for path in (fake.root / ROOT[1:]).glob("*.corral-*"))
+    assert [name.rpartition("-")[0] for name in names] == ["cpu_manager_state.corral-policy"] * 2
+    assert json.loads(fake.get(STATE))["policyName"] == "static"
 
 
 def test_what_pods_may_have_is_told_before_a_change(fake: node.Node, kubelet: FakeKubelet) -> None:
