@@ -8,11 +8,13 @@
 from __future__ import annotations
 
 import json
+import re
 import sys
 import typing as t
 
 from ..model.kubelet import config_shape
 from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of
+from ..model.kubelet.kubelet_sizing import Use
 from ..model.kubelet.pod_cgroups import Container, container_of, named_by_log
 from ..model.values.errors import CorralError, refusal
 from ..model.values.records import NamedTuple
@@ -24,6 +26,8 @@ UNIT, NAME = kubelet_unit.UNIT, "kubelet"
 LOGS = "/var/log/containers"
 # A program that holds a kubelet within itself, and has configuration of another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
+PODS = "kubepods"  # in the name of their control group, whatever it is below
+INACTIVE = re.compile(r"^inactive_file ([0-9]+)$", re.MULTILINE)
 TICKS = 100  # of a second, in /proc/PID/stat: USER_HZ is the same on every architecture of Linux (proc(5))
 
 
@@ -194,6 +198,24 @@ def containers(host: Host) -> list[Container]:
 def effective(host: Host, path: str) -> frozenset[int]:
     """The CPUs of a control group without a cpuset of its own."""
     return cgroup.cpus_at(host, path).effective or frozenset()
+
+
+def used_beside_pods(host: Host) -> list[Use]:
+    """What each top-level control group without pods uses (cgroup v2); those that count nothing are left out.
+
+    Memory is the kubelet's working set: all but the cache of files that were not used lately.
+    """
+    found = []
+    for top in host.folders(cgroup.ROOT) if cgroup.unified(host) else ():
+        path = f"{cgroup.ROOT}/{top}"
+        if any(PODS in name for name in (top, *host.folders(path))):
+            continue
+        counted = [(host.read(f"{path}/{name}.current") or "").strip() for name in ("memory", "pids")]
+        memory, tasks = (int(text) if text.isdigit() else 0 for text in counted)
+        cache = INACTIVE.search(host.read(f"{path}/memory.stat") or "")
+        if memory or tasks:
+            found.append(Use(top, max(memory - int(cache.group(1) if cache else 0), 0), tasks))
+    return found
 
 
 def pod_folders(host: Host, root_dir: str) -> frozenset[str]:

@@ -178,10 +178,11 @@ def health_address(config: Config) -> str:
     return f"{kubelet_api.ANY.get(address, address)}:{number}"
 
 
-def sizing_notes(now: Config, then: Config, seen: Observation) -> list[str]:
-    """What pods may have afterwards, where that changes."""
+def sizing_notes(host: Host, now: Config, then: Config, seen: Observation) -> list[str]:
+    """What pods may have afterwards, where that changes; and reserves that are in use already."""
     before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (now, then))
-    return [
+    changed = [
         f"allocatable {new.resource} of the kubelet: {new.text(old.allocatable)} -> {new.text(new.allocatable)} (of {new.text(new.capacity)})"
         for old, new in kubelet_sizing.compared(before, after)
     ]
+    return [*changed, *kubelet_sizing.exceeded(then, kubelet_node.used_beside_pods(host))]

@@ -125,7 +125,7 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     changes += [overridden_item(host, one) for one in overridden]
     changes += older_than_files(host, seen, differences)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
-    notes += kubelet_change.sizing_notes(now, then.config, seen) if context.fresh else []
+    notes += kubelet_change.sizing_notes(host, now, then.config, seen) if context.fresh else []
     notes += shared_with_pods(then.config, context)
     return Part(tuple(changes), owned, problems=tuple(refusals), notes=tuple(notes))
 

@@ -20,6 +20,8 @@ from .config_values import units
 from .kubelet_config import Config
 from .kubelet_wanted import MEMORY, Machine
 
+SHOWN = 3  # control groups in a line
+
 
 class Amount(NamedTuple):
     """A resource: what the node has, and what of it pods may have. CPUs in thousandths, memory and hugepages in bytes."""
@@ -33,6 +35,14 @@ class Amount(NamedTuple):
         if self.resource == "cpu":
             return str(value // 1000) if value % 1000 == 0 else f"{value}m"
         return str(value) if self.resource in ("pid", "pods") else sizes.size_text(value)
+
+
+class Use(NamedTuple):
+    """What a control group beside the pods uses now: bytes of memory without cache that the kernel can drop at once, and tasks."""
+
+    group: str
+    memory: int
+    tasks: int
 
 
 def sizing(config: Config, machine: Machine) -> list[Amount]:
@@ -67,6 +77,24 @@ def reserved_cpus(config: Config) -> int:
         except ValueError:
             return 0
     return sum(config_values.milli(config.get(key, "cpu")) for key in ("kubeReserved", "systemReserved"))
+
+
+def exceeded(config: Config, used: t.Sequence[Use]) -> list[str]:
+    """The reserves that are less than what they are for uses already. Tasks need no reserve: what there is none of is not compared."""
+    found = []
+    rows = {MEMORY: [(one.group, one.memory) for one in used], "pid": [(one.group, one.tasks) for one in used]}
+    for kind, amounts in rows.items():
+        reserved = sum(units(config.get(key, kind)) for key in ("kubeReserved", "systemReserved"))
+        total = sum(amount for dummy, amount in amounts)
+        if total > reserved and (reserved or kind == MEMORY):
+            text = sizes.about_text if kind == MEMORY else str
+            largest = sorted(amounts, key=lambda row: (-row[1], row[0]))[:SHOWN]
+            shown = ", ".join(f"{group} {text(amount)}" for group, amount in largest)
+            found.append(
+                f"what runs beside pods uses {kind} {text(total)} now ({shown}), and kubeReserved and systemReserved make {text(reserved)}: "
+                "reserve more, or pods may use what it needs"
+            )
+    return found
 
 
 def compared(before: t.Sequence[Amount], after: t.Sequence[Amount]) -> list[tuple[Amount, Amount]]:

@@ -661,6 +661,35 @@ def test_a_node_may_do_without(prepare: t.Callable[[node.Node], None], fake: nod
     assert any("kubelet is left out (kubelet.optional)" in note for note in outcome.plan.notes)
 
 
+def test_reserves_that_are_in_use_already_are_told_before_a_change(fake: node.Node, kubelet: FakeKubelet) -> None:
+    groups = {
+        "system.slice": (2000, 500, 90),
+        "user.slice": (246, 0, 12),
+        "kubepods.slice": (9000, 0, 999),
+        "kubelet.slice/kubelet-kubepods.slice": (9000, 0, 999),
+        "kubelet.slice": (9000, 0, 999),
+    }
+    for group, (memory, cache, tasks) in groups.items():
+        fake.put(f"/sys/fs/cgroup/{group}/memory.current", f"{memory << 20}\n")
+        fake.put(f"/sys/fs/cgroup/{group}/memory.stat", f"anon 5\ninactive_file {cache << 20}\nactive_file 7\n")
+        fake.put(f"/sys/fs/cgroup/{group}/pids.current", f"{tasks}\n")
+
+    def notes(**section: t.Any) -> list[str]:
+        context = planning.compile_profile(fake.host(), node.parsed(kubelet=section), fresh=True)
+        found = planning.plan_profile(fake.host(), context).notes
+        return [note for note in found if note.startswith("what runs beside pods")]
+
+    (memory,) = notes(system_reserved={"memory": "1Gi"}, kube_reserved={"memory": "700Mi"})
+    assert memory.startswith(
+        "what runs beside pods uses memory 1746Mi now (system.slice 1500Mi, user.slice 246Mi), and "
+    )
+    assert "kubeReserved and systemReserved make 1724Mi: reserve more" in memory
+    assert notes(system_reserved={"memory": "1746Mi", "pid": "102"}) == []
+    (tasks,) = notes(system_reserved={"memory": "2Gi", "pid": "101"})
+    assert tasks.startswith("what runs beside pods uses pid 102 now (system.slice 90, user.slice 12), and")
+    assert len(notes(max_pods=20)) == 1, "nothing at all is reserved of the memory"
+
+
 @pytest.mark.parametrize("fails", [False, True])
 def test_a_change_that_is_not_confirmed_goes_back_by_the_unit_that_may_restart_the_kubelet(
     fails: bool, fake: node.Node, kubelet: FakeKubelet
