@@ -123,7 +123,8 @@ devices:
       devices: {"0": ["0000:18:00.1"]}
 findings:
   description:
-    - Assignments of pods that are gone, containers on other CPUs than theirs, and overlaps.
+    - Assignments of pods that are gone, containers on other CPUs than theirs, and overlaps; a kubelet or runtime that the kernel may
+      end before pods.
     - C(since) is when C(corral kubelet) first saw it on the node, V(null) where it has not. This module keeps no times.
   returned: success
   type: list

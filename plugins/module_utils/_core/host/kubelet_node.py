@@ -28,6 +28,13 @@ LOGS = "/var/log/containers"
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
 PODS = "kubepods"  # in the name of their control group, whatever it is below
 INACTIVE = re.compile(r"^inactive_file ([0-9]+)$", re.MULTILINE)
+# What the address of a runtime has, its unit, and its program.
+RUNTIMES = (
+    ("crio", "crio.service", "crio"),
+    ("dockerd", "cri-docker.service", "cri-dockerd"),
+    ("containerd", "containerd.service", "containerd"),
+)
+ENDPOINT = "unix:///run/containerd/containerd.sock"  # the kubelet's default
 TICKS = 100  # of a second, in /proc/PID/stat: USER_HZ is the same on every architecture of Linux (proc(5))
 
 
@@ -90,6 +97,17 @@ def began(host: Host, pid: str) -> t.Optional[float]:
         return host.now() - host.uptime() + int(fields[19]) / TICKS
     except (LookupError, ValueError):
         return None
+
+
+def oom_scores(host: Host, running: t.Optional[Process], endpoint: str) -> dict[str, int]:
+    """oom_score_adj of the kubelet that its unit runs and of its runtime, by unit; what does not run or cannot be read is left out."""
+    pids = {UNIT: str(running.pid)} if running and running.by_unit else {}
+    unit, program = next((row for word, *row in RUNTIMES if word in endpoint), ("", ""))
+    for pid in host.processes(f"{cgroup.units(host)}/system.slice/{unit}/cgroup.procs") if unit else ():
+        if (host.read(f"/proc/{pid}/comm") or "").strip() == program:  # Its shims have scores of their own.
+            pids.setdefault(unit, pid)
+    texts = {name: (host.read(f"/proc/{pid}/oom_score_adj") or "").strip() for name, pid in pids.items()}
+    return {name: int(text) for name, text in texts.items() if text.lstrip("-").isdigit()}
 
 
 def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:

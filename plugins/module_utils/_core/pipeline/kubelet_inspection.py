@@ -88,6 +88,9 @@ def inspect(host: Host) -> Inspection:
         *pod_findings.of_stopped(process is not None, containers),
         *pod_findings.leaked(assigned, present, exclusive),
         *(pod_findings.of_containers(cpus, containers) if cpus else ()),
+        *pod_findings.of_scores(
+            kubelet_node.oom_scores(host, process, str(config.get("containerRuntimeEndpoint") or kubelet_node.ENDPOINT))
+        ),
         *(pod_findings.of_host(kubelet_node.others_on(host, everybody)) if everybody else ()),
     ]
     began = process.began if process else None

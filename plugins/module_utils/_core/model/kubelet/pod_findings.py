@@ -11,17 +11,19 @@ import typing as t
 
 from ..values import cpuset
 from ..values.records import NamedTuple
+from ..workload.qos import GUARANTEED_OOM_SCORE_ADJ
 from .pod_cgroups import Container
 from .state_files import CpuState
 
-Kind = t.Literal["leaked", "other_cpus", "overlap", "host_process", "stopped"]
+Kind = t.Literal["leaked", "other_cpus", "overlap", "host_process", "stopped", "oom_score"]
+KUBELET = "kubelet.service"  # It sets its own score at its start.
 Item = tuple[str, str, str]  # kind, subject, container
 
 
 class Finding(NamedTuple):
     """Something that is not as the kubelet's state has it. Texts are "" where they do not apply.
 
-    ``subject`` is the pod's name or UID, or a control group; ``cpus`` are those concerned, ``wanted`` the assigned ones.
+    ``subject`` is the pod's name or UID, a control group or a unit; ``cpus`` are those concerned, ``wanted`` the assigned ones.
     """
 
     kind: Kind
@@ -135,3 +137,16 @@ def of_stopped(running: bool, containers: t.Sequence[Container]) -> list[Finding
         f"{len(containers)} containers of {pods} pods run and the kubelet does not: nothing keeps their CPUs apart"
     )
     return [Finding("stopped", "kubelet", "", "", "", message)]
+
+
+def of_scores(scores: t.Mapping[str, int]) -> list[Finding]:
+    """Units that the kernel may end before the containers of Guaranteed pods when memory is short, of their main processes' scores."""
+    return [
+        Finding(
+            "oom_score", unit, "", "", "",
+            f"has oom_score_adj {score} and containers of Guaranteed pods have {GUARANTEED_OOM_SCORE_ADJ}: when memory is short the kernel may "
+            f"end it first; set {'oomScoreAdj: -999 in its configuration' if unit == KUBELET else f'OOMScoreAdjust=-999 in {unit}'}",
+        )
+        for unit, score in sorted(scores.items())
+        if score >= GUARANTEED_OOM_SCORE_ADJ
+    ]  # fmt: skip

@@ -314,6 +314,34 @@ def test_processes_of_the_host_on_exclusive_cpus_are_named(tree: Tree) -> None:
     assert not tree.look().findings
 
 
+@pytest.mark.parametrize(
+    ("endpoint", "unit", "program"),
+    [
+        ("", "containerd.service", "containerd"),
+        ("unix:///var/run/crio/crio.sock", "crio.service", "crio"),
+        ("unix:///run/cri-dockerd.sock", "cri-docker.service", "cri-dockerd"),
+    ],
+)
+def test_a_kubelet_or_runtime_that_the_kernel_may_end_before_pods_is_named(
+    endpoint: str, unit: str, program: str, tree: Tree
+) -> None:
+    tree.write("sys/fs/cgroup/system.slice/kubelet.service/cgroup.procs", "1047\n")
+    tree.write(f"sys/fs/cgroup/system.slice/{unit}/cgroup.procs", "60\n61\n")
+    tree.write("proc/60/comm", f"{program}-shim\n")
+    tree.write("proc/61/comm", f"{program}\n")
+    if endpoint:
+        tree.write("var/lib/kubelet/config.yaml", CONFIG + f"containerRuntimeEndpoint: {endpoint}\n")
+    assert not tree.look().findings, "what cannot be read is not known"
+    for pid, score in ((1047, -997), (60, 1000), (61, 0)):
+        tree.write(f"proc/{pid}/oom_score_adj", f"{score}\n")
+    assert findings(tree.look()) == [("oom_score", unit, ""), ("oom_score", "kubelet.service", "")]
+    messages = [one.message.rpartition("; ")[2] for one in tree.look().findings]
+    assert messages == [f"set OOMScoreAdjust=-999 in {unit}", "set oomScoreAdj: -999 in its configuration"]
+    for pid in (1047, 61):
+        tree.write(f"proc/{pid}/oom_score_adj", "-999\n")
+    assert not tree.look().findings
+
+
 def test_a_node_with_cgroup_v1_is_read_as_well(tree: Tree) -> None:
     (tree.folder / "sys/fs/cgroup/cgroup.controllers").unlink()
     tree.state(entries={UID: {"main": "4-5"}})
