@@ -51,6 +51,7 @@ class FakeKubelet:
 
     def __init__(self, version: str = "v1.36.2") -> None:
         self.version = version
+        self.place = PLACE
         self.pid = 0
         self.starts = 0
         self.log: list[str] = []
@@ -107,7 +108,7 @@ class FakeKubelet:
         node.put(f"/proc/{self.pid}/comm", "kubelet\n")
         node.put(f"/proc/{self.pid}/cmdline", "\0".join([*words, ""]))
         node.put(f"/proc/{self.pid}/stat", f"{self.pid} (kubelet) S {'0 ' * 18}{int(began)} 0")
-        group = node.systemd.cgroups[PLACE] = Cgroup()
+        group = node.systemd.cgroups[self.place] = Cgroup()
         group.tasks = [self.pid]
         node.systemd.sync()
 
@@ -115,7 +116,7 @@ class FakeKubelet:
         """systemctl stop."""
         if self.pid:
             shutil.rmtree(node.root / f"proc/{self.pid}")
-            node.systemd.cgroups.pop(PLACE, None)
+            node.systemd.cgroups.pop(self.place, None)
             node.systemd.sync()
         self.pid = 0
 

@@ -110,6 +110,16 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, f"{units(host)}/system.slice/{service}")
 
 
+def service_group(host: Host, service: str) -> str:
+    """The control group of a service: in the top-level slice in which it runs (Slice=), in system.slice where it does not run."""
+    root = units(host)
+    usual = f"{root}/system.slice/{service}"
+    if host.is_dir(usual):
+        return usual
+    others = (f"{root}/{top}/{service}" for top in host.folders(root) if top.endswith(".slice"))
+    return next((path for path in others if host.is_dir(path)), usual)
+
+
 def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:
     """Some processes in a control group with PID and name: ``4711 nginx``."""
     found = []

@@ -77,7 +77,7 @@ def process(host: Host) -> t.Optional[Process]:
 
 def of_unit(host: Host) -> t.Optional[Process]:
     """The kubelet that kubelet.service runs; None where it does not run."""
-    for pid in host.processes(f"{cgroup.units(host)}/system.slice/{UNIT}/cgroup.procs"):
+    for pid in host.processes(f"{cgroup.service_group(host, UNIT)}/cgroup.procs"):
         if (host.read(f"/proc/{pid}/comm") or "").strip() == NAME:
             return described(host, pid)._replace(by_unit=True)
     return None
@@ -103,7 +103,7 @@ def oom_scores(host: Host, running: t.Optional[Process], endpoint: str) -> dict[
     """oom_score_adj of the kubelet that its unit runs and of its runtime, by unit; what does not run or cannot be read is left out."""
     pids = {UNIT: str(running.pid)} if running and running.by_unit else {}
     unit, program = next((row for word, *row in RUNTIMES if word in endpoint), ("", ""))
-    for pid in host.processes(f"{cgroup.units(host)}/system.slice/{unit}/cgroup.procs") if unit else ():
+    for pid in host.processes(f"{cgroup.service_group(host, unit)}/cgroup.procs") if unit else ():
         if (host.read(f"/proc/{pid}/comm") or "").strip() == program:  # Its shims have scores of their own.
             pids.setdefault(unit, pid)
     texts = {name: (host.read(f"/proc/{pid}/oom_score_adj") or "").strip() for name, pid in pids.items()}

@@ -111,6 +111,26 @@ def test_keys_in_a_file_of_others_change_and_all_else_stays(fake: node.Node) -> 
     assert kubelet.config["maxPods"] == 110
 
 
+def test_a_kubelet_in_a_slice_of_its_own_is_the_one_of_its_unit(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """As where kubelet and runtime have Slice=runtime.slice: it counted as one that its unit does not run, and was refused."""
+    kubelet.stop(fake)
+    fake.put(f"/etc/systemd/system/{fake_kubelet.UNIT}.d/slice.conf", "[Service]\nSlice=runtime.slice\n")
+    fake.systemd.run_slice("runtime.slice")
+    kubelet.place = f"runtime.slice/{fake_kubelet.UNIT}"
+    kubelet.start(fake)
+    cpu = node.edge()["cpu"]
+    slices = [*cpu["reserved"].get("slices", ("system.slice", "user.slice", "init.scope")), "runtime.slice"]
+    cpu = {**cpu, "reserved": {**cpu["reserved"], "slices": slices}}
+    outcome = runs.declare(fake.host(), kubelet=PODS, cpu=cpu)
+    assert (outcome.error, outcome.remaining) == ("", ())
+    assert (kubelet.acts[-2:], kubelet.config["maxPods"]) == (["stop", "start"], 50)
+    assert fake.get("/sys/fs/cgroup/runtime.slice/cpuset.cpus").strip() == "0,2,4,6"
+    kubelet.broken = kubelet.config
+    outcome = runs.declare(fake.host(), kubelet={**PODS, "max_pods": 60}, cpu=cpu)
+    assert "made to fail" in outcome.error
+    assert kubelet.pid
+
+
 def test_a_section_that_is_left_out_later_goes_back(fake: node.Node) -> None:
     for dropins in (True, False):
         kubelet = fake_kubelet.install(fake, dropins=dropins) if not fake.kubelet else fake.kubelet
