@@ -319,7 +319,8 @@ def test_a_kubelet(
 ) -> None:
     monkeypatch.setattr(node_hooks, "STEADY_SECONDS", 0.0)
     monkeypatch.chdir(tmp_path)
-    fake.put("/proc/sys/kernel/threads-max", "500000\n")
+    for name in ("threads-max", "pid_max"):
+        fake.put(f"/proc/sys/kernel/{name}", "31130\n")  # as with 4 GiB
     kubelet = fake_kubelet.install(fake)
     data = yaml.safe_load(shown[0])
     fake.put(data["kubelet"]["drain"], "")
