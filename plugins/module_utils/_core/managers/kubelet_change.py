@@ -83,6 +83,15 @@ def state_under(host: Host, seen: Observation, config: Config, context: Context)
     return State(tuple(found), running, tuple(sorted(names[pod] for pod in assigned if pod in names)), absent)
 
 
+def is_made_unfit(host: Host, seen: Observation, config: Config, after: State, context: Context) -> bool:
+    """Whether the kubelet would start now with a state file, and would not once the machine has the hugepages that are declared."""
+    if not after.refused:
+        return False
+    as_it_is = seen._replace(machine=seen.machine._replace(numa=kubelet_state.totals(context.topology)))
+    before = {one.path for one in state_under(host, as_it_is, config, context).refused}
+    return any(one.path not in before for one in after.refused)
+
+
 def text_of(host: Host, path: str) -> str:
     """A file's text, bytes that are no UTF-8 kept as they are."""
     return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
@@ -99,6 +108,18 @@ def problems(state: State, drain: t.Optional[str]) -> list[Problem]:
         f"{pods}. Drain the node first, or set kubelet.drain to a program that does, or to none to continue without draining"
     )
     return [Problem("kubelet.drain", None, message)]
+
+
+def standing_notes(seen: Observation, after: State, context: Context) -> list[str]:
+    """What is to be known of a kubelet that runs on: that it could not start again, or that it has not counted hugepages."""
+    if seen.process is None:
+        return []
+    found = [f"the kubelet would not start again with {one.path}: {one.refusal}" for one in after.refused]
+    if seen.machine.numa != kubelet_state.totals(context.topology):
+        found.append(
+            f"the kubelet counts hugepages when it starts: systemctl restart {kubelet_unit.UNIT} once they are there"
+        )
+    return found
 
 
 def aside(state: State, now: float) -> list[Step]:

@@ -118,14 +118,19 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     refusals = [*wanted.problems, *(one for one in contradictions if one.line() not in before)]
     differences = kubelet_drift.changing(now, then.config, None if knows else wanted.data)
     after = kubelet_change.state_under(host, seen, then.config, context) if knows else State()
-    refusals += kubelet_change.problems(after, kubelet.drain) if differences or not seen.process else []
+    starts = bool(differences)
+    if knows and seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
+        starts = True
+        refusals += stopped_for_good(host, seen)
+    refusals += kubelet_change.problems(after, kubelet.drain) if starts or not seen.process else []
     overridden = kubelet_drift.overridden(then.config, wanted.data)
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
-    changes = changes_of(seen, then, differences, after, kubelet, context, refusals)
+    changes = changes_of(seen, then, differences, starts, after, kubelet, context, refusals)
     changes += [overridden_item(host, one) for one in overridden]
-    changes += older_than_files(host, seen, differences)
+    changes += [] if starts else older_than_files(host, seen)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
     notes += kubelet_change.sizing_notes(host, now, then.config, seen) if context.fresh else []
+    notes += kubelet_change.standing_notes(seen, after, context) if context.fresh and not starts else []
     notes += shared_with_pods(then.config, context)
     return Part(tuple(changes), owned, problems=tuple(refusals), notes=tuple(notes))
 
@@ -274,17 +279,20 @@ def changes_of(
     seen: Observation,
     then: Target,
     differences: t.Sequence[Difference],
+    starts: bool,
     after: State,
     kubelet: Kubelet,
     context: Context,
     refusals: t.Sequence[Problem],
 ) -> list[Change]:
-    """The items of keys that differ, with the steps of all of them where this run may and can take them."""
+    """The items of keys that differ, with the steps of all of them where this run may and can take them.
+
+    ``starts``: the kubelet is to start anew, for these keys or with a state file that no longer fits.
+    """
     why = "" if acts(seen, context) else NO_RESTART
     if refusals:
         why = "; ".join(problem.line() for problem in refusals)
     write = write_steps(seen, then)
-    starts = bool(differences)
     steps = [*kubelet_change.restart(seen, after, then.config, kubelet.drain, context.now), *write] if starts else []
     disruption: t.Any = "service restart" if kubelet_change.stops(seen) else "none"
     when: t.Any = "now" if kubelet_change.stops(seen) else "next start"
@@ -300,7 +308,7 @@ def changes_of(
         )  # fmt: skip
     if not why:
         found += [state_item(one, steps or kubelet_change.aside(after, context.now), disruption, when) for one in after.refused
-                  if differences or not seen.process]  # fmt: skip
+                  if starts or not seen.process]  # fmt: skip
     if not found or not acts(seen, context):
         found += kubelet_change.unfinished(seen, by_tick=not acts(seen, context))
     return found
@@ -396,10 +404,10 @@ def overridden_item(host: Host, one: Difference) -> Change:
     return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
 
 
-def older_than_files(host: Host, seen: Observation, differences: t.Sequence[Difference]) -> list[Change]:
+def older_than_files(host: Host, seen: Observation) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it."""
     began = seen.process.began if seen.process else None
-    if began is None or differences:
+    if began is None:
         return []
     newer = [layer.origin for layer in seen.layers if (host.modified(layer.origin) or 0) > began + SLACK]
     if not newer:

@@ -16,10 +16,12 @@ import pytest
 import runs
 import yaml
 from _core import main
-from _core.host import node_hooks, state
+from _core.host import kubelet_state, node_hooks, state
+from _core.host.discovery import sysfs
 from _core.managers import kubelet as manager_kubelet
 from _core.managers import kubelet_change
-from _core.model.kubelet import kubelet_config
+from _core.model.kubelet import kubelet_config, start_checks, state_files
+from _core.model.kubelet.go_values import checksum
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import confirming, planning
@@ -555,6 +557,93 @@ def test_whatever_is_refused_all_of_it_is_undone(fake: node.Node) -> None:
             ]
             assert "cpuManagerPolicy" not in twin.kubelet.config
     assert undone >= 8, "the stop, the start and each file"
+
+
+def fitting_memory_state(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """The memory manager's file as a kubelet makes it on this machine with its configuration, without assignments."""
+    config = kubelet_config.Config(kubelet.config, {})
+    totals = kubelet_state.totals(sysfs.discover(fake.host(), with_devices=False))
+    machine = start_checks.machine(totals, kubelet_state.reserved_memory(config))
+    values = {"PolicyName": "Static", "MachineState": machine, "Entries": {}, "Checksum": 0}
+    names = {"TotalMemSize": "total", "SystemReserved": "systemReserved"}
+    written = {
+        str(numa): {
+            "numberOfAssignments": 0,
+            "memoryMap": {
+                kind: {names.get(name, name.lower()): size for name, size in table.items()}
+                for kind, table in row["MemoryMap"].items()
+            },
+            "cells": row["Cells"],
+        }
+        for numa, row in machine.items()
+    }
+    own = checksum(state_files.hashed(state_files.MEMORY, state_files.MEMORY.versions[1], values))
+    data = {"policyName": "Static", "machineState": written, "entries": {}, "checksum": own}
+    fake.put(f"{ROOT}/memory_manager_state", json.dumps(data))
+
+
+MORE_PAGES = {"hugepages": [{"size": "2Mi", "count": 300}]}
+
+
+def test_hugepages_that_a_state_file_does_not_fit_restart_the_kubelet_with_that_file_aside(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """Nothing of the configuration changes. The kubelet ran on, and would not have started at its next restart."""
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    rolled_out(fake, **static)
+    fitting_memory_state(fake, kubelet)
+    rolled_out(fake, **static)
+    assert kubelet.acts == ["stop", "start"], "the file fits"
+    kubelet.acts.clear()
+    twin = fake.clone(fake.root.with_name("twin"))
+    host = fake.host()
+    outcome = runs.declare(host, kubelet=static, memory=MORE_PAGES)
+    assert (outcome.error, ours(outcome.remaining), kubelet.acts) == ("", [], ["stop", "start"])
+    assert [path.name for path in (fake.root / ROOT[1:]).glob("memory*")] == [
+        "memory_manager_state.corral-memory-20231114T221320Z"
+    ]
+    pages = [at for at, act in enumerate(host.acts) if "nr_hugepages" in act]
+    assert pages and max(pages) < host.acts.index("run systemctl start -- kubelet.service"), (
+        "it counts them at its start"
+    )
+    outcome = runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    assert (ours(outcome.applied), kubelet.acts) == ([], ["stop", "start"])
+    assert twin.kubelet is not None
+    twin.kubelet.broken = {}
+    before = twin.fingerprint(CGROUP, "run/corral", "var/lib/corral")
+    outcome = runs.declare(twin.host(), kubelet=static, memory=MORE_PAGES)
+    assert "made to fail" in outcome.error
+    assert node.different(before, twin.fingerprint(CGROUP, "run/corral", "var/lib/corral")) == []
+
+
+def test_hugepages_that_a_state_file_does_not_fit_are_refused_where_the_kubelet_cannot_be_restarted(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    rolled_out(fake, **static)
+    fitting_memory_state(fake, kubelet)
+    masked(fake)
+    with pytest.raises(CorralError, match="once stopped, it could not be started again"):
+        runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    assert (kubelet.acts, bool(kubelet.pid)) == (["stop", "start"], True)
+
+
+def test_a_kubelet_that_runs_on_and_could_not_start_again_or_has_not_counted_hugepages_is_told(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    rolled_out(fake, **STATIC)
+    context = planning.compile_profile(fake.host(), node.parsed(kubelet=STATIC, memory=MORE_PAGES), fresh=True)
+    notes = planning.plan_profile(fake.host(), context).notes
+    counted = "the kubelet counts hugepages when it starts: systemctl restart kubelet.service once they are there"
+    assert counted in notes
+    assert not [note for note in notes if "would not start again" in note]
+    fake.set_online(5)
+    context = planning.compile_profile(fake.host(), node.parsed(kubelet=STATIC), fresh=True)
+    plan = planning.plan_profile(fake.host(), context)
+    (note,) = [note for note in plan.notes if "would not start again" in note]
+    assert note.startswith(f"the kubelet would not start again with {STATE}: current set of available CPUs")
+    assert counted not in plan.notes
+    assert ours(plan.changes) == [], "it does not end a kubelet that runs for what no run of Corral did"
 
 
 def test_at_boot_a_state_of_other_cpus_goes_before_the_kubelet_starts(fake: node.Node, kubelet: FakeKubelet) -> None:
