@@ -17,7 +17,6 @@ from .files import Host
 TUNED_ACTIVE = "/etc/tuned/active_profile"
 TUNED_FOLDERS = ("/etc/tuned/profiles", "/etc/tuned", "/usr/lib/tuned/profiles", "/usr/lib/tuned")
 TUNED_INCLUDES = 8  # profiles that include each other in a circle end here
-KUBELET_CONFIG = "/var/lib/kubelet/config.yaml"
 IRQBALANCE_FILES = ("/etc/default/irqbalance", "/etc/sysconfig/irqbalance")
 IRQBALANCE_VARIABLE = re.compile(r"IRQBALANCE_BANNED_(CPULIST|CPUS)=[\"']?([0-9a-fA-F,x-]+)")
 
@@ -72,19 +71,22 @@ def read_ini(host: Host, file: str, into: dict[str, dict[str, Given]], section: 
 
 
 def kubelet(host: Host) -> t.Optional[Kubelet]:
-    """The running kubelet's CPU manager, by its configuration file; it may be YAML or JSON."""
+    """The running kubelet's CPU manager, by the configuration that its files and flags make. A file that cannot be read tells nothing."""
     if not cgroup.service_runs(host, "kubelet.service"):
         return None
-    text = host.read(KUBELET_CONFIG) or ""
-    reserved = cgroup.cpu_list(scalar(text, "reservedSystemCPUs")) or frozenset()
-    strict = scalar(text, "strict-cpu-reservation").lower() in ("true", "t", "1")
-    return Kubelet(KUBELET_CONFIG, scalar(text, "cpuManagerPolicy"), reserved, strict)
+    from ..model.kubelet import config_values, kubelet_config  # A node without a kubelet does not load them.
+    from . import kubelet_node
 
-
-def scalar(text: str, key: str) -> str:
-    """The value of a top-level key whose value is on its line, "" without one."""
-    match = re.search(rf"^\s*\"?{key}\"?\s*:\s*[\"']?([^\"'#\s]*)", text, re.MULTILINE)
-    return match.group(1).rstrip(",") if match else ""
+    places = kubelet_node.files(host, kubelet_node.of_unit(host))
+    layers, wrong = kubelet_node.layers(host, places)
+    flags, unread = kubelet_config.flag_layers(places.flags)
+    if wrong or unread:
+        return Kubelet(places.config, "", frozenset(), strict=False)
+    config = kubelet_config.effective(layers, flags)
+    reserved = cgroup.cpu_list(str(config.get("reservedSystemCPUs") or "")) or frozenset()
+    strict = config_values.is_on(config.get("cpuManagerPolicyOptions", "strict-cpu-reservation"))
+    file = config.origins.get(("reservedSystemCPUs",), places.config)
+    return Kubelet(file, str(config.get("cpuManagerPolicy") or ""), reserved, strict)
 
 
 # irqbalance, numad, sysctl

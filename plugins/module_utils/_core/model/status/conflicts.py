@@ -35,7 +35,7 @@ class Tuned(NamedTuple):
 
 
 class Kubelet(NamedTuple):
-    """A running kubelet as its configuration file has it; ``reserved`` are its reservedSystemCPUs."""
+    """A running kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets these."""
 
     file: str
     policy: str

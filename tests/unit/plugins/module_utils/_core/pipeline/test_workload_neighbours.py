@@ -71,6 +71,31 @@ def test_a_kubelet_that_keeps_nothing_to_itself_leaves_nothing_to_grant(
     assert "reservedSystemCPUs" in problem.message
 
 
+HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "files", "cpus"),
+    [
+        ("--config-dir=/etc/kubelet.d", {"/etc/kubelet.d/10.conf": HEAD + 'reservedSystemCPUs: "0,4-5"\n'}, {5}),
+        ("--config-dir=/etc/kubelet.d", {"/etc/kubelet.d/10.conf": HEAD + "cpuManagerPolicy: none\n"}, set()),
+        ("--config-dir=/etc/kubelet.d", {"/etc/kubelet.d/10.conf": "reservedSystemCPUs: [\n"}, set()),
+        ("--reserved-cpus=0,4,6", {}, {6}),
+    ],
+)
+def test_drop_ins_and_flags_of_a_kubelet_decide_what_it_leaves(
+    words: str, files: dict[str, str], cpus: set[int], fake: node.Node
+) -> None:
+    """The file by itself would leave 1, 2, 5 and 6, some of which the kubelet gives to pods then."""
+    run_kubelet(fake)
+    unit = f"[Service]\nExecStart=/usr/bin/kubelet --config=/var/lib/kubelet/config.yaml {words}\n"
+    fake.put("/etc/systemd/system/kubelet.service", unit)
+    for path, text in files.items():
+        fake.put(path, text)
+    assert granted(fake, own(1)) == cpus
+    assert granted(fake, own(2)) == frozenset()
+
+
 def test_who_shares_is_no_matter_of_the_kubelets(fake: node.Node) -> None:
     run_kubelet(fake, policy="none")
     feed = {"name": "feed", "match": {"unit": "feed.service"}, "requests": {"cpu": "500m"}}
