@@ -326,8 +326,13 @@ def without_set_property(unit: str, steps: list[Step], wanted: Wanted, seen: Obs
     else:
         index = next(number for number, step in enumerate(steps, 1) if step.kind == "property")
         order = steps[index - 1].order
-    removal = unit_property.removal(unit, "AllowedCPUs", state.settings, CPUS, order)
-    return [*steps[:index], *(step._replace(order=order, reload=False) for step in removal), *steps[index:]]
+    removal = [
+        step._replace(order=order, reload=False)
+        for step in unit_property.removal(unit, "AllowedCPUs", state.settings, CPUS, order)
+    ]
+    # Where systemd reads its files between the two, it has that file's CPUs in memory once more.
+    again = [steps[index - 1]._replace(order=order + 1)] if removal and index else []
+    return [*steps[:index], *removal, *again, *steps[index:]]
 
 
 def requests_no_cpus(state: UnitState) -> bool:
