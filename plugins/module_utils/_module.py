@@ -94,13 +94,15 @@ def unless_paused(module: AnsibleModule, host: Host, work: t.Callable[[], Outcom
 
 
 def nothing_to_do(module: AnsibleModule, host: Host, outcome: Outcome) -> Outcome:
-    """The outcome of a run that changes nothing. What an earlier run could not publish is published all the same.
-
-    On a node that Corral has not changed it takes no lock, and leaves nothing.
-    """
-    if not module.check_mode and host.exists(state.STATE):
+    """The outcome of a run that changes nothing. What an earlier run could not publish is published all the same."""
+    if not module.check_mode and publishes(host):
         locked(module, host, lambda: outcome)
     return outcome
+
+
+def publishes(host: Host) -> bool:
+    """Whether a run that changes nothing takes the lock: on a node that Corral has not changed it takes none, and leaves nothing."""
+    return host.exists(state.STATE)
 
 
 def refuse_while_paused(module: AnsibleModule, host: Host) -> None:

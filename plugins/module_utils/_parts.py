@@ -50,7 +50,8 @@ def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch)
     request = section_tasks.ask(host, piece)
     plan = section_tasks.plan(host, request)
     idle = section_tasks.has_nothing_to_do(host, request, plan)
-    outcome = applying.planned(host, plan, locks=not idle, keep_going=not piece.present)
+    locks = not idle or _module.publishes(host)
+    outcome = applying.planned(host, plan, locks=locks, keep_going=not piece.present)
     if idle:
         return _module.nothing_to_do(module, host, outcome)
     if not module.check_mode:

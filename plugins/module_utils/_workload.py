@@ -64,7 +64,7 @@ def withdrawn(module: _module.AnsibleModule, host: Host, name: str) -> Outcome:
         declared = declared_profile.read_declared(host)
         if declared is not None and name in {one.name for one in declared.workloads}:
             raise refusal("is declared in the node's profile: take it out there", path="name", value=name)
-        return _module.nothing_to_do(module, host, applying.planned(host, Plan(None, (), (), frozenset())))
+        return _module.nothing_to_do(module, host, planned(host, Plan(None, (), (), frozenset())))
     plan = admit_workload.planned(host, admit_workload.withdrawal(host, name), "", with_files=True)
     return carried_out(module, host, plan, lambda: admit_workload.withdraw(host, name))
 
@@ -77,8 +77,13 @@ def carried_out(
     A pause of the node does not prevent it: it starts a workload and does not correct drift.
     """
     if module.check_mode or not (plan.obsolete or any(change.steps for change in plan.changes)):
-        return _module.nothing_to_do(module, host, applying.planned(host, plan))
+        return _module.nothing_to_do(module, host, planned(host, plan))
     return _module.locked(module, host, lambda: work().outcome)
+
+
+def planned(host: Host, plan: Plan) -> Outcome:
+    """The outcome in check mode, and of a run that has nothing to do."""
+    return applying.planned(host, plan, locks=_module.publishes(host))
 
 
 def asked_for(module: _module.AnsibleModule) -> Workload:

@@ -5,8 +5,10 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
+import shutil
 import typing as t
 from unittest import mock
 
@@ -90,6 +92,24 @@ OF_AGENT = {
 }
 
 
+PARTS = importlib.import_module(f"{MODULES.__package__}._parts")
+LIMITS = {"pid_max": 65536, "threads_max": None, "reserved": None, "default_tasks_max": None, "slices": None}
+
+
+def pid_limits_task(module: t.Any, host: t.Any) -> dict[str, t.Any]:
+    """The module pid_limits, one of those for single parts."""
+    options = {name: module.params[name] for name in LIMITS}
+    piece = PARTS.SectionPatch("pid_limits", options, module.params["state"] == "present")
+    return t.cast("dict[str, t.Any]", PARTS.part_task(module, host, piece))
+
+
+TASKS: dict[str, t.Callable[..., dict[str, t.Any]]] = {
+    **{name: getattr(MODULES, f"{name}_task") for name in ("profile", "agent", "pause")},
+    "workload": test_workload_module.WORKLOAD.workload_task,
+    "pid_limits": pid_limits_task,
+}
+
+
 def task(fake: node.Node, module: str, *, check: bool, **params: t.Any) -> str:
     """How a task of a module fails; "" when it does not."""
     given = test_workload_module.Module(
@@ -104,7 +124,7 @@ def task(fake: node.Node, module: str, *, check: bool, **params: t.Any) -> str:
         },
     )
     try:
-        result = getattr(MODULES, f"{module}_task")(given, fake.host())
+        result = TASKS[module](given, fake.host())
     except CorralError as error:
         return str(error)
     return t.cast("str", result["msg"]) if result.get("failed") else ""
@@ -162,6 +182,27 @@ def test_a_node_where_nothing_is_to_be_done(name: str, state_: str, fake: node.N
     params = {"profile": node.edge()} if state_ == "present" else {}
     said = same_refusal(fake, "profile", state=state_, **params)
     assert said.startswith(f"{state.RUN}: ")
+
+
+WORKLOAD = {"name": "feed", "match": {"unit": "feed.service"}, "limits": {"cpu": "500m"}}
+
+
+@pytest.mark.parametrize("name", ["run folder is a link", "run folder is a file"])
+@pytest.mark.parametrize("state_", ["present", "absent"])
+@pytest.mark.parametrize(("module", "params"), [("pid_limits", LIMITS), ("workload", WORKLOAD)])
+def test_a_single_part_or_workload_where_nothing_is_to_be_done(
+    module: str, params: dict[str, t.Any], state_: str, name: str, fake: node.Node
+) -> None:
+    fake.put("/etc/systemd/system/feed.service", "[Service]\nExecStart=/bin/true\n")
+    if module == "workload":
+        assert not runs.declare(fake.host(), cpu={"reserved": {"count": 2}}).error
+    else:
+        assert not runs.part(fake.host(), "hugepages", size="2Mi", count=8, node=0).error
+    for wanted in ("present", state_):
+        assert task(fake, module, check=False, state=wanted, **params) == ""
+    shutil.move(fake.root / "run/corral", fake.root / "away")
+    ANYWHERE[name].put(fake)
+    assert same_refusal(fake, module, state=state_, **params).startswith(f"{state.RUN}: ")
 
 
 def test_a_removal_goes_on_past_a_folder_in_the_place_of_a_file(fake: node.Node) -> None:
