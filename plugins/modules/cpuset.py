@@ -219,6 +219,8 @@ def main() -> None:
                 "cores_per_numa": {"type": "int"},
                 "slices": {"type": "list", "elements": "str"},
             },
+            "mutually_exclusive": [("cpus", "count", "cores_per_numa")],
+            "required_one_of": [("cpus", "count", "cores_per_numa")],
         },
         "isolated": {
             "type": "dict",
@@ -229,6 +231,8 @@ def main() -> None:
                 "near": {"type": "str"},
                 "load_balance": {"type": "bool", "default": True},
             },
+            "mutually_exclusive": [("cpus", "cores"), ("cpus", "numa"), ("cpus", "near"), ("numa", "near")],
+            "required_one_of": [("cpus", "cores")],
         },
         "shared": {"type": "dict", "options": {"slices": {"type": "list", "elements": "str"}}},
         "whole_cores": {"type": "bool", "default": False},

@@ -51,7 +51,7 @@ options:
     type: str
   uid:
     description:
-      - The owner, as a number.
+      - The owner, as a number, instead of O(user).
     type: int
   group:
     description:
@@ -59,7 +59,7 @@ options:
     type: str
   gid:
     description:
-      - The group, as a number.
+      - The group, as a number, instead of O(group).
     type: int
 seealso:
   - module: corral.node.hugepages
@@ -152,7 +152,12 @@ def main() -> None:
         "group": {"type": "str"},
         "gid": {"type": "int"},
     }
-    _parts.run("hugetlbfs_mount", spec, required_if=[("state", "present", ("pagesize",))])
+    _parts.run(
+        "hugetlbfs_mount",
+        spec,
+        required_if=[("state", "present", ("pagesize",))],
+        mutually_exclusive=[("user", "uid"), ("group", "gid")],
+    )
 
 
 if __name__ == "__main__":

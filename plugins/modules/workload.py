@@ -331,7 +331,12 @@ def main() -> None:
     }
     spec = {
         "name": {"type": "str", "required": True},
-        "match": {"type": "dict", "options": {kind: {"type": "str"} for kind in kinds}},
+        "match": {
+            "type": "dict",
+            "options": {kind: {"type": "str"} for kind in kinds},
+            "mutually_exclusive": [kinds],
+            "required_one_of": [kinds],
+        },
         "hold": {"type": "str", "choices": ["declared", "running"], "default": "declared"},
         "priority": {"type": "str"},
         **amounts,
