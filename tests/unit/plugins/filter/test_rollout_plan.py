@@ -49,6 +49,13 @@ def test_numbers_in_the_names_of_hosts_are_sorted_as_numbers() -> None:
     assert [line for line in apart["lines"] if line.endswith("follows")] == ["n9: as follows", "n10: as follows"]
 
 
+def test_a_key_says_where_it_is_from_and_what_it_disturbs() -> None:
+    found = profile(1)
+    found["by_key"][0].update(origin="group_vars/edge.yml", disruption="service restart")
+    lines = rollout_plan({"n1": found}, {"n1": AGENT})["lines"]
+    assert lines[1] == "  cpu.isolated.cores: 1 -> 4 (group_vars/edge.yml) [service restart]"
+
+
 def test_a_paused_host_cannot_have_it_unless_that_is_wanted_there() -> None:
     paused = {**profile(1), "paused": {"text": "paused for an hour"}}
     terms = {"n2": {"during_pause": "apply"}, "n3": {"during_pause": "refuse"}}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import typing as t
 
+import fake_kubelet
 import node
 import runs
 from _core.host import state
@@ -103,3 +104,13 @@ def test_a_setting_that_was_changed_by_hand_and_edited_is_drift(fake: node.Node)
     found = {one["kind"]: one for one in plan(fake, pids=pids)}
     assert set(found) == {"edited", "drift"}
     assert "kernel.pid_max value: 70000 -> 80000" in found["drift"]["changes"][0]
+
+
+def test_a_key_has_the_most_that_its_changes_disturb(fake: node.Node) -> None:
+    fake_kubelet.install(fake)
+    runs.converged(fake)
+    found = {one["key"]: one for one in plan(fake, kubelet={"max_pods": 50}, pids=None)}
+    pods = found["kubelet.max_pods"]
+    assert (pods["before"], pods["after"], pods["disruption"]) == (None, 50, "service restart")
+    assert any("[service restart]" in line for line in pods["changes"])
+    assert {one["disruption"] for key, one in found.items() if key.startswith("pids.")} == {"none"}
