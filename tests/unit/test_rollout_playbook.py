@@ -157,6 +157,36 @@ ROLE = """
   roles: [corral.node.corral]
 """
 
+# The facts of the role, each as a play after it sees them.
+EXPORTED = """
+  tasks:
+    - ansible.builtin.set_stats:
+        data:
+          facts: "{{ {inventory_hostname: found} }}"
+      vars:
+        found: "{{ [corral_changed, corral_in_sync, corral_units_to_restart, corral_reboot_required, corral_reboot_reasons] }}"
+"""
+
+# A connection that notes when it is closed, so that the next task has to log in.
+CONNECTION = '''
+from ansible.plugins.connection.local import Connection as Local
+
+DOCUMENTATION = """
+name: noted
+short_description: local
+description: [local]
+author: [local]
+"""
+
+
+class Connection(Local):
+    transport = "corral.node.noted"
+
+    def reset(self):
+        with open("{order}", "a") as file:
+            file.write(self._play_context.remote_addr + " reset\\n")
+'''
+
 # The two modules of the health checks, without a Python for each.
 COMMAND = """
 import os
@@ -515,6 +545,8 @@ def test_what_waits_for_a_restart_is_in_the_plan_and_goes_no_way_back(fleet: Fle
     code, said, order = fleet.play("--limit", "a,b")
     assert code == 0, said
     assert fleet.have()["a"] == "new"
+    assert stats(said)["corral_units_to_restart"] == {"a": ["db.service"]}
+    assert stats(said)["corral_out_of_sync_hosts"] == ["a"]
 
 
 def test_a_reboot_that_is_not_allowed_is_said_and_the_rollout_goes_on(fleet: Fleet) -> None:
@@ -639,6 +671,32 @@ def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_ho
         code, said, order = fleet.play("--limit", "b", *options, corral_drain="drain.yml", corral_undrain="nowhere.yml")
         assert code != 0 and order == [], said
         assert "corral_undrain: nowhere.yml: no such file beside the playbook or where" in " ".join(said.split())
+
+
+def test_health_and_confirmation_each_have_a_connection_of_their_own(fleet: Fleet) -> None:
+    folder = fleet.folder / "collections/ansible_collections/corral/node/plugins/connection"
+    folder.mkdir()
+    (folder / "noted.py").write_text(CONNECTION.replace("{order}", str(fleet.folder / "order")))
+    health = f"sh -c 'echo \"$HOST health\" >> {fleet.folder / 'order'}'"
+    code, said, order = fleet.play("--limit", "a", ansible_connection="corral.node.noted", corral_health_command=health)
+    assert code == 0, said
+    assert [line.split()[1] for line in order] == ["agent", "profile", "reset", "health", "reset", "confirm"]
+
+
+def test_the_role_exports_what_came_of_it(fleet: Fleet) -> None:
+    fleet.set("a", moves=True)
+    fleet.set("b", needs=1)
+    fleet.set("c", profile="new")
+    code, said, dummy = fleet.play(
+        plays=f"{ROLE}{EXPORTED}", corral_reboot_for="{{ ['mine'] if inventory_hostname == 'd' else [] }}"
+    )
+    assert code == 0, said
+    assert stats(said)["facts"] == {
+        "a": [True, False, ["db.service"], False, []],
+        "b": [True, False, [], True, ["~ the command line"]],
+        "c": [False, True, [], False, []],
+        "d": [True, True, [], True, ["mine"]],
+    }
 
 
 def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
