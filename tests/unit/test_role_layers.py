@@ -164,6 +164,7 @@ def play(tmp_path: Path, *words: str, booted: bool = True, **files: t.Any) -> su
         "ANSIBLE_COLLECTIONS_PATH": str(tmp_path / "collections"),
         "ANSIBLE_HOME": str(tmp_path / "home"),
         "ANSIBLE_NOCOLOR": "1",
+        "ANSIBLE_SHOW_CUSTOM_STATS": "1",
     }
     command = [*(BOOTED if booted else ()), sys.executable, "-m", "ansible.cli.playbook", "-i", "hosts.json", *words]
     return subprocess.run(command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False)
@@ -218,6 +219,8 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp
         assert said in report["hosts"][host]["message"]
         assert "unhandled exception" not in report["hosts"][host]["message"], "as ansible-core before 2.19 calls a bug"
     assert "the task failed without a message" not in done.stdout
+    handed_on = json.loads(done.stdout.partition("CUSTOM STATS:")[2].partition("RUN: ")[2].splitlines()[0])
+    assert handed_on == {"corral_drift_summary": report["summary"], "corral_drift_hosts": ["one", "two"]}
     page = (tmp_path / "corral-drift.html").read_text()
     assert "/no/such&lt;b&gt;file: no such file" in page and "<b>file" not in page, "as Ansible writes it"
 
