@@ -35,7 +35,30 @@ attributes:
 options:
   profile:
     description:
-      - The node resource profile. The collection's C(docs/profile.md) lists every key.
+      - The node resource profile. The collection's C(docs/profile.md) lists every key with its type and default, and
+        C(docs/profile.schema.json) is its JSON Schema for editors. All keys but C(name) are optional. What a section that is left out
+        would manage is left alone.
+      - C(name) is what the profile is called. C(mode) is V(enforce) (the default) or V(audit), in which the agent only reports
+        drift. C(version) is the format, V(1).
+      - C(cpu) divides the CPUs. C(reserved) takes exactly one of C(cpus) (a list such as V(0-1,32-33)), C(count) and
+        C(cores_per_numa), and the C(slices) that run there. C(isolated) takes C(cpus) or C(cores), the latter with C(numa) (a number,
+        V(first) or V(last)) or C(near) (an interface or a PCI address); also C(optional) and C(load_balance). C(shared) has C(slices)
+        and C(min_cpus). The others are C(whole_cores), C(partitions), C(unmanaged), the kubelet's C(policy) (V(none) or V(static))
+        and its C(options).
+      - C(memory) has a list of C(hugepages), each with C(size), either C(count) or C(share), either C(node) (a number, V(first),
+        V(last) or V(each)) or C(near), and C(optional). The list C(mounts) has C(path), C(pagesize), C(size), C(min_size), C(mode),
+        C(user) or C(uid), C(group) or C(gid), and C(optional). C(reserved) (by NUMA node) and C(reserved_per_numa) are what hugepages
+        must leave. C(policy) is the kubelet's.
+      - C(pids) has C(pid_max), C(threads_max), C(default_tasks_max), C(reserved), C(per_workload), and C(slices) with the limit of
+        tasks of each.
+      - C(topology) has the kubelet's C(policy), C(scope) and C(options), and C(preferred_by).
+      - C(gc) has C(images), C(containers) and C(users), with the options of M(corral.node.gc).
+      - C(workloads) is a list. Each has a C(name), a C(match) (exactly one of C(unit), C(container), C(pod) and C(label)), C(hold),
+        C(requests) and C(limits) as Kubernetes quantities, C(containers), C(priority) and C(share_process_namespace).
+      - C(tenants) is a list. Each has a C(name), C(members), C(limits), a C(quota) and C(share_process_namespace).
+      - C(devices) is a list. Each has the C(name) of a resource and a C(match), C(bind), C(check) and C(require_link).
+      - C(confirm) has a C(command) and a C(timeout), by which a node confirms a profile that no run of a playbook applied.
+      - C(kubelet) has keys of the kubelet's configuration, such as C(max_pods) for C(maxPods).
       - Replaces the declared profile as a whole. A setting that it no longer declares is restored to its value before Corral.
       - It also replaces what single modules such as M(corral.node.cpuset) declared. Their profile is called V(parts), and no
         other profile may have that name.
@@ -127,6 +150,33 @@ EXAMPLES = r"""
       memory:
         hugepages:
           - {size: 2Mi, count: 512, node: 0}
+
+- name: Give unlike nodes their own CPUs and pages by one profile
+  corral.node.profile:
+    profile:
+      name: edge
+      mode: enforce
+      cpu:
+        reserved: {cores_per_numa: 1, slices: [system.slice, user.slice, init.scope]}
+        isolated: {cores: 2, numa: last, optional: true}
+        whole_cores: true
+        policy: static
+      memory:
+        reserved_per_numa: 50%
+        hugepages:
+          - {size: 2Mi, share: 10%, node: each, optional: true}
+        mounts:
+          - {path: /dev/hugepages-2Mi, pagesize: 2Mi, mode: "0770", group: hugetlb, optional: true}
+      pids:
+        pid_max: 4194304
+        reserved: 4096
+        slices: {machine.slice: 16384}
+      gc:
+        images: {high: 85, low: 80, keep: ["quay.example/base:*"]}
+      workloads:
+        - name: dataplane
+          match: {unit: dataplane.service}
+          limits: {cpu: 2, memory: 2Gi}
 
 - name: Override a key for one host
   corral.node.profile:
