@@ -153,7 +153,8 @@ def test_the_page_says_what_its_words_mean(browser: Browser, few: pathlib.Path) 
     page = opened(browser, few, [])
     page.get_by_text("What the words and signs mean").click()
     terms = [one.inner_text() for one in page.locator("dt").all()]
-    assert terms == ["in sync", "drift", "refused", "failed", "unreachable", "~", "!", "?", "|"]
+    signs = ["~", "!", "?", "[next start]", "[next boot]", "[service restart]", "|"]
+    assert terms == ["in sync", "drift", "refused", "failed", "unreachable", *signs]
     assert page.get_by_text("what the node has -> what the profile declares").is_visible()
 
 

@@ -19,6 +19,7 @@ import jinja2
 import pytest
 import yaml
 from _core.constants import SCHEMA
+from _core.model.values import vocabulary
 from jinja2.nativetypes import NativeEnvironment
 from shared_data import REPOSITORY
 
@@ -417,6 +418,16 @@ def test_the_page_has_a_limit_for_groups_in_sync_as_well() -> None:
     page = drawn(fleet_report(results, dict.fromkeys(results, AGENT)))
     assert page.count("<section ") == 200
     assert "<p>3 more groups of hosts in sync are in the JSON file</p>" in page
+
+
+def test_the_page_explains_when_a_change_takes_effect_and_what_it_disturbs() -> None:
+    page = drawn(fleet_report({"a": DRIFT}, {"a": AGENT}))
+    words = {*t.get_args(vocabulary.When), *t.get_args(vocabulary.Disruption)} - {"now", "none"}
+    assert set(re.findall(r"<dt>\[(.*?)\]</dt>", page)) == words
+    waits = {**item("unchangeable"), "text": "! db.service (outside its slice) [next start] [service restart]"}
+    for form in ("html", "md", "xml"):
+        shown = drawn(fleet_report({"a": {**DRIFT, "drift": [waits]}}, {"a": AGENT}), form)
+        assert "db.service (outside its slice) [next start] [service restart]" in shown
 
 
 def test_a_browser_runs_the_pages_own_script_alone() -> None:
