@@ -4,7 +4,8 @@
 
 """How long the fleet's report and its page take for up to 10,000 hosts, against reading the hosts' results as JSON.
 
-A fifth of the made-up hosts drifted in one to five items of 2,000, so that hardly two of them are alike.
+Each host is one of the machines that the tests describe, and of the recorded ones where there are any, with the profile of
+examples/edge.yml. A fifth of them drifted in one to five items of 2,000, so that hardly two of them are alike.
 """
 
 from __future__ import annotations
@@ -20,20 +21,43 @@ import typing as t
 import bench
 import controller_plugins
 import jinja2
+import recorded
+import yaml
+from _core.model.cpu import cpu_assignment, pools, published_pools
+from _core.model.cpu.cpu_assignment import Assignment
+from _core.model.profile import node_intent, profile
+from _core.reports import cpu_map, numa_table
 
 SIZES = (10, 100, 1_000, 10_000)
 HEAD = ("hosts", "groups", "floor ms", "report ms", "page ms", "all/floor", "page MB", "peak RSS MB", "exponent")
-CPU_MAP = [*(f"node {node}   {'RR ' * 4}{'SS ' * 28}   CPUs 0-63" for node in range(2)), "R reserved 0-7"]
-
-NUMA_NODES = [
-    {"node": node, "cpus": "0-63", "memory_mib": 262144, "hugepages": {"2Mi": 64, "1Gi": 0}} for node in range(2)
-]
 WORKLOADS = [
     {"name": f"w{one}", "state": "granted", "reason": None, "tenant": "acme", "qos": "Guaranteed", "hold": "declared",
      "slice": f"corral_w{one}.slice", "cpus": "8-9", "memory_nodes": "0", "devices": {"example.com/nic": ["0000:01:00.0"]},
      "since": 1_795_255_200}
     for one in range(4)
 ]  # fmt: skip
+
+
+@functools.cache
+def machines() -> list[dict[str, t.Any]]:
+    """What the module returns of each machine with four CPUs or more: as declared, and with a shared CPU that the system has."""
+    found = []
+    edge = profile.parse(yaml.safe_load((bench.CHECKOUT / "examples/edge.yml").read_text(encoding="utf-8")))
+    for parameter in recorded.machines():
+        (archive,) = parameter.values
+        topology = recorded.topology_of(archive) if archive else None
+        if topology is None or len(topology.online) < 4:
+            continue
+        computed = pools.compute(node_intent.resolve(edge, topology).profile, topology)
+        declared = cpu_assignment.declared(computed, ())
+        now = {**declared, min(computed.shared): Assignment("reserved")}
+        found.append({
+            "pools": published_pools.to_dict(computed),
+            "cpu_map": cpu_map.cpu_map(topology, computed),
+            "cpu_map_now": cpu_map.map_in_force(topology, now, declared),
+            "numa_nodes": numa_table.rows(topology),
+        })  # fmt: skip
+    return found
 
 
 def item(chance: random.Random) -> dict[str, t.Any]:
@@ -59,9 +83,10 @@ def item(chance: random.Random) -> dict[str, t.Any]:
 def host(number: int, chance: random.Random) -> dict[str, t.Any]:
     """What the module profile returns of a host."""
     drift = [] if number % 5 else [item(chance) for dummy in range(chance.randint(1, 5))]
+    machine = machines()[number // 5 % len(machines())]
     return {
-        "drift": drift, "name": "edge", "mode": "enforce", "pools": {"reserved": "0-7"}, "cpu_map": CPU_MAP,
-        "numa_nodes": NUMA_NODES, "workloads": WORKLOADS, "gc_report": ["gc: since the node started nothing was removed"],
+        **machine, "cpu_map_now": machine["cpu_map_now"] if drift else [], "drift": drift, "name": "edge", "mode": "enforce",
+        "workloads": WORKLOADS, "gc_report": ["gc: since the node started nothing was removed"],
     }  # fmt: skip
 
 

@@ -105,7 +105,7 @@ class Archive(Host):
                 return self._real(rest if target.startswith("/") else f"{real}/{rest}", links - 1)
         return real or "/"
 
-    def read_bytes(self, path: str, *, follow: bool = True) -> bytes | None:
+    def read_bytes(self, path: str, follow: bool = True) -> bytes | None:
         return self.tell(self._files.get(self._real(path)), "read_bytes", path, follow)
 
     def names(self, path: str) -> list[str]:
@@ -130,7 +130,7 @@ class Overlay(Archive):
         self.__dict__.update(_loaded(archive).__dict__)
         self.overlay = files
 
-    def read_bytes(self, path: str, *, follow: bool = True) -> bytes | None:
+    def read_bytes(self, path: str, follow: bool = True) -> bytes | None:
         return self.overlay[path] if path in self.overlay else super().read_bytes(path, follow=follow)
 
 
