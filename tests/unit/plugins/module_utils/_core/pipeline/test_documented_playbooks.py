@@ -256,6 +256,12 @@ def test_the_playbooks_of_a_fleet(shown: list[str]) -> None:
         check_commands(block)
 
 
+@shows("docs/maintenance.md", "ansible-playbook -i hosts.yml corral.node.remove --check     # what would go back")
+def test_the_playbook_of_a_removal(shown: str) -> None:
+    pytest.importorskip("ansible.cli.playbook")
+    check_commands(shown)
+
+
 @shows("docs/fleet.md", "- name: Ask for a reboot after an update of the kernel")
 def test_reasons_for_a_reboot(shown: str) -> None:
     (task,) = yaml.safe_load(shown)
