@@ -14,7 +14,7 @@ import pytest
 import runs
 from _core.host import state
 from _core.model.systemd.agent_units import SERVICE
-from _core.reports import drift_since
+from _core.reports import change_text, drift_since
 
 PID_MAX = "/proc/sys/kernel/pid_max"
 ITEM = ("pids", "kernel.pid_max", "value")
@@ -99,6 +99,28 @@ def test_the_command_drift_says_it(drifted: node.Node, capsys: pytest.CaptureFix
     assert "[since 2023-11-14 22:" in capsys.readouterr().out
     runs.command(drifted.host(), "drift", "--json")
     assert [item["since"] for item in json.loads(capsys.readouterr().out)["changes"]] == [first]
+
+
+def test_the_command_status_says_it_with_its_date(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    seen = change_text.moment(since(drifted))
+    drifted.boot_anew(86400)
+    runs.tick(drifted.host())
+    drifted.put(PID_MAX, "70000\n")
+    runs.command(drifted.host(), "status")
+    assert seen.startswith("2023-11-14 ")
+    assert f"drift since {seen}: pids kernel.pid_max value: " in capsys.readouterr().out
+
+
+def test_the_module_profile_says_it(drifted: node.Node) -> None:
+    pytest.importorskip("ansible.module_utils.basic")
+    import test_workload_module
+
+    first = since(drifted)
+    drifted.time += 60
+    module = test_workload_module.Module(check=True, profile=None, layers=None, during_pause="refuse")
+    found = test_workload_module.WORKLOAD._module.profile_task(module, drifted.host())
+    assert [item["since"] for item in found["drift"]] == [first]
+    assert found["report"][0].endswith(f" [since {change_text.moment(first)}]")
 
 
 def test_an_explanation_says_it(drifted: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
