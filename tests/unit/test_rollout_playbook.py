@@ -103,6 +103,7 @@ def decided(node, asked, check):
             key = dict(kind="edited", key="name", before=node["profile"], after=wanted, origin=None, disruption="none",
                        changes=["~ it"])
             result.update(changed=True, changes=[declared], by_key=[key], report=["1 changed (cpu)"])
+            result["diff"] = dict(before="name: %s\\n" % node["profile"], after="name: %s\\n" % wanted)
         elif node.get("edited"):
             result.update(changed=True, changes=[declared], report=["1 changed (profile)"])
         last = (asked["layers"] or [dict(origin=None, profile=None)])[-1]
@@ -473,6 +474,14 @@ def test_a_host_that_cannot_have_it_stops_all_before_the_first_is_touched(fleet:
     code, said, order = fleet.play("--check", corral_on_drift="overwrite")
     assert code == 0 and order == [], said
     assert "4 hosts: 4 would change" in said
+
+
+def test_the_plan_shows_what_differs_on_each_host_with_diff(fleet: Fleet) -> None:
+    for words, shown in ((("--check", "--diff"), True), (("--check",), False)):
+        code, said, order = fleet.play("--limit", "a", *words)
+        assert code == 0 and order == [], said
+        assert ("\n-name: old\n+name: new\n" in said) == shown, said
+        assert "name: old -> new" in said
 
 
 def test_what_a_host_has_otherwise_becomes_a_layer_of_its_own(fleet: Fleet) -> None:
