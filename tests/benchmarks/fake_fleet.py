@@ -44,10 +44,14 @@ sys.exit(code)
 
 
 class FakeFleet:
-    """So many fake nodes in a folder, as long as this is entered."""
+    """So many fake nodes in a folder, as long as this is entered.
 
-    def __init__(self, folder: Path, count: int) -> None:
+    ``pages`` has hosts whose NUMA node 1 gives no more than so many hugepages of 2 MiB.
+    """
+
+    def __init__(self, folder: Path, count: int, pages: t.Mapping[str, int] | None = None) -> None:
         self.folder = folder
+        self.pages = pages or {}
         self.address = str(folder / "socket")
         self.hosts = [f"n{number}" for number in range(1, count + 1)]
         self.programs = folder / "bin"
@@ -64,7 +68,9 @@ class FakeFleet:
             write_program(self.programs / f"python-{host}", words)
         context = multiprocessing.get_context("fork")
         ready = context.Event()
-        self.process = context.Process(target=serve, args=(self.folder, self.hosts, self.address, ready), daemon=True)
+        self.process = context.Process(
+            target=serve, args=(self.folder, self.hosts, self.pages, self.address, ready), daemon=True
+        )
         self.process.start()
         if not ready.wait(600):
             raise SystemExit("the fake nodes did not come up")
@@ -98,13 +104,15 @@ def write_program(path: Path, text: str) -> None:
     path.chmod(0o755)
 
 
-def serve(folder: Path, hosts: t.Sequence[str], address: str, ready: t.Any) -> None:
+def serve(folder: Path, hosts: t.Sequence[str], pages: t.Mapping[str, int], address: str, ready: t.Any) -> None:
     """Make the nodes, and run the modules that come for them, one after the other."""
     template = folder / "machine"
     trees.build(template, node.MACHINE)
     nodes = {host: node.Node(folder / host, template) for host in hosts}
-    for one in nodes.values():
+    for host, one in nodes.items():
         one.put(PYTHON, "")
+        if host in pages:
+            one.room[1, 2048] = pages[host]
     core = controller_plugins.load("module_utils._module")
     apply_step = controller_plugins.load("module_utils._core.host.apply_step")
     quick: list[contextlib.AbstractContextManager[object]] = [
