@@ -142,7 +142,8 @@ def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.
     said = f"the kernel gave {pool} of {pages.pages}" if short else f"{pool - pages.pages} more are in use"
     hint = "memory is fragmented or in use: free it, or declare fewer" if short else "they go when they are freed"
     if 0 < wait <= RETRY_SECONDS:
-        reason = f"{said}; {hint}; asked again in {int(wait // 60) + 1} min"
+        # Without the time that is left: nodes with the same drift are one group of a report.
+        reason = f"{said}; {hint}; asked again every {int(RETRY_SECONDS // 60)} minutes"
         return change._replace(steps=(), verdict=UNCHANGEABLE, reason=reason)
     return change._replace(reason=f"{said}; {hint}")
 

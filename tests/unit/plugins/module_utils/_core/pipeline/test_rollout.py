@@ -335,11 +335,14 @@ def test_a_partly_filled_pool_is_drift_and_is_asked_for_again_after_ten_minutes(
         "32",
         "unchangeable",
     )
-    assert "the kernel gave 20 of 32" in item.reason
+    assert item.reason.startswith("the kernel gave 20 of 32; ") and item.reason.endswith(
+        "; asked again every 10 minutes"
+    )
     fake.time += 300
     host = fake.host()
     assert runs.tick(host) == 2
     assert host.writes.count(node.pool_file(1)) == 0
+    assert [one.reason for one in runs.plan(fake.host())] == [item.reason], "hosts with it are alike at any minute"
     fake.time += 301
     runs.tick(fake.host())
     assert fake.compactions == 2
