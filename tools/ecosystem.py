@@ -66,6 +66,10 @@ AGAIN = (
     "does_not_answer_any_more",
     "unit_that_failed_since",
     "a_budget_lets",
+    "confirmed_last",
+    "keeps_no_other_from_it",
+    "an_agent_that_was_there",
+    "is_to_be_done_about_a_host",
 )
 NO_OLDEST = "no Python 3.10 to 3.12 here: the oldest ansible-core is not tried"
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
