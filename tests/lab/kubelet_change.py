@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import contextlib
 import functools
+import glob
 import itertools
 import json
 import os
@@ -30,12 +31,14 @@ from cpu_list import cpus as numbers
 from kubelet_node import (
     AWAY,
     BROKEN,
+    BY_SYSTEMD,
     CONFIG,
     DROPIN,
     ENVIRONMENT,
     HOOK,
     HOOK_LOG,
     MANIFESTS,
+    PODS,
     ROOT,
     STATE,
     UNIT,
@@ -43,6 +46,7 @@ from kubelet_node import (
     base,
     cpus_of,
     entries,
+    groups_of,
     has_started,
     is_real,
     pid,
@@ -258,14 +262,15 @@ def leaked() -> None:
     """A pod that goes while its kubelet is down leaves its assignment: it is found, with the pod and the CPUs."""
     uid = next(uid for uid, cpus in entries().items() if cpus == cpus_of("second"))
     cpus = entries()[uid]
-    (group,) = (
-        at for at, dummy, dummy_files in os.walk("/sys/fs/cgroup/kubepods.slice") if at.endswith(f"pod{uid}.slice")
-    )
+    (group,) = glob.glob(f"{PODS}/**/*pod{uid}{'.slice' if BY_SYSTEMD else ''}", recursive=True)
     run("systemctl", "stop", UNIT)
     os.rename(f"{MANIFESTS}/second.json", f"{AWAY}/second.json")
     write(f"{group}/cgroup.kill", "1")
     wait("its containers are gone", lambda: "populated 0" in read(f"{group}/cgroup.events"))
-    run("systemctl", "stop", os.path.basename(group))
+    if BY_SYSTEMD:
+        run("systemctl", "stop", os.path.basename(group))
+    for folder, dummy_folders, dummy_files in os.walk(group, topdown=False):
+        os.rmdir(folder)
     wait("their control groups are gone", lambda: not os.path.exists(group))
     shutil.rmtree(f"{ROOT}/pods/{uid}")
     found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
@@ -285,10 +290,12 @@ def mended_when_asked() -> None:
     """A shared container that somebody lets onto exclusive CPUs while no kubelet runs: found, and brought back when asked for."""
     taken, before = own_cpus("shared"), numbers(cpus_of("shared"))
     digits = pods()["shared"]["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
-    scope = f"cri-containerd-{digits}.scope"
-    (place,) = (at for at, dummy, dummy_files in os.walk("/sys/fs/cgroup/kubepods.slice") if at.endswith(scope))
+    (place,) = groups_of(digits)
     run("systemctl", "stop", UNIT)
-    run("systemctl", "set-property", "--runtime", scope, "AllowedCPUs=0-7")
+    if BY_SYSTEMD:
+        run("systemctl", "set-property", "--runtime", os.path.basename(place), "AllowedCPUs=0-7")
+    else:
+        write(f"{place}/cpuset.cpus", "0-7")
     found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
     expect("kinds", {one["kind"] for one in found}, {"overlap", "stopped"})
     expect("untouched", numbers(read(f"{place}/cpuset.cpus.effective")), frozenset(range(8)))

@@ -5,11 +5,13 @@
 """A node's kubelet, as its steps need it: a real one with containerd and static pods, or a stand-in that runs no pods.
 
 As a script it makes the kubelet's unit, whose files are those of kubeadm's package, and starts it: the program
-/usr/local/bin/kubelet where it is there already, else the stand-in.
+/usr/local/bin/kubelet where it is there already, else the stand-in. With the argument cgroupfs kubelet and containerd make control
+groups by themselves instead of by systemd.
 """
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import io
 import json
@@ -35,7 +37,9 @@ BROKEN = "/root/kubelet-broken"
 MAY_START = "/usr/local/sbin/kubelet-may-start"
 HOOK, HOOK_LOG = "/usr/local/sbin/drainer", "/root/hook"
 MANIFESTS, AWAY = "/etc/kubernetes/manifests", "/root/manifests"
-PODS = "/sys/fs/cgroup/kubepods.slice"
+CGROUPFS = "/root/cgroupfs"  # there where the cgroup driver is not systemd
+BY_SYSTEMD = not os.path.exists(CGROUPFS) and sys.argv[1:] != ["cgroupfs"]
+PODS = f"/sys/fs/cgroup/kubepods{'.slice' if BY_SYSTEMD else ''}"
 IMAGE = "lab/busybox:1"
 SOCKET = "/run/containerd/containerd.sock"
 BASE = """\
@@ -50,7 +54,7 @@ maxPods: 110
 ALONE = f"""\
 staticPodPath: {MANIFESTS}
 containerRuntimeEndpoint: unix://{SOCKET}
-cgroupDriver: systemd
+cgroupDriver: {"systemd" if BY_SYSTEMD else "cgroupfs"}
 authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
 """
@@ -61,8 +65,15 @@ sandbox = "docker.io/{IMAGE}"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
 [plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
-SystemdCgroup = true
+SystemdCgroup = {"true" if BY_SYSTEMD else "false"}
 """
+
+
+def container_group(container: str) -> str:
+    """The path of a container's control group in that of its pod, with wildcards."""
+    return f"{PODS}/**/pod*/{container}" if not BY_SYSTEMD else f"{PODS}/**/cri-containerd-{container}.scope"
+
+
 # Drains the node of its static pods, and brings them back.
 DRAINER = f"""#!/usr/bin/python3
 import glob, os, sys, time
@@ -71,7 +82,7 @@ with open("{HOOK_LOG}", "a") as file:
 here, there = ("{MANIFESTS}", "{AWAY}")[:: 1 if sys.argv[1] == "drain" else -1]
 for name in os.listdir(here) if os.path.isdir(here) else ():
     os.rename(f"{{here}}/{{name}}", f"{{there}}/{{name}}")
-while sys.argv[1] == "drain" and glob.glob("{PODS}/**/cri-containerd-*", recursive=True) and os.listdir(there):
+while sys.argv[1] == "drain" and glob.glob("{container_group("*")}", recursive=True) and os.listdir(there):
     time.sleep(0.2)
 """
 
@@ -91,6 +102,8 @@ def base() -> str:
 
 def prepare() -> None:
     """The kubelet and its unit; it runs."""
+    if not BY_SYSTEMD:
+        write(CGROUPFS, "")
     if not os.path.exists(PROGRAM):
         with open("/root/lab/kubelet_standin.py", encoding="utf-8") as file:
             write(PROGRAM, f"#!/usr/bin/python3\n{file.read()}")
@@ -225,10 +238,13 @@ def cpus_of(name: str) -> str:
     except (KeyError, ValueError, AssertionError, urllib.error.URLError):
         return ""
     uid = pods()[name]["metadata"]["annotations"]["kubernetes.io/config.hash"]
-    for folder, dummy_folders, dummy_files in os.walk(PODS):
-        if folder.endswith(f"cri-containerd-{digits}.scope") and uid.replace("-", "_") in folder:
-            return read(f"{folder}/cpuset.cpus.effective")
-    return ""
+    found = [folder for folder in groups_of(digits) if f"pod{uid.replace('-', '_') if BY_SYSTEMD else uid}" in folder]
+    return read(f"{found[0]}/cpuset.cpus.effective") if found else ""
+
+
+def groups_of(container: str) -> list[str]:
+    """The control group of a container, by its number, where it has one."""
+    return glob.glob(container_group(container), recursive=True)
 
 
 def entries() -> dict[str, str]:
