@@ -55,6 +55,7 @@ LONG_ONLY = (
     "intruders-bullseye",
     "intruders-forky",
     "intruders-trixie",
+    "kubelet-fleet",
     "legacy",
     "powercut",
     "trixie",

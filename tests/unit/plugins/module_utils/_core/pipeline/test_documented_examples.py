@@ -30,6 +30,8 @@ from _core.host import node_hooks, state
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.model.cpu import busy_services
+from _core.model.kubelet.kubelet_config import Layer, effective
+from _core.model.kubelet.kubelet_sizing import Use, exceeded
 from _core.model.profile import profile
 from _core.model.systemd import gc_units
 from _core.model.systemd.agent_units import LAUNCHER, RELEASES
@@ -332,6 +334,19 @@ def test_a_kubelet(
     assert json.loads("\n".join(corral(fake, capsys, as_data.words)))["findings"] == []
     (tmp_path / of_copy.words.split()[-1].rstrip("/")).symlink_to(fake.root)
     assert "CPUs by policy static:" in corral(fake, capsys, of_copy.words)
+
+
+IN_USE = (
+    "what runs beside pods uses memory 1987Mi now (system.slice 1741Mi, user.slice 246Mi), and kubeReserved and systemReserved "
+    "make 1024Mi: reserve more, or pods may use what it needs"
+)
+
+
+@shows("docs/kubelet.md", IN_USE)
+def test_a_note_says_what_runs_where_the_reserves_are_less(shown: str) -> None:
+    used = [Use("user.slice", 246 << 20, 5), Use("system.slice", 1741 << 20, 50)]
+    data = {"kubeReserved": {"memory": "512Mi"}, "systemReserved": {"memory": "512Mi"}}
+    assert exceeded(effective([Layer("config.yaml", data)]), used) == shown.splitlines()
 
 
 # docs/maintenance.md
