@@ -133,11 +133,10 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
 
 def granted_nothing(plan: Plan, units: t.AbstractSet[str]) -> frozenset[str]:
-    """Those slices of workloads that had no exclusive CPUs before the plan, by the checkpoint."""
+    """Those slices that had no exclusive CPUs before the plan, as far as the checkpoint says: it has no pools, and so not the isolated one."""
     found = plan.context.workloads if plan.context else None
-    if found is None:
-        return frozenset()
-    return frozenset(units - {ISOLATED_SLICE, *(grant.slice for grant in found.checkpoint.grants if grant.cpus)})
+    granted = {grant.slice for grant in found.checkpoint.grants if grant.cpus} if found else units - {ISOLATED_SLICE}
+    return frozenset(units - granted)
 
 
 def keep_cpus(host: Host, plan: Plan, exclusive: t.Iterable[str]) -> set[str]:

@@ -147,6 +147,26 @@ def test_a_unit_that_was_confined_starts_anew_off_later_grants(
     assert rolled.overlaps == []
 
 
+@pytest.mark.parametrize("workloads", [True, False])
+def test_an_isolated_pool_comes_back_beside_a_unit_that_was_confined(*, workloads: bool, rolled: node.Node) -> None:
+    """What runs in the pool's slice shared its CPUs meanwhile with others, and with that unit at its start."""
+    pool = {"cores": 1}
+
+    def data(**cpu: t.Any) -> dict[str, t.Any]:
+        found = with_cpu(unmanaged="confine", **cpu)
+        return found if workloads else {key: value for key, value in found.items() if key != "workloads"}
+
+    assert apply(rolled, data(isolated=pool)).error == ""
+    rolled.systemd.occupy("corral_isolated.slice")
+    rolled.intrude("rogue.service")
+    assert apply(rolled, data()).error == ""
+    rolled.withdraw("rogue.service")
+    assert apply(rolled, data(isolated=pool)).error == ""
+    assert partition(rolled, "corral_isolated.slice") == "root"
+    rolled.intrude("rogue.service")
+    assert not rolled.cpus("rogue.service") & rolled.cpus("corral_isolated.slice")
+
+
 def test_a_container_in_a_slice_that_nobody_granted_anything_runs_with_the_others(rolled: node.Node) -> None:
     """Started before ``corral admit``, with --cgroup-parent: CPUs that are left, not everybody's exclusive ones."""
     assert services.start(rolled, BATCH)
