@@ -25,16 +25,27 @@ import trees
 PYTHON = "/usr/bin/python3"  # of each node
 OURS = ("agent", "confirm", "profile", "rollback")
 PING = "ping"
-# A host's interpreter. Other modules than those run in a Python of their own.
+# A host's interpreter. Ansible gives it a module as a file, or with pipelining as its input. Other modules than those run in a
+# Python of their own.
 CLIENT = """
-import os, socket, sys
+import os, re, socket, sys, tempfile
 python, address, host, *words = sys.argv[1:]
-name = os.path.basename(words[0]) if words else ""
-if not any(name == "AnsiballZ_%s.py" % one for one in {served!r}):
+if words:
+    name = os.path.basename(words[0])[len("AnsiballZ_"):-len(".py")]
+    text = open(words[0], encoding="utf-8").read() if name in {served!r} else ""
+else:
+    text = sys.stdin.read()
+    name = "".join(re.findall("^ *module_fqn='.*[.](.*)',$", text, re.MULTILINE))
+if name not in {served!r}:
+    if text:
+        kept = tempfile.TemporaryFile("w+", encoding="utf-8")
+        kept.write(text)
+        kept.seek(0)
+        os.dup2(kept.fileno(), 0)
     os.execv(python, [python, *words])
 with socket.socket(socket.AF_UNIX) as end:
     end.connect(address)
-    end.sendall((host + "\\n" + words[0] + "\\n").encode())
+    end.sendall((host + "\\n" + name + "\\n" + text).encode())
     end.shutdown(socket.SHUT_WR)
     with end.makefile("r", encoding="utf-8") as answer:
         code = int(answer.readline())
@@ -44,16 +55,16 @@ sys.exit(code)
 
 
 class FakeFleet:
-    """So many fake nodes in a folder, as long as this is entered.
+    """Fake nodes in a folder, one for each of these names of hosts, as long as this is entered.
 
     ``pages`` has hosts whose NUMA node 1 gives no more than so many hugepages of 2 MiB.
     """
 
-    def __init__(self, folder: Path, count: int, pages: t.Mapping[str, int] | None = None) -> None:
+    def __init__(self, folder: Path, hosts: t.Sequence[str], pages: t.Mapping[str, int] | None = None) -> None:
         self.folder = folder
         self.pages = pages or {}
         self.address = str(folder / "socket")
-        self.hosts = [f"n{number}" for number in range(1, count + 1)]
+        self.hosts = hosts
         self.programs = folder / "bin"
         self.process: multiprocessing.process.BaseProcess | None = None
 
@@ -128,19 +139,18 @@ def serve(folder: Path, hosts: t.Sequence[str], pages: t.Mapping[str, int], addr
         while True:
             end, dummy = server.accept()
             with end, end.makefile("rw", encoding="utf-8") as stream:
-                host, path, *dummy = stream.read().splitlines()
-                code, said = answer(core, nodes[host], Path(path))
+                host, name, text = stream.read().split("\n", 2)
+                code, said = answer(core, nodes[host], name, text)
                 stream.write(f"{code}\n{said}")
 
 
-def answer(core: t.Any, fake: node.Node, payload: Path) -> tuple[int, str]:
-    """Run a module on a node: its exit code, and what it prints."""
+def answer(core: t.Any, fake: node.Node, name: str, payload: str) -> tuple[int, str]:
+    """Run a module on a node, as Ansible sent it: its exit code, and what it prints."""
     from ansible.module_utils import basic
     from ansible.module_utils.common import warnings
     from ansible.modules import ping
 
-    name = payload.stem.partition("_")[2]
-    (text,) = re.findall(r"^params=(.*),$", payload.read_text(encoding="utf-8"), re.MULTILINE)
+    (text,) = re.findall(r"^ *params=(.*),$", payload, re.MULTILINE)
     for kept in ("_global_warnings", "_global_deprecations"):  # a module's process has none at its start
         getattr(warnings, kept).clear()
     said = io.StringIO()

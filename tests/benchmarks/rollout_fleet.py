@@ -92,7 +92,7 @@ def tasks_of(said: str, hosts: t.Collection[str]) -> float:
 
 def measured(folder: Path, count: int) -> dict[str, tuple[Cost, float]]:
     """What so many hosts cost, and their tasks: of a rollout, of the same again, and of a ping."""
-    with FakeFleet(folder, count) as fleet:
+    with FakeFleet(folder, [f"n{number}" for number in range(1, count + 1)]) as fleet:
         inventory = folder / "hosts.json"
         inventory.write_text(json.dumps({"all": {"hosts": fleet.inventory()}}), encoding="utf-8")
         (folder / "ansible.cfg").write_text("[defaults]\n", encoding="utf-8")
