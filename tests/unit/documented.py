@@ -20,6 +20,10 @@ AGO = re.compile(r"\b\d+ s ago\b")
 MOMENT = re.compile(r"\b\d{4}-\d\d-\d\d \d\d:\d\d:\d\d UTC")
 FILES = re.compile(r"\(\d+ files\)")
 LEFT_OUT = ("…", "...")
+PLAYBOOK = "ansible-playbook "
+PLAYBOOK_OPTION = re.compile(
+    rf"(?:{PLAYBOOK})?(?:-[efilt]|-v+|--(?:check|diff|extra-vars|forks|inventory|limit|skip-tags|tags))(?:[ =][^ ]+)?"
+)
 
 Test = t.TypeVar("Test", bound=t.Callable[..., None])
 Claim = tuple[str, str]
@@ -48,17 +52,29 @@ def examples() -> list[Claim]:
     return [(document, first_line(block)) for document in DOCUMENTS for block in blocks(document)]
 
 
-def shows(document: str, *first_lines: str) -> t.Callable[[Test], Test]:
-    """The test has these examples of a document, as ``shown``: a text, or the list of them if there are several."""
-    known = {first_line(block): block for block in blocks(document)}
-    texts = [known.get(line, "") for line in first_lines]  # The test of all claims tells which one is gone.
+def example(document: str, line: str) -> str:
+    """The example of a document with this first line; nothing if it is gone, which the test of all claims tells."""
+    return {first_line(block): block for block in blocks(document)}.get(line, "")
+
+
+def claims(document: str, *first_lines: str) -> t.Callable[[Test], Test]:
+    """The test has these examples of a document."""
 
     def claim(test: Test) -> Test:
         for line in first_lines:
             CLAIMS.setdefault((document, line), set()).add(test.__name__)
-        return t.cast(
-            "Test", pytest.mark.parametrize("shown", [texts if len(texts) > 1 else texts[0]], ids=["shown"])(test)
-        )
+        return test
+
+    return claim
+
+
+def shows(document: str, *first_lines: str) -> t.Callable[[Test], Test]:
+    """The test has these examples of a document, as ``shown``: a text, or the list of them if there are several."""
+    texts = [example(document, line) for line in first_lines]
+
+    def claim(test: Test) -> Test:
+        given = pytest.mark.parametrize("shown", [texts if len(texts) > 1 else texts[0]], ids=["shown"])
+        return t.cast("Test", given(claims(document, *first_lines)(test)))
 
     return claim
 
@@ -73,6 +89,22 @@ def commands(block: str) -> list[Command]:
         else:
             found[-1].output.append(line)
     return found
+
+
+def playbook_commands() -> tuple[set[str], set[str]]:
+    """The commands of ansible-playbook in examples and sentences, and its options that sentences name, some with a value."""
+    found: set[str] = set()
+    options: set[str] = set()
+    for document in DOCUMENTS:
+        found |= {one.words.strip() for block in blocks(document) for one in commands(block) if PLAYBOOK in one.words}
+        text = FENCED.sub("", (REPOSITORY / document).read_text(encoding="utf-8"))
+        for span in re.findall(r"`([^`]+)`", text):
+            words = " ".join(span.split())
+            if PLAYBOOK_OPTION.fullmatch(words):
+                options.add(words.removeprefix(PLAYBOOK))
+            elif PLAYBOOK in words:
+                found.add(words)
+    return found, options
 
 
 def comparable(line: str) -> str:

@@ -89,11 +89,13 @@ def test_each_benchmark_has_a_row_and_each_row_a_benchmark() -> None:
 
 
 def test_each_example_has_one_test_and_each_test_its_example() -> None:
+    import test_documented_commands
     import test_documented_examples
     import test_documented_playbooks
-    import test_readme
 
-    assert test_documented_examples and test_documented_playbooks and test_readme, "they claim the examples"
+    assert test_documented_commands and test_documented_examples and test_documented_playbooks, (
+        "they claim the examples"
+    )
     found = documented.examples()
     fences = [
         line for name in documented.DOCUMENTS for line in text_of(REPOSITORY / name).splitlines() if "```" in line

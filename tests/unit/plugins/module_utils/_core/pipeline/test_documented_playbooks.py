@@ -1,7 +1,7 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""What README and docs show of Ansible is so: Ansible reads their commands, plays and variables, and nodes get from them what is shown."""
+"""What README and docs show of plays, tasks and variables is so: Ansible reads them, and nodes get from them what is shown."""
 
 from __future__ import annotations
 
@@ -12,7 +12,6 @@ import shlex
 import shutil
 import subprocess
 import sys
-import tempfile
 import typing as t
 from pathlib import Path
 
@@ -54,39 +53,6 @@ def machines(tmp_path: Path, folder: Path, quick: None) -> t.Iterator[Machines]:
     assert [line for one in nodes for line in one.seen] == []
 
 
-def check_playbook(words: t.Sequence[str]) -> None:
-    """The command line of ansible-playbook: its options, its playbook and the variables that it sets."""
-    from ansible.cli.playbook import PlaybookCLI
-
-    cli = PlaybookCLI(["ansible-playbook", *words])
-    cli.init_parser()
-    found = cli.parser.parse_args(list(words))
-    for name in found.args:
-        collection, dummy, playbook = name.rpartition(".")
-        assert collection == f"{GALAXY['namespace']}.{GALAXY['name']}"
-        text = (REPOSITORY / f"playbooks/{playbook}.yml").read_text(encoding="utf-8")
-        for variable in [one.partition("=")[0] for one in found.extra_vars]:
-            assert variable in OPTIONS or (variable in text and f"`{variable}`" in IN_TABLES), variable
-
-
-def check_commands(block: str) -> None:
-    for one in commands(block):
-        program, *words = shlex.split(one.words)
-        assert program == "ansible-playbook"
-        check_playbook(words)
-
-
-def hosts_of(inventory: str) -> list[str]:
-    """The hosts of an inventory, as Ansible reads it."""
-    from ansible.inventory.manager import InventoryManager
-    from ansible.parsing.dataloader import DataLoader
-
-    with tempfile.TemporaryDirectory() as folder:
-        file = Path(folder, "hosts.yml")
-        file.write_text(inventory)
-        return [host.name for host in InventoryManager(DataLoader(), [str(file)]).get_hosts()]
-
-
 # README
 
 
@@ -100,17 +66,6 @@ def test_the_collection_can_be_installed_from_a_checkout(shown: str) -> None:
     cli.init_parser()
     assert cli.parser.parse_args(words[1:]).args == ["path/to/checkout"]
     assert GALAXY.get("dependencies", {}) == {}, "nothing else has to be there"
-
-
-@shows(
-    "README.md",
-    "ansible-playbook -i hosts.yml corral.node.rollout -e corral_profile_file=edge.yml",
-    "ansible-playbook -i hosts.yml corral.node.rollback",
-)
-def test_the_playbooks_of_the_readme(shown: list[str]) -> None:
-    pytest.importorskip("ansible.cli.playbook")
-    for block in shown:
-        check_commands(block)
 
 
 @shows("README.md", "- name: Give the nodes their pools")
@@ -243,23 +198,6 @@ def test_layers_of_the_role(shown: list[str], machines: Machines, fake: node.Nod
 
 
 # docs/fleet.md
-
-
-@shows(
-    "docs/fleet.md",
-    "ansible-playbook -i hosts.yml corral.node.rollout --check -e corral_profile_file=edge.yml     # the plan, and no more",
-    "ansible-playbook -i hosts.yml corral.node.drift -e corral_profile_file=edge.yml",
-)
-def test_the_playbooks_of_a_fleet(shown: list[str]) -> None:
-    pytest.importorskip("ansible.cli.playbook")
-    for block in shown:
-        check_commands(block)
-
-
-@shows("docs/maintenance.md", "ansible-playbook -i hosts.yml corral.node.remove --check     # what would go back")
-def test_the_playbook_of_a_removal(shown: str) -> None:
-    pytest.importorskip("ansible.cli.playbook")
-    check_commands(shown)
 
 
 @shows("docs/fleet.md", "- name: Ask for a reboot after an update of the kernel")
