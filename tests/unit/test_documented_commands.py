@@ -182,6 +182,7 @@ def test_the_documented_commands_do_what_is_documented(tmp_path: Path) -> None:
         assert story.pages() == [[64, 64], [64, 64]]
         done = story.play(REMOVE)
         assert done.code == 0, done.said
+        assert "in sync" not in done.said, "beside what went back"
         assert story.files() == fresh
 
         assert story.played == COMMANDS | OPTIONS
