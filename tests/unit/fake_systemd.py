@@ -122,6 +122,7 @@ class FakeSystemd:
         self.nodes = frozenset({0, 1})
         self.reload_applies = reload_applies
         self.starting = False  # the boot is not over
+        self.stopping = False  # a shutdown has begun
         self.units: dict[str, Unit] = {}
         self.cgroups: dict[str, Cgroup] = {"": Cgroup()}
         self.active: set[str] = set()
@@ -694,7 +695,8 @@ class FakeSystemd:
             states = ["active" if unit in running else "inactive" for unit in rest]
             return Command(0 if "active" in states else 3, "\n".join(states) + "\n", "")
         if verb == "is-system-running":
-            return Command(1 if self.starting else 0, "starting\n" if self.starting else "running\n", "")
+            word = "stopping" if self.stopping else "starting" if self.starting else "running"
+            return Command(0 if word == "running" else 1, f"{word}\n", "")
         if verb == "set-property" and rest[0].endswith(".service") and rest[1].startswith("DeviceAllow="):
             return self.set_devices(rest[0], rest[1:])
         if verb == "set-property":

@@ -17,34 +17,46 @@ from . import state
 if t.TYPE_CHECKING:
     from .files import Host
 
-STARTING = ("initializing", "starting")
+STARTED = ("running", "degraded")
 
 
 def of_boot_before(host: Host) -> dict[str, str]:
-    """Why each function was used, by address; empty once keep() has looked since the boot, and where nothing was kept."""
+    """Why each function was used, by address; empty once the node has started, or keep() has looked since the boot.
+
+    A record may be of long ago: nothing looks any more where no device is to be bound, or the agent is gone.
+    """
     kept = state.checked(host, state.PCI_USED)
-    if not isinstance(kept, dict) or kept.get("boot") == host.boot_id() or not isinstance(kept.get("used"), dict):
+    used = used_of(kept)
+    if not used or kept["boot"] == host.boot_id() or has_started(host):
         return {}
-    return {
-        address: f"before the reboot {why}, and the node is still starting"
-        for address, why in kept["used"].items()
-        if isinstance(why, str)
-    }
+    # What to do about it is for a node that has started.
+    said = "the node is still starting (systemctl is-system-running), and before it booted this was so:"
+    return {address: f"{said} {why.partition(': ')[0]}" for address, why in used.items()}
 
 
 def keep(host: Host, found: t.Mapping[str, str]) -> bool:
     """Keep which of the functions that may be bound are used now (``found``: why, by address; "" for no use); written where that
     changed, and once after each boot.
 
-    False while the node is starting: what it used before counts until it has started.
+    False where one is used no longer and the node is starting or stops: what it used before counts until it has started again.
     """
     kept = state.checked(host, state.PCI_USED)
     used = {address: why for address, why in found.items() if why}
     now = {"boot": host.boot_id(), "used": used}
     if kept == now or not (kept or used):
         return True
-    is_new = not isinstance(kept, dict) or kept.get("boot") != now["boot"]
-    if kept and is_new and host.run("systemctl", "is-system-running").out.strip() in STARTING:
+    if used_of(kept).keys() - used and not has_started(host):
         return False
     state.write_checked(host, state.PCI_USED, now, spare=False)
     return True
+
+
+def used_of(kept: t.Any) -> dict[str, str]:
+    """The functions that a record names, with why each was used."""
+    found = kept.get("used") if isinstance(kept, dict) and "boot" in kept else None
+    return {address: why for address, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
+
+
+def has_started(host: Host) -> bool:
+    """Whether systemd has started all that it starts at a boot, and is not about to stop it."""
+    return host.run("systemctl", "is-system-running").out.strip() in STARTED

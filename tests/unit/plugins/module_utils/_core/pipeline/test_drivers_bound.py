@@ -689,7 +689,9 @@ def test_what_the_machine_used_before_a_reboot_is_given_to_nobody_while_it_start
     assert not services.start(fake, LATER) or fake.pci.driver(THIRD) == "i40e"
     services.stop(fake, LATER)
     runs.tick(fake.host())
-    assert "before the reboot its network interface ens2 is up" in json.dumps(devices(fake, capsys)[THIRD])
+    assert devices(fake, capsys)[THIRD]["reason"].endswith(
+        "is still starting (systemctl is-system-running), and before it booted this was so: its network interface ens2 is up"
+    )
     assert fake.get(state.PCI_USED) == kept, "the node has not started"
     fake.systemd.starting = False
     for dummy in range(2):
@@ -732,3 +734,35 @@ def test_what_a_workload_has_is_not_what_the_machine_uses(fake: node.Node) -> No
     runs.tick(fake.host())
     assert bound(fake)
     assert not fake.has(state.PCI_USED)
+
+
+def test_a_record_of_long_ago_holds_nothing_back_on_a_node_that_has_started(fake: node.Node) -> None:
+    equip(fake)
+    fake.pci.bring("ens2", up=True)
+    assert roll_out(fake, only("later")).error == ""
+    runs.tick(fake.host())
+    assert THIRD in fake.get(state.PCI_USED)
+    assert roll_out(fake, profile_with(devices=[], workloads=[])).error == ""
+    rebooted(fake)
+    fake.systemd.starting = False
+    runs.tick(fake.host())  # It looks at no function, and so the record is of the boot before still.
+    one = [{"name": NIC, "match": {"address": THIRD}, "bind": "vfio-pci"}]
+    assert roll_out(fake, profile_with(devices=one, workloads=[PROFILE["workloads"][0]])).error == ""
+    assert bound(fake) == {THIRD: VFIO}
+
+
+def test_an_interface_that_goes_down_at_a_shutdown_is_used_by_the_machine_all_the_same(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    equip(fake)
+    fake.pci.bring("ens2", up=True)
+    assert roll_out(fake, only("later")).error == ""
+    runs.tick(fake.host())
+    fake.systemd.stopping = True
+    fake.pci.bring("ens2", up=False)
+    fake.wait(10)
+    runs.tick(fake.host())
+    fake.systemd.stopping = False
+    rebooted(fake)
+    runs.tick(fake.host())
+    assert not devices(fake, capsys)[THIRD]["healthy"]
