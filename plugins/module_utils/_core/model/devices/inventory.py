@@ -28,6 +28,9 @@ from .device_delivery import VFIO_CONTROL
 
 # A bridge is a part of the machine, not a device of its own: PCI class 06.
 BRIDGE = "06"
+# The bridges from PCI to PCI, whose driver leaves the IOMMU group to VFIO (driver_managed_dma in drivers/pci/pcie/portdrv.c). That of
+# another one, such as an ISA bridge, does not.
+PCI_BRIDGE = "0604"
 # Beside VFIO's, the driver that leaves its IOMMU group to VFIO (driver_managed_dma in drivers/pci/pci-stub.c).
 STUB = "pci-stub"
 # By convention the CDI device that stands for all the others of its kind.
@@ -99,7 +102,7 @@ def _candidates(resource: Resource, seen: Seen) -> list[Device]:
         if resource.bind is not None:
             device = _to_bind(resource.bind, group or [function], seen)
         elif group and (match.iommu_group is not None or is_vfio(function.driver)):
-            device = _of_group(group, resource.require_link)
+            device = _of_group(group, seen, resource.require_link)
         else:
             device = _of_functions([function], _unhealthy(function, resource.require_link))
         found[device.id] = device
@@ -144,7 +147,21 @@ def _without_link(functions: t.Sequence[PciFunction]) -> str:
     )
 
 
-def _of_group(group: list[PciFunction], require_link: bool = False) -> Device:
+def _held_bridges(number: int, seen: Seen) -> str:
+    """The bridges of an IOMMU group whose drivers keep VFIO from it, with these; Corral binds no bridge."""
+    found = [
+        f"{one.address}, a bridge, is bound to {one.driver}"
+        for one in sorted(seen.pci.values())
+        if one.iommu_group == number
+        and one.pci_class.startswith(BRIDGE)
+        and not one.pci_class.startswith(PCI_BRIDGE)
+        and one.driver is not None
+        and not _is_ready(one)
+    ]
+    return f"IOMMU group {number}: {', '.join(found)}: unbind that, or match nothing of this group" if found else ""
+
+
+def _of_group(group: list[PciFunction], seen: Seen, require_link: bool = False) -> Device:
     """An IOMMU group as one device: VFIO opens it only when no other driver has a part of it."""
     number = group[0].iommu_group
     others = [one for one in group if one.driver not in (None, STUB) and not is_vfio(one.driver)]
@@ -154,6 +171,8 @@ def _of_group(group: list[PciFunction], require_link: bool = False) -> Device:
         unhealthy = f"IOMMU group {number}: {parts}, not to vfio-pci"
     elif not any(is_vfio(one.driver) for one in group):
         unhealthy = f"IOMMU group {number}: no function of it is bound to vfio-pci"
+    elif number is not None and _held_bridges(number, seen):
+        unhealthy = _held_bridges(number, seen)
     elif require_link:
         unhealthy = _without_link(group)
     return _of_functions(group, unhealthy, (f"/dev/vfio/{number}",))
@@ -179,7 +198,7 @@ def _is_ready(function: PciFunction) -> bool:
 def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
     """An IOMMU group that is bound to a driver once a workload has it. What is in use now is not given out."""
     number = group[0].iommu_group
-    device = _of_group(group) if number is not None else _of_functions(group, "")
+    device = _of_group(group, seen) if number is not None else _of_functions(group, "")
     others = [one for one in group if not _is_ready(one)]
     used = [
         f"{one.address} ({one.driver}): {seen.in_use[one.address]}" for one in others if seen.in_use.get(one.address)
@@ -189,6 +208,8 @@ def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
         unhealthy = "it has no IOMMU group: switch the IOMMU on in the firmware and on the kernel's command line (intel_iommu=on)"
     elif not others and not any(is_vfio(one.driver) for one in group):
         unhealthy = f"IOMMU group {number}: {STUB} has all of it, and VFIO leaves that alone: unbind one, or take it out of {STUB}.ids"
+    elif _held_bridges(number, seen):
+        unhealthy = _held_bridges(number, seen)
     elif used:
         unhealthy = f"cannot be bound to {driver}: {'; '.join(used)}"
     elif others and driver not in seen.drivers:
@@ -218,7 +239,7 @@ def _of_file(file: DeviceFile, seen: Seen) -> Device:
     head, dummy, number = file.real.rpartition("/")
     group = _group(int(number), seen) if head == "/dev/vfio" and number.isascii() and number.isdigit() else []
     if group:
-        return _of_group(group)._replace(id=file.path)
+        return _of_group(group, seen)._replace(id=file.path)
     function = seen.pci.get(file.address or "")
     return Device(
         id=file.path,

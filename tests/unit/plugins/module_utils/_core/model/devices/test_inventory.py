@@ -280,6 +280,35 @@ def test_a_group_that_is_to_be_bound(
     assert [one.address for one in inventory.functions_to_bind([TO_BIND], found.pci)] == wanted
 
 
+@pytest.mark.parametrize(
+    ("kind", "driver", "why"),
+    [
+        (
+            "060100",
+            "lpc_ich",
+            "IOMMU group 7: 0000:3a:00.0, a bridge, is bound to lpc_ich: unbind that, or match nothing of this group",
+        ),
+        ("060000", "ie31200_edac", "IOMMU group 7: 0000:3a:00.0, a bridge, is bound to ie31200_edac: "),
+        ("060100", None, ""),
+        ("060100", "pci-stub", ""),
+        ("060400", "pcieport", ""),
+    ],
+)
+@pytest.mark.parametrize("bind", [None, "vfio-pci"])
+def test_a_bridge_with_a_driver_keeps_vfio_from_its_group(
+    kind: str, driver: str | None, why: str, bind: str | None
+) -> None:
+    parts = [NIC._replace(driver="i40e" if bind else "vfio-pci"), BRIDGE._replace(pci_class=kind, driver=driver)]
+    found = seen(*parts, vfio=(file("vfio/7"),))._replace(drivers=LOADED)
+    rows = [Resource("a.b/by-id", Match(pci="8086:1572"), bind=bind)]
+    rows += [] if bind else [Resource("a.b/by-file", Match(path="/dev/vfio*"))]
+    for row in rows:
+        ((device,),) = inventory.devices_of([row], found).devices.values()
+        assert device.unhealthy.startswith(why)
+        assert bool(device.unhealthy) is bool(why)
+        assert device.functions == (NIC.address,)
+
+
 def test_functions_that_are_not_to_be_bound_are_not_looked_at() -> None:
     assert inventory.functions_to_bind([Resource("a.b/c", Match(pci="8086:1572"))], seen(NIC).pci) == []
     assert inventory.functions_to_bind([TO_BIND], seen(DISK, BRIDGE).pci) == []
