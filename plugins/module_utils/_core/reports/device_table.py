@@ -53,9 +53,13 @@ def missing(devices: t.Iterable[Device], held: Holders) -> dict[str, str]:
 
 
 def is_whole(found: Inventory, grants: t.Sequence[Grant]) -> bool:
-    """Whether all devices are healthy, and all that workloads have are there."""
+    """Whether all devices are healthy, and all that workloads have are there. One that the machine uses is of no workload."""
     held = holders(grants)
-    unhealthy = any(one.unhealthy for devices in found.devices.values() for one in devices)
+    unhealthy = any(
+        one.unhealthy and not (one.in_use and one.id not in held.get(name, ()))
+        for name, devices in found.devices.items()
+        for one in devices
+    )
     return not (unhealthy or any(missing(found.devices.get(name, ()), ids) for name, ids in held.items()))
 
 
@@ -77,6 +81,7 @@ def _data(one: Device, held: Holders) -> command_shapes.Device:
         "numa_node": one.numa_node,
         "healthy": not one.unhealthy,
         "reason": one.unhealthy or None,
+        "in_use": one.in_use,
         "driver": one.driver,
         "functions": list(one.functions),
         "interfaces": list(one.interfaces),
@@ -95,7 +100,7 @@ def lines(found: Inventory, grants: t.Sequence[Grant]) -> list[str]:
         for one in devices:
             node = "-" if one.numa_node < 0 else str(one.numa_node)
             parts = [part for part in (*one.functions, *one.interfaces, *one.files) if part != one.id]
-            state = f"unhealthy: {shown(one.unhealthy)}" if one.unhealthy else "healthy"
+            state = f"{'in use' if one.in_use else 'unhealthy'}: {shown(one.unhealthy)}" if one.unhealthy else "healthy"
             holder = holder_text(*ids[one.id]) if one.id in ids else "-"
             table.append((head, shown(one.id), node, one.driver or "-", state, holder, shown(" ".join(parts)) or "-"))
             head = ""

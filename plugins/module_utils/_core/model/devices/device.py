@@ -119,7 +119,7 @@ class Device(NamedTuple):
 
     ``numa_node`` is -1 without one. ``keys`` are what only one holder can have, ``within`` the sysfs folders around it. ``cdi`` are the
     edits of the spec that it is a device of. ``unbound`` are its functions that are to be bound to ``bind`` for a workload, with the
-    driver that each has ("" for none).
+    driver that each has ("" for none). ``in_use``: nothing is wrong with it, the machine itself uses it.
     """
 
     id: str
@@ -134,6 +134,7 @@ class Device(NamedTuple):
     cdi: tuple[str, ...] = ()
     bind: str = ""
     unbound: tuple[tuple[str, str], ...] = ()
+    in_use: bool = False
 
 
 class GrantedDevice(NamedTuple):

@@ -203,7 +203,7 @@ def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
     used = [
         f"{one.address} ({one.driver}): {seen.in_use[one.address]}" for one in others if seen.in_use.get(one.address)
     ]
-    unhealthy = ""
+    unhealthy, in_use = "", False
     if number is None:
         unhealthy = "it has no IOMMU group: switch the IOMMU on in the firmware and on the kernel's command line (intel_iommu=on)"
     elif not others and not any(is_vfio(one.driver) for one in group):
@@ -211,11 +211,11 @@ def _to_bind(driver: str, group: list[PciFunction], seen: Seen) -> Device:
     elif _held_bridges(number, seen):
         unhealthy = _held_bridges(number, seen)
     elif used:
-        unhealthy = f"cannot be bound to {driver}: {'; '.join(used)}"
+        unhealthy, in_use = f"cannot be bound to {driver}: {'; '.join(used)}", True
     elif others and driver not in seen.drivers:
         unhealthy = f"driver {driver} is not there: modprobe {driver}, and name it in a file of /etc/modules-load.d"
     unbound = tuple((one.address, one.driver or "") for one in others)
-    return device._replace(unhealthy=unhealthy, bind=driver, unbound=unbound)
+    return device._replace(unhealthy=unhealthy, bind=driver, unbound=unbound, in_use=in_use)
 
 
 def _of_functions(functions: t.Sequence[PciFunction], unhealthy: str, files: tuple[str, ...] = ()) -> Device:

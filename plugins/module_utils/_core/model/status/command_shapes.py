@@ -189,6 +189,7 @@ class Device(t.TypedDict):
     numa_node: int
     healthy: bool
     reason: t.Optional[str]
+    in_use: bool
     driver: t.Optional[str]
     functions: list[str]
     interfaces: list[str]

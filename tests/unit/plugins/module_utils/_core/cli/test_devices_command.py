@@ -65,7 +65,7 @@ def test_the_json(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert misfits(data, command_shapes.Devices) == []
     assert data["resources"][0]["healthy"] == 1
     assert data["resources"][0]["devices"][0] == {
-        "id": NIC, "numa_node": 1, "healthy": True, "reason": None, "driver": "i40e", "functions": [NIC], "interfaces": [],
+        "id": NIC, "numa_node": 1, "healthy": True, "reason": None, "in_use": False, "driver": "i40e", "functions": [NIC], "interfaces": [],
         "files": [], "workload": None, "containers": [],
     }  # fmt: skip
 

@@ -585,6 +585,29 @@ def test_one_that_is_unplugged_is_forgotten_with_its_workload(rolled: node.Node)
     in_sync(rolled)
 
 
+def test_a_card_that_the_machine_uses_is_no_fault_unless_a_workload_has_it(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    equip(fake)
+    fake.pci.bring("ens3", up=True)
+    assert roll_out(fake, only("later")).error == ""
+    capsys.readouterr()
+    assert runs.command(fake.host(), "devices") == 0
+    assert (
+        f"in use: cannot be bound to vfio-pci: {FOURTH} (i40e): its network interface ens3 is up"
+        in capsys.readouterr().out
+    )
+    uplink = devices(fake, capsys)[FOURTH]
+    assert (uplink["healthy"], uplink["in_use"]) == (False, True)
+    assert services.start(fake, LATER)
+    assert runs.command(fake.host(), "devices") == 0
+    fake.pci.write(f"/sys/bus/pci/devices/{FIRST}/driver_override", "\n")
+    fake.pci.unbind(FIRST)
+    fake.pci.probe(FIRST)
+    fake.pci.bring("ens0", up=True)
+    assert runs.command(fake.host(), "devices") == 2
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", '["a"]', "[1, 2]", "null", '["", "i40e", 3]'])
 def test_a_record_that_is_damaged_lets_the_kernel_choose(rolled: node.Node, text: str) -> None:
     running(rolled, LATER)
