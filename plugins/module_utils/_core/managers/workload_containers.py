@@ -21,7 +21,7 @@ from ..model.systemd import unit_limits
 from ..model.systemd.workload_units import NAME
 from ..model.values import cpuset
 from ..model.values.cpuset import CpuSet
-from ..model.workload import container_limits, grants
+from ..model.workload import container_limits, grants, pid_sharing
 from ..model.workload.container_limits import ContainerLimits
 from ..model.workload.grants import Grant
 from ..model.workload.resource_requirements import ResourceRequirements
@@ -43,6 +43,8 @@ def changes(
                 continue
             if name is not None:
                 found += limit_changes(host, need.workload.name, container, group, limits[name])
+            elif limits and container and not container.endswith(pid_sharing.INFRA):
+                found.append(undeclared_change(need.workload.name, container, group))
             if workload_placement.scores_differ(need):  # else they are those of the whole pod
                 score = limits[name].score if name is not None else workload_placement.score_of(need, capacity)
                 found += score_changes(host, need.workload.name, container, group, score)
@@ -69,6 +71,17 @@ def released_changes(host: Host, lost: t.Iterable[str], online: CpuSet) -> list[
             subject = f"{paths[place]}:{container}"
             found.append(Change(NAME, subject, file, cpuset.format(cpus), wanted, reason, path, (step,)))
     return found
+
+
+def undeclared_change(workload: str, container: str, group: str) -> Change:
+    """A container that runs beside the declared ones, on their CPUs and of their memory."""
+    reason = (
+        f"no container of {workload} has this name, so it has the limits of the whole pod alone: declare it, give it a declared "
+        "name, or start it in another pod"
+    )
+    return Change(
+        NAME, f"{workload}:{container}", "declared", "no", "yes", reason, group, (), UNCHANGEABLE, "next start"
+    )
 
 
 def limit_changes(host: Host, workload: str, container: str, group: str, wanted: ContainerLimits) -> list[Change]:

@@ -171,6 +171,26 @@ def test_no_other_container_is_written_to(path: str, is_own: bool) -> None:
     assert (covering(workloads.WRITES, step) is not None) == is_own
 
 
+@pytest.mark.parametrize("name", ["debug", "ap", "web-debug"])
+def test_a_container_that_is_not_declared_is_named(name: str, fake: node.Node) -> None:
+    pod = declared()
+    roll_out(fake, pod)
+    start(fake, 1, "app")
+    roll_out(fake, pod)
+    start(fake, 2, name, score=-997)
+    start(fake, 3, "0123-infra", score=-997)
+    (item,) = items(fake, pod)
+    assert (item.subject, item.property, item.actual, item.wanted) == (f"web:{name}", "declared", "no", "yes")
+    assert (item.steps, item.verdict, item.when) == ((), "unchangeable", "next start")
+    assert item.reason.startswith("no container of web has this name")
+    without = profile.parse({
+        "name": "x", "cpu": {"reserved": {"count": 2}, "policy": "static"},
+        "workloads": [{"name": "web", "match": {"pod": "web"}, "limits": {"cpu": 2, "memory": "256Mi"}}],
+    })  # fmt: skip
+    roll_out(fake, without)
+    assert [one.property for one in items(fake, without)] == [], "a pod whose containers are not listed may have any"
+
+
 def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) -> None:
     pod = declared(
         {"name": "log", "role": "sidecar", "requests": {"cpu": "100m", "memory": "32Mi"}},
@@ -178,7 +198,7 @@ def test_a_pod_that_shares_has_a_quota_and_scores_by_container(fake: node.Node) 
     )
     roll_out(fake, pod)
     log, app = start(fake, 1, "log", place=SHARED), start(fake, 2, "app", place=SHARED)
-    start(fake, 3, "debug", place=SHARED)
+    start(fake, 3, "0123-infra", place=SHARED)
     roll_out(fake, pod)
     host = fake.host()
     assert planning.plan_profile(host, planning.compile_profile(host, pod)).changes == (), (
