@@ -353,7 +353,8 @@ class Users:
                 self.earlier[one.ident] = unit
             if not self.loose:
                 opens = self.opens(unit)
-                missing = {one for one in self.hardware.called(ids) if one.plugged and one.file} - (opens or set())
+                mine = {one for one in self.hardware.called(ids) if one.plugged and one.healthy and one.file}
+                missing = mine - (opens or set())
                 if opens is not None:
                     self.tell(f"{unit} begins and may not open", (one.ident for one in missing))
 

@@ -49,9 +49,10 @@ def workload(dice: random.Random, name: str) -> Data:
     return {"name": name, "match": {"unit": unit}, "hold": hold, "limits": {"cpu": cpu, "memory": "16Mi"}}
 
 
-def tenant(dice: random.Random) -> Data:
-    """A tenant of some of the workloads, with limits that some of them meet."""
+def tenant(dice: random.Random, resources: t.Sequence[Data] = ()) -> Data:
+    """A tenant of some of the workloads, with limits that some of them meet, and a quota of each of these resources of devices."""
     hard = {"requests.cpu": dice.choice([1, 3, 6]), "limits.memory": dice.choice(["16Mi", "64Mi"]), "limits.pids": 64}
+    hard.update({f"requests.{one['name']}": dice.choice([1, 2]) for one in resources})
     units = dice.choice([["alpha.service", "batch@*.service"], ["*.service"], ["b*.service"]])
     limits = [{"type": "container", "default": {"pids": dice.choice([8, 16])}, "max": {"cpu": dice.choice([2, 4])}}]
     return {"name": "acme", "members": {"units": units}, "limits": limits, "quota": [{"name": "all", "hard": hard}]}
@@ -116,7 +117,7 @@ def changed_profile(dice: random.Random, before: Data) -> tuple[str, Data]:
         data["mode"] = "audit" if data.get("mode", "enforce") == "enforce" and dice.random() < 0.5 else "enforce"
         what = f"mode {data['mode']}"
     elif what == "tenants":
-        data["tenants"] = [] if data.get("tenants") and dice.random() < 0.3 else [tenant(dice)]
+        data["tenants"] = [] if data.get("tenants") and dice.random() < 0.3 else [tenant(dice, data.get("devices", ()))]
         what = f"tenants {data['tenants']}"
     data["workloads"] = list(rows.values())
     return what, data

@@ -12,6 +12,7 @@ import collections
 import contextlib
 import io
 import os
+import re
 import tempfile
 import typing as t
 from pathlib import Path
@@ -46,6 +47,7 @@ LEAST = {
 FULL_FIRST = 6
 CONTENTION = ("passed on", "of running", "moved", "exclusive starts", "started after a death")
 DEVICES_FIRST = 9
+QUOTAS_FIRST = 4
 USE = (
     "runs with devices",
     "refused devices",
@@ -229,6 +231,13 @@ def test_whatever_happens_with_devices(quick: None, monkeypatch: pytest.MonkeyPa
 def test_whatever_happens_with_tenants(quick: None) -> None:
     causes = [cause for walk in walks(TENANTS, (WALKS + 1) // 2) for cause in walk.causes]
     assert any("tenant acme" in cause for cause in causes), "nothing was refused by a tenant"
+
+
+def test_whatever_happens_with_quotas_of_devices(quick: None, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)
+    found = walks(TENANTS + DEVICES, (WALKS + 1) // 2, first=FIRST + QUOTAS_FIRST)
+    causes = [cause for walk in found for cause in walk.causes if "tenant acme" in cause]
+    assert any(re.search(r"requests\.(example|vendor)\.com/", cause) for cause in causes), "no quota of devices was met"
 
 
 def test_whatever_happens_when_all_cpus_of_grants_go_offline(quick: None) -> None:
