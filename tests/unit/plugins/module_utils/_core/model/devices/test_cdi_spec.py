@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from datetime import date
 
 import pytest
 from _core.model.devices import cdi_spec
@@ -37,6 +38,10 @@ def test_devices_with_what_a_container_gets_by_them() -> None:
     data = spec({"name": "1"}, {"name": "2", "containerEdits": {"env": ["A=1"]}}, containerEdits=whole)
     found = [(one.edits[0], *map(json.loads, one.edits[1:])) for one in cdi_spec.parse(data, "/etc/cdi/a.json")]
     assert found == [("0.6.0", whole), ("0.6.0", {"env": ["A=1"]}, whole)]
+    dated = cdi_spec.parse(
+        spec({"name": "1", "containerEdits": {"hooks": [{"path": date(2026, 1, 2)}]}}), "/etc/cdi/a.yaml"
+    )
+    assert json.loads(dated[0].edits[1]) == {"hooks": [{"path": "2026-01-02"}]}, "YAML has dates, JSON has none"
     with pytest.raises(CorralError, match="containerEdits is not a mapping"):
         cdi_spec.parse(spec({"name": "1"}, containerEdits=[1]), "/etc/cdi/a.json")
 
@@ -51,10 +56,13 @@ def test_devices_with_what_a_container_gets_by_them() -> None:
         (spec(kind=["vendor.com/gpu"]), "kind is not text"),
         (spec(kind="gpu"), "gpu: kind is not VENDOR/CLASS"),
         (spec(kind="a/b\n"), "kind is not VENDOR/CLASS"),
+        (spec(kind="vendor.com/gpu-"), "kind is not VENDOR/CLASS"),
+        (spec(kind="vendor-/gpu"), "kind is not VENDOR/CLASS"),
         (spec(devices={"0": {}}), "devices is not a list"),
         (spec("0"), "devices[0] is not a mapping"),
         (spec({}), "devices[0].name is not text"),
         (spec({"name": "../../etc"}), "../../etc: devices[0].name is not the name of a CDI device"),
+        (spec({"name": "gpu-"}), "gpu-: devices[0].name is not the name of a CDI device"),
         (spec({"name": "0"}, {"name": "0"}), "devices[1].name is declared twice"),
         (spec({"name": "0", "containerEdits": []}, {"name": "0"}), "declared twice"),
         (spec({"name": "0", "containerEdits": 1}), "devices[0].containerEdits is not a mapping"),
@@ -67,6 +75,7 @@ def test_devices_with_what_a_container_gets_by_them() -> None:
         (spec(containerEdits={"deviceNodes": ["/dev/a"]}), "containerEdits.deviceNodes[0] is not a mapping"),
         (spec({"name": "0", "containerEdits": {"env": ["A"]}}), "devices[0].containerEdits.env[0] is not NAME=VALUE"),
         (spec({"name": "0", "containerEdits": {"hooks": [[]]}}), "devices[0].containerEdits.hooks[0] is not a mapping"),
+        (spec(containerEdits={"netDevices": ["eth0"]}), "containerEdits.netDevices[0] is not a mapping"),
         (spec({"name": "0", "containerEdits": {"mounts": {}}}, {"name": "0"}), "declared twice"),
         (spec({"name": "0", "containerEdits": {"mounts": "/"}}), "devices[0].containerEdits.mounts is not a list"),
         (spec(node(hostPath="/dev/a")), "devices[0].containerEdits.deviceNodes[0].path is not text"),

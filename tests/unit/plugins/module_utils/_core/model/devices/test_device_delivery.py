@@ -1,14 +1,17 @@
 # Copyright (c) 2026 Corral contributors
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
-"""The names of grants in Corral's CDI spec."""
+"""The names of grants in Corral's CDI spec, and what units and containers are given with devices."""
 
 from __future__ import annotations
 
 import itertools
+import json
+import typing as t
 
 import pytest
 from _core.model.devices import cdi_spec, device_delivery
+from _core.model.devices.device import Device, GrantedDevice, Match
 
 
 @pytest.mark.parametrize(
@@ -33,3 +36,155 @@ def test_no_two_workloads_have_one_name() -> None:
     names = [device_delivery.cdi_name(word) for word in words]
     assert all(cdi_spec.NAME.fullmatch(name) for name in names)
     assert len(set(names)) == len(words)
+
+
+def test_a_name_that_is_too_long_for_cdi_is_none() -> None:
+    assert device_delivery.cdi_name("a" * 254)
+    assert device_delivery.cdi_name("a" * 255) == ""
+
+
+def made(name: str, *files: str, cdi: tuple[str, ...] = (), functions: tuple[str, ...] = ()) -> Device:
+    return Device(name, -1, "", functions, None, (), files, frozenset([name, *files]), frozenset(), cdi)
+
+
+@pytest.mark.parametrize(
+    ("match", "closed"),
+    [
+        (Match(path="/dev/ttyUSB*"), True),
+        (Match(cdi="vendor.com/gpu"), True),
+        (Match(iommu_group=7), True),
+        (Match(driver="vfio-pci"), True),
+        (Match(driver="mlx5_vfio_pci"), True),
+        (Match(driver="i40e"), False),
+        (Match(pci="8086:1572"), False),
+        (Match(interface="ens*"), False),
+    ],
+)
+def test_a_unit_opens_nothing_else_where_all_devices_have_files(match: Match, closed: bool) -> None:
+    assert device_delivery.has_files(match) is closed
+
+
+def test_a_group_comes_with_the_file_that_all_users_of_vfio_need() -> None:
+    assert device_delivery.files_of([made("a", "/dev/ttyUSB0"), made("b", "/dev/vfio/7")]) == [
+        "/dev/ttyUSB0", "/dev/vfio/7", "/dev/vfio/vfio",
+    ]  # fmt: skip
+    assert device_delivery.files_of([made("a", "/dev/ttyUSB0")]) == ["/dev/ttyUSB0"]
+
+
+def test_a_link_is_listed_as_a_link() -> None:
+    linked = made("/dev/serial/by-path/usb-0", "/dev/ttyUSB3")
+    assert device_delivery.allowed([linked]) == ["/dev/serial/by-path/usb-0 rwm"]
+    assert device_delivery.environment({"a.b/c": [linked]})["CORRAL_FILES_A_B_C"] == "/dev/ttyUSB3"
+
+
+def test_variables_name_each_part_once() -> None:
+    two = [
+        made("a", "/dev/ctl", "/dev/a", functions=("0000:3b:00.0",)),
+        made("b", "/dev/ctl", functions=("0000:3b:00.0",)),
+    ]
+    assert device_delivery.environment({"a.b/c-d": two}) == {
+        "CORRAL_DEVICES_A_B_C_D": "a,b", "PCIDEVICE_A_B_C_D": "0000:3b:00.0", "CORRAL_FILES_A_B_C_D": "/dev/ctl,/dev/a",
+    }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    ("versions", "wanted"),
+    [
+        ((), "0.3.0"),
+        (("0.2.0",), "0.3.0"),
+        (("0.9.0", "0.10.0"), "0.10.0"),
+        (("0.6.0", "0.5.0"), "0.6.0"),
+        (("1.0.0", "0.10.0"), "1.0.0"),
+    ],
+)
+def test_the_version_of_a_spec_is_that_of_the_newest(versions: tuple[str, ...], wanted: str) -> None:
+    assert device_delivery.version_of([made("a"), *(made(one, cdi=(one,)) for one in versions)]) == wanted
+
+
+def edited(name: str, *edits: dict[str, t.Any]) -> Device:
+    return made(name, f"/dev/{name}", cdi=("0.5.0", *map(json.dumps, edits)))
+
+
+def test_a_container_gets_what_specs_say_of_its_devices_once() -> None:
+    mount = {"hostPath": "/lib/x", "containerPath": "/lib/x"}
+    nodes = [{"path": f"/dev/{name}"} for name in ("gpu0", "gpu1")]
+    held = {
+        "z.com/nic": [made("nic", "/dev/nic")],
+        "a.com/gpu": [
+            edited("gpu0", {"deviceNodes": nodes[:1], "env": ["MODE=a", "GPU=0"]}, {"mounts": [mount]}),
+            edited("gpu1", {"deviceNodes": nodes[1:], "env": ["MODE=a", "GPU=1"]}, {"mounts": [mount]}),
+        ],
+    }
+    found = device_delivery.edits(held)
+    assert found["deviceNodes"] == [{"path": "/dev/nic", "permissions": "rwm"}, *nodes], (
+        "a spec says its devices itself"
+    )
+    assert found["mounts"] == [mount]
+    assert [one for one in found["env"] if not one.startswith(("CORRAL_", "PCIDEVICE_"))] == ["MODE=a", "GPU=0"]
+    assert device_delivery.conflicts(held) == ["GPU"]
+
+
+def test_the_first_value_is_that_of_the_first_resource_by_name() -> None:
+    held = {"z.com/a": [edited("z", {"env": ["WHO=z"]})], "a.com/a": [edited("a", {"env": ["WHO=a"]})]}
+    assert "WHO=a" in device_delivery.edits(held)["env"]
+    assert "WHO=z" not in device_delivery.edits(held)["env"]
+    assert device_delivery.conflicts(held) == ["WHO"]
+
+
+@pytest.mark.parametrize("version", ["../../etc/x", "a", "0.3.0\n", ""])
+def test_a_spec_with_a_version_that_no_file_of_corral_has_is_not_its_own(version: str) -> None:
+    text = json.dumps({"cdiVersion": version, "devices": [{"name": "a", "containerEdits": {}}]})
+    assert device_delivery.spec_of(text) == device_delivery.Spec("0.3.0", {})
+
+
+@pytest.mark.parametrize(
+    "row",
+    [[1, []], ["w", [["", "a.b/c", 1, []]]], ["w", [["", "a.b/c", "id", [1]]]], ["w", [["", "a.b/c"]]], ["w"], {}],
+)
+def test_a_record_of_another_form_says_nothing(row: t.Any) -> None:
+    assert device_delivery.delivered(f"{device_delivery.RECORD}{json.dumps(row)}\n") is None
+
+
+# What is known of devices that are away
+
+AWAY = GrantedDevice(
+    "", "a.b/tty", "/dev/serial/by-path/usb-0", ("/dev/ttyUSB0", "devices/usb1", "/dev/serial/by-path/usb-0")
+)
+
+
+def at(name: str, file: str, place: str) -> Device:
+    return made(name, file)._replace(keys=frozenset([file, place]))
+
+
+def test_a_number_that_another_device_has_by_now_is_no_way_to_the_one_that_is_away() -> None:
+    found = device_delivery.held([AWAY], {"a.b/tty": [at("/dev/serial/by-path/usb-1", "/dev/ttyUSB0", "devices/usb2")]})
+    assert found.missing == (AWAY,)
+    assert found.taken == {"/dev/ttyUSB0"}
+    assert found.granted == (AWAY._replace(keys=("devices/usb1", "/dev/serial/by-path/usb-0", device_delivery.UNSEEN)),)
+    assert found.devices["a.b/tty"][0].files == ("/dev/serial/by-path/usb-0",)
+
+
+def test_a_device_at_the_same_place_under_another_id_is_the_same() -> None:
+    found = device_delivery.held([AWAY], {"a.b/tty": [at("/dev/ttyUSB0", "/dev/ttyUSB0", "devices/usb1")]})
+    assert (found.taken, found.others) == (frozenset(), frozenset())
+
+
+def test_of_a_device_whose_place_is_not_known_no_number_is_taken() -> None:
+    away = AWAY._replace(keys=("/dev/ttyUSB0", "vendor.com/gpu=0"))
+    found = device_delivery.held([away], {"a.b/tty": [at("/dev/ttyUSB0", "/dev/ttyUSB0", "devices/usb2")]})
+    assert found.taken == frozenset()
+    assert found.others == {"/dev/ttyUSB0"}
+
+
+def test_the_record_says_that_an_unhealthy_device_may_have_had_no_file() -> None:
+    there = at(AWAY.id, "/dev/ttyUSB0", "devices/usb1")
+    assert device_delivery.held([AWAY], {"a.b/tty": [there]}).granted == (AWAY,)
+    sick = there._replace(unhealthy="no such device")
+    assert device_delivery.UNSEEN in device_delivery.held([AWAY], {"a.b/tty": [sick]}).granted[0].keys
+
+
+def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then() -> None:
+    there = at("/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "devices/usb2")
+    assert device_delivery.paths_of(["a.b/tty"], {"a.b/tty": [there]}, [AWAY]) == [
+        "/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "/dev/ttyUSB0", "/dev/serial/by-path/usb-0",
+    ]  # fmt: skip

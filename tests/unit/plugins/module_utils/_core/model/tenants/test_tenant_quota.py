@@ -129,6 +129,23 @@ def test_what_was_granted_is_kept_under_a_lower_quota() -> None:
     assert len(tenant_quota.exceeded(tenant, [], charge("a", {"cpu": 3001}), before)) == 1
 
 
+def test_what_a_quota_did_not_count_before_is_more_of_it_now() -> None:
+    """A workload that comes into the scope of a full quota takes its place in it with all that it has."""
+    scope = {"scope": "PriorityClass", "operator": "In", "values": ["high"]}
+    tenant = tenant_with({"name": "q", "hard": {"count/workloads": 1, "requests.cpu": 4}, "scope_selector": [scope]})
+    there = [charge("a", {"cpu": 3000}, priority="high")]
+    before, now = charge("b", {"cpu": 2000}), charge("b", {"cpu": 2000}, priority="high")
+    found = tenant_quota.exceeded(tenant, there, now, before)
+    assert {one.resource for one in found} == {"count/workloads", "requests.cpu"}
+    assert tenant_quota.exceeded(tenant, there, now, now) == []
+
+
+def test_who_uses_nothing_of_a_resource_is_not_named() -> None:
+    tenant = tenant_with({"name": "q", "hard": {"requests.cpu": 4}})
+    (found,) = tenant_quota.usage(tenant.quotas[0], [charge("a", {"cpu": 0}), charge("b", {"cpu": 1000}), charge("c")])
+    assert (found.used, found.parts) == (1000, (("b", 1000),))
+
+
 def test_a_workload_that_asks_for_nothing_of_it_is_admitted_above_a_quota() -> None:
     tenant = tenant_with({"name": "q", "hard": {"requests.hugepages-2Mi": 0}})
     there = [charge("a", {"hugepages-2Mi": 4 * MIB})]
