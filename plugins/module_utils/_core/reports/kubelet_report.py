@@ -19,6 +19,7 @@ from ..model.kubelet.pod_findings import Finding
 from ..model.kubelet.state_files import CpuState, DeviceEntry
 from ..model.plan.plan import Change
 from ..model.values import cpuset
+from ..model.values.errors import shown as printable
 from ..pipeline.kubelet_inspection import Inspection
 from ..pipeline.kubelet_mending import Mended
 from . import change_text
@@ -159,6 +160,8 @@ def lines(found: Inspection) -> list[str]:
     said += ["", "state files:", *(f"  {line}" for line in aligned([(one.path, of_file(one)) for one in found.files]))]
     if found.cpus is not None:
         said += ["", *assignments(found.cpus)]
+    if found.devices is not None and found.devices.entries:
+        said += ["", *device_assignments(found.devices.entries)]
     if found.outlook is not None:
         said += ["", "allocatable to pods:", *(f"  {line}" for line in aligned(sizing_rows(found)))]
     if found.drift:
@@ -199,6 +202,15 @@ def assignments(state: CpuState) -> list[str]:
         for name, own in sorted(containers.items())
     ]
     return [f"CPUs by policy {state.policy}:", *(f"  {line}" for line in aligned(rows))]
+
+
+def device_assignments(entries: t.Iterable[DeviceEntry]) -> list[str]:
+    """Which container has which devices, by resource, each with its NUMA node."""
+    rows = []
+    for one in sorted(entries, key=lambda one: (one.resource, one.pod, one.container)):
+        own = [f"{name} (NUMA node {node})" if node >= 0 else name for node, ids in one.devices.items() for name in ids]
+        rows.append(tuple(map(printable, (one.resource, ", ".join(own) or "none", f"{one.pod} {one.container}"))))
+    return ["devices:", *(f"  {line}" for line in aligned(rows))]
 
 
 def shown(value: object) -> str:

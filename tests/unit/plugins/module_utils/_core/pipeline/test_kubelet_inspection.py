@@ -411,6 +411,21 @@ def test_a_kubelet_within_another_program_is_named(tree: Tree, name: str) -> Non
         tree.look()
 
 
+def test_who_has_which_devices_is_shown(tree: Tree) -> None:
+    def row(pod: str, ids: dict[str, list[str]]) -> dict[str, t.Any]:
+        return {"PodUID": pod, "ContainerName": "main", "ResourceName": "a.com/nic", "DeviceIDs": ids, "AllocResp": ""}
+
+    rows = [row(UID, {"1": ["d1", "d2"], "-1": ["d\x1b[31m3"]}), row("0other", {"0": ["d0"]})]
+    data = {"Data": {"PodDeviceEntries": rows, "RegisteredDevices": {}}, "Checksum": 1}
+    tree.write("var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", json.dumps(data))
+    said = [" ".join(line.split()) for line in kubelet_report.lines(tree.look())]
+    first = said.index("devices:")
+    assert said[first + 1 : first + 3] == [
+        f"a.com/nic d1 (NUMA node 1), d2 (NUMA node 1), d\\x1b[31m3 {UID} main",
+        "a.com/nic d0 (NUMA node 0) 0other main",
+    ]
+
+
 def test_memory_and_devices_of_a_pod_that_is_gone_leak_as_well(tree: Tree) -> None:
     row = {
         "PodUID": GONE,
