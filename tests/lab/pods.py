@@ -98,6 +98,7 @@ def pod() -> None:
     expect("its device, by file and by variable", first["app"]["files"], device)
     expect("proxy has none", first["proxy"].get("device"), None)
     in_sync()
+    refused_elsewhere()
     stays(held, device)
     started_past_corral(held)
     removed_meanwhile()
@@ -134,6 +135,17 @@ def is_monitor(pid: int, container: str) -> bool:
     except OSError:
         return False
     return found[0].endswith("conmon") and any(pair == ("-n", container) for pair in zip(found, found[1:]))
+
+
+def refused_elsewhere() -> None:
+    """In another slice than the pod's a container with the device of its grant does not start; the kernel's log says why."""
+    device = "--device=corral.node/grant=web:app"
+    found = run("podman", "run", "--network=none", "--name=stray", device, "busybox", "echo", "it started", code=None)
+    run("podman", "rm", "-f", "stray", code=None)
+    expect("a container in another slice", "it started" in found, False)
+    logged = [line for line in run("dmesg").splitlines() if "corral: container --start" in line]
+    expect("the reason", any("not in the slice that has them" in line for line in logged), True)
+    in_sync()
 
 
 def started_past_corral(held: t.Mapping[str, frozenset[int]]) -> None:
