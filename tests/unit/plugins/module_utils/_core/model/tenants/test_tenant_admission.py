@@ -33,6 +33,7 @@ class Node:
         self.rows: dict[str, Row] = {}
         self.held: tuple[Grant, ...] = ()
         self.starting: dict[str, str] = {}
+        self.pids: int | None = None
         self.tenants(*tenants)
 
     def tenants(self, *rows: Row) -> None:
@@ -56,7 +57,7 @@ class Node:
                 tenant = named(self.declared.tenants, member.tenant)
                 assert tenant is not None
                 workload, member = tenant_admission.with_tenant(workload, tenant, member)
-            found.append(resource_requirements.of(workload, "static", None, member))
+            found.append(resource_requirements.of(workload, "static", self.pids, member))
         return found
 
     def declare(self, name: str, **row: t.Any) -> AllocationResult:
@@ -101,6 +102,28 @@ def test_the_refusal_names_tenant_resource_used_asked_hard_and_holders() -> None
     assert node.granted() == ["acme-a"]
     assert not node.declare("other", requests={"cpu": 8}).refusals[1:], "another's quota concerns no one else"
     assert node.granted() == ["acme-a", "other"]
+
+
+def test_a_tenant_that_forbids_a_shared_namespace_later_touches_nothing_that_is_granted() -> None:
+    node, containers = Node({}), [{"name": "app", "limits": {"memory": "1Mi"}}]
+    assert not node.declare("acme-a", containers=containers, share_process_namespace=True).refusals
+    node.tenants({"share_process_namespace": False})
+    assert (node.allocate().refusals, node.granted()) == ((), ["acme-a"])
+    (refusal,) = node.declare("acme-b", containers=containers, share_process_namespace=True).refusals
+    assert (refusal.key, refusal.value) == ("share_process_namespace", "true")
+    assert "tenant acme forbids it" in refusal.message
+    assert "CAP_SYS_PTRACE" in refusal.message
+    assert node.granted() == ["acme-a"]
+
+
+def test_the_profiles_own_limit_of_tasks_is_named_where_a_quota_counts_tasks() -> None:
+    node = Node(quota(pids=100))
+    assert [one.key for one in node.declare("acme-a", limits={"memory": "1Mi"}).refusals] == ["limits.pids"]
+    node.pids = 64
+    assert not node.allocate().refusals
+    assert node.used() == {"limits.pids": 64}
+    (refusal,) = node.declare("acme-b", limits={"memory": "1Mi"}).refusals
+    assert "limits.pids used 64, asked 64, hard 100 (acme-a has 64)" in refusal.message
 
 
 def test_cpus_of_its_own_count_as_well() -> None:
