@@ -20,18 +20,24 @@ if t.TYPE_CHECKING:
 STARTED = ("running", "degraded")
 
 
-def of_boot_before(host: Host) -> dict[str, str]:
-    """Why each function was used, by address; empty once the node has started, or keep() has looked since the boot.
+def of_boot_before(host: Host, addresses: t.Iterable[str]) -> dict[str, str]:
+    """Why each of these functions was used, by address; empty once the node has started, or keep() has looked since the boot.
 
     A record may be of long ago: nothing looks any more where no device is to be bound, or the agent is gone.
     """
-    kept = state.checked(host, state.PCI_USED)
-    used = used_of(kept)
-    if not used or kept["boot"] == host.boot_id() or has_started(host):
+    kept = record(host)
+    if kept is not None and (not kept["used"] or kept["boot"] == host.boot_id()):
         return {}
+    if (kept is None and not host.exists(state.PCI_USED)) or has_started(host):
+        return {}
+    said = "the node is still starting (systemctl is-system-running), and"
+    if kept is None:
+        return dict.fromkeys(addresses, f"{said} {state.PCI_USED}, with what it used before it booted, cannot be read")
     # What to do about it is for a node that has started.
-    said = "the node is still starting (systemctl is-system-running), and before it booted this was so:"
-    return {address: f"{said} {why.partition(': ')[0]}" for address, why in used.items()}
+    return {
+        address: f"{said} before it booted this was so: {why.partition(': ')[0]}"
+        for address, why in kept["used"].items()
+    }
 
 
 def keep(host: Host, found: t.Mapping[str, str]) -> bool:
@@ -40,21 +46,25 @@ def keep(host: Host, found: t.Mapping[str, str]) -> bool:
 
     False where one is used no longer and the node is starting or stops: what it used before counts until it has started again.
     """
-    kept = state.checked(host, state.PCI_USED)
+    kept = record(host)
+    is_damaged = kept is None and host.exists(state.PCI_USED)
     used = {address: why for address, why in found.items() if why}
     now = {"boot": host.boot_id(), "used": used}
-    if kept == now or not (kept or used):
+    if kept == now or not (kept or used or is_damaged):
         return True
-    if used_of(kept).keys() - used and not has_started(host):
+    is_less = kept is not None and not kept["used"].keys() <= used.keys()
+    if (is_damaged or is_less) and not has_started(host):
         return False
     state.write_checked(host, state.PCI_USED, now, spare=False)
     return True
 
 
-def used_of(kept: t.Any) -> dict[str, str]:
-    """The functions that a record names, with why each was used."""
-    found = kept.get("used") if isinstance(kept, dict) and "boot" in kept else None
-    return {address: why for address, why in found.items() if isinstance(why, str)} if isinstance(found, dict) else {}
+def record(host: Host) -> t.Optional[dict[str, t.Any]]:
+    """What was kept: the boot, and why each function was used by address. None where there is none, and for one that is damaged."""
+    kept = state.checked(host, state.PCI_USED)
+    if not isinstance(kept, dict) or "boot" not in kept or not isinstance(kept.get("used"), dict):
+        return None
+    return kept if all(isinstance(why, str) for why in kept["used"].values()) else None
 
 
 def has_started(host: Host) -> bool:

@@ -51,8 +51,8 @@ def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
     from .. import pci_used_before  # Few nodes have drivers to bind.
     from . import pci_use
 
-    before = pci_used_before.of_boot_before(host)
     used = used_now(host, resources, pci)
+    before = pci_used_before.of_boot_before(host, used)
     return seen._replace(
         in_use={address: why or before.get(address, "") for address, why in used.items()},
         drivers=frozenset(one for one in drivers if host.is_dir(f"{pci_use.DRIVERS}/{one}")),

@@ -742,12 +742,21 @@ def test_what_the_machine_uses_is_kept_where_it_changes_and_goes_with_the_profil
 
 
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 1, "checksum": "x", "data": {}}'])
-def test_a_record_that_is_none_holds_nothing_back(text: str, fake: node.Node) -> None:
+def test_a_record_that_is_none_holds_everything_back_while_the_node_starts(
+    text: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
     equip(fake)
-    fake.put(state.PCI_USED, text)
     assert roll_out(fake, only("later")).error == ""
+    fake.put(state.PCI_USED, text)
+    rebooted(fake)
+    runs.tick(fake.host())
+    assert {one["healthy"] for one in devices(fake, capsys).values()} == {False}
+    assert "pci-used.json, with what it used before it booted, cannot be read" in devices(fake, capsys)[THIRD]["reason"]
+    assert fake.get(state.PCI_USED) == text
+    fake.systemd.starting = False
     assert services.start(fake, LATER)
     runs.tick(fake.host())
+    assert state.checked(fake.host(), state.PCI_USED)["used"] == {}
 
 
 def test_what_a_workload_has_is_not_what_the_machine_uses(fake: node.Node) -> None:
