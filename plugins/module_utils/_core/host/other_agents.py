@@ -71,9 +71,12 @@ def read_ini(host: Host, file: str, into: dict[str, dict[str, Given]], section: 
 
 
 def kubelet(host: Host) -> t.Optional[Kubelet]:
-    """The running kubelet's CPU manager, by the configuration that its files and flags make. A file that cannot be read tells nothing."""
-    if not cgroup.service_runs(host, "kubelet.service"):
-        return None
+    """The running kubelet's CPU manager (see configured_kubelet())."""
+    return configured_kubelet(host) if cgroup.service_runs(host, "kubelet.service") else None
+
+
+def configured_kubelet(host: Host) -> Kubelet:
+    """The CPU manager of the kubelet that kubelet.service runs, or would run, by the configuration that its files and flags make."""
     from ..model.kubelet import config_values, kubelet_config  # A node without a kubelet does not load them.
     from . import kubelet_node
 
@@ -81,7 +84,7 @@ def kubelet(host: Host) -> t.Optional[Kubelet]:
     layers, wrong = kubelet_node.layers(host, places)
     flags, unread = kubelet_config.flag_layers(places.flags)
     if wrong or unread:
-        return Kubelet(places.config, "", frozenset(), strict=False)
+        return Kubelet(places.config, "", frozenset(), unread="; ".join((*wrong, *unread)))
     config = kubelet_config.effective(layers, flags)
     reserved = cgroup.cpu_list(str(config.get("reservedSystemCPUs") or "")) or frozenset()
     strict = config_values.is_on(config.get("cpuManagerPolicyOptions", "strict-cpu-reservation"))

@@ -95,7 +95,7 @@ def allocate(
         declared, topology, cpu_topology.of(topology), base, tables, pid_capacity(host, declared, before)
     )
     if any(need.cpus for need in listed):
-        inputs = beside_kubelet(host, inputs)._replace(taken=taken_by_others(host, declared))
+        inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken_by_others(host, declared))
     there = device_inventory(host, declared, listed, checkpoint)
     if there is not None:
         inputs = inputs._replace(devices=there.devices)
@@ -395,16 +395,26 @@ def taken_by_others(host: Host, declared: Profile) -> frozenset[int]:
     return cgroup.foreign_partitions(host, known)
 
 
-def beside_kubelet(host: Host, inputs: AllocationInput) -> AllocationInput:
-    """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run."""
+def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
+    """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run.
+
+    That follows from its configuration, whether it runs at the moment or not. While that cannot be read, the CPUs that are ``granted``
+    are the only ones of which it was known.
+    """
     service = other_gc.kubelet(host)
     if service is None:
         return inputs
     from ..host import other_agents
+    from ..host.kubelet_unit import UNIT
 
-    config = other_agents.kubelet(host)
-    keeps_off = config is not None and config.policy == "static" and config.strict
-    return inputs._replace(kubelet=service, not_kubelets=config.reserved if config and keeps_off else cpuset.EMPTY)
+    if service != UNIT:  # One within another program, which has configuration of its own.
+        return inputs._replace(kubelet=service, not_kubelets=cpuset.EMPTY)
+    config = other_agents.configured_kubelet(host)
+    if config.unread:
+        kept = cpuset.EMPTY.union(*(grant.cpus for grant in granted))
+        return inputs._replace(kubelet=service, kubelet_unread=config.unread, not_kubelets=kept)
+    keeps_off = config.policy == "static" and config.strict
+    return inputs._replace(kubelet=service, not_kubelets=config.reserved if keeps_off else cpuset.EMPTY)
 
 
 # The checkpoint

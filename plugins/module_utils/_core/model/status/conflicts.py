@@ -13,7 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu.pools import Pools, workload_cpus
-from ..plan.plan import UNCHANGEABLE, Change
+from ..plan.plan import UNCHANGEABLE, UNKNOWN, Change
 from ..profile.profile import Profile
 from ..values import cpuset
 from ..values.records import NamedTuple
@@ -35,12 +35,16 @@ class Tuned(NamedTuple):
 
 
 class Kubelet(NamedTuple):
-    """A running kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets these."""
+    """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets these.
+
+    ``unread`` is what is wrong with its configuration: then nothing else is known of it.
+    """
 
     file: str
     policy: str
     reserved: frozenset[int]
     strict: bool = False  # strict-cpu-reservation: no pod at all runs on the reserved CPUs
+    unread: str = ""
 
 
 class Irqbalance(NamedTuple):
@@ -62,7 +66,13 @@ def changes(
             found.append(
                 unchangeable(manager, key, "value by tuned", given.value.lstrip(">"), str(wanted), reason, given.file)
             )
-    if kubelet and kubelet.policy == "static" and profile.cpu is not None and profile.kubelet is None:
+    if kubelet and kubelet.unread and profile.cpu is not None and profile.kubelet is None:
+        wanted_cpus = cpuset.format(pools.online - workload_cpus(pools))
+        reason = f"its configuration cannot be read: {kubelet.unread}"
+        found.append(
+            Change("cpu", "kubelet.service", "reservedSystemCPUs", None, wanted_cpus, reason, kubelet.file, (), UNKNOWN)
+        )
+    elif kubelet and kubelet.policy == "static" and profile.cpu is not None and profile.kubelet is None:
         granted = pools.online - kubelet.reserved
         theirs = workload_cpus(pools)
         if not granted <= theirs:
@@ -137,7 +147,7 @@ def notes(
             "numad runs and sets the CPU affinity of processes by itself: systemctl disable --now numad, so that the "
             "pools alone decide"
         )
-    if kubelet and cpu and kubelet.policy != "static" and profile.kubelet is None:
+    if kubelet and cpu and not kubelet.unread and kubelet.policy != "static" and profile.kubelet is None:
         found.append(
             f"a kubelet runs (cpuManagerPolicy {kubelet.policy or 'none'}, {kubelet.file}): its pods are in "
             "kubepods.slice, which belongs in cpu.shared.slices"

@@ -35,7 +35,8 @@ NO_POLICY = Policy("none")
 class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
-    Where a ``kubelet`` runs, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively. ``taken`` are the
+    On a node with a ``kubelet``, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet_unread`` is
+    why its configuration cannot be read. ``taken`` are the
     CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource.
     """
 
@@ -46,6 +47,7 @@ class AllocationInput(NamedTuple):
     memory: t.Mapping[int, t.Mapping[str, int]]
     pids: t.Optional[int] = None
     kubelet: str = ""
+    kubelet_unread: str = ""
     not_kubelets: t.Optional[CpuSet] = None
     taken: CpuSet = frozenset()
     devices: t.Mapping[str, tuple[Device, ...]] = types.MappingProxyType({})

@@ -10,10 +10,13 @@ import subprocess
 import sys
 import typing as t
 from pathlib import Path
+from unittest import mock
 
 import node
 import pytest
-from _core.host import conmon
+import runs
+import services
+from _core.host import conmon, kubelet_node
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
@@ -94,6 +97,45 @@ def test_drop_ins_and_flags_of_a_kubelet_decide_what_it_leaves(
         fake.put(path, text)
     assert granted(fake, own(1)) == cpus
     assert granted(fake, own(2)) == frozenset()
+
+
+def stopped(fake: node.Node) -> None:
+    """As while it is restarted or updated, and at boot: its unit is to run."""
+    fake.put("/sys/fs/cgroup/system.slice/kubelet.service/cgroup.events", "populated 0\nfrozen 0\n")
+    link = fake.root / "etc/systemd/system/multi-user.target.wants/kubelet.service"
+    link.parent.mkdir(parents=True, exist_ok=True)
+    link.symlink_to("/usr/lib/systemd/system/kubelet.service")
+
+
+LOST: dict[str, t.Callable[[node.Node], object]] = {
+    "it does not run": stopped,
+    "its file is gone": lambda fake: (fake.root / "var/lib/kubelet/config.yaml").unlink(),
+    "its file is half written": lambda fake: fake.put("/var/lib/kubelet/config.yaml", "reservedSystemCPUs: [\n"),
+    "PyYAML is not installed": lambda fake: None,
+}
+
+
+@pytest.mark.parametrize("hold", ["running", "declared"])
+@pytest.mark.parametrize("lost", LOST)
+def test_what_runs_keeps_its_grant_whatever_becomes_of_the_kubelet(
+    lost: str, hold: str, fake: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its processes went back to the shared CPUs, and stayed there, as soon as a tick found no running kubelet with readable files."""
+    run_kubelet(fake)
+    services.add(fake, "own.service", "more.service")
+    assert not runs.install(fake.host()).error
+    more = {**own(2), "name": "more", "match": {"unit": "more.service"}, "hold": "running"}
+    assert not applying.declare(fake.host(), declared({**own(2), "hold": hold}, more)).error
+    assert services.start(fake, "own.service")
+    before = fake.cpus("corral_own.slice")
+    LOST[lost](fake)
+    if lost == "PyYAML is not installed":
+        monkeypatch.setattr(kubelet_node, "imported_yaml", mock.Mock(side_effect=ImportError))
+    runs.tick(fake.host(), by_timer=False)
+    assert (before, fake.cpus("corral_own.slice")) == ({1, 5}, {1, 5})
+    status = json.loads(fake.get("/run/corral/status.json"))
+    assert [item["verdict"] for item in status["items"]] == ([] if lost == "it does not run" else ["unknown"])
+    assert bool(services.start(fake, "more.service")) == (lost == "it does not run"), "nothing new is granted"
 
 
 def test_who_shares_is_no_matter_of_the_kubelets(fake: node.Node) -> None:
