@@ -107,7 +107,7 @@ def populated_at(host: Host, path: str) -> bool:
 
 def service_runs(host: Host, service: str) -> bool:
     """Whether a service of the system has processes."""
-    return populated_at(host, f"{units(host)}/system.slice/{service}")
+    return populated_at(host, service_group(host, service))
 
 
 def service_group(host: Host, service: str) -> str:
