@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_node, kubelet_state, kubelet_unit, node_hooks, state, sysctl
+from ..host import hugepage_files, kubelet_node, kubelet_state, kubelet_unit, node_hooks, state, sysctl
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
 from ..model.cpu.pools import Pools
@@ -164,15 +164,22 @@ def machine(host: Host, context: Context) -> Machine:
         context.pools.isolated,
         topology.isolated or cpuset.EMPTY,
         max(len(topology.sockets), 1),
-        numa(topology, context.profile.memory.hugepages),
+        numa(topology, [pool for pool in context.profile.memory.hugepages if not is_refused(host, context, pool)]),
         (topology.machine_memory_kib or 0) << 10,
         limits,
         len((host.read("/proc/swaps") or "").splitlines()) > 1,
     )
 
 
+def is_refused(host: Host, context: Context, pool: Hugepages) -> bool:
+    """Whether the kernel gave another number of pages when these were last asked for, and the pool is as it was left then."""
+    tried = context.attempts.get(f"{hugepage_files.folder(pool.size_kib, pool.node)}/nr_hugepages")
+    now = hugepage_files.pool(host, pool.size_kib, pool.node)
+    return tried is not None and (tried.wanted, tried.got) == (pool.pages, now) and pool.pages != now
+
+
 def numa(topology: Topology, hugepages: t.Sequence[Hugepages]) -> dict[int, dict[str, int]]:
-    """Bytes of each NUMA node by kind, as the kubelet will count them: with the pools of hugepages that are declared.
+    """Bytes of each NUMA node by kind, as the kubelet will count them: with these pools of hugepages, which are declared.
 
     A pool of the whole machine is counted as the kernel spreads it.
     """

@@ -616,6 +616,22 @@ def test_hugepages_that_a_state_file_does_not_fit_restart_the_kubelet_with_that_
     assert node.different(before, twin.fingerprint(CGROUP, "run/corral", "var/lib/corral")) == []
 
 
+def test_hugepages_that_the_kernel_does_not_give_restart_a_kubelet_once(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """Each rollout drained the node, set the state aside and restarted the kubelet for pages that did not come."""
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    memory = {"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]}
+    rolled_out(fake, **static)
+    fitting_memory_state(fake, kubelet)
+    kubelet.acts.clear()
+    fake.room.update({(0, 2048): 60, (1, 2048): 60})
+    for dummy in range(3):
+        outcome = runs.declare(fake.host(), kubelet=static, memory=memory)
+        assert [change.actual for change in outcome.remaining] == ["60", "60"]
+        assert kubelet.acts == ["stop", "start"]
+        fitting_memory_state(fake, kubelet)  # as the kubelet writes it when it starts
+        fake.wait(3600)
+
+
 def test_hugepages_that_a_state_file_does_not_fit_are_refused_where_the_kubelet_cannot_be_restarted(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
