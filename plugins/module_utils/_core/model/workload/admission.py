@@ -411,7 +411,9 @@ def taken_by_others(
     if need.workload.name in status.starting or not need.cpus:
         return False
     taken = (before.cpus & budget.inputs.assignable) - budget.free
-    return bool(taken) or (
+    # What others were given is missing in the shared pool, which needs the CPUs that it would have kept.
+    given_up = cpuset.EMPTY if rest and rest.cpus else before.cpus & budget.free
+    return bool(taken | given_up) or (
         rest is not None and numa_memory.is_crowded(budget.inputs.memory, budget.blocks, rest.blocks)
     )
 

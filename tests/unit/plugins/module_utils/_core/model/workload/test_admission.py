@@ -303,6 +303,22 @@ def test_what_runs_keeps_its_cpus_while_others_come_back_online(*, others: bool)
         assert node.cpus("b") == "1-3"
 
 
+@pytest.mark.parametrize("order", ["dabc", "adbc"])
+def test_what_runs_keeps_its_cpus_although_the_shared_pool_has_too_few_for_another_one(order: str) -> None:
+    """d lost its only CPU, and got the last one that the shared pool could spare: a had to leave its own for the pool."""
+    node = Node(1, 8, 1, cpu={"reserved": {"cpus": "0"}})
+    node.guaranteed("a", 2)
+    for name in "bcd":
+        node.guaranteed(name, 1)
+    assert [node.cpus(name) for name in "abcd"] == ["1-2", "3", "4", "5"]
+    node.alive = set("abcd")
+    node.workloads = {name: node.workloads[name] for name in order}
+    node.change(offline=[1, 5, 7])
+    assert {one.workload for one in node.allocate().refusals} == {"a", "d"}
+    assert [node.cpus(name) for name in "abc"] == ["2", "3", "4"]
+    assert node.shared == 1
+
+
 def test_who_had_something_comes_before_who_is_new() -> None:
     node = Node(1, 8, 1)
     node.guaranteed("old", 4)
