@@ -90,7 +90,7 @@ def decide(context: Context, seen: Observation) -> Part:
     owned: set[str] = set()
     asked: set[int] = set()
     for pages, pool in zip(context.profile.memory.hugepages, seen.pools):
-        owned.add(f"pool:{pool_file(pages)}")
+        owned |= {f"pool:{path}" for path in originals_of(context, pages)}
         change = pool_change(context, pages, pool)
         if change is not None:
             changes.append(change)
@@ -119,6 +119,14 @@ def decide(context: Context, seen: Observation) -> Part:
 def pool_file(pages: Hugepages) -> str:
     """The kernel file that sets a pool."""
     return f"{hugepage_files.folder(pages.size_kib, pages.node)}/nr_hugepages"
+
+
+def originals_of(context: Context, pages: Hugepages) -> list[str]:
+    """The pools that a write of this one changes: one of the whole machine is that of its NUMA nodes, which the kernel sets then."""
+    if pages.node is not None:
+        return [pool_file(pages)]
+    nodes = [number for number, node in context.topology.numa.items() if pages.size_kib in node.hugepages]
+    return [pool_file(pages._replace(node=number)) for number in nodes] or [pool_file(pages)]
 
 
 def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Change]:

@@ -73,6 +73,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
         recorded |= lost_originals.keys(rows)
     known = set(recorded)
     found = []
+    pools = {key for part in plan.parts for key in part.owned if key.startswith("pool:")}
     for change in (change for part in plan.parts for change in part.changes if change.steps):
         owner = registry.manager(change.manager)
         for step in (looked for written in change.steps for looked in (written, *taken_with(written, owner))):
@@ -80,6 +81,7 @@ def new_records(host: Host, plan: Plan, kept: t.Sequence[Record]) -> list[Record
                 is_volatile(step, owner)
                 or step.key in known
                 or step.value in NEVER_RECORDED
+                or (step.kind == "pool" and step.key not in pools)  # Those of the NUMA nodes are.
                 or unit_property.is_live_file(step.kind, step.target)
                 or is_tampering(step, change.manager, recorded)
             ):

@@ -288,6 +288,26 @@ def test_a_mount_waits_for_the_pages_that_it_sets_aside(fake: node.Node) -> None
     assert "/dev/pages" in fake.get("/proc/1/mountinfo")
 
 
+WHOLE, EACH, FIRST = [{"count": 64}], [{"count": 32, "node": "each"}], [{"count": 32, "node": 0}]
+
+
+@pytest.mark.parametrize(
+    ("pools", "other", "pages"),
+    [(WHOLE, EACH, (32, 32)), (EACH, WHOLE, (32, 32)), (WHOLE, FIRST, (32, 5)), (FIRST, WHOLE, (32, 32))],
+)
+def test_pools_of_nodes_and_of_the_machine_take_each_others_place(
+    pools: list[dict[str, t.Any]], other: list[dict[str, t.Any]], pages: tuple[int, int], fake: node.Node
+) -> None:
+    """They are the same pages: the original of one was put back after the other was made, and none were left."""
+    fake.set_pool(fake.root / node.pool_file(1).lstrip("/"), 5)
+    for declared in (pools, other):
+        outcome = runs.declare(fake.host(), memory={"hugepages": [{"size": "2Mi", **pool} for pool in declared]})
+        assert (outcome.error, outcome.remaining) == ("", ())
+    assert (fake.pool(0), fake.pool(1)) == pages
+    assert runs.remove(fake.host()).error == ""
+    assert (fake.pool(0), fake.pool(1)) == (0, 5)
+
+
 @pytest.mark.parametrize("at", [{"node": 0}, {}])
 def test_pages_that_a_mount_sets_aside_stay_declared(at: dict[str, int], fake: node.Node) -> None:
     """What goes back to what it was before is not there for the mount."""
