@@ -48,7 +48,7 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
         return ()
     from . import kubelet_plan
 
-    return tuple(kubelet_plan.removal(host))
+    return tuple(kubelet_plan.removal(host, pools_stay="memory" not in removed))
 
 
 def key_of(change: Change, declared: Profile) -> t.Optional[str]:

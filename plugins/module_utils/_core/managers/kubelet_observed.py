@@ -72,8 +72,11 @@ class Observation(NamedTuple):
         return f"{self.places.config_dir.rstrip('/')}/{DROPIN}" if self.places.config_dir else ""
 
 
-def observe(host: Host, context: Context) -> Observation:
-    """Look at the kubelet. A tick looks in the control group of its unit alone, and starts no process."""
+def observe(host: Host, context: Context, *, pools_stay: bool = False) -> Observation:
+    """Look at the kubelet. A tick looks in the control group of its unit alone, and starts no process.
+
+    ``pools_stay``: what is planned is not the whole profile, and leaves hugepages as they are.
+    """
     try:
         process = kubelet_node.of_unit(host) if context.in_tick else kubelet_node.process(host)
     except CorralError as error:
@@ -102,7 +105,7 @@ def observe(host: Host, context: Context) -> Observation:
         kept=earlier,
         due=None if context.at_boot else host.read(DUE),  # A boot starts it after this.
         drained=node_hooks.drained_by(host),
-        machine=machine(host, context),
+        machine=machine(host, context, pools_stay=pools_stay),
     )
 
 
@@ -153,7 +156,7 @@ def version_of(host: Host, process: t.Optional[Process]) -> tuple[t.Optional[tup
     return found, "" if found else f"{program} --version: {said or 'no version'}"
 
 
-def machine(host: Host, context: Context) -> Machine:
+def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machine:
     """What the configuration is to fit on this node, once the rest of the profile is applied."""
     topology, pids = context.topology, context.profile.pids
     limits = capacity(pids, {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)})
@@ -164,22 +167,39 @@ def machine(host: Host, context: Context) -> Machine:
         context.pools.isolated,
         topology.isolated or cpuset.EMPTY,
         max(len(topology.sockets), 1),
-        numa(topology, [pool for pool in context.profile.memory.hugepages if not is_refused(host, context, pool)]),
+        numa(topology, [*(() if pools_stay else no_longer_declared(host, context)), *asked_for(host, context)]),
         (topology.machine_memory_kib or 0) << 10,
         limits,
         len((host.read("/proc/swaps") or "").splitlines()) > 1,
     )
 
 
-def is_refused(host: Host, context: Context, pool: Hugepages) -> bool:
-    """Whether the kernel gave another number of pages when these were last asked for, and the pool is as it was left then."""
-    tried = context.attempts.get(f"{hugepage_files.folder(pool.size_kib, pool.node)}/nr_hugepages")
-    now = hugepage_files.pool(host, pool.size_kib, pool.node)
-    return tried is not None and (tried.wanted, tried.got) == (pool.pages, now) and pool.pages != now
+def asked_for(host: Host, context: Context) -> list[Hugepages]:
+    """The declared pools, without those that are as the kernel left them when it gave another number of pages for the same request."""
+    found = []
+    for pool in context.profile.memory.hugepages:
+        tried = context.attempts.get(f"{hugepage_files.folder(pool.size_kib, pool.node)}/nr_hugepages")
+        now = hugepage_files.pool(host, pool.size_kib, pool.node)
+        if pool.pages == now or tried is None or (tried.wanted, tried.got) != (pool.pages, now):
+            found.append(pool)
+    return found
+
+
+def no_longer_declared(host: Host, context: Context) -> list[Hugepages]:
+    """The pools that Corral has changed and that go back to what they were, since this profile has no such pool."""
+    declared = context.profile.memory.hugepages
+    kept = {(pool.size_kib, pool.node) for pool in declared}
+    befores = (record.before for record in state.records(host)[0] if record.before.kind == "pool")
+    found = []
+    for before in befores:
+        size, node = hugepage_files.pool_of(before.target) or (0, None)
+        if size and not kept & {(size, node), (size, None)} and (before.value or "").isdecimal():
+            found.append(Hugepages(size, int(before.value or 0), node))
+    return found
 
 
 def numa(topology: Topology, hugepages: t.Sequence[Hugepages]) -> dict[int, dict[str, int]]:
-    """Bytes of each NUMA node by kind, as the kubelet will count them: with these pools of hugepages, which are declared.
+    """Bytes of each NUMA node by kind, as the kubelet will count them: with these pools of hugepages.
 
     A pool of the whole machine is counted as the kernel spreads it.
     """

@@ -68,10 +68,10 @@ def plan_without(host: Host, context: Context) -> Part:
     return leaving(host, kubelet_observed.observe(host, context), context)
 
 
-def removal(host: Host) -> list[Change]:
-    """The changes by which the kubelet goes back to what others configure."""
+def removal(host: Host, *, pools_stay: bool) -> list[Change]:
+    """The changes by which the kubelet goes back to what others configure; ``pools_stay``: hugepages do not."""
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
-    seen = kubelet_observed.observe(host, context)
+    seen = kubelet_observed.observe(host, context, pools_stay=pools_stay)
     try:
         return back_changes(host, seen, context)
     except NotEditable as error:
@@ -513,8 +513,9 @@ def outlook(host: Host, context: t.Optional[Context], topology: Topology) -> t.O
     Without a context the node has no profile, and this topology.
     """
     asked = context is not None and context.profile.kubelet is not None
+    has_profile = context is not None
     context = (context or kubelet_observed.without_profile(host, topology))._replace(in_tick=True)
-    seen = kubelet_observed.observe(host, context)
+    seen = kubelet_observed.observe(host, context, pools_stay=not has_profile)
     if seen.missing:
         return None
     now = tuple(kubelet_sizing.sizing(effective(seen.layers, seen.flags), seen.machine))

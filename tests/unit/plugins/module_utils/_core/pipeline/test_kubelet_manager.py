@@ -632,6 +632,17 @@ def test_hugepages_that_the_kernel_does_not_give_restart_a_kubelet_once(fake: no
         fake.wait(3600)
 
 
+def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: node.Node, kubelet: FakeKubelet) -> None:
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    assert runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES).remaining == ()
+    fitting_memory_state(fake, kubelet)
+    kubelet.acts.clear()
+    for dummy in range(2):
+        assert runs.declare(fake.host(), kubelet=static, memory={}).remaining == ()
+        assert kubelet.acts == ["stop", "start"]
+        fitting_memory_state(fake, kubelet)
+
+
 def test_hugepages_that_a_state_file_does_not_fit_are_refused_where_the_kubelet_cannot_be_restarted(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
