@@ -103,12 +103,12 @@ def row(number: int, turns: int, fleet_report: t.Callable[..., dict[str, t.Any]]
     works: dict[str, t.Callable[[], object]] = {
         "floor": functools.partial(json.loads, json.dumps(profiles)),
         "report": functools.partial(fleet_report, profiles, agents),
-        "page": functools.partial(template.render, report=report),
+        "page": functools.partial(template.render, __corral_report=report),
     }
     times = bench.by_turns(works, turns)
     both = [sum(pair) for pair in zip(times["report"], times["page"])]
     ms = [f"{bench.median(times[work]) * 1000:.2f}" for work in works]
-    size = len(template.render(report=report).encode()) / 1e6
+    size = len(template.render(__corral_report=report).encode()) / 1e6
     peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024
     cells = [f"{number:,}", f"{len(report['groups']):,}", *ms, bench.ratio(both, times["floor"])]
     return [*cells, f"{size:.2f}", f"{peak:.0f}"], bench.median(both)

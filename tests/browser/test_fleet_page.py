@@ -65,7 +65,7 @@ def written(folder: pathlib.Path, hosts: dict[str, dict[str, t.Any]]) -> pathlib
     source = (CHECKOUT / "playbooks" / "templates" / "fleet.html.j2").read_text(encoding="utf-8")
     report = controller_plugins.load("filter.fleet_report").fleet_report(hosts, {name: {"drift": []} for name in hosts})
     file = folder / "fleet.html"
-    page = environment.from_string(source).generate(report={**report, "time": 0})
+    page = environment.from_string(source).generate(__corral_report={**report, "time": 0})
     file.write_text("".join(map(str, page)), encoding="utf-8")
     return file
 

@@ -226,3 +226,25 @@ def test_the_machine_is_read_through_host_alone(source: Path) -> None:
     assert {name for name in used if name.startswith("os.") or name == "open"} <= NOT_THE_MACHINE
     modules = {name.split(".")[0] for level, name in imports(source) if level == 0}
     assert not modules & {"ctypes", "glob", "grp", "io", "pathlib", "pwd", "shutil", "socket", "subprocess"}
+
+
+TASKS = sorted([*CHECKOUT.glob("roles/*/*/*.yml"), *CHECKOUT.glob("playbooks/*.yml")])
+
+
+@pytest.mark.parametrize("file", TASKS, ids=lambda file: str(file.relative_to(CHECKOUT)))
+def test_roles_and_playbooks_have_names_of_their_own_for_variables(file: Path) -> None:
+    """A user's fact or registered variable of the same name would take the place of a task's own variable (Ansible's precedence)."""
+    prefixes = ("corral_", "__corral_", "ansible_")
+    assert [name for name in variables(yaml.safe_load(file.read_text())) if not name.startswith(prefixes)] == []
+
+
+def variables(data: object) -> list[str]:
+    """The variables that plays and tasks define."""
+    if isinstance(data, list):
+        return [name for item in data for name in variables(item)]
+    if not isinstance(data, dict):
+        return []
+    found = [name for name in (data.get("register"), (data.get("loop_control") or {}).get("loop_var")) if name]
+    for key in ("vars", "ansible.builtin.set_fact"):
+        found += data.get(key) or {}
+    return found + [name for item in data.values() for name in variables(item)]

@@ -208,7 +208,7 @@ def drawn(report: dict[str, t.Any], form: str = "html") -> str:
     environment = AsAnsible(undefined=jinja2.StrictUndefined, trim_blocks=True)
     environment.filters["strftime"] = lambda form, moment, utc: time.strftime(form, time.gmtime(moment))
     text = (TEMPLATES / f"fleet.{form}.j2").read_text(encoding="utf-8")
-    return "".join(map(str, environment.from_string(text).generate(report={**report, "time": 0})))
+    return "".join(map(str, environment.from_string(text).generate(__corral_report={**report, "time": 0})))
 
 
 HOSTILE = "# ]]> & <b>\x00\ufffe ``` \"quoted\" 'too'"
