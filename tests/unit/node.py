@@ -306,6 +306,8 @@ class Node:
             self.compactions += 1
         elif path.endswith("/nr_hugepages"):
             self.set_pool(file, int(text))
+        elif path == "/dev/kmsg":  # A line that does not end is shown once another one comes (seen on kernel 6.1).
+            file.write_text(file.read_text() + text[: text.rfind("\n") + 1])
         else:
             file.write_text(text + "\n")
 

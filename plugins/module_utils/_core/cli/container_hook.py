@@ -37,7 +37,8 @@ def run(host: Host, words: t.Sequence[str], state: t.IO[str] = sys.stdin) -> int
     except CorralError as error:
         # crun sends what a hook prints to /dev/null (containers/crun#353): Podman says no more than that the hook failed.
         with contextlib.suppress(OSError):
-            host.write_value(KERNEL_LOG, f"<3>corral: container --start: {error}")
+            # Without its end the kernel shows a line only once the next one comes.
+            host.write_value(KERNEL_LOG, f"<3>corral: container --start: {error}\n")
         raise
     return IN_SYNC
 

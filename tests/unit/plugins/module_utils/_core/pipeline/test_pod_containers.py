@@ -610,7 +610,7 @@ def test_the_kernels_log_has_the_reason_why_a_container_does_not_start(fake: nod
     with pytest.raises(CorralError):
         hook(fake, "pids.max=5")
     said = "pids.max: 5: cannot be set for the container of process 101: No such file or directory"
-    assert fake.get("/dev/kmsg").splitlines() == [f"<3>corral: container --start: {said}"]
+    assert fake.get("/dev/kmsg") == f"<3>corral: container --start: {said}\n"
 
 
 @pytest.mark.parametrize("state_of_container", ["", "[]", "{}", "null", "7", '{"pid": null}', "[" * 100_000])
