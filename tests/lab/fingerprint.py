@@ -129,7 +129,9 @@ def units() -> dict[str, str]:
     command += ["--no-legend", "--plain", "--no-pager"]
     out = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=True).stdout
     names = [line.split()[0] for line in out.splitlines() if line.strip()]
-    found = {f"active {name}": "yes" for name in names if not name.startswith(("session-", "user-", "run-"))}
+    # The lab's own disk is there again only after a boot that the lab started.
+    others = ("session-", "user-", "run-", "var-cache-lab")
+    found = {f"active {name}": "yes" for name in names if not name.startswith(others)}
     show = ["systemctl", "show", "--property=DefaultTasksMax"]
     limit = subprocess.run(show, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
     return {**found, "systemd": limit}
@@ -158,7 +160,7 @@ def main(words: list[str]) -> int:
         **values(),
         **units(),
         "CPUs of processes": masks(),
-        **{f"mount {line.split()[1]}": line for line in mounts if "/run/user/" not in line},
+        **{f"mount {line.split()[1]}": line for line in mounts if not re.search("/run/user/|/var/cache/lab-", line)},
     }
     json.dump(state, sys.stdout, indent=1, sort_keys=True)
     return 0
