@@ -59,7 +59,7 @@ def start_again(host: Host) -> str:
 
     The files fit at each moment: a state is set aside before the configuration is written that needs that.
     """
-    if cgroup.populated_at(host, cgroup.service_group(host, UNIT)):
+    if cgroup.service_runs(host, UNIT):
         return ""
     answer = systemd.control(host, "start", UNIT, timeout=START_SECONDS)
     failed = f": {systemd.complaint(answer.err, answer.out)}" if answer.code else ""

@@ -65,9 +65,8 @@ def wait_for_health(host: Host, step: Step) -> str:
         healthy_since = None if status != 200 else now if healthy_since is None else healthy_since
         if healthy_since is not None and now - healthy_since >= STEADY_SECONDS:
             return ""
-        processes.update(
-            sorted(map(int, host.processes(f"{cgroup.service_group(host, step.target)}/cgroup.procs")))[:1]
-        )  # The main one: those that it started came later.
+        found = host.processes(f"{cgroup.service_group(host, step.target)}/cgroup.procs")
+        processes.update(sorted(map(int, found))[:1])  # The main one: those that it started came later.
         if now - began > HEALTH_SECONDS or len(processes) >= ENDS:
             break
         time.sleep(BETWEEN_SECONDS)

@@ -287,7 +287,7 @@ def changes_of(
 ) -> list[Change]:
     """The items of keys that differ, with the steps of all of them where this run may and can take them.
 
-    ``starts``: the kubelet is to start anew, for these keys or with a state file that no longer fits.
+    ``starts`` is whether the kubelet restarts, because of these keys or of a state file that does not fit any more.
     """
     why = "" if acts(seen, context) else NO_RESTART
     if refusals:

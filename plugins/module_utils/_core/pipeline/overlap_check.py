@@ -133,7 +133,7 @@ def overlaps_v1(host: Host, plan: Plan, steps: t.Sequence[Step]) -> list[Problem
 
 
 def granted_nothing(plan: Plan, units: t.AbstractSet[str]) -> frozenset[str]:
-    """Those slices that had no exclusive CPUs before the plan, as far as the checkpoint says: it has no pools, and so not the isolated one."""
+    """Those slices that had no exclusive CPUs before the plan, by the checkpoint. The isolated pool is always among them: it has no grant."""
     found = plan.context.workloads if plan.context else None
     granted = {grant.slice for grant in found.checkpoint.grants if grant.cpus} if found else units - {ISOLATED_SLICE}
     return frozenset(units - granted)

@@ -46,7 +46,7 @@ def problems(
     only those that request CPUs are kept off others'. ``at_start`` has the CPUs that slices which do not run would start with by their
     files; to start one with them counts as a request. ``hiding`` are systemd's own files that hide what is set live (paths): a slice
     starts with their CPUs until they are gone. ``ungranted`` are those of ``populated`` that were granted no CPUs before the first step:
-    with partitions, what they share with others by then is their own when they become one.
+    CPUs that they share with others become their own only when they become partitions.
 
     A control group that may have such CPUs before the first step may keep them. A step must not request them for it, unless it is sure
     to have had them.
