@@ -121,6 +121,14 @@ class Planner:
             mine = frozenset(cpu for cpu in mine if self.holders.has_alone(cpu, one.unit))
         return mine | (cpus & self.open[one.exclusive])
 
+    def has_wanted_alone(self, one: Slice, cpus: t.AbstractSet[int]) -> bool:
+        """Whether a slice that gets ``cpus``, and no others than it wants, shares none of them: it does not leave them again.
+
+        With some that it does not want it still is on its way, and may share them as it has shared them until now.
+        """
+        final = one.exclusive and self.alone and cpus <= one.wanted
+        return not final or all(self.holders.has_alone(cpu, one.unit) for cpu in cpus)
+
     def kept(self, one: Slice) -> frozenset[int]:
         """The CPUs of a slice that a write may leave it: not those that it has unasked, and another slice has too.
 
@@ -242,7 +250,7 @@ class Planner:
         """Reduce an exclusive slice to the CPUs that no other slice needs."""
         for one, dummy in cycle:
             kept = self.kept(one) - self.needed(one, self.now[one.unit])
-            if one.exclusive and kept:
+            if one.exclusive and kept and self.has_wanted_alone(one, kept):
                 self.put(one, kept)
                 return True
         return False
@@ -261,17 +269,17 @@ class Planner:
         for one, cpu in sorted(
             (member for member in cycle if member[0].exclusive), key=lambda member: -self.count(member[0])
         ):
-            kept = self.kept(one) - {cpu}
-            if kept:
-                self.put(one, frozenset({min(kept)}))
-                return True
+            for kept in sorted(self.kept(one) - {cpu}):
+                if self.has_wanted_alone(one, {kept}):
+                    self.put(one, frozenset({kept}))
+                    return True
         return False
 
     def shrink_to_kept(self, cycle: t.Sequence[tuple[Slice, int]]) -> bool:
         """Reduce a slice to what a write may leave it, where that is less than it has."""
         for one, dummy in cycle:
             kept = self.kept(one)
-            if kept and kept != self.now[one.unit]:
+            if kept and kept != self.now[one.unit] and self.has_wanted_alone(one, kept):
                 self.put(one, kept)
                 return True
         return False

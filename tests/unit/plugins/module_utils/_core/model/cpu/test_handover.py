@@ -209,11 +209,36 @@ def test_no_shared_slice_requests_what_an_exclusive_one_still_has(now: str, want
     assert has == {one.unit: one.wanted for one in slices}
 
 
-def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere() -> None:
+EVERY = frozenset(range(5))
+SHARED = frozenset({1, 3, 4})
+
+
+@pytest.mark.parametrize(
+    "slices",
+    [
+        pytest.param(
+            [
+                Slice("a", EVERY, frozenset({1, 2}), True),
+                Slice("b", EVERY, frozenset({3}), True),
+                Slice("corral.slice", frozenset({1, 4}), frozenset({4})),
+                Slice("system.slice", EVERY, frozenset({0})),
+            ],
+            id="each has one that no other waits for",
+        ),
+        pytest.param(
+            [
+                Slice("system.slice", frozenset({0}), frozenset({0})),
+                Slice("corral.slice", SHARED, frozenset({4})),
+                Slice("a", SHARED, frozenset({3}), True),
+                Slice("pool", SHARED, frozenset({1}), True),
+                Slice("left", frozenset({2}), frozenset({4})),
+            ],
+            id="each wants what the other still has",
+        ),
+    ],
+)
+def test_who_has_shared_cpus_gets_them_for_itself_once_the_others_are_elsewhere(slices: list[Slice]) -> None:
     """Slices whose workload left, or whose CPUs were offline, run with the others until each gets CPUs of its own."""
-    every = frozenset(range(5))
-    slices = [Slice("a", every, frozenset({1, 2}), True), Slice("b", every, frozenset({3}), True)]
-    slices += [Slice("corral.slice", frozenset({1, 4}), frozenset({4})), Slice("system.slice", every, frozenset({0}))]
     now = {one.unit: one.now for one in slices}
     for unit, cpus in follow(slices, frozenset({0})):
         now[unit] = cpus
