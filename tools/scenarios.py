@@ -69,6 +69,7 @@ LONGEST = (
     "workloads",
     "workloads-trixie",
     "endure",
+    "intruders",
     "rollout",
     "legacy",
     "drift",
