@@ -133,7 +133,7 @@ def measured() -> float:
 
 
 def environment(name: str) -> dict[str, str]:
-    """Molecule's, with the callback that writes the seconds of each task to a file."""
+    """Molecule's, with the callbacks that write the seconds of each task to a file, and keep what modules were made of."""
     return {
         **setup.environment(),
         # A Python like a node's, for the lab to compile with, may be a version manager's.
@@ -147,7 +147,8 @@ def environment(name: str) -> dict[str, str]:
         "TMPDIR": str(temporary(name)),
         "MOLECULE_EPHEMERAL_DIRECTORY": str(CACHE / f"molecule-{name}"),
         "ANSIBLE_CALLBACK_PLUGINS": str(setup.CHECKOUT / "tools" / "callback"),
-        "ANSIBLE_CALLBACKS_ENABLED": "step_times",
+        "ANSIBLE_CALLBACKS_ENABLED": "step_times,kept_modules",
+        "CORRAL_KEPT_MODULES": str(CACHE / "modules"),
         "ANSIBLE_CALLBACK_RESULT_FORMAT": "yaml",  # molecule's ansible.cfg replaces the checkout's; a traceback keeps its lines
     }
 
