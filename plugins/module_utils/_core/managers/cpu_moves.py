@@ -253,7 +253,7 @@ def with_moves(
             steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, order)]
             if described(unit) and not seen.units[unit].exists:
                 steps[unit] = started_with(unit, cpus, seen, order, order + 1)
-    reduced = reduced_requests(seen, wanted.online)
+    reduced = reduced_requests(seen, wanted)
     for unit, cpus in reduced.items():
         first = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, UNCLAIMED)
         steps[unit] = [first, *steps.get(unit, [])]
@@ -281,17 +281,22 @@ def with_moves(
     return tuple(result)
 
 
-def reduced_requests(seen: Observation, online: frozenset[int]) -> dict[str, frozenset[int]]:
+def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[int]]:
     """The exclusive slices that request CPUs which they do not have, each with those that it has.
 
-    An administrator has set those of another slice. From kernel 7.0 on the partition that has a CPU keeps it, and a slice that requests
-    it as well gets it as soon as that partition ends, while what ran there still does.
+    An administrator has set those of another slice. The partition that has a CPU may keep it, and a slice that requests it as well gets
+    it as soon as that partition ends, while what ran there still does. One that has none of what it requests runs on others' CPUs:
+    it requests those of its own that nobody else has, where there are some.
     """
+    has = {unit: state.cpus.effective or cpuset.EMPTY for unit, state in seen.units.items()}
     found = {}
     for unit, state in seen.units.items():
-        requested, effective = state.cpus.requested or cpuset.EMPTY, state.cpus.effective or cpuset.EMPTY
-        if is_exclusive(unit) and requested & effective and requested & online - effective:
-            found[unit] = requested & effective
+        requested = state.cpus.requested or cpuset.EMPTY
+        if is_exclusive(unit) and requested & wanted.online - has[unit]:
+            others = cpuset.EMPTY.union(*(cpus for other, cpus in has.items() if other != unit))
+            cpus = requested & has[unit] or wanted.now.get(unit, cpuset.EMPTY) & has[unit] - others
+            if cpus:
+                found[unit] = cpus
     return found
 
 

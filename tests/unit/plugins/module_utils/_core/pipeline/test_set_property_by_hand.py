@@ -204,6 +204,23 @@ def test_a_partition_that_a_hand_made_of_a_slice_does_not_come_back_with_the_end
 
 
 @RELEASES
+def test_a_slice_is_given_up_when_a_hand_gave_another_one_its_cpus_and_no_others(make: Make, release: Release) -> None:
+    """The other one has none of what it requests, and gets it as soon as the partition ends: the rollout was refused, and each tick."""
+    fake, data = of_three_partitions(make, release, hold="declared")
+    cpus = fake.systemd.cgroups["corral_second.slice"].requested
+    with fake.by_hand():
+        fake.systemctl(
+            "set-property",
+            "corral_second.slice",
+            f"AllowedCPUs={fake.get('/sys/fs/cgroup/corral_first.slice/cpuset.cpus').strip()}",
+        )
+    roll_out(fake, {**data, "workloads": data["workloads"][1:]})
+    assert fake.systemd.cgroups["corral_first.slice"].partition == "member"
+    assert fake.systemd.cgroups["corral_second.slice"].requested == cpus
+    assert fake.get("/sys/fs/cgroup/corral_second.slice/cpuset.cpus.partition").strip() == "root"
+
+
+@RELEASES
 @pytest.mark.parametrize("unit", ["corral_isolated.slice", "corral_first.slice", "corral_second.slice"])
 @pytest.mark.parametrize("what", ["removal", "no CPUs", "one workload less"])
 def test_an_exclusive_slice_is_given_up_when_a_hand_gave_it_cpus_of_others(
