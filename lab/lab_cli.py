@@ -111,7 +111,7 @@ def do(args: argparse.Namespace) -> int:
     elif args.command == "ssh":
         one = chosen([args.name])[0]
         words = args.words[1:] if args.words[:1] == ["--"] else args.words
-        options = lab_nodes.ssh_words(one)
+        options = lab_nodes.ssh_words()
         os.execvp("ssh", ["ssh", *options, "-p", str(one.port()), "root@127.0.0.1", *words])  # noqa: S606
     elif args.command == "inventory":
         hosts = lab_nodes.host_variables(chosen(args.names, only_running=args.script))

@@ -158,8 +158,8 @@ def known() -> list[Node]:
 # Reaching a node
 
 
-def ssh_words(one: Node) -> list[str]:
-    """The options by which a node is reached."""
+def ssh_words() -> list[str]:
+    """The options by which any node is reached."""
     return [
         "-i",
         str(lab_image.key()),
@@ -173,7 +173,7 @@ def ssh_words(one: Node) -> list[str]:
 
 def ssh_command(one: Node) -> list[str]:
     """The words to put before a command for a node."""
-    return ["ssh", *ssh_words(one), *NOTICE_THE_END, "-p", str(one.port()), "root@127.0.0.1"]
+    return ["ssh", *ssh_words(), *NOTICE_THE_END, "-p", str(one.port()), "root@127.0.0.1"]
 
 
 def ssh(one: Node, command: str, timeout: float = 60.0) -> str:

@@ -4,7 +4,7 @@
 
 """Runs on the lab's node after a rollout of examples/edge.yml: moves the isolated core there and back TURNS times.
 
-The reconciler's own units are off meanwhile. A process of its own reads the CPUs in force of every home all the time. On
+The reconciler's own units are off meanwhile. A process of its own reads the CPUs in force of every slice all the time. On
 stdout: JSON with the times in seconds, each hand-over from the first property that is set to the end of the last one.
 """
 

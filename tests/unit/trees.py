@@ -183,12 +183,16 @@ def _write_cpu(tree: _Tree, machine: Machine, topology: Topology, cpu: int, plac
     tree.text(f"{folder}/core_id", place.core % machine.cores)
     tree.text(f"{folder}/die_id", 0)
     tree.text(f"{folder}/cluster_id", 65535)
-    tree.cpus(machine, folder, ("core_cpus", "core_cpus_list"), topology.core_of(cpu))
+    tree.cpus(machine, folder, ("core_cpus", "core_cpus_list"), topology.siblings_of([cpu]))
     tree.cpus(machine, folder, ("package_cpus", "package_cpus_list"), socket)
     tree.cpus(machine, folder, ("die_cpus", "die_cpus_list"), socket)
     tree.cpus(machine, folder, ("cluster_cpus", "cluster_cpus_list"), frozenset({cpu}))
     for index, (level, kind, cpus) in enumerate(
-        [(1, "Data", topology.core_of(cpu)), (1, "Instruction", topology.core_of(cpu)), (3, "Unified", socket)]
+        [
+            (1, "Data", topology.siblings_of([cpu])),
+            (1, "Instruction", topology.siblings_of([cpu])),
+            (3, "Unified", socket),
+        ]
     ):
         cache = f"{CPU}/cpu{cpu}/cache/index{index}"
         tree.text(f"{cache}/level", level)

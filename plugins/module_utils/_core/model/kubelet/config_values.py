@@ -108,7 +108,7 @@ def meaning(key: str, value: t.Any) -> t.Any:
     """A value of a top-level key in a form in which equal ones are equal. What cannot be read stays as it is."""
     if isinstance(value, dict):
         kept = {name: one for name, one in value.items() if one is not None}
-        found = {name: meaning_in(key, name, one) for name, one in kept.items()}
+        found = {name: meaning_in(key, one) for name, one in kept.items()}
         return {name: one for name, one in found.items() if one is not None} or None
     if value in (None, "", []):
         return None
@@ -130,7 +130,7 @@ def meaning(key: str, value: t.Any) -> t.Any:
     return value
 
 
-def meaning_in(key: str, name: str, value: t.Any) -> t.Any:
+def meaning_in(key: str, value: t.Any) -> t.Any:
     """A value within a map; None for an option that is off, which is the same as one that is not there."""
     if key in OPTIONS:
         return None if str(value) in FALSE else True if str(value) in TRUE else str(value)

@@ -85,13 +85,6 @@ class Topology(NamedTuple):
         wanted = frozenset(cpus)
         return wanted.union(*(core for core in self.cores if not wanted.isdisjoint(core)))
 
-    def core_of(self, cpu: int) -> CpuSet:
-        """The online CPUs of the core that ``cpu`` is part of; ``{cpu}`` when the core is not known."""
-        for core in self.cores:
-            if cpu in core:
-                return core
-        return frozenset({cpu})
-
     def node_cpus(self) -> dict[int, CpuSet]:
         """The online CPUs of each node, so that every online CPU is in exactly one.
 
@@ -104,13 +97,6 @@ class Topology(NamedTuple):
             node = with_cpus[0] if with_cpus else min(nodes, default=0)
             nodes[node] = nodes.get(node, cpuset.EMPTY) | orphans
         return nodes
-
-    def numa_of(self, cpu: int) -> int:
-        """The node of an online CPU; -1 for any other CPU."""
-        for node, cpus in self.node_cpus().items():
-            if cpu in cpus:
-                return node
-        return -1
 
 
 def ordered(groups: t.Iterable[CpuSet]) -> Groups:
@@ -150,47 +136,6 @@ def to_dict(topology: Topology) -> dict[str, t.Any]:
     return data
 
 
-def from_dict(data: t.Mapping[str, t.Any]) -> Topology:
-    """The topology that to_dict wrote. Raises KeyError, TypeError or ValueError on anything else."""
-    pci = {
-        str(address): PciDevice(
-            str(address),
-            int(device["numa_node"]),
-            device["class"],
-            device["vendor"],
-            device["device"],
-            _optional_set(device["local_cpus"]),
-            bool(device["node_known"]),
-        )
-        for address, device in data["pci"].items()
-    }
-    numa = {
-        int(node): NumaNode(int(node), frozenset(facts["cpus"]), facts["memory_kib"], _number_keys(facts["hugepages"]))
-        for node, facts in data["numa"].items()
-    }
-    distances, global_hugepages = data["distances"], data["global_hugepages"]
-    optional = {name: None if data[name] is None else _sets(data[name]) for name in _GROUPS}
-    return Topology(
-        online=frozenset(data["online"]),
-        offline_present=frozenset(data["offline_present"]),
-        isolated=_optional_set(data["isolated"]),
-        sockets={str(socket): frozenset(cpus) for socket, cpus in data["sockets"].items()},
-        socket_ids_known=bool(data["socket_ids_known"]),
-        cores=_sets(data["cores"]),
-        l3=_sets(data["l3"]),
-        numa=numa,
-        distances=None if distances is None else tuple(tuple(row) for row in distances),
-        distance_nodes=None if data["distance_nodes"] is None else tuple(data["distance_nodes"]),
-        machine_memory_kib=data["machine_memory_kib"],
-        global_hugepages=None if global_hugepages is None else _number_keys(global_hugepages),
-        pci=pci,
-        net=dict(data["net"]),
-        kinds=tuple((str(kind["name"]), frozenset(kind["cpus"])) for kind in data["kinds"]),
-        notes=tuple(data["notes"]),
-        **optional,
-    )
-
-
 def _node_to_dict(node: NumaNode) -> dict[str, t.Any]:
     return {"cpus": sorted(node.cpus), "memory_kib": node.memory_kib, "hugepages": _text_keys(node.hugepages)}
 
@@ -210,21 +155,9 @@ def _lists(groups: Groups) -> list[list[int]]:
     return [sorted(group) for group in groups]
 
 
-def _sets(groups: t.Iterable[t.Iterable[int]]) -> Groups:
-    return tuple(frozenset(group) for group in groups)
-
-
 def _optional_list(cpus: CpuSet | None) -> list[int] | None:
     return None if cpus is None else sorted(cpus)
 
 
-def _optional_set(cpus: t.Iterable[int] | None) -> CpuSet | None:
-    return None if cpus is None else frozenset(cpus)
-
-
 def _text_keys(pages: t.Mapping[int, int]) -> dict[str, int]:
     return {str(size): pages[size] for size in sorted(pages)}
-
-
-def _number_keys(pages: t.Mapping[str, int]) -> dict[int, int]:
-    return {int(size): int(count) for size, count in pages.items()}

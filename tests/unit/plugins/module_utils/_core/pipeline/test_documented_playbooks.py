@@ -24,7 +24,7 @@ import yaml
 from _core.model.profile import compose, profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
-from documented import DOCUMENTS, commands, differences, in_columns, shows
+from documented import commands, differences, in_columns, shows
 from shared_data import REPOSITORY
 
 Data = dict[str, t.Any]
@@ -32,7 +32,6 @@ Machines = t.Callable[[trees.Machine], node.Node]
 NIC: Data = {"pci": {"0000:3b:00.0": 1}, "net": {"ens1f0": "0000:3b:00.0"}}
 SPECS = yaml.safe_load((REPOSITORY / "roles/corral/meta/argument_specs.yml").read_text(encoding="utf-8"))
 OPTIONS: Data = SPECS["argument_specs"]["main"]["options"]
-IN_TABLES = "".join((REPOSITORY / name).read_text(encoding="utf-8") for name in DOCUMENTS)
 GALAXY = yaml.safe_load((REPOSITORY / "galaxy.yml").read_text(encoding="utf-8"))
 
 

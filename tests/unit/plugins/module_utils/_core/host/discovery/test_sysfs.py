@@ -14,10 +14,11 @@ import pytest
 from _core.host.discovery.sysfs import discover, signature
 from _core.host.files import Host
 from _core.model.cpu import allocation
-from _core.model.topology.topology import Topology, from_dict, to_dict
+from _core.model.topology.topology import Topology, to_dict
 from example_counts import examples
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from topology_json import from_dict
 from trees import CPU, NODE, Machine, build, mask
 
 EDGE = Machine(

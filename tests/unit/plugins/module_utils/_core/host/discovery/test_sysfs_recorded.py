@@ -14,10 +14,11 @@ import pytest
 from _core.host.discovery.sysfs import discover
 from _core.host.files import Host
 from _core.model.cpu import allocation
-from _core.model.topology.topology import from_dict, to_dict
+from _core.model.topology.topology import to_dict
 from example_counts import LONG
 from recorded import Archive, Overlay, expected, machines, name_of
 from shared_data import TOPOLOGIES
+from topology_json import from_dict
 
 NUMBER = re.compile("[0-9]+")
 

@@ -6,7 +6,8 @@ from __future__ import annotations
 
 import json
 
-from _core.model.topology.topology import NumaNode, PciDevice, Topology, from_dict, ordered, to_dict
+from _core.model.topology.topology import NumaNode, PciDevice, Topology, ordered, to_dict
+from topology_json import from_dict
 
 
 def cpus(*ids: int) -> frozenset[int]:
@@ -53,19 +54,15 @@ def test_siblings_close_over_online_threads() -> None:
     assert SMT.siblings_of([0, 2]) == {0, 1, 2}
     assert SMT.siblings_of([]) == set()
     assert SMT.siblings_of([99]) == {99}
-    assert SMT.core_of(4) == {4, 5}
-    assert SMT.core_of(99) == {99}
 
 
 def test_every_online_cpu_has_one_node() -> None:
     assert SMT.node_cpus() == {0: {0, 1, 2}, 2: {4, 5}, 3: set()}
-    assert (SMT.numa_of(2), SMT.numa_of(5), SMT.numa_of(3)) == (0, 2, -1)
 
 
 def test_machine_without_numa_is_the_pseudo_node_0() -> None:
     bare = Topology(online=cpus(1, 2))
     assert bare.node_cpus() == {0: {1, 2}}
-    assert bare.numa_of(1) == 0
 
 
 def test_groups_are_ordered_by_lowest_cpu() -> None:
