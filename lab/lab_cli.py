@@ -23,7 +23,7 @@ import lab_packages
 import lab_qemu
 from lab_base import LabError
 
-NOBODY = {"ansible_host": "127.0.0.1", "ansible_port": 1}  # nothing listens there
+UNREACHABLE = {"ansible_host": "127.0.0.1", "ansible_port": 1}  # nothing listens there
 
 
 def parser() -> argparse.ArgumentParser:
@@ -116,7 +116,7 @@ def do(args: argparse.Namespace) -> int:
     elif args.command == "inventory":
         hosts = lab_nodes.host_variables(chosen(args.names, only_running=args.script))
         if args.script:  # on no host at all every play would end well
-            hosts = {**{name: dict(NOBODY) for name in args.names}, **hosts}
+            hosts = {**{name: dict(UNREACHABLE) for name in args.names}, **hosts}
         script = {"all": {"hosts": list(hosts)}, "_meta": {"hostvars": hosts}}
         text = json.dumps(script if args.script else {"all": {"hosts": hosts}}, indent=2) + "\n"
         if args.output:

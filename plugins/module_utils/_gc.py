@@ -30,30 +30,30 @@ def run(spec: dict[str, t.Any]) -> None:
     _module.run({**spec, "collect": {"type": "bool", "default": False}, **_parts.COMMON}, task)
 
 
-def gc_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> dict[str, t.Any]:
+def gc_task(module: _module.AnsibleModule, host: Host, patch: SectionPatch) -> dict[str, t.Any]:
     """A part like any other and, when asked, a pass by what is declared then."""
     if not module.params["collect"]:
-        if piece.present and all(value is None for value in piece.options.values()):
+        if patch.present and all(value is None for value in patch.options.values()):
             raise refusal(
                 "declares nothing: write images or containers, or collect: true for a pass by what is declared"
             )
-        return _parts.part_task(module, host, piece)
-    if not piece.present:
+        return _parts.part_task(module, host, patch)
+    if not patch.present:
         raise refusal(
             "cannot be combined with state: absent, after which nothing is collected", path="collect", value=True
         )
     # Without root, Podman would show that user's own storage.
     preflight.refuse_node(host)
-    declared = section_tasks.ask(host, piece).wanted
+    declared = section_tasks.ask(host, patch).wanted
     if declared is None or declared.gc is None:
         raise refusal("this node declares no gc: write images or containers ({} takes the defaults)", path="collect")
-    came = _parts.part_outcome(module, host, piece)
+    came = _parts.part_outcome(module, host, patch)
     if came.error:
         return _module.result_of(module, host, came)
     done = collected(module, host, declared)
     if not module.check_mode:
         # The drift that earlier passes left is reported by this pass again.
-        came = came._replace(remaining=section_tasks.plan(host, section_tasks.ask(host, piece)).changes)
+        came = came._replace(remaining=section_tasks.plan(host, section_tasks.ask(host, patch)).changes)
     return with_pass(_module.result_of(module, host, came), done)
 
 

@@ -34,30 +34,30 @@ def run(name: str, spec: dict[str, t.Any], **rules: t.Any) -> None:
     _module.run({**spec, **COMMON}, task, **rules)
 
 
-def part_task(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> dict[str, t.Any]:
-    """The result of a piece's module."""
-    outcome = part_outcome(module, host, piece)
+def part_task(module: _module.AnsibleModule, host: Host, patch: SectionPatch) -> dict[str, t.Any]:
+    """The result of a patch's module."""
+    outcome = part_outcome(module, host, patch)
     result = _module.result_of(module, host, outcome)
     context = outcome.plan.context
-    if piece.module == CPUSET and piece.present and context is not None:
+    if patch.module == CPUSET and patch.present and context is not None:
         result["pools"] = published_pools.to_dict(context.pools)
         result["cpu_map"] = cpu_map.cpu_map(context.topology, context.pools, context.grants)
     return result
 
 
-def part_outcome(module: _module.AnsibleModule, host: Host, piece: SectionPatch) -> Outcome:
-    """Plan a piece; unless in check mode or where nothing is to do, apply it."""
-    request = section_tasks.ask(host, piece)
+def part_outcome(module: _module.AnsibleModule, host: Host, patch: SectionPatch) -> Outcome:
+    """Plan a patch; unless in check mode or where nothing is to do, apply it."""
+    request = section_tasks.ask(host, patch)
     plan = section_tasks.plan(host, request)
     idle = section_tasks.has_nothing_to_do(host, request, plan)
     locks = not idle or _module.publishes(host)
-    outcome = applying.planned(host, plan, locks=locks, keep_going=not piece.present)
+    outcome = applying.planned(host, plan, locks=locks, keep_going=not patch.present)
     if idle:
         return _module.nothing_to_do(module, host, outcome)
     if not module.check_mode:
         # Another process may have held the lock meanwhile: observe again with it.
-        outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, piece)))
-        if section_tasks.declared(outcome) and section_tasks.forgotten_at_boot(host, piece):
+        outcome = _module.unless_paused(module, host, lambda: section_tasks.apply(host, section_tasks.ask(host, patch)))
+        if section_tasks.declared(outcome) and section_tasks.forgotten_at_boot(host, patch):
             module.warn(
                 "the kernel forgets this at the next boot, and the agent that brings it back is not installed: "
                 "use corral.node.agent"

@@ -102,10 +102,10 @@ def split(line: str) -> list[str]:
 def file_of_flag(host: Host, flag: str) -> str:
     """The last file that has a flag (``--max-pods``): one of the unit's, or one that EnvironmentFile= names; the unit where none has."""
     files = UnitFiles(host, [UNIT])
-    told = re.compile(rf"{re.escape(flag)}(?![a-z0-9-])")
+    named_flag = re.compile(rf"{re.escape(flag)}(?![a-z0-9-])")
     own = [(path, files.text(path)) for path in files.files(UNIT)]
     named = [(path, host.read(path)) for path in environment_files(files)]
-    having = [path for path, text in (*own, *named) if text and told.search(code(text))]
+    having = [path for path, text in (*own, *named) if text and named_flag.search(code(text))]
     return having[-1] if having else UNIT
 
 

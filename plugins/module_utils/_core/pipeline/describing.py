@@ -43,16 +43,16 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
     """The profile of the node as it is. Raises CorralError for an invalid name."""
     topology = sysfs.discover(host, with_devices=False)
     head = {"name": name or node_as_profile.label(host.read("/proc/sys/kernel/hostname") or ""), "mode": mode_of(host)}
-    found = [atom for one in registry.every() for atom in one.describe(host, topology)]
+    found = [fragment for one in registry.every() for fragment in one.describe(host, topology)]
     kept: list[ProfileFragment] = []
     left_out: dict[int, tuple[str, ...]] = {}
     left = planned(host, topology, head)
-    for index, atom in enumerate(found):
+    for index, fragment in enumerate(found):
         try:
-            changes = planned(host, topology, node_as_profile.profile_data(head, [*kept, atom]))
+            changes = planned(host, topology, node_as_profile.profile_data(head, [*kept, fragment]))
         except CorralError as error:
             left_out[index] = (
-                f"Left out: {atom.name}, which a profile cannot declare here:",
+                f"Left out: {fragment.name}, which a profile cannot declare here:",
                 *bullets(error_lines(error)),
             )
             continue
@@ -62,9 +62,12 @@ def describe(host: Host, name: t.Optional[str] = None) -> Described:
             more = [
                 change_text.in_words(change) for change in sorted(new, key=lambda change: change.property == "content")
             ]
-            left_out[index] = (f"Left out: {atom.name}. Uncomment to adopt; Corral would then change:", *bullets(more))
+            left_out[index] = (
+                f"Left out: {fragment.name}. Uncomment to adopt; Corral would then change:",
+                *bullets(more),
+            )
             continue
-        kept.append(atom)
+        kept.append(fragment)
         left = changes
     notes = [*remarks(host, [change_text.in_words(change) for change in left])]
     top = ("The node as it is, by corral profile --from-node.",) if left else CHECKED

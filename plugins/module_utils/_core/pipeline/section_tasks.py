@@ -30,37 +30,37 @@ BOOT_NEEDS_AGENT = (section_patch.HUGEPAGES, section_patch.MOUNT)
 
 
 class Scope(NamedTuple):
-    """What is a piece's own: a manager's files, units and kernel values; ``places`` None: all of them."""
+    """What is a patch's own: a manager's files, units and kernel values; ``places`` None: all of them."""
 
     manager: str
     places: t.Optional[frozenset[str]]
 
     def has(self, manager: str, location: str) -> bool:
-        """Whether something is the piece's own."""
+        """Whether something is the patch's own."""
         return manager == self.manager and (self.places is None or location in self.places)
 
 
 class Request(NamedTuple):
-    """A task: its piece, the keys and places of that piece, and the declared profile before and after it (None: none)."""
+    """A task: its patch, the keys and places of that patch, and the declared profile before and after it (None: none)."""
 
-    piece: SectionPatch
+    patch: SectionPatch
     scope: Scope
     declared: t.Optional[Profile]
     wanted: t.Optional[Profile]
-    own: str  # the piece's path in the profile
+    own: str  # the patch's path in the profile
 
 
-def ask(host: Host, piece: SectionPatch) -> Request:
+def ask(host: Host, patch: SectionPatch) -> Request:
     """A task on this node. Raises CorralError by the module's options.
 
     A profile that was declared as a whole is not changed by parts: they may only declare what it declares.
     """
     declared = declared_profile.read_declared(host)
     if declared is None or declared.name == section_patch.NAME:
-        wanted, own = section_patch.merged(declared, piece)
-        return Request(piece, scope_of(piece), declared, wanted, own)
+        wanted, own = section_patch.merged(declared, patch)
+        return Request(patch, scope_of(patch), declared, wanted, own)
     try:
-        wanted, own = section_patch.merged(declared, piece)
+        wanted, own = section_patch.merged(declared, patch)
     except CorralError:
         wanted, own = None, ""
     if wanted != declared:
@@ -69,7 +69,7 @@ def ask(host: Host, piece: SectionPatch) -> Request:
         raise refusal(
             f"the profile {declared.name} is declared and not applied yet: apply it first (corral.node.profile)"
         )
-    return Request(piece, scope_of(piece), declared, wanted, own)
+    return Request(patch, scope_of(patch), declared, wanted, own)
 
 
 def refuse_name(declared: Profile) -> None:
@@ -79,10 +79,10 @@ def refuse_name(declared: Profile) -> None:
         raise refusal(message, path="name", value=declared.name)
 
 
-def scope_of(piece: SectionPatch) -> Scope:
-    """What is a piece's own: all of its manager's, or what that says of one pool or mount."""
-    manager = registry.manager(section_patch.SECTIONS[piece.module].partition(".")[0])
-    return Scope(manager.name, manager.places_of(piece))
+def scope_of(patch: SectionPatch) -> Scope:
+    """What is a patch's own: all of its manager's, or what that says of one pool or mount."""
+    manager = registry.manager(section_patch.SECTIONS[patch.module].partition(".")[0])
+    return Scope(manager.name, manager.places_of(patch))
 
 
 def plan(host: Host, request: Request) -> Plan:
@@ -95,7 +95,7 @@ def plan(host: Host, request: Request) -> Plan:
         context = context._replace(origins=section_patch.origins_of(request.wanted))
         return narrowing(host, request)(planning.plan_profile(host, context, declare=True))
     except CorralError as error:
-        raise section_patch.rewrite_paths(error, request.piece.module, request.own) from None
+        raise section_patch.rewrite_paths(error, request.patch.module, request.own) from None
 
 
 def apply(host: Host, request: Request) -> Outcome:
@@ -105,13 +105,13 @@ def apply(host: Host, request: Request) -> Outcome:
         return applying.remove(host, registry.of_profile(), narrow=narrow)
     try:
         origins = section_patch.origins_of(request.wanted)
-        return applying.declare(host, request.wanted, origins, narrow=narrow, keep_going=not request.piece.present)
+        return applying.declare(host, request.wanted, origins, narrow=narrow, keep_going=not request.patch.present)
     except CorralError as error:
-        raise section_patch.rewrite_paths(error, request.piece.module, request.own) from None
+        raise section_patch.rewrite_paths(error, request.patch.module, request.own) from None
 
 
 def narrowing(host: Host, request: Request) -> t.Callable[[Plan], Plan]:
-    """What makes of the node's plan the task's: without what differed before the task and is not the piece's own.
+    """What makes of the node's plan the task's: without what differed before the task and is not the patch's own.
 
     The last part takes all that Corral still holds for the profile with it.
     """
@@ -168,6 +168,6 @@ def declared(outcome: Outcome) -> bool:
     return any(change.manager == PROFILE for change in outcome.applied)
 
 
-def forgotten_at_boot(host: Host, piece: SectionPatch) -> bool:
-    """Whether what a piece declares is gone after the next boot: pools and mounts come back by the agent's unit."""
-    return piece.module in BOOT_NEEDS_AGENT and piece.present and agent_install.installed(host) is None
+def forgotten_at_boot(host: Host, patch: SectionPatch) -> bool:
+    """Whether what a patch declares is gone after the next boot: pools and mounts come back by the agent's unit."""
+    return patch.module in BOOT_NEEDS_AGENT and patch.present and agent_install.installed(host) is None

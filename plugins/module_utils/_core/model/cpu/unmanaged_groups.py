@@ -69,12 +69,12 @@ def reported(
     shared: frozenset[int],
     confined: t.Container[str],
 ) -> list[Unmanaged]:
-    """Those that are told: that run something, are partitions, or request or would get CPUs of exclusive slices, unless
+    """Those that are reported: that run something, are partitions, or request or would get CPUs of exclusive slices, unless
     they are ``confined`` to the ``shared`` CPUs already.
     """
     taken = frozenset().union(*own.values())
-    told = (one for one in found if one.populated or one.is_partition or (one.requested or one.cpus) & taken)
-    return [one for one in told if not (one.name in confined and one.cpus == shared)]
+    named = (one for one in found if one.populated or one.is_partition or (one.requested or one.cpus) & taken)
+    return [one for one in named if not (one.name in confined and one.cpus == shared)]
 
 
 def changes_of(

@@ -44,19 +44,19 @@ def running_otherwise(config: Config, running: t.Mapping[str, t.Any]) -> list[Di
 
     It says more than those: nested settings are filled with defaults, and a key that is zero or empty is left out.
     """
-    told = {
+    reported = {
         # In these maps each entry counts, so that one which only the kubelet has is a difference.
         key: running[key] if key in MAPS and running.get(key) else as_configured(value, running.get(key))
         for key, value in config.data.items()
     }
-    return changing(config, Config(told, {}), config.data)
+    return changing(config, Config(reported, {}), config.data)
 
 
-def as_configured(configured: t.Any, told: t.Any) -> t.Any:
+def as_configured(configured: t.Any, running: t.Any) -> t.Any:
     """What a kubelet says of a setting, without what it adds to it."""
-    if isinstance(configured, dict) and isinstance(told, dict):
-        return {name: as_configured(value, told.get(name)) for name, value in configured.items()}
-    return configured if told is None and not configured else told
+    if isinstance(configured, dict) and isinstance(running, dict):
+        return {name: as_configured(value, running.get(name)) for name, value in configured.items()}
+    return configured if running is None and not configured else running
 
 
 def overridden(then: Config, wanted: t.Mapping[str, t.Any]) -> list[Difference]:

@@ -36,7 +36,7 @@ class Attempt(NamedTuple):
 
 class Workloads(NamedTuple):
     """The declared workloads on this node: ``needs`` in the order of the profile, the ``checkpoint`` as it was read
-    (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its lasting grants leave.
+    (``damage`` says what was wrong with it) and what is to be (``allocated``), with the pools that its persistent grants leave.
     ``admitted`` has the workloads admitted at run time where these change; ``pids`` are the tasks that may be given,
     ``drifted`` has the changes of the nodes' memory since the checkpoint was written; ``released`` are the workloads whose run this
     releases; ``devices`` those of the node, where workloads ask for some or have some.

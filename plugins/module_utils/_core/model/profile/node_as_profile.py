@@ -31,7 +31,7 @@ def label(hostname: str) -> str:
 
 def profile_data(head: t.Mapping[str, t.Any], parts: t.Iterable[ProfileFragment]) -> dict[str, t.Any]:
     """The profile of these parts, as plain data."""
-    return assembled(head, ((atom, atom.value) for atom in parts))
+    return assembled(head, ((fragment, fragment.value) for fragment in parts))
 
 
 def profile_shown(
@@ -39,8 +39,8 @@ def profile_shown(
 ) -> dict[str, t.Any]:
     """The profile of all parts, those left out (by index) as comments with the reasons why."""
     shown = (
-        (atom, Off(atom.value, left_out[index]) if index in left_out else atom.value)
-        for index, atom in enumerate(parts)
+        (fragment, Off(fragment.value, left_out[index]) if index in left_out else fragment.value)
+        for index, fragment in enumerate(parts)
     )
     return {key: collapsed(value) for key, value in assembled(head, shown).items()}
 
@@ -48,14 +48,14 @@ def profile_shown(
 def assembled(head: t.Mapping[str, t.Any], parts: t.Iterable[tuple[ProfileFragment, t.Any]]) -> dict[str, t.Any]:
     """Parts put where they stand."""
     data = dict(head)
-    for atom, value in parts:
+    for fragment, value in parts:
         place = data
-        for key in atom.path[:-1]:
+        for key in fragment.path[:-1]:
             place = place.setdefault(key, {})
-        if atom.item:
-            place.setdefault(atom.path[-1], []).append(value)
+        if fragment.item:
+            place.setdefault(fragment.path[-1], []).append(value)
         else:
-            place[atom.path[-1]] = value
+            place[fragment.path[-1]] = value
     return data
 
 

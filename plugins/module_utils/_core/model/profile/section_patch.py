@@ -3,10 +3,10 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile that is put together part by part: one module's options become a piece of the node's declared profile.
+"""A profile that is put together part by part: one module's options become a patch of the node's declared profile.
 
-There is no second schema: the piece is merged into the profile's data, the whole is read like any other, and a refusal
-names the module's own option where the profile's path is that of the piece.
+There is no second schema: the patch is merged into the profile's data, the whole is read like any other, and a refusal
+names the module's own option where the profile's path is that of the patch.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ class SectionPatch(NamedTuple):
     present: bool = True
 
 
-def merged(declared: t.Optional[Profile], piece: SectionPatch) -> tuple[t.Optional[Profile], str]:
-    """The declared profile with the piece in it, or without (None: nothing is left), and the piece's path in it.
+def merged(declared: t.Optional[Profile], patch: SectionPatch) -> tuple[t.Optional[Profile], str]:
+    """The declared profile with the patch in it, or without (None: nothing is left), and the patch's path in it.
 
     Raises CorralError by the module's options.
     """
     data: dict[str, t.Any] = {"name": NAME} if declared is None else profile.to_data(declared)
-    given = without_empty(piece.options)
-    own = SECTIONS[piece.module]
-    if piece.module in LISTS:
-        own += put_item(data, piece, given)
-    elif not piece.present:
+    given = without_empty(patch.options)
+    own = SECTIONS[patch.module]
+    if patch.module in LISTS:
+        own += put_item(data, patch, given)
+    elif not patch.present:
         data.pop(own, None)
-    elif piece.module == CPUSET:
+    elif patch.module == CPUSET:
         data[own] = cpu_data(given)
     elif given:
         data[own] = added(data.get(own, {}), given)
@@ -57,7 +57,7 @@ def merged(declared: t.Optional[Profile], piece: SectionPatch) -> tuple[t.Option
     try:
         return profile.parse(data), own
     except CorralError as error:
-        raise rewrite_paths(error, piece.module, own) from None
+        raise rewrite_paths(error, patch.module, own) from None
 
 
 def without_empty(options: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
@@ -87,18 +87,18 @@ def added(declared: dict[str, t.Any], given: dict[str, t.Any]) -> dict[str, t.An
     return found
 
 
-def put_item(data: dict[str, t.Any], piece: SectionPatch, given: dict[str, t.Any]) -> str:
+def put_item(data: dict[str, t.Any], patch: SectionPatch, given: dict[str, t.Any]) -> str:
     """Put an item into its list, or take it out; its index as a path has it ("[0]"), "" when it is not in the list."""
-    identity = pool_of if piece.module == HUGEPAGES else path_of
-    own, name = identity(given), LISTS[piece.module]
+    identity = pool_of if patch.module == HUGEPAGES else path_of
+    own, name = identity(given), LISTS[patch.module]
     memory = data.get("memory", {})
     items = list(memory.get(name, []))
     place = next((index for index, item in enumerate(items) if identity(item) == own), len(items))
-    items[place : place + 1] = [given] if piece.present else []
+    items[place : place + 1] = [given] if patch.present else []
     data["memory"] = {key: value for key, value in {**memory, name: items}.items() if value}
     if not data["memory"]:
         del data["memory"]
-    return f"[{place}]" if piece.present else ""
+    return f"[{place}]" if patch.present else ""
 
 
 def pool_of(item: t.Mapping[str, t.Any]) -> tuple[int, t.Optional[int]]:
@@ -138,7 +138,7 @@ def origins_of(declared: Profile) -> dict[str, str]:
 
 
 def rewrite_paths(error: CorralError, module: str, own: str) -> CorralError:
-    """The same refusal by the module's options; ``own`` is the piece's path in the profile.
+    """The same refusal by the module's options; ``own`` is the patch's path in the profile.
 
     What other tasks declared keeps its path there, with the module that they used.
     """

@@ -78,8 +78,8 @@ class DevicePool:
         there = f"of {len(devices)} devices {able} can be given" if devices else "no device of this node matches"
         holders = f" ({'; '.join(notes)})" if notes else ""
         held = any(one.resource == resource for held in self.budget.devices.by_workload.values() for one in held)
-        way_out = "release one of them" if held or not unhealthy else "mend one of them"
-        return f"{asked - able} missing: {there}{holders}: ask for fewer, or {way_out} (corral devices)"
+        hint = "release one of them" if held or not unhealthy else "mend one of them"
+        return f"{asked - able} missing: {there}{holders}: ask for fewer, or {hint} (corral devices)"
 
     def had(self, container: str, resource: str) -> set[str]:
         """What a container had of a resource."""

@@ -107,8 +107,8 @@ def podman(fake: node.Node, monkeypatch: pytest.MonkeyPatch) -> Podman:
 def task(fake: node.Node, *, check: bool = False, warned: tuple[str, ...] = (), **params: t.Any) -> dict[str, t.Any]:
     """One task of the module."""
     module = Module(check=check, **params)
-    piece = GC.SectionPatch("gc", {name: module.params[name] for name in OPTIONS}, module.params["state"] == "present")
-    result = t.cast("dict[str, t.Any]", GC.gc_task(module, fake.host(), piece))
+    patch = GC.SectionPatch("gc", {name: module.params[name] for name in OPTIONS}, module.params["state"] == "present")
+    result = t.cast("dict[str, t.Any]", GC.gc_task(module, fake.host(), patch))
     assert tuple(module.warnings) == warned
     return result
 

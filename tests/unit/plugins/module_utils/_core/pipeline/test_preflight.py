@@ -99,8 +99,8 @@ LIMITS = {"pid_max": 65536, "threads_max": None, "reserved": None, "default_task
 def pid_limits_task(module: t.Any, host: t.Any) -> dict[str, t.Any]:
     """The module pid_limits, one of those for single parts."""
     options = {name: module.params[name] for name in LIMITS}
-    piece = PARTS.SectionPatch("pid_limits", options, module.params["state"] == "present")
-    return t.cast("dict[str, t.Any]", PARTS.part_task(module, host, piece))
+    patch = PARTS.SectionPatch("pid_limits", options, module.params["state"] == "present")
+    return t.cast("dict[str, t.Any]", PARTS.part_task(module, host, patch))
 
 
 TASKS: dict[str, t.Callable[..., dict[str, t.Any]]] = {

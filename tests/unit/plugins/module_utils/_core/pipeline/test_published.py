@@ -418,8 +418,8 @@ def test_a_part_that_has_nothing_to_do_publishes_what_is_missing(fake: node.Node
     def pid_limits(*, check: bool = False) -> dict[str, t.Any]:
         module = Module(pid_max=65536)
         module.check_mode = check
-        piece = PARTS.SectionPatch("pid_limits", {"pid_max": 65536}, True)
-        return t.cast("dict[str, t.Any]", PARTS.part_task(module, fake.host(), piece))
+        patch = PARTS.SectionPatch("pid_limits", {"pid_max": 65536}, True)
+        return t.cast("dict[str, t.Any]", PARTS.part_task(module, fake.host(), patch))
 
     assert pid_limits()["changed"]
     drop(fake)

@@ -46,7 +46,7 @@ PARTS = {
 }  # fmt: skip
 
 
-def piece(module: str, state: str = "present", **options: t.Any) -> SectionPatch:
+def patch(module: str, state: str = "present", **options: t.Any) -> SectionPatch:
     return SectionPatch(module, {**PARTS[module], **options}, state == "present")
 
 
@@ -83,7 +83,7 @@ def declared(fake: node.Node) -> dict[str, t.Any]:
 @pytest.mark.parametrize("module", PARTS)
 def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node) -> None:
     before, host = fake.fingerprint(), fake.host()
-    asked = section_tasks.ask(host, piece(module))
+    asked = section_tasks.ask(host, patch(module))
     foretold = section_tasks.plan(host, asked)
     assert (host.writes, orders(host), fake.fingerprint()) == ([], [], before), "check mode"
     assert not section_tasks.has_nothing_to_do(host, asked, foretold)
@@ -93,7 +93,7 @@ def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node)
     assert declared(fake)["name"] == section_tasks.section_patch.NAME
 
     after, host = fake.fingerprint(), fake.host()
-    again = section_tasks.ask(host, piece(module))
+    again = section_tasks.ask(host, patch(module))
     assert section_tasks.has_nothing_to_do(host, again, section_tasks.plan(host, again))
     assert part(host, module).applied == ()
     assert (host.writes, orders(host), fake.fingerprint()) == ([], [], after), "a converged run"
@@ -103,7 +103,7 @@ def test_one_part_is_made_true_kept_and_taken_away(module: str, fake: node.Node)
     assert node.different(before, fake.fingerprint()) == []
     host = fake.host()
     assert part(host, module, "absent").applied == ()
-    gone = section_tasks.ask(host, piece(module, "absent"))
+    gone = section_tasks.ask(host, patch(module, "absent"))
     assert section_tasks.has_nothing_to_do(host, gone, section_tasks.plan(host, gone))
 
 
@@ -186,10 +186,10 @@ def test_the_agent_keeps_parts_as_it_keeps_a_profile(fake: node.Node) -> None:
 
 def test_only_pools_and_mounts_need_the_agent_at_boot(fake: node.Node) -> None:
     needing = {HUGEPAGES, MOUNT}
-    assert {module for module in PARTS if section_tasks.forgotten_at_boot(fake.host(), piece(module))} == needing
-    assert not section_tasks.forgotten_at_boot(fake.host(), piece(MOUNT, "absent"))
+    assert {module for module in PARTS if section_tasks.forgotten_at_boot(fake.host(), patch(module))} == needing
+    assert not section_tasks.forgotten_at_boot(fake.host(), patch(MOUNT, "absent"))
     runs.install(fake.host())
-    assert not any(section_tasks.forgotten_at_boot(fake.host(), piece(module)) for module in PARTS)
+    assert not any(section_tasks.forgotten_at_boot(fake.host(), patch(module)) for module in PARTS)
 
 
 def test_each_key_comes_from_its_module(fake: node.Node) -> None:
@@ -307,7 +307,7 @@ def test_after_a_death_before_the_profile_was_applied_the_next_part_makes_all_of
     put_together(fake, HUGEPAGES)
     fake.put(state.APPLIED, "null\n")
     fake.kernel_write(node.pool_file(1), "5")
-    asked = section_tasks.ask(fake.host(), piece(HUGEPAGES))
+    asked = section_tasks.ask(fake.host(), patch(HUGEPAGES))
     part(fake.host(), PIDS)
     assert fake.pool(1) == 32
     assert section_tasks.has_nothing_to_do(fake.host(), asked, section_tasks.plan(fake.host(), asked)) is False
