@@ -78,7 +78,7 @@ Corral accepts. What depends on several keys or on the node, `corral plan --prof
 - **top-level slice**: a slice that lies in no other, such as `system.slice`, or `init.scope`.
 - A key that is empty (`null`) counts as left out; in a layer it takes an earlier layer's key away ([compose.md](compose.md)
   has how group and host variables become one profile).
-- A key that stands twice in one mapping of a file is refused.
+- A key that is in one mapping twice is refused.
 
 ## Keys
 

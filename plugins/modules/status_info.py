@@ -123,7 +123,7 @@ report:
   returned: success
   type: list
   elements: str
-  sample: ["profile edge   mode enforce   looked 4 s ago   in sync: nothing differs"]
+  sample: ["profile edge   mode enforce   checked 4 s ago   in sync: nothing differs"]
 """
 
 from ansible_collections.corral.node.plugins.module_utils import _status

@@ -62,7 +62,10 @@ WRONG = [
         "one.yml is not a mapping: write keys of a profile, or remove the file",
     ),
     ({"corral_profile_file": "/no/such/file"}, "/no/such/file: no such file"),
-    ({"corral_profile_file": "{{ playbook_dir }}/../twice.yml"}, "twice.yml: line 2: the key name stands twice"),
+    (
+        {"corral_profile_file": "{{ playbook_dir }}/../twice.yml"},
+        "twice.yml: line 2: the key name is in one mapping twice",
+    ),
     (
         {"corral_profile_layer_95_host": {"pids": {"pid_max": 3}}},
         "pids.pid_max (from corral_profile_layer_95_host): 3: is too small",

@@ -41,7 +41,7 @@ def load(text: str, path: str) -> t.Any:
 
 
 def refuse_twice(text: str, path: str) -> None:
-    """Raise CorralError for a key that stands twice in a mapping; what else is wrong is its loader's to say."""
+    """Raise CorralError for a key that is in a mapping twice; what else is wrong is its loader's to say."""
     try:
         json.loads(text, object_pairs_hook=unique)
         return

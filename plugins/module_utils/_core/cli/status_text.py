@@ -48,7 +48,7 @@ def summary_lines(host: Host, status: dict[str, t.Any]) -> list[str]:
     age = max(int(host.now()) - int(status.get("time") or 0), 0)
     changes = [change_from_dict(item) for item in status.get("items", [])]
     verdict = status.get("error") or change_text.recap(changes, done=False)
-    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   looked {age} s ago   {verdict}"]
+    rows = [f"profile {status.get('name') or '-'}   mode {status.get('mode') or '-'}   checked {age} s ago   {verdict}"]
     if status.get("paused"):
         rows.append(pause_file.sentence(status["paused"]))
     if isinstance(status.get("unconfirmed"), dict):

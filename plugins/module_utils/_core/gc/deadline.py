@@ -37,8 +37,8 @@ class Stop:
         """Raise PodmanError for a storage when the pass has ended before its turn."""
         if self.now():
             in_time = self.uptime() < self.until
-            why = "the profile changed during the pass" if in_time else "the others took the pass's whole time"
-            raise PodmanError(f"podman of {user}: not looked at, {why}")
+            why = "the profile changed during the pass" if in_time else "other storages took the whole time of the pass"
+            raise PodmanError(f"podman of {user}: not read, {why}")
 
     def wait(self, seconds: float) -> None:
         """Let the machine do something."""

@@ -142,4 +142,4 @@ def refuse_open(host: Host, folder: str) -> None:
     """Raise Refused where a process has the IOMMU group open: the kernel would wait for it, for as long as that takes."""
     file = VFIO_FOLDER + posixpath.basename(host.link(f"{folder}/iommu_group") or "")
     if host.exists(file) and host.is_claimed(file):
-        raise Refused(f"{posixpath.basename(folder)}: a process has {file} open still: end it (fuser {file})")
+        raise Refused(f"{posixpath.basename(folder)}: a process still has {file} open: end it (fuser {file})")

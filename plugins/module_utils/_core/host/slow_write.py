@@ -33,7 +33,7 @@ def write_within(path: str, text: str, seconds: float) -> None:
     ended, status = os.waitpid(child, os.WNOHANG)
     while not ended:
         if time.monotonic() > deadline:
-            raise TimeoutError(errno.ETIMEDOUT, f"the kernel waits still after {seconds:g} s", path)
+            raise TimeoutError(errno.ETIMEDOUT, f"the kernel still waits after {seconds:g} s", path)
         time.sleep(PAUSE_SECONDS)
         ended, status = os.waitpid(child, os.WNOHANG)
     code = os.WEXITSTATUS(status) if os.WIFEXITED(status) else errno.EIO

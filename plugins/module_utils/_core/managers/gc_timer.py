@@ -35,8 +35,8 @@ OWN = PassTimer(
     TIMER,
     SERVICE,
     results=state.GC_STATUS,
-    when="when images and dead containers are looked at",
-    what="what looks at them",
+    when="when images and dead containers are checked",
+    what="what checks them",
     without="nothing is collected without it",
     ended="nothing is collected any more",
 )

@@ -110,7 +110,7 @@ def remarks(host: Host, left: t.Sequence[str]) -> t.Iterator[str]:
     if not mounts.readable(host):
         yield f"{mounts.TABLE} cannot be read, so mounts are missing: run as root"
     if not cgroup.unified(host):
-        yield "cgroup v2 is not mounted on /sys/fs/cgroup: the CPUs of slices were not looked at"
+        yield "cgroup v2 is not mounted on /sys/fs/cgroup: the CPUs of slices were not read"
     rows = [f"{unit} {cpuset.format(cpus)}" for unit, cpus in inner_confined(host)]
     if rows:
         yield f"units with CPUs of their own within their slice, which a profile does not declare: {', '.join(rows)}"

@@ -68,7 +68,7 @@ class Cpus:
         if alone:
             known = self._by_ids(alone, ("physical_package_id", "physical id"))
             if len(known) < len(alone):
-                self._reader.note(f"nothing tells the socket of CPUs {cpuset.format(alone - known.keys())}")
+                self._reader.note(f"nothing reports the socket of CPUs {cpuset.format(alone - known.keys())}")
             rest = alone.difference(known)
             shared.update({**known, **dict.fromkeys(rest, rest)})
         groups = self._partition("socket", shared)

@@ -41,7 +41,7 @@ def why_used(host: Host, function: PciFunction) -> str:
     if function.pci_class.startswith(NETWORK) and not function.interfaces:
         return "no network interface of it is seen here: it is in another network namespace, or its driver has none: unbind that first"
     for name in disks(host, function):
-        said = why_disk_used(host, name) if has_file(host, name) else "cannot be looked at"
+        said = why_disk_used(host, name) if has_file(host, name) else "cannot be checked"
         if said:
             return f"its disk {path_of(name)} {said}"
     return ""
@@ -103,12 +103,12 @@ def why_disk_used(host: Host, disk: str) -> str:
     # Btrfs has a number of its own, and its disk as the source. A longer name counts as well: what is not mounted is bound later.
     found = [host.lines(mounts.TABLE, word) for word in (*(f" {number} " for number in numbers), f" {path}")]
     if None in found:
-        return "cannot be looked at"
+        return "cannot be checked"
     if any(found):
         return f"is mounted: {UNMOUNT}"
     swaps = host.lines("/proc/swaps", path)
     if swaps is None and host.exists("/proc/swaps"):
-        return "cannot be looked at"
+        return "cannot be checked"
     return f"is swap: {UNMOUNT}" if swaps else ""
 
 
@@ -117,7 +117,7 @@ def why_interface_used(host: Host, name: str) -> str:
     try:
         flags = int((host.read(f"{NET}/{name}/flags") or "").strip(), 16)
     except ValueError:
-        return "cannot be looked at"
+        return "cannot be checked"
     if flags & IS_UP:
         return f"is up: move its addresses and routes elsewhere, then ip link set {name} down"
     above = host.link(f"{NET}/{name}/master")

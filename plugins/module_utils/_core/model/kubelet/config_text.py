@@ -88,7 +88,7 @@ def blocks(lines: t.Sequence[str]) -> list[Block]:
     names = [key for key, dummy in starts]
     twice = next((key for key in names if names.count(key) > 1), None)
     if twice is not None:
-        raise NotEditable(f"the key {twice} stands twice")
+        raise NotEditable(f"the key {twice} is there twice")
     found = []
     for index, (key, first) in enumerate(starts):
         last = starts[index + 1][1] if index + 1 < len(starts) else end

@@ -278,8 +278,8 @@ def check_reserved_memory(rules: Rules) -> None:
     needed = kubelet_wanted.reserved_in_all(config, machine.memory)
     if total != needed:
         message = (
-            f"makes {shown(total)} together, and kubeReserved, systemReserved and the hard eviction threshold of memory make "
-            f"{shown(needed)}: the kubelet demands the same amount"
+            f"adds up to {shown(total)}, but kubeReserved, systemReserved and the hard eviction threshold of memory add up to "
+            f"{shown(needed)}: write the same amount, or the kubelet does not start"
         )
         rules.refuse(None, message, key)
     for node, kinds in rows.items():

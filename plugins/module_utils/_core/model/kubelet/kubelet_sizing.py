@@ -91,7 +91,7 @@ def exceeded(config: Config, used: t.Sequence[Use]) -> list[str]:
             largest = sorted(amounts, key=lambda row: (-row[1], row[0]))[:SHOWN]
             shown = ", ".join(f"{group} {text(amount)}" for group, amount in largest)
             found.append(
-                f"what runs beside pods uses {kind} {text(total)} now ({shown}), and kubeReserved and systemReserved make {text(reserved)}: "
+                f"what runs beside pods uses {kind} {text(total)} now ({shown}), and kubeReserved and systemReserved add up to {text(reserved)}: "
                 "reserve more, or pods may use what it needs"
             )
     return found

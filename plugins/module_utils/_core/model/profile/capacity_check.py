@@ -62,7 +62,9 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
         if node not in topology.numa:
             continue
         if memory is None:
-            found.append(f"the kernel does not tell the memory of NUMA node {node}: its hugepage budget is not checked")
+            found.append(
+                f"the kernel does not report the memory of NUMA node {node}: its hugepage budget is not checked"
+            )
             continue
         others = {
             size: count for size, count in topology.numa[node].hugepages.items() if count and size not in declared
@@ -74,7 +76,7 @@ def notes(profile: Profile, topology: Topology) -> tuple[str, ...]:
                 f"NUMA node {node} holds hugepages that the profile does not declare ({listed}): with them its budget is exceeded"
             )
     if any(pool.node is None for pool in profile.memory.hugepages) and machine_memory(topology) is None:
-        found.append("the kernel does not tell the machine's memory: the hugepage budget is not checked")
+        found.append("the kernel does not report the machine's memory: the hugepage budget is not checked")
     for mount in profile.memory.mounts:
         pool = _pool_bytes(profile, topology, mount.pagesize_kib, {})
         if mount.size is not None and pool is not None and mount.size > pool:

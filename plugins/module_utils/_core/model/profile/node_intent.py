@@ -135,7 +135,7 @@ def _reserved(memory: Memory, topology: Topology, notes: list[str]) -> tuple[Nod
             found[node] = max(1, each.of(there))
         else:  # Nothing is checked against it there either: see capacity_check.notes().
             notes.append(
-                f"memory.reserved_per_numa: the kernel does not tell the memory of NUMA node {node}: nothing is kept"
+                f"memory.reserved_per_numa: the kernel does not report the memory of NUMA node {node}: nothing is kept"
             )
     return tuple(NodeMemory(node, size) for node, size in sorted(found.items()))
 
@@ -275,7 +275,7 @@ def _pages(row: Hugepages, node: t.Optional[int], topology: Topology) -> int:
     if memory is None:
         where = "this node" if node is None else f"NUMA node {node}"
         raise _Unmet(
-            "share", sizes.share_text(row.share), f"the kernel does not tell the memory of {where}: write count"
+            "share", sizes.share_text(row.share), f"the kernel does not report the memory of {where}: write count"
         )
     return row.share.of(memory) // (row.size_kib << 10)
 

@@ -92,12 +92,12 @@ def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], requir
             path, None, f"matches everything: write one or more of {', '.join(OF_PCI)}, or {' or '.join(ALONE)}"
         )
     elif alone and len(there) > 1:
-        reader.refuse(path, None, f"declares {' and '.join(there)} together: {alone[0]} stands alone, leave one out")
+        reader.refuse(path, None, f"declares {' and '.join(there)} together: {alone[0]} must be alone, leave one out")
     elif str(given.get("cdi")).partition("=")[0] == device_delivery.KIND:
         reader.refuse(f"{path}.cdi", given["cdi"], "is what Corral makes of its grants: match the devices themselves")
     elif alone and require_link:
         reader.refuse(
-            f"{path}.{alone[0]}", given[alone[0]], "has no link that require_link could look at: leave it out"
+            f"{path}.{alone[0]}", given[alone[0]], "has no link for require_link to check: leave require_link out"
         )
 
 
@@ -105,11 +105,11 @@ def _check_bind(reader: Reader, at: str, match: t.Mapping[str, t.Any], row: t.Ma
     """A match must mean the same devices whatever they are bound to."""
     changing = [key for key in (*ALONE, "driver", "interface") if match.get(key) is not None]
     if changing:
-        message = f"matches by {changing[0]}, which bind changes or which is of no PCI function: match by address, pci, class or iommu_group"
+        message = f"needs a match by address, pci, class or iommu_group, not by {changing[0]}"
         reader.refuse(f"{at}.bind", row["bind"], message)
     elif row.get("require_link"):
         reader.refuse(
-            f"{at}.bind", row["bind"], "leaves no network interface that require_link could look at: leave one out"
+            f"{at}.bind", row["bind"], "leaves no network interface for require_link to check: leave one of the two out"
         )
 
 

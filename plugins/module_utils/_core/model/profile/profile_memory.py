@@ -144,7 +144,9 @@ def _check_mounts(reader: Reader, mounts: list[dict[str, t.Any]]) -> None:
         for number, name in (("uid", "user"), ("gid", "group")):
             if number in mount and name in mount:
                 reader.refuse(
-                    join(at, number), mount[number], f"stands beside {name}: {mount[name]}: leave one of them out"
+                    join(at, number),
+                    mount[number],
+                    f"is declared together with {name}: {mount[name]}: leave one of them out",
                 )
         if "path" in mount:
             _check_path(reader, join(at, "path"), mount["path"], paths)

@@ -130,7 +130,7 @@ def _check_limits(reader: Reader, path: str, rows: t.Sequence[t.Mapping[str, t.A
         at = join(path, index)
         kind = row.get("type")
         if kind in kinds:
-            reader.refuse(join(at, "type"), kind, f"stands in {path}[{kinds[kind]}] already: write both as one")
+            reader.refuse(join(at, "type"), kind, f"is in {path}[{kinds[kind]}] already: write both as one")
         elif kind is not None:
             kinds[kind] = index
         whole = kind is not None and kind != CONTAINER

@@ -140,7 +140,7 @@ def _check_claim(
     for number, container in enumerate(containers):
         inner = join(join(at, "containers"), number)
         if container.get("name") in names:
-            reader.refuse(join(inner, "name"), container["name"], "stands twice in this pod: give each its own")
+            reader.refuse(join(inner, "name"), container["name"], "is in this pod twice: give each its own name")
         names.add(container.get("name"))
         _check_amounts(reader, inner, container)
 

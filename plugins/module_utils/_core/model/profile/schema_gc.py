@@ -54,7 +54,7 @@ KEYS: tuple[Key, ...] = (
         example="30d",
         default="0s",
     ),
-    Key("gc.images.interval", types.INTERVAL, "How often images are looked at.", example="5m", default="5m"),
+    Key("gc.images.interval", types.INTERVAL, "How often images are checked.", example="5m", default="5m"),
     Key(
         "gc.images.keep",
         types.IMAGE,
@@ -98,7 +98,7 @@ KEYS: tuple[Key, ...] = (
         example="all",
         default="declared",
     ),
-    Key("gc.containers.interval", types.INTERVAL, "How often containers are looked at.", example="1m", default="1m"),
+    Key("gc.containers.interval", types.INTERVAL, "How often containers are checked.", example="1m", default="1m"),
     Key(
         "gc.containers.volumes",
         types.BOOLEAN,

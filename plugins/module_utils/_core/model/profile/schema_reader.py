@@ -161,7 +161,7 @@ class Reader:
     def _unknown(self, path: str, name: object, known: dict[str, schema.Node]) -> str | None:
         """Refuses a key; the answer is the path of the one that was probably meant."""
         if not isinstance(name, str):
-            why = " (YAML reads on, yes and true so)" if isinstance(name, bool) else ""
+            why = " (YAML reads on, yes and true as true)" if isinstance(name, bool) else ""
             self.refuse(join(path, str(brief(name))), None, f"unknown key, not text{why}: write one of {_names(known)}")
             return None
         meant = _meant(name, path, known)
@@ -213,11 +213,11 @@ def _example(key: schema_key.Key) -> str:
 
 
 class DuplicateKey(ValueError):
-    """A key that stands twice in one mapping of a file. JSON and YAML loaders would let the last one win."""
+    """A key that is in one mapping of a file twice. JSON and YAML loaders would let the last one win."""
 
     def __init__(self, name: str, line: int = 0) -> None:
         where = f"line {line}: " if line else ""
-        super().__init__(f"{where}the key {name} stands twice in one mapping: leave one out")
+        super().__init__(f"{where}the key {name} is in one mapping twice: leave one out")
 
 
 def unique(pairs: list[tuple[str, t.Any]]) -> dict[str, t.Any]:

@@ -12,7 +12,7 @@ import typing as t
 from .metrics import COUNTER, GAUGE, Family, Samples, rendered
 
 FAMILIES = (
-    Family("corral_gc_last_pass_timestamp_seconds", GAUGE, "When images or containers were looked at last."),
+    Family("corral_gc_last_pass_timestamp_seconds", GAUGE, "When images or containers were last checked."),
     Family("corral_gc_removed_total", COUNTER, "Images or containers (pods) removed since the node started."),
     Family("corral_gc_freed_bytes_total", COUNTER, "Bytes that removed images gave back since the node started."),
     Family("corral_gc_errors_total", COUNTER, "What passes could not read since the node started."),

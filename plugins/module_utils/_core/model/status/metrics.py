@@ -40,7 +40,7 @@ FAMILIES = (
     Family("corral_changes_total", COUNTER, "Changes that ticks made since the node started."),
     Family("corral_last_change_timestamp_seconds", GAUGE, "When a tick changed something last."),
     Family("corral_last_in_sync_timestamp_seconds", GAUGE, "When a tick found or made the node in sync last."),
-    Family("corral_last_tick_timestamp_seconds", GAUGE, "When the tick that wrote this file looked at the node."),
+    Family("corral_last_tick_timestamp_seconds", GAUGE, "When the tick that wrote this file checked the node."),
     Family("corral_last_tick_duration_seconds", GAUGE, "How long that tick took, the interpreter's start left out."),
     Family("corral_tick_errors_total", COUNTER, "Ticks that failed since the node started."),
     Family("corral_pool_cpus", GAUGE, "CPUs of a pool on a NUMA node."),

@@ -35,7 +35,7 @@ def node_near(name: str, topology: Topology, *, key: str = "numa") -> int:
     if device.numa_node < 0:
         if len(with_cpus) == 1:
             return with_cpus[0]
-        raise ValueError(f"the firmware tells no NUMA node for {what}: {_numa_instead(topology, key)}")
+        raise ValueError(f"the firmware reports no NUMA node for {what}: {_numa_instead(topology, key)}")
     if device.numa_node not in with_cpus:
         raise ValueError(f"{what} is on NUMA node {device.numa_node}: {no_such_node(device.numa_node, topology)}")
     return device.numa_node

@@ -41,10 +41,10 @@ def test_a_merge_key_does_not_make_a_key_stand_twice() -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ('{"a": {"b": 1, "c": 2, "b": 3}}', "file: the key b stands twice in one mapping: leave one out"),
-        ("a:\n  - b: 1\n    c: 2\n    b: 3", "file: line 4: the key b stands twice in one mapping: leave one out"),
-        ("a: &a {b: 1, 'b': 2}", "file: line 1: the key b stands twice"),
-        ("? {b: 1, b: 2}\n: 3", "file: line 1: the key b stands twice"),
+        ('{"a": {"b": 1, "c": 2, "b": 3}}', "file: the key b is in one mapping twice: leave one out"),
+        ("a:\n  - b: 1\n    c: 2\n    b: 3", "file: line 4: the key b is in one mapping twice: leave one out"),
+        ("a: &a {b: 1, 'b': 2}", "file: line 1: the key b is in one mapping twice"),
+        ("? {b: 1, b: 2}\n: 3", "file: line 1: the key b is in one mapping twice"),
         ("a: 1\n---\na: 2", "file: no YAML: expected a single document"),
         ("{a: [}", "file: no YAML: while parsing"),
         ('a: !!int ""', "file: not YAML: a value is not what its tag"),

@@ -40,7 +40,7 @@ def test_a_pass_ends_when_its_time_is_over(tmp_path: Path, clock: Clock) -> None
     stop.check("root")
     clock.up += 1
     assert stop.now()
-    with pytest.raises(PodmanError, match=r"podman of alice: not looked at, .*whole time"):
+    with pytest.raises(PodmanError, match=r"podman of alice: not read, .*whole time of the pass"):
         stop.check("alice")
 
 
@@ -57,7 +57,7 @@ def test_a_pass_ends_with_the_profile_it_began_with(tmp_path: Path, clock: Clock
     stop = gc_pass.new_stop(host(tmp_path, clock))
     stop.wanted = lambda: False
     assert stop.now()
-    with pytest.raises(PodmanError, match="podman of root: not looked at, the profile changed"):
+    with pytest.raises(PodmanError, match="podman of root: not read, the profile changed"):
         stop.check("root")
 
 

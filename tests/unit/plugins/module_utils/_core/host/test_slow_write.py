@@ -32,7 +32,7 @@ def test_one_that_never_ends_holds_no_lock_and_no_pipe(tmp_path: Path) -> None:
     out, end = os.pipe()
     with lock.open("w") as first, lock.open("w") as second:
         fcntl.flock(first, fcntl.LOCK_EX)
-        with pytest.raises(TimeoutError, match=r"waits still after 0\.2 s"):
+        with pytest.raises(TimeoutError, match=r"still waits after 0\.2 s"):
             write_within(str(waits), "0000:5e:00.0", 0.2)
         fcntl.flock(first, fcntl.LOCK_UN)
         fcntl.flock(second, fcntl.LOCK_EX | fcntl.LOCK_NB)

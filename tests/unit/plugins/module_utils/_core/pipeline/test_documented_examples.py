@@ -338,7 +338,7 @@ def test_a_kubelet(
 
 IN_USE = (
     "what runs beside pods uses memory 1987Mi now (system.slice 1741Mi, user.slice 246Mi), and kubeReserved and systemReserved "
-    "make 1024Mi: reserve more, or pods may use what it needs"
+    "add up to 1024Mi: reserve more, or pods may use what it needs"
 )
 
 

@@ -295,7 +295,7 @@ def hidden(fake: node.Node) -> str:
 
 def unreadable(fake: node.Node) -> str:
     fake.drop("/sys/class/net/ens2/flags")
-    return "its network interface ens2 cannot be looked at"
+    return "its network interface ens2 cannot be checked"
 
 
 def with_functions(fake: node.Node) -> str:
@@ -348,7 +348,7 @@ def of_raid(fake: node.Node) -> str:
 def without_table(fake: node.Node) -> str:
     add_disk(fake)
     fake.drop("/proc/1/mountinfo")
-    return "its disk /dev/cciss/c0d0 cannot be looked at"
+    return "its disk /dev/cciss/c0d0 cannot be checked"
 
 
 def whole_disk(fake: node.Node) -> str:
@@ -375,7 +375,7 @@ def whole_of_lvm(fake: node.Node) -> str:
 def without_file(fake: node.Node) -> str:
     add_disk(fake)
     fake.drop("/dev/cciss/c0d0")
-    return "its disk /dev/cciss/c0d0 cannot be looked at"
+    return "its disk /dev/cciss/c0d0 cannot be checked"
 
 
 def add_way(fake: node.Node) -> None:
@@ -388,7 +388,7 @@ def add_way(fake: node.Node) -> None:
 
 def way_to_nothing(fake: node.Node) -> str:
     add_way(fake)
-    return "its disk /dev/nvme0c0n1 cannot be looked at"
+    return "its disk /dev/nvme0c0n1 cannot be checked"
 
 
 def of_several_controllers(fake: node.Node) -> str:

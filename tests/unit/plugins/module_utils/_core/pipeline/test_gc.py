@@ -937,7 +937,7 @@ def test_a_user_whose_turn_does_not_come_is_told(fake: node.Node) -> None:
     fake.podmans["root"].before = lambda words: fake.wait(120)
     host = fake.host()
     result, dummy = tick(fake, host)
-    assert any("podman of alice: not looked at" in error for error in result.errors)
+    assert any("podman of alice: not read" in error for error in result.errors)
     assert not [act for act in host.acts if "rmi" in act]
 
 

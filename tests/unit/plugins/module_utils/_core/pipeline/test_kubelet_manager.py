@@ -819,7 +819,7 @@ def test_reserves_that_are_in_use_already_are_told_before_a_change(fake: node.No
     assert memory.startswith(
         "what runs beside pods uses memory 1746Mi now (system.slice 1500Mi, user.slice 246Mi), and "
     )
-    assert "kubeReserved and systemReserved make 1724Mi: reserve more" in memory
+    assert "kubeReserved and systemReserved add up to 1724Mi: reserve more" in memory
     assert notes(system_reserved={"memory": "1746Mi", "pid": "102"}) == []
     (tasks,) = notes(system_reserved={"memory": "2Gi", "pid": "101"})
     assert tasks.startswith("what runs beside pods uses pid 102 now (system.slice 90, user.slice 12), and")

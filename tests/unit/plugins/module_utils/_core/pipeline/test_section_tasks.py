@@ -413,7 +413,7 @@ def test_a_whole_profile_is_not_called_as_the_parts_are() -> None:
         (MOUNT, {"mode": 504}, "mode: 504: YAML makes a number of unquoted digits"),
         (MOUNT, {"group": "nobody-knows"}, "group: nobody-knows: this node has no group of that name"),
         (MOUNT, {"size": "3Mi"}, "size: 3Mi: is not a whole number of pages"),
-        (MOUNT, {"user": "root", "uid": 0}, "uid: 0: stands beside user: root"),
+        (MOUNT, {"user": "root", "uid": 0}, "uid: 0: is declared together with user: root"),
         (PIDS, {"pid_max": 100}, "pid_max: 100: is too small"),
         (PIDS, {"pid_max": 301, "reserved": None, "slices": {"machine.slice": 302}},
          "slices: 302: with 0 kept for housekeeping that is 1 more than pid_max (301)"),

@@ -283,8 +283,8 @@ def test_in_sync_is_exit_code_0(fake: node.Node, tree: str, capsys: pytest.Captu
     [
         ("{", "no YAML"), ("a: [", "no YAML"), ("\x00", "no YAML"), ("- 1", "mapping"), ("", "mapping"), ("name: [", "no YAML"),
         ("!!python/object/apply:os.system ['true']", "no YAML"), ("name: x\ncpu: {reserved: {cpus: 99}}", "cpu.reserved.cpus"),
-        ("name: x\npids:\n  reserved: 1\n  reserved: 2", "profile.yml: line 4: the key reserved stands twice"),
-        ('{"name": "x", "name": "y"}', "profile.yml: the key name stands twice"),
+        ("name: x\npids:\n  reserved: 1\n  reserved: 2", "profile.yml: line 4: the key reserved is in one mapping twice"),
+        ('{"name": "x", "name": "y"}', "profile.yml: the key name is in one mapping twice"),
         ("[" * 5000, "no YAML"), ('{"name": "x", "version": 99}', "newer version"),
     ],
 )  # fmt: skip
@@ -305,9 +305,9 @@ def test_a_declared_profile_with_a_key_twice_is_refused(
     runs.converged(fake)
     fake.put("/etc/corral/profile.json", '{"name": "edge", "mode": "audit", "mode": "enforce"}')
     assert main.main(["drift", "--root", tree]) == 1
-    assert "/etc/corral/profile.json: the key mode stands twice" in capsys.readouterr().err
+    assert "/etc/corral/profile.json: the key mode is in one mapping twice" in capsys.readouterr().err
     assert runs.tick(fake.host()) == 2  # The profile applied last stays in force, and the item says why.
-    assert "the key mode stands twice" in fake.get("/run/corral/status.json")
+    assert "the key mode is in one mapping twice" in fake.get("/run/corral/status.json")
 
 
 def test_files_that_are_not_there_are_told(tree: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -123,7 +123,7 @@ SAFE = "reserve at most 7, so that one is left to share"
         (NIC, {"reserved": {"count": 1}, "isolated": {"cores": 1, "near": "0000:3b:00.1"}},
          "cpu.isolated.near: 0000:3b:00.1: this node has no PCI device 0000:3b:00.1: did you mean 0000:3b:00.0?"),
         (machine(net=NET, pci=device("0000:3b:00.0", -1)), {"reserved": {"count": 1}, "isolated": {"cores": 1, "near": "ens1f0"}},
-         "cpu.isolated.near: ens1f0: the firmware tells no NUMA node for ens1f0 (0000:3b:00.0): write numa: one of 0-1 instead of near"),
+         "cpu.isolated.near: ens1f0: the firmware reports no NUMA node for ens1f0 (0000:3b:00.0): write numa: one of 0-1 instead of near"),
         (with_empty_node(2)._replace(net=NET, pci=device("0000:3b:00.0", 2)),
          {"reserved": {"count": 1}, "isolated": {"cores": 1, "near": "ens1f0"}},
          ("cpu.isolated.near: ens1f0: ens1f0 (0000:3b:00.0) is on NUMA node 2: NUMA node 2 has no CPUs; name another, such as "

@@ -80,7 +80,7 @@ def test_a_new_key_comes_last(before: str, after: str) -> None:
         ('{"maxPods": 5}', "line 1 begins no key"),
         ("- a\n", "line 1 begins no key"),
         ("a: 1\n? b\n", "line 2 begins no key"),
-        ("a: 1\nb: 2\na: 3\n", "the key a stands twice"),
+        ("a: 1\nb: 2\na: 3\n", "the key a is there twice"),
         ("a: {\nb: 1\n}\n", "line 3 begins no key"),
     ],
 )

@@ -45,7 +45,7 @@ def test_the_defaults_and_a_usual_static_policy_are_right() -> None:
     assert found({**usual, "reservedMemory": memory, "topologyManagerPolicy": "single-numa-node"}) == []
 
 
-WAYS_OUT = ("declare ", "leave ", "write ", "reserve ", "name ", "take ", "turn it off", "the kubelet demands the same")
+WAYS_OUT = ("declare ", "leave ", "write ", "reserve ", "name ", "take ", "turn it off")
 OPTIONS = "cpuManagerPolicyOptions"
 REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
     ({**STATIC, "reservedSystemCPUs": "7-9"}, {}, "reservedSystemCPUs: 7-9: CPUs 8-9 are not online"),
@@ -96,7 +96,7 @@ REFUSED: list[tuple[dict[str, t.Any], dict[str, t.Any], str]] = [
     ({"memoryManagerPolicy": "Static"}, {}, "memoryManagerPolicy: Static: needs reservedMemory"),
     (
         {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 0, "limits": {"memory": "1Gi"}}]}, {},
-        "reservedMemory: makes 1Gi together, and kubeReserved, systemReserved and the hard eviction threshold of memory make 100Mi",
+        "reservedMemory: adds up to 1Gi, but kubeReserved, systemReserved and the hard eviction threshold of memory add up to 100Mi",
     ),
     (
         {"memoryManagerPolicy": "Static", "reservedMemory": [{"numaNode": 2, "limits": {"memory": "100Mi"}}]}, {},

@@ -113,8 +113,8 @@ def test_cpus_and_memory_are_refused_together() -> None:
 @pytest.mark.parametrize(
     ("topology", "memory", "note"),
     [
-        (UNTOLD, pools({**SMALL, "node": 1}), "the kernel does not tell the memory of NUMA node 1: its hugepage budget is not checked"),
-        (UNTOLD, pools(SMALL), "the kernel does not tell the machine's memory: the hugepage budget is not checked"),
+        (UNTOLD, pools({**SMALL, "node": 1}), "the kernel does not report the memory of NUMA node 1: its hugepage budget is not checked"),
+        (UNTOLD, pools(SMALL), "the kernel does not report the machine's memory: the hugepage budget is not checked"),
         (holding(LAB, 0, {2048: 0, 524288: 1}), pools({"size": "2Mi", "count": 400, "node": 0}),
          "NUMA node 0 holds hugepages that the profile does not declare (1 of 512Mi): with them its budget is exceeded"),
         (LAB, mounts({"pagesize": "2Mi", "size": "128Mi"}, hugepages=[SMALL]), "/mnt/0 may hold 128Mi, the pool of 2Mi pages has 64Mi"),

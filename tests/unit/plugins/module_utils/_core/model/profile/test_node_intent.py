@@ -82,7 +82,7 @@ def test_places_and_shares_become_literal(
         (ONE, {"hugepages": [pool(node="first"), pool(node="last")]}, "memory.hugepages[1].node: last: is NUMA node 0 here"),
         (NO_NUMA, {"hugepages": [pool(node="first"), pool(node="last")]}, "memory.hugepages[1].node: last: is the whole machine here"),
         (UNTOLD, {"hugepages": [pool(None, share="5%", node=0)]},
-         "memory.hugepages[0].share: 5%: the kernel does not tell the memory of NUMA node 0: write count"),
+         "memory.hugepages[0].share: 5%: the kernel does not report the memory of NUMA node 0: write count"),
         (LAB, {"hugepages": [pool(near="ens9")]}, "memory.hugepages[0].near: ens9: this node has no such interface"),
         (LAB, {"hugepages": [pool(node="each"), pool(600, size="2Mi", node=1)]},
          "memory.hugepages[1].count: 600: that is 1200Mi, NUMA node 1 has 1024Mi: declare at most 512 pages of 2Mi"),

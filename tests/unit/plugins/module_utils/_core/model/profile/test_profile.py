@@ -164,7 +164,7 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"swap": 1}, f"swap: unknown key: write one of {KEYS}"),
     ({"a\nb": 1}, f'["a\\nb"]: unknown key: write one of {KEYS}'),
     ({True: 1},
-     ("True: unknown key, not text (YAML reads on, yes and true so): "
+     ("True: unknown key, not text (YAML reads on, yes and true as true): "
       f"write one of {KEYS}")),
     ({"irq": {}}, "irq: not in this version of Corral: leave the key out"),
     ({"irq": []}, "irq: not in this version of Corral: leave the key out"),
@@ -266,7 +266,7 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(mode=0o1770), 'memory.mounts[0].mode: 1016: YAML makes a number of unquoted digits: write it in quotes, such as "1770"'),
     (mount(mode="rwxr-x---"),
      'memory.mounts[0].mode: rwxr-x---: is not a mode of three octal digits (and the sticky bit): write it in quotes, such as "0770"'),
-    (mount(uid=0, user="root"), "memory.mounts[0].uid: 0: stands beside user: root: leave one of them out"),
+    (mount(uid=0, user="root"), "memory.mounts[0].uid: 0: is declared together with user: root: leave one of them out"),
     (mount(group="a,b"), "memory.mounts[0].group: a,b: is not the name of an account: write lower-case letters, digits, _ and -, such as qemu"),
     ({"memory": {"mounts": [{"path": "/mnt/a", "pagesize": "2Mi"}, {"path": "/mnt/a", "pagesize": "1Gi"}]}},
      "memory.mounts[1].path: /mnt/a: is the path of memory.mounts[0] already: give each mount its own"),

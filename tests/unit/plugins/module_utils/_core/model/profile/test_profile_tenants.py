@@ -107,7 +107,7 @@ REFUSED: list[tuple[Row, str]] = [
     ({"limits": [{"type": "pod", "default": {"cpu": 1}}]},
      (f"{LIMITS}.default: only containers have defaults (Kubernetes' rule): "
       "write it in the limits of type container")),
-    ({"limits": [{"type": "pod"}, {"type": "pod"}]}, f"{T0}.limits[1].type: pod: stands in {T0}.limits[0] already: write both as one"),
+    ({"limits": [{"type": "pod"}, {"type": "pod"}]}, f"{T0}.limits[1].type: pod: is in {T0}.limits[0] already: write both as one"),
     (quota({}), f"{HARD}: limits nothing: write it as in {{requests.cpu: 4, count/workloads: 10}}"),
     (quota({"requests.storage": 1}), f'{HARD}["requests.storage"]: the key is storage, which Corral does not give: {WRITE}'),
     (quota({"persistentvolumeclaims": 1}), f"{HARD}.persistentvolumeclaims: the key is storage, which Corral does not give: {WRITE}"),

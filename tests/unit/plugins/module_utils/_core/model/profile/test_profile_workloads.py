@@ -112,7 +112,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
     (pod({"name": "c", "limits": {"cpu": 1}}, limits={"cpu": 1}),
      "workloads[0]: declares containers and requests or limits of its own: write them at the containers alone"),
     (pod({"name": "c"}, {"name": "c", "limits": {"cpu": 1}}),
-     "workloads[0].containers[1].name: c: stands twice in this pod: give each its own"),
+     "workloads[0].containers[1].name: c: is in this pod twice: give each its own name"),
     (pod({"name": "c", "role": "main"}),
      "workloads[0].containers[0].role: main: is not known: write app or init or sidecar"),
     (pod({"role": "init"}), "workloads[0].containers[0].name: is missing: write it as in name: app"),
