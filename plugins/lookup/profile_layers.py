@@ -20,9 +20,9 @@ description:
   - Group and host variables may each declare layers of their own, because Ansible replaces only variables of the same
     name.
   - Last comes the file of the host in the folder C(corral_adopted_dir), by default C(corral_adopted) beside the inventory. There a
-    rollout with C(corral_on_drift=adopt) keeps what the host had otherwise. Without another layer it is not used.
-  - A variable that is empty (V(null)) is left out, so that a host can take a group's layer away. A variable that cannot
-    be resolved, a name out of the pattern, and a key that is in a mapping twice are errors.
+    rollout with C(corral_on_drift=adopt) keeps what differed on the host. Without another layer it is not used.
+  - A variable that is empty (V(null)) is left out, so that a host can remove a group's layer. A variable that cannot
+    be resolved, a name that does not fit the pattern, and a key that is in a mapping twice are errors.
 options:
   _terms:
     description: None are taken.

@@ -109,8 +109,8 @@ options:
     description:
       - What to do with top-level slices, scopes and services that are not named here. With V(report) they are reported as
         drift, with V(confine) they are confined to the shared CPUs. On cgroup v1 they are only reported.
-      - After a change back to V(report) a unit that was confined keeps a request for CPUs until it stops. Corral sets it to the
-        CPUs that the unit requested before, else to all that no grant has, and overwrites what is set by hand.
+      - After a change back to V(report), a unit that was confined keeps a request for CPUs until it stops. Corral sets this request
+        to the CPUs that the unit requested before, or to all CPUs that no grant has. CPUs that are set by hand there are overwritten.
     type: str
     choices: [report, confine]
     default: report

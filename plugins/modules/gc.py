@@ -221,7 +221,7 @@ report:
     - "- image quay.example/batch:41 removed: 1.2Gi (the disk is 86 % full)"
     - "1 removed, about 1.2Gi"
 collected:
-  description: What the pass came to. In check mode nothing was removed, and what is said to be would be.
+  description: The result of the pass. In check mode nothing was removed, and the result says what would be.
   returned: when O(collect) is true
   type: dict
   sample:
@@ -258,10 +258,10 @@ collected:
       description: When the pass was made, in seconds since 1970.
       type: int
     dry:
-      description: Why the pass only looked (check mode, mode V(audit), a pause), null when it did not.
+      description: Why the pass removed nothing (check mode, mode V(audit), a pause), null where it could.
       type: str
     error:
-      description: Why nothing at all was looked at, null when it was.
+      description: Why the pass checked nothing at all, null when it did.
       type: str
     images:
       description: The pass over images, null when O(images) is not declared.
@@ -286,11 +286,11 @@ collected:
           description: The bytes that this gave back.
           type: int
         errors:
-          description: What could not be looked at.
+          description: What could not be read.
           type: list
           elements: str
         unfinished:
-          description: Whether the pass had its time before it was done.
+          description: Whether the pass reached its time limit before it was done.
           type: bool
     containers:
       description: The pass over containers and pods, null when O(containers) is not declared.
@@ -308,11 +308,11 @@ collected:
           type: list
           elements: str
         errors:
-          description: What could not be looked at.
+          description: What could not be read.
           type: list
           elements: str
         unfinished:
-          description: Whether the pass had its time before it was done.
+          description: Whether the pass reached its time limit before it was done.
           type: bool
 problems:
   description: When the task is refused, every reason with the option and its value.

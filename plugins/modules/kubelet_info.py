@@ -85,8 +85,8 @@ config_newer:
   sample: []
 config_running:
   description:
-    - The keys that the running kubelet has otherwise than its files and flags make them, as it says itself.
-    - V(null) where it does not tell, such as a kubelet that asks for a certificate which is not on the node.
+    - The keys whose value in the running kubelet, as the kubelet itself reports it, is not that of its files and flags.
+    - V(null) where it reports none, such as a kubelet that asks for a certificate which is not on the node.
   returned: success
   type: list
   elements: dict
@@ -103,7 +103,7 @@ files:
       version: v2
       refusal: null
 cpus:
-  description: The CPU manager's assignments as CPU lists, V(null) where its file does not tell.
+  description: The CPU manager's assignments as CPU lists, V(null) where its file does not say.
   returned: success
   type: dict
   sample:

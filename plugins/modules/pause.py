@@ -103,7 +103,7 @@ paused:
       returned: always
       sample: 1000
     reason:
-      description: What for.
+      description: The reason.
       type: str
       returned: always
       sample: exchanging a disk

@@ -14,7 +14,7 @@ description:
   - Sets C(kernel.pid_max), C(kernel.threads-max), systemd's C(DefaultTasksMax) and C(TasksMax) of the pools' slices, now
     and for the next boot.
   - The node's capacity is the smaller of O(pid_max) and O(threads_max), as the kubelet counts it. The reserve and the
-    limits of the slices must fit into it together, and more tasks than run now.
+    limits of the slices must fit into it together. Each limit must be above the number of tasks that run now.
   - Another file that sets one of them at the next boot is reported in RV(drift), with its name.
   - Options that are given are added to those that the node has declared, key by key. O(state=absent) restores the originals
     of all of them.
@@ -44,8 +44,8 @@ options:
     type: int
   slices:
     description:
-      - C(TasksMax) by slice. The slices of the CPU pools (see M(corral.node.cpuset)), without that module
-        C(system.slice), C(user.slice) and C(machine.slice), and C(corral.slice).
+      - C(TasksMax) by slice, for the slices of the CPU pools (see M(corral.node.cpuset)) and C(corral.slice). Without CPU pools
+        these are C(system.slice), C(user.slice), C(machine.slice) and C(corral.slice).
     type: dict
 seealso:
   - module: corral.node.cpuset

@@ -87,8 +87,8 @@ options:
         required: true
   adopt:
     description:
-      - The origin of a layer into which is adopted what the node has where it differs from the profile that it has applied. That
-        layer is the strongest one; if O(layers) has one with this origin it is extended. Returned as RV(adopted).
+      - The origin of the layer that adopts what the node has, where the node differs from the profile that it has applied. This
+        layer is the strongest one. If O(layers) has a layer with this origin, that one is extended. Returned as RV(adopted).
       - A part is adopted if a key of the profile can express it and nothing else that is in force would change. The rest stays drift.
       - It changes the profile of this run. Give the layer to later runs as well, or they change the node back.
     type: str
@@ -278,7 +278,7 @@ drift:
   contains:
     <<: *item
     since:
-      description: When the agent first saw it, in seconds since 1970, also before a reboot. V(null) when it has not seen it yet.
+      description: When the agent first saw it, in seconds since 1970. A reboot does not change it. V(null) when it has not seen it yet.
       type: int
       returned: always
       sample: 1763805723
@@ -356,7 +356,7 @@ adopted:
   sample: {pids: {pid_max: 500000}}
 notes:
   description:
-    - What a person should know. In check mode also who else cares for the node's CPUs and limits, and before a first
+    - Notes for a person. In check mode also other agents that manage the node's CPUs and limits, and before a first
       rollout the busiest services of the slices that would have fewer CPUs.
   returned: when O(state=present)
   type: list
@@ -407,7 +407,7 @@ paused:
       returned: always
       sample: 1000
     reason:
-      description: What for.
+      description: The reason.
       type: str
       returned: always
       sample: exchanging a disk

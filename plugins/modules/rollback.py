@@ -159,7 +159,7 @@ drift:
   contains:
     <<: *item
     since:
-      description: When the agent first saw it, in seconds since 1970, also before a reboot. V(null) when it has not seen it yet.
+      description: When the agent first saw it, in seconds since 1970. A reboot does not change it. V(null) when it has not seen it yet.
       type: int
       returned: always
       sample: 1763805723
@@ -186,7 +186,7 @@ mode:
   sample: enforce
 notes:
   description:
-    - What a person should know. In check mode also who else cares for the node's CPUs and limits, and before a first
+    - Notes for a person. In check mode also other agents that manage the node's CPUs and limits, and before a first
       rollout the busiest services of the slices that would have fewer CPUs.
   returned: success
   type: list
@@ -237,7 +237,7 @@ paused:
       returned: always
       sample: 1000
     reason:
-      description: What for.
+      description: The reason.
       type: str
       returned: always
       sample: exchanging a disk

@@ -33,7 +33,7 @@ EXAMPLES = r"""
   corral.node.status_info:
   register: node
 
-- name: Stop where something differs, or where the agent has not looked
+- name: Stop where something differs, or where the agent has not checked the node
   ansible.builtin.assert:
     that: node.status is not none and node.status.in_sync
     fail_msg: "{{ node.report | join('\n') }}"
@@ -78,7 +78,7 @@ status:
       returned: always
       sample: enforce
     time:
-      description: When the agent looked, in seconds since 1970.
+      description: When the agent checked the node, in seconds since 1970.
       type: int
       returned: always
       sample: 1795255200
@@ -88,7 +88,7 @@ status:
       returned: always
       sample: true
     error:
-      description: Why the profile could not be applied or looked at, V(null) where it could.
+      description: Why the profile could not be applied or the node could not be read, V(null) where both could.
       type: str
       returned: always
       sample: null

@@ -49,7 +49,7 @@ RETURN = r"""
 topology:
   description:
     - The machine. All CPU numbers are Linux logical CPU ids, groups hold online CPUs only.
-    - A value of V(null) says that the kernel does not tell.
+    - V(null) means that the kernel does not report the value.
   returned: success
   type: dict
   sample:

@@ -14,7 +14,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "confirm",
         None,
-        "How a node confirms a profile by itself that was put into `/etc/corral/profile.json` by other means than a run of Corral, such as an "
+        "How a node itself confirms a profile that something other than a run of Corral put into `/etc/corral/profile.json`, such as an "
         "image, `ansible-pull` or a copy ([pull mode](fleet.md#pull-mode)). Without this section such a profile stays once it is applied.",
     ),
     Key(
@@ -29,7 +29,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "confirm.timeout",
         types.WAIT,
-        "How long the node waits for that before it goes back to the profile before.",
+        "How long the node waits for exit code 0 before it goes back to the previous profile.",
         example="5m",
         default="2m",
     ),

@@ -123,9 +123,9 @@ KEYS: tuple[Key, ...] = (
         types.choice("report", "confine"),
         "What to do with top-level slices, scopes and services that the profile does not know. With `report` they are drift; "
         "with `confine` they are given the shared CPUs (`AllowedCPUs=`, until the node's next boot or Corral's removal). "
-        "After a change back to `report` a unit that was confined keeps a request for CPUs until it stops, which the kernel cannot "
-        "drop. Corral sets it to the CPUs that the unit requested before, else to all that no grant has, as grants come and go, and "
-        "overwrites what is set by hand.",
+        "After a change back to `report`, a unit that was confined keeps a request for CPUs until it stops, because the kernel "
+        "cannot drop one. Corral sets this request to the CPUs that the unit requested before. If it requested none, Corral sets it "
+        "to all CPUs that no grant has, again at each change of the grants. CPUs that are set by hand there are overwritten.",
         example="confine",
         default="report",
     ),

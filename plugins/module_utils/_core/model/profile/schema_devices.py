@@ -144,7 +144,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "devices[].match",
         None,
-        "Which devices belong to it: `path` alone, `cdi` alone, or all that is said of a PCI function. Bridges never match.",
+        "Which devices belong to it: `path` alone, `cdi` alone, or keys of a PCI function, all of which must fit. Bridges never match.",
         required=True,
     ),
     Key(

@@ -21,8 +21,8 @@ KEYS: tuple[Key, ...] = (
         "gc.images",
         None,
         "Unused images are removed, least recently used first, when the file system that holds them has reached `high`, "
-        "until it is down to `low`: the kubelet's image garbage collection ([how it decides](gc.md)). When an image was used last is kept over "
-        "restarts and reboots. `{}` takes the defaults; a `high` of 100 without `max_age` turns it off.",
+        "until it is down to `low`: the kubelet's image garbage collection ([how it decides](gc.md)). The time of an image's last "
+        "use is kept over restarts and reboots. `{}` takes the defaults; a `high` of 100 without `max_age` turns it off.",
     ),
     Key(
         "gc.images.high",
@@ -49,7 +49,7 @@ KEYS: tuple[Key, ...] = (
         "gc.images.max_age",
         types.DURATION,
         "An image that was not used for longer is removed however full the disk is; `0s`: no limit (kubelet: "
-        "`imageMaximumGCAge`). The time begins when Corral began to record use, or for an image that was never used when it "
+        "`imageMaximumGCAge`). The time begins when Corral began to record use, or, for an image that was never used, when it "
         "was first seen.",
         example="30d",
         default="0s",

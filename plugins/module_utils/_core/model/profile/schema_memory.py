@@ -38,8 +38,8 @@ KEYS: tuple[Key, ...] = (
     Key(
         "memory.hugepages",
         None,
-        "Hugepage pools, made at run time. Together with `memory.reserved` they fit into each node's memory, or the "
-        "profile is refused.",
+        "Hugepage pools, made at run time. Together with `memory.reserved` they must fit into each node's memory; otherwise "
+        "the profile is refused.",
         many=LIST,
     ),
     Key(

@@ -37,7 +37,7 @@ KEYS: tuple[Key, ...] = (
         "pids.reserved",
         types.integer(0, PID_MAX_HIGH),
         "Tasks that are kept for housekeeping: the limits of shared slices and of workloads with CPUs of their own together "
-        "leave so many. The rest is divided equally among those that declare no limit.",
+        "leave this number free. The rest is divided equally among those that declare no limit.",
         example="2048",
     ),
     Key(

@@ -77,11 +77,17 @@ KEYS: tuple[Key, ...] = (
     Key(
         "tenants[].members.slices",
         types.SLICE,
-        "Services whose files say `Slice=` with this slice, or with one in it.",
+        "Services whose files set `Slice=` to this slice, or to one within it.",
         example="[acme.slice]",
         many=LIST,
     ),
-    Key("tenants[].members.users", types.ACCOUNT, "Services whose files say `User=` so.", example="[acme]", many=LIST),
+    Key(
+        "tenants[].members.users",
+        types.ACCOUNT,
+        "Services whose files set `User=` to this user.",
+        example="[acme]",
+        many=LIST,
+    ),
     Key(
         "tenants[].share_process_namespace",
         types.BOOLEAN,
@@ -92,7 +98,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "tenants[].limits",
         None,
-        "What one workload may have: Kubernetes' LimitRange. They count when a workload is admitted; what was granted before "
+        "What one workload may have: Kubernetes' LimitRange. They apply when a workload is admitted; what was granted before "
         "stays as it is.",
         many=LIST,
     ),
@@ -131,7 +137,7 @@ KEYS: tuple[Key, ...] = (
     Key(
         "tenants[].quota",
         None,
-        "What the workloads of the tenant may have together: Kubernetes' ResourceQuota. It counts when a workload is admitted; "
+        "What the workloads of the tenant may have together: Kubernetes' ResourceQuota. It applies when a workload is admitted; "
         "usage above it is reported, and nothing that runs is touched.",
         many=LIST,
     ),
