@@ -79,7 +79,7 @@ MAX_NAMES = 20  # of hosts in sync on one line of the recap
 
 
 def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) -> FleetHost:
-    """One host's verdict and items. What could not be looked at is never in sync.
+    """One host's verdict and items. What could not be read is never in sync.
 
     A result without drift is that of a module that could not do its work; only the agent may have been left out. A host
     that returned what no module returns has failed: none of it is used.
