@@ -83,8 +83,8 @@ EXAMPLES = r"""
 RETURN = r"""
 schema:
   description:
-    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field goes or
-      changes its meaning.
+    - The version of what is returned, whose fields the collection's C(docs/json.md) lists. It grows when a field is
+      removed or changes its meaning.
   returned: success
   type: int
   sample: 1

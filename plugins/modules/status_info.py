@@ -46,7 +46,7 @@ EXAMPLES = r"""
 
 RETURN = r"""
 schema:
-  description: The version of what is returned. It grows when a field goes or changes its meaning.
+  description: The version of what is returned. It grows when a field is removed or changes its meaning.
   returned: success
   type: int
   sample: 1

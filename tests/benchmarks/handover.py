@@ -37,14 +37,14 @@ STARTED = (
     ),
     ("load", "an empty Python that loads what an admission needs"),
     ("start", "systemctl start of an equal one with two CPUs of its own"),
-    ("admit", "of that, the admission: look, plan, change, read back"),
+    ("admit", "of that, the admission: observe, plan, change, read back"),
     ("admit_steps", "of that, from the first write to the last read-back"),
     ("admit_cpus", "of that, the CPUs are on their way"),
 )
 STOPPED = (
     ("plain_stop", "systemctl stop of the one without Corral (the floor)"),
     ("back", "systemctl stop of the other, until its CPUs are shared again"),
-    ("release", "of that, the release: look, plan, change, read back"),
+    ("release", "of that, the release: observe, plan, change, read back"),
     ("release_steps", "of that, from the first write to the last read-back"),
     ("release_cpus", "of that, the CPUs are on their way"),
 )
@@ -71,7 +71,7 @@ def pools(measured: dict[str, t.Any]) -> str:
         (f"{calls:g} properties set by systemctl, a process each", floors["systemctl"]),
         (f"{calls:g} properties set by D-Bus, one after the other", floors["bus"]),
         ("the hand-over, from the first to the last of them", [run["window"] for run in runs]),
-        ("the whole run: look, plan, change, look again", [run["whole"] for run in runs]),
+        ("the whole run: observe, plan, change, observe again", [run["whole"] for run in runs]),
     ]
     return bench.table(
         SECONDS,

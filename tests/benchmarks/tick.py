@@ -34,7 +34,7 @@ RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 KEPT, STATUS = "run/corral/inputs", "run/corral/status.json"
 OPTIONS = ("-I", "-S", "-B")  # as the unit has it
 EMPTY = (("python3 -I -S -c pass", ("-I", "-S")), ("python3 -I -c pass", ("-I",)))
-QUIET, CHANGED, FULL = "a converged tick", "something changed: a look in full", "every ten minutes: a look in full"
+QUIET, CHANGED, FULL = "a converged tick", "something changed: a full check", "every ten minutes: a full check"
 # A tick as the launcher runs it, on any root.
 TICK = """\
 import sys
