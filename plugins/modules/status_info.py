@@ -14,7 +14,7 @@ description:
   - Returns what C(corral status --json) prints on the node, and the profile that the node has declared.
   - It reads what the agent published and does not check the node again. RV(status.time) is when the agent checked it.
     M(corral.node.profile) in check mode checks it now.
-  - When facts are gathered, C(ansible_local.corral) has the fields of RV(status) but for C(gc), and can be cached with them. The
+  - When facts are gathered, C(ansible_local.corral) has the fields of RV(status) except C(gc), and can be cached with them. The
     agent's link C(/etc/ansible/facts.d/corral.fact) leads to the file that its ticks write.
   - If a node has no Corral, or no tick has run since its boot, the module does not fail, and RV(status) is V(null).
 author:

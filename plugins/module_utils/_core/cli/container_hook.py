@@ -54,7 +54,7 @@ def set_limits(host: Host, words: t.Sequence[str], state: str) -> None:
         elif FILE.fullmatch(name):
             path = f"{ROOT}{group}/{name}"
         else:
-            raise refusal("is no limit of a container", path=name, value=value)
+            raise refusal("is not a limit of a container", path=name, value=value)
         if name == CPUS and not group.startswith(EXCLUSIVE):
             # The CPUs are in no other slice. At the top of the tree they would also make the partition of its slice invalid.
             said = f"the container has CPUs {value} of its own, and is not in the slice that has them: start it with --cgroup-parent"
@@ -78,7 +78,9 @@ def process_of(text: str) -> int:
     except (ValueError, KeyError, TypeError, RecursionError):
         pid = None
     if not isinstance(pid, int) or pid <= 0:
-        raise refusal("is no state of a container: this command is a hook of container engines", path="standard input")
+        raise refusal(
+            "is not the state of a container: this command is a hook of container engines", path="standard input"
+        )
     return pid
 
 

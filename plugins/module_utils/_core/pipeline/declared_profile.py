@@ -32,7 +32,7 @@ def read_declared(host: Host) -> t.Optional[Profile]:
     except schema_reader.DuplicateKey as error:
         raise CorralError(Problem(state.DECLARED, None, str(error))) from None
     except (ValueError, RecursionError) as error:
-        raise CorralError(Problem(state.DECLARED, None, f"no JSON ({error}): apply the profile again")) from None
+        raise CorralError(Problem(state.DECLARED, None, f"not JSON ({error}): apply the profile again")) from None
     return profile.parse(data)
 
 

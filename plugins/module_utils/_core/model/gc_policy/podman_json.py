@@ -131,7 +131,7 @@ def text(row: t.Mapping[str, t.Any], key: str) -> str:
     """A text, "" for null or none."""
     value = row.get(key) or ""
     if not isinstance(value, str):
-        raise ValueError(f"{key} is no text")
+        raise ValueError(f"{key} is not text")
     return value
 
 
@@ -139,7 +139,7 @@ def texts(row: t.Mapping[str, t.Any], key: str) -> list[str]:
     """A list of texts, empty for null or none."""
     value = row.get(key) or []
     if not isinstance(value, list) or not all(isinstance(item, str) for item in value):
-        raise ValueError(f"{key} is no list of texts")
+        raise ValueError(f"{key} is not a list of texts")
     return value
 
 
@@ -147,7 +147,7 @@ def integer(row: t.Mapping[str, t.Any], key: str) -> int:
     """A whole number, 0 for null or none."""
     value = row.get(key) or 0
     if not is_number(value):
-        raise ValueError(f"{key} is no number")
+        raise ValueError(f"{key} is not a number")
     return int(value)
 
 
@@ -160,7 +160,7 @@ def labels(row: t.Mapping[str, t.Any]) -> dict[str, str]:
     """Labels, empty for null or none."""
     value = row.get("Labels") or {}
     if not isinstance(value, dict):
-        raise ValueError("Labels is no mapping")
+        raise ValueError("Labels is not a mapping")
     return {str(key): str(item) for key, item in value.items()}
 
 

@@ -195,13 +195,13 @@ def _grant(row: t.Any) -> Grant:
 
 def _text(value: t.Any) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{value!r} is no text")
+        raise ValueError(f"{value!r} is not text")
     return value
 
 
 def _devices(rows: t.Any) -> tuple[GrantedDevice, ...]:
     if not isinstance(rows, list) or len(rows) > ITEMS_LIMIT:
-        raise ValueError("devices that are no list")
+        raise ValueError("devices that are not a list")
     return tuple(
         GrantedDevice(_text(container), _text(resource), _text(name), tuple(map(_text, keys)))
         for container, resource, name, keys in rows
@@ -224,7 +224,7 @@ def _member(row: t.Any) -> t.Optional[Member]:
 
 def _whole(value: t.Any) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < 0:
-        raise ValueError(f"{value!r} is no amount")
+        raise ValueError(f"{value!r} is not an amount")
     return value
 
 

@@ -551,18 +551,18 @@ def test_the_hook_sets_what_it_is_told(fake: node.Node) -> None:
 @pytest.mark.parametrize(
     ("words", "pid", "said"),
     [
-        (("cgroup.procs=1",), 101, "cgroup.procs: 1: is no limit of a container"),
-        (("../memory.max=1",), 101, "../memory.max: 1: is no limit"),
-        (("memory.max.x=1",), 101, "memory.max.x: 1: is no limit"),
-        (("cpuset_cpus=1",), 101, "cpuset_cpus: 1: is no limit"),
-        (("memory.max=1",), 0, "standard input: is no state of a container"),
-        (("memory.max=1",), "101", "standard input: is no state of a container"),
-        (("memory.max=1",), -1, "standard input: is no state of a container"),
+        (("cgroup.procs=1",), 101, "cgroup.procs: 1: is not a limit of a container"),
+        (("../memory.max=1",), 101, "../memory.max: 1: is not a limit"),
+        (("memory.max.x=1",), 101, "memory.max.x: 1: is not a limit"),
+        (("cpuset_cpus=1",), 101, "cpuset_cpus: 1: is not a limit"),
+        (("memory.max=1",), 0, "standard input: is not the state of a container"),
+        (("memory.max=1",), "101", "standard input: is not the state of a container"),
+        (("memory.max=1",), -1, "standard input: is not the state of a container"),
         (("memory.max=1",), 999, "/proc/999/cgroup: : is the control group of no container"),
         (("memory.max=1",), 7, "/proc/7/cgroup: /system.slice/x.service: is the control group of no container"),
         (("memory.max=1",), 8, "is the control group of no container"),
         (("memory.max=1",), 9, "is the control group of no container"),
-        (("memory.high=1",), 101, "memory.high: 1: is no limit"),
+        (("memory.high=1",), 101, "memory.high: 1: is not a limit"),
         (
             ("pids.max=5",),
             101,
@@ -615,7 +615,7 @@ def test_the_kernels_log_has_the_reason_why_a_container_does_not_start(fake: nod
 
 @pytest.mark.parametrize("state_of_container", ["", "[]", "{}", "null", "7", '{"pid": null}', "[" * 100_000])
 def test_what_is_no_state_of_a_container_is_refused(fake: node.Node, state_of_container: str) -> None:
-    with pytest.raises(CorralError, match="standard input: is no state of a container"):
+    with pytest.raises(CorralError, match="standard input: is not the state of a container"):
         container_hook.run(fake.host(), ["memory.max=1"], io.StringIO(state_of_container))
 
 
