@@ -9,9 +9,10 @@ import typing as t
 
 from _core.host.files import Host
 from _core.managers.manager import Manager
+from _core.model.plan import make_step
 from _core.model.plan.context import Context
 from _core.model.plan.places import Place
-from _core.model.plan.plan import UNKNOWN, VALUES, Change, Part, Step
+from _core.model.plan.plan import UNKNOWN, VALUES, Change, Part
 from _core.model.profile.node_as_profile import ProfileFragment
 from _core.model.profile.profile import Profile
 from _core.model.topology.topology import Topology
@@ -35,7 +36,7 @@ def observe(host: Host) -> int | None:
 def decide(wanted: int, actual: int | None) -> Part:
     item = Change(NAME, "vm.swappiness", "value", None, str(wanted), "cannot be read", VALUE, (), UNKNOWN)
     if actual is not None:
-        step = Step("value", VALUE, str(wanted), VALUES)
+        step = make_step.value(VALUE, str(wanted), VALUES)
         item = item._replace(actual=str(actual), reason="the value differs", steps=(step,), verdict="drift")
     return Part(() if actual == wanted else (item,), frozenset({f"value:{VALUE}"}), manager=NAME)
 
