@@ -13,6 +13,7 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import cpu_options
+from ..numa.topology_manager import SINGLE_NUMA_NODE
 from ..values import cpuset
 from . import profile_memory, schema, schema_cpu, schema_types
 from .schema_reader import Reader, join
@@ -71,7 +72,7 @@ def _check_cpu(reader: Reader, cpu: dict[str, t.Any] | None, given: dict[str, t.
 def _check_alignment(reader: Reader, values: dict[str, t.Any]) -> None:
     """Checks between the policies for CPUs, memory and topology."""
     cpu, policy = values.get("cpu") or {}, values.get("topology", {}).get("policy")
-    if policy == "single-numa-node" and options_of(cpu).align_by_socket:
+    if policy == SINGLE_NUMA_NODE and options_of(cpu).align_by_socket:
         path = "cpu.options.align-by-socket"
         reader.refuse(path, True, "cannot be combined with topology.policy single-numa-node: leave one of them out")
     if any(row.get("requests") or row.get("limits") or row.get("containers") for row in values.get("workloads", ())):

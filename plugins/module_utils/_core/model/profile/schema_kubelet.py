@@ -11,6 +11,7 @@ import re
 
 from ..kubelet.kubelet_options import SIGNALS
 from ..kubelet.reserve_formulas import FORMULAS
+from ..numa.topology_manager import CONTAINER, POD, POLICIES
 from ..values import quantity
 from . import schema_quantities as quantities
 from . import schema_types as types
@@ -141,13 +142,13 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "kubelet.topology_manager_policy",
-        types.choice("none", "best-effort", "restricted", "single-numa-node"),
+        types.choice(*POLICIES),
         "`topologyManagerPolicy`.",
         example="single-numa-node",
     ),
     Key(
         "kubelet.topology_manager_scope",
-        types.choice("container", "pod"),
+        types.choice(CONTAINER, POD),
         "`topologyManagerScope`.",
         example="pod",
     ),

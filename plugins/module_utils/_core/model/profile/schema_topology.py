@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
+from ..numa.topology_manager import CAPACITY, CONTAINER, FREE, NONE, POD, POLICIES
 from . import schema_types as types
 from .schema_key import Key
 
@@ -18,26 +19,26 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "topology.policy",
-        types.choice("none", "best-effort", "restricted", "single-numa-node"),
+        types.choice(*POLICIES),
         "The kubelet's topology manager policy: `best-effort` prefers the fewest NUMA nodes, `restricted` refuses a "
         "workload that does not get them, `single-numa-node` one that does not fit on one node.",
         example="single-numa-node",
-        default="none",
+        default=NONE,
     ),
     Key(
         "topology.scope",
-        types.choice("container", "pod"),
+        types.choice(CONTAINER, POD),
         "Whether each container of a pod is placed by itself, or all of them on the same nodes.",
         example="pod",
-        default="container",
+        default=CONTAINER,
     ),
     Key(
         "topology.preferred_by",
-        types.choice("capacity", "free"),
+        types.choice(CAPACITY, FREE),
         "What the fewest nodes are counted by: what nodes have (the kubelet's rule: a half-full machine refuses what "
         "would fit), or what is free on them.",
         example="free",
-        default="capacity",
+        default=CAPACITY,
     ),
     Key("topology.options", None, "The options of the topology manager, by the kubelet's names."),
     Key(

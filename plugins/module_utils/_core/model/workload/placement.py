@@ -79,7 +79,7 @@ def place_among(
         return Placement(ANYWHERE)
     if need.cpus:
         check_cpus(budget, need)
-    if len(members_of(need)) < 2 or budget.inputs.policy.scope == "pod":
+    if len(members_of(need)) < 2 or budget.inputs.policy.scope == topology_manager.POD:
         return place_whole(budget, need, pool, kept)
     try:
         return place_each(budget, need, pool)
