@@ -105,7 +105,7 @@ def collect(host: Host, declared: Profile, request: Request, stop: Stop) -> Resu
     except OSError as error:
         said = f"{error.filename or state.GC_RECORDS}: cannot be written ({error.strerror}): nothing is removed without a record"
         return result._replace(error=said)
-    except CorralError as error:  # What went before it is told all the same.
+    except CorralError as error:  # What was removed before it is reported all the same.
         return result._replace(error=one_line(error))
     finally:
         podmans.close()
@@ -237,7 +237,7 @@ def publish(host: Host, declared: Profile, result: Result) -> None:
 
 
 def ended(host: Host, declared: Profile, result: Result, tell: t.Callable[[Host, Profile, Result], None]) -> Result:
-    """The result of a pass whose files are written; what it removed is told also where they cannot be."""
+    """The result of a pass whose files are written; what it removed is reported even where they cannot be written."""
     try:
         if written(host, declared, lambda current: tell(host, current, result)):
             return result

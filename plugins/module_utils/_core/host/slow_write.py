@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A write for which the kernel may wait without end, and no signal ends that: a driver is told to let go of a device."""
+"""A write to a kernel file that may never return, such as one that takes a device from its driver: no signal ends it."""
 
 from __future__ import annotations
 

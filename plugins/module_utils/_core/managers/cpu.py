@@ -105,7 +105,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
-    # With the section kubelet the CPUs of pods are the kubelet's matter: it has been told which ones are Corral's.
+    # With the section kubelet the CPUs of pods are the kubelet's matter: its configuration says which ones are Corral's.
     others = [
         one for one in seen.unmanaged if context.profile.kubelet is None or not unmanaged_groups.is_of_pods(one.name)
     ]

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The hand-over of the cpu manager's slices: who moves, in which order, and the steps of each move."""
+"""The hand-over of the cpu manager's slices: which ones move, in which order, and the steps of each move."""
 
 from __future__ import annotations
 

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A run by a module or a command: it is the node's only writer, and the published files tell of the node when it returns."""
+"""A run by a module or a command: it is the node's only writer, and when it returns the published files describe the node."""
 
 from __future__ import annotations
 

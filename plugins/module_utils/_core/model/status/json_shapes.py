@@ -6,7 +6,7 @@
 """What programs read: the published files, the JSON of commands and modules, the fleet's report.
 
 Type checkers hold the code to these shapes, a test holds what is written and docs/json.md to them; nothing loads this
-file at run time. ``schema`` is constants.SCHEMA: it grows when a field goes or changes its meaning, and a new field
+file at run time. ``schema`` is constants.SCHEMA: it grows when a field is removed or changes its meaning, and a new field
 leaves it as it is.
 """
 
