@@ -28,7 +28,7 @@ def test_missing_hugepages_stop_a_rollout_at_its_canary(tmp_path: Path) -> None:
             and "See that nothing differs from the profile: ! memory hugepages-2Mi node 1 nr_hugepages: 20 -> 32"
             in done.in_one_line
         ), done.said
-        assert "The host has the profile that it had before" in done.in_one_line
+        assert "The host has what it had before" in done.in_one_line
         assert controller.fleet.not_rolled_out() == ["n1", "n2"], (
             "the canary went back, and the next batch is untouched"
         )

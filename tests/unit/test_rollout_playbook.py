@@ -382,24 +382,26 @@ def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fl
     assert "healthy, but went back with its batch, in which b failed" in said
 
 
-@pytest.mark.parametrize(("before", "seconds", "then"), [
-    ("old", 7, "7 s after its change it goes back by itself"),
-    (None, 7, "7 s after its change it goes back by itself"),
-    ("old", 0, "it keeps what it was given"),
+@pytest.mark.parametrize(("before", "variables", "then"), [
+    ("old", {"corral_confirm_timeout": 7}, "7 s after its change it goes back by itself"),
+    (None, {"corral_confirm_timeout": 7}, "7 s after its change it goes back by itself"),
+    ("old", {"corral_confirm_timeout": 0}, "it keeps what it was given"),
+    ("old", {"corral_agent": False}, "it keeps what it was given"),
+    ("old", {"corral_reboot_ok": "true", "corral_reboot_timeout": 30}, "150 s after its change it goes back by itself"),
 ])  # fmt: skip
 def test_a_host_that_does_not_answer_on_its_way_back_is_told_apart(
-    before: str | None, seconds: int, then: str, fleet: Fleet
+    before: str | None, variables: dict[str, t.Any], then: str, fleet: Fleet
 ) -> None:
     for host in "ab":
         fleet.set(host, profile=before, past=[])
     fleet.set("b", past=[before, None], dies=["rollback"] if before else [], leaves=True)
     check = "sh -c 'test \"$HOST\" != b'"
     options = ("-e", "corral_serial=2", "--limit", "a,b")
-    code, said, dummy = fleet.play(*options, corral_health_command=check, corral_confirm_timeout=seconds)
+    code, said, dummy = fleet.play(*options, corral_health_command=check, **variables)
     words = " ".join(said.split())
     assert code != 0 and fleet.have()["a"] == before, said
     assert f"The host does not answer: {then}. Correct the cause and run the same command again" in words
-    assert "in which b failed. The host has the profile that it had before. Correct" in words
+    assert "in which b failed. The host has what it had before. Correct" in words
     assert stats(said)["corral_went_back_hosts"] == ["a"]
 
 
@@ -411,7 +413,7 @@ def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None
     words = " ".join(said.split())
     assert code != 0 and fleet.have() == {"a": "new", "b": None, "c": "old", "d": "old"}, said
     assert "The host did not go back: rollback is stuck. Correct the cause" in words
-    assert "in which a failed. The host has the profile that it had before. Correct" in words
+    assert "in which a failed. The host has what it had before. Correct" in words
     assert stats(said)["corral_went_back_hosts"] == ["b", "c"]
 
 
@@ -445,7 +447,7 @@ def test_a_host_goes_back_to_what_was_confirmed_last(
     fleet.set("a", **facts)
     code, said, dummy = fleet.play("--limit", "a", corral_health_command="false", corral_confirm_timeout=7)
     node = fleet.node("a")
-    assert code != 0 and "The host has the profile that it had before" in " ".join(said.split()), said
+    assert code != 0 and "The host has what it had before" in " ".join(said.split()), said
     assert (node["profile"], node["past"]) == (then, past), said
     assert not any(row[1] == "absent" for row in node["log"]), "neither Corral nor its agent is removed"
 
@@ -717,7 +719,7 @@ def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
     tasks.write_text("- name: Drain\n  ansible.builtin.fail:\n    msg: busy\n")
     code, said, order = fleet.play(corral_drain=str(tasks))
     assert code != 0 and changed(order) == [], said
-    assert "Drain: busy. The host has the profile that it had before." in said
+    assert "Drain: busy. The host has what it had before." in said
     assert set(fleet.have().values()) == {"old"}
 
 
@@ -740,7 +742,7 @@ def test_tags_select_the_profile_or_the_agent_and_the_gates_always_run(fleet: Fl
     assert fleet.have()["a"] == "new" and "a: as follows" in said
     code, said, order = fleet.play("--limit", "b", "--tags", "profile", corral_health_command="false")
     assert code != 0 and order == ["b profile", "b rollback"], said
-    assert fleet.have()["b"] == "old" and "The host has the profile that it had before." in " ".join(said.split())
+    assert fleet.have()["b"] == "old" and "The host has what it had before." in " ".join(said.split())
     code, said, order = fleet.play("--limit", "a", "--tags", "agent", playbook="remove")
     assert code == 0 and order == ["a agent"], said
     assert fleet.have()["a"] == "new"
