@@ -124,7 +124,7 @@ class LookupModule(LookupBase):
     def value(self, variables: dict[str, t.Any], name: str) -> t.Any:
         """A variable's value; None when it is not there, empty, or omitted on purpose."""
         try:
-            found = self._templar.template(variables.get(name))
+            found = self.resolved(variables.get(name), name)
         except OMITTED:
             return None
         return None if found == variables.get("omit", OMITTED) else found
@@ -134,9 +134,20 @@ class LookupModule(LookupBase):
         known = os.path.expanduser(str(name))
         whole = self.find_file_in_search_path(variables, "files", known, ignore_missing=True) or os.path.realpath(known)
         if not os.path.isfile(whole):
-            raise AnsibleLookupError(f"{FILE}: {whole}: no such file on the controller: name one", obj=name)
-        profile_file.refuse_twice(self.text_of(whole), whole)
-        return os.path.basename(whole), self._templar.template(self._loader.load_from_file(whole, **TRUSTED))
+            raise AnsibleLookupError(
+                f"{FILE}: {whole}: no such file on the controller: write the path of one", obj=name
+            )
+        profile_file.check_text(self.text_of(whole), whole)
+        return os.path.basename(whole), self.resolved(self._loader.load_from_file(whole, **TRUSTED), whole)
+
+    def resolved(self, value: t.Any, name: str) -> t.Any:
+        """A value without templates. An error names the variable or the file, which Ansible's own leaves out."""
+        try:
+            return self._templar.template(value)
+        except OMITTED:
+            raise
+        except errors.AnsibleError as error:
+            raise AnsibleLookupError(f"{name}: {error.message}", obj=error.obj) from None
 
     def from_adopted(self, path: str) -> dict[str, t.Any]:
         """The layer that a rollout wrote: plain data."""

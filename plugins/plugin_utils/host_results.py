@@ -15,7 +15,8 @@ MAX_ROWS = 10_000  # elements of one list or mapping
 MAX_DEPTH = 32  # lists and mappings around a value
 MAX_NUMBER = 1 << 64
 YEAR_10000 = 253402300800  # time.gmtime and strftime need four digits
-TASK_FAILED = "Task failed: "  # ansible-core 2.19 begins its messages so
+# So ansible-core 2.19 begins its messages, of the profile's layers with each step that led to them.
+AROUND = re.compile(r"\A(Task failed: )?(.*The lookup plugin 'corral\.node\.profile_layers' failed: )?")
 # Where ssh's messages name a host: hosts that only differ in it have the same problem.
 ADDRESS = re.compile(r"(\bto host |\bhostname |\bclosed by |\breset by |\bConnection to |@)(\S+?)(?=:?(?:\s|$))")
 NUMBER = re.compile(r"([0-9]{1,18})")
@@ -52,7 +53,7 @@ def by_name(host: str) -> tuple[t.Any, ...]:
 def message(result: t.Mapping[str, t.Any]) -> str:
     """What a failed task said; of a module that could not even begin, what the node said."""
     silent = "the task was skipped" if result.get("skipped") else "the task failed without a message"
-    lines = [str(result.get("msg") or silent).removeprefix(TASK_FAILED)]
+    lines = [AROUND.sub("", str(result.get("msg") or silent))]
     heard = str(result.get("module_stderr") or "").strip().splitlines()
     if heard:
         lines.append(heard[-1] if heard[0].startswith("Traceback") else heard[0])

@@ -34,14 +34,14 @@ def load(text: str, path: str) -> t.Any:
     except DuplicateKey as error:
         raise refusal(str(error), path=path) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise refusal(f"no YAML: {' '.join(str(error).split())}", path=path) from None
+        raise refusal(_not_yaml(error), path=path) from None
     except (AttributeError, LookupError):
         # So PyYAML fails at a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
-        raise refusal("not YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
+        raise refusal("is not YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
 
 
-def refuse_twice(text: str, path: str) -> None:
-    """Raise CorralError for a key that is in a mapping twice; what else is wrong is its loader's to say."""
+def check_text(text: str, path: str) -> None:
+    """Raise CorralError for text that is not YAML, and for a key that is in a mapping twice; what its values mean is its loader's to say."""
     try:
         json.loads(text, object_pairs_hook=unique)
         return
@@ -56,10 +56,23 @@ def refuse_twice(text: str, path: str) -> None:
         _checked(yaml, loader.get_single_node())
     except DuplicateKey as error:
         raise refusal(str(error), path=path) from None
-    except (yaml.YAMLError, RecursionError, ValueError):
+    except yaml.YAMLError as error:
+        raise refusal(_not_yaml(error), path=path) from None
+    except (RecursionError, ValueError):
         pass
     finally:
         loader.dispose()
+
+
+def _not_yaml(error: Exception) -> str:
+    """What is wrong with a text, its place first: PyYAML's own message shows the line in the middle of it."""
+    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
+    if mark is None or problem is None:
+        return f"is not YAML: {' '.join(str(error).split())}"
+    context, begin = getattr(error, "context", None), getattr(error, "context_mark", None)
+    opened = f" of line {begin.line + 1}" if begin and begin.line != mark.line else ""
+    before = f"{context}{opened}, " if context else ""
+    return f"is not YAML: line {mark.line + 1}, column {mark.column + 1}: {before}{problem}"
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:

@@ -45,11 +45,20 @@ def test_a_merge_key_does_not_make_a_key_stand_twice() -> None:
         ("a:\n  - b: 1\n    c: 2\n    b: 3", "file: line 4: the key b is in one mapping twice: leave one out"),
         ("a: &a {b: 1, 'b': 2}", "file: line 1: the key b is in one mapping twice"),
         ("? {b: 1, b: 2}\n: 3", "file: line 1: the key b is in one mapping twice"),
-        ("a: 1\n---\na: 2", "file: no YAML: expected a single document"),
-        ("{a: [}", "file: no YAML: while parsing"),
-        ('a: !!int ""', "file: not YAML: a value is not what its tag"),
-        ("a: !!bool maybe", "file: not YAML: a value is not what its tag"),
-        ("a: !!timestamp soon", "file: not YAML: a value is not what its tag"),
+        (
+            "a: 1\n---\na: 2",
+            "file: is not YAML: line 2, column 1: expected a single document in the stream of line 1, but found another",
+        ),
+        (
+            "{a: [}",
+            "file: is not YAML: line 1, column 6: while parsing a flow node, expected the node content",
+        ),
+        ("a: 1\n\tb: 2", "file: is not YAML: line 2, column 1: while scanning for the next token, found character"),
+        ("a: b: c", "file: is not YAML: line 1, column 5: mapping values are not allowed here"),
+        ("a: \0", "file: is not YAML: unacceptable character #x0000"),
+        ('a: !!int ""', "file: is not YAML: a value is not what its tag"),
+        ("a: !!bool maybe", "file: is not YAML: a value is not what its tag"),
+        ("a: !!timestamp soon", "file: is not YAML: a value is not what its tag"),
     ],
 )
 def test_what_cannot_be_meant_is_refused(text: str, said: str) -> None:

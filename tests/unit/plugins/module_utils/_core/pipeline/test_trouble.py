@@ -281,11 +281,11 @@ def test_in_sync_is_exit_code_0(fake: node.Node, tree: str, capsys: pytest.Captu
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("{", "no YAML"), ("a: [", "no YAML"), ("\x00", "no YAML"), ("- 1", "mapping"), ("", "mapping"), ("name: [", "no YAML"),
-        ("!!python/object/apply:os.system ['true']", "no YAML"), ("name: x\ncpu: {reserved: {cpus: 99}}", "cpu.reserved.cpus"),
+        ("{", "is not YAML"), ("a: [", "is not YAML"), ("\x00", "is not YAML"), ("- 1", "mapping"), ("", "mapping"), ("name: [", "is not YAML"),
+        ("!!python/object/apply:os.system ['true']", "is not YAML"), ("name: x\ncpu: {reserved: {cpus: 99}}", "cpu.reserved.cpus"),
         ("name: x\npids:\n  reserved: 1\n  reserved: 2", "profile.yml: line 4: the key reserved is in one mapping twice"),
         ('{"name": "x", "name": "y"}', "profile.yml: the key name is in one mapping twice"),
-        ("[" * 5000, "no YAML"), ('{"name": "x", "version": 99}', "newer version"),
+        ("[" * 5000, "is not YAML"), ('{"name": "x", "version": 99}', "newer version"),
     ],
 )  # fmt: skip
 def test_a_bad_profile_is_told_without_a_traceback(
