@@ -271,8 +271,9 @@ def test_markdown_has_what_the_recap_has_of_each_host() -> None:
     said = [line.strip() for line in report["lines"][:-1] if line.startswith(" ")]
     assert len(said) == 6
     assert [line for line in said if line not in lines] == []
-    at = lines.index("node 0   RR   CPUs 0-1")
-    assert lines[at : at + 4] == [*maps["cpu_map"], "what is in force differs:", *maps["cpu_map_now"]]
+    now, declared = "CPUs as they are now:", "CPUs as the profile declares them:"
+    at = lines.index(now)
+    assert lines[at : at + 5] == [now, *maps["cpu_map_now"], declared, *maps["cpu_map"]], "each says what it is"
 
 
 def test_hosts_that_are_alike_are_one_group_since_the_first_of_them() -> None:
