@@ -157,12 +157,12 @@ changes:
       property: AllowedCPUs
       actual: all (0-7)
       wanted: 0-1
-      reason: the pool's CPUs are not what runs
+      reason: its CPUs are not the pool's
       location: /sys/fs/cgroup/system.slice/cpuset.cpus
       verdict: drift
       when: now
       disruption: none
-      text: "~ cpu system.slice AllowedCPUs: all (0-7) -> 0-1 (the pool's CPUs are not what runs) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
+      text: "~ cpu system.slice AllowedCPUs: all (0-7) -> 0-1 (its CPUs are not the pool's) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
 drift:
   description: What of this part still differs after the run. In check mode all of it.
   returned: success

@@ -79,13 +79,13 @@ changes:
       property: nr_hugepages
       actual: "0"
       wanted: "512"
-      reason: the pool has another size
+      reason: the pool has another number of pages
       location: /sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages
       verdict: drift
       when: now
       disruption: none
       text: >-
-        ~ memory hugepages-2Mi node 0 nr_hugepages: 0 -> 512 (the pool has another size)
+        ~ memory hugepages-2Mi node 0 nr_hugepages: 0 -> 512 (the pool has another number of pages)
         [/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages]
 drift:
   description: What of this part still differs after the run. In check mode all of it.

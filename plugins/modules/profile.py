@@ -244,7 +244,7 @@ changes:
       description: Why they differ, and what to do where Corral cannot correct it.
       type: str
       returned: always
-      sample: the pool's CPUs are not what runs
+      sample: its CPUs are not the pool's
     location:
       description: Where it can be seen.
       type: str
@@ -269,7 +269,7 @@ changes:
       description: All of it on one line, as a person reads it.
       type: str
       returned: always
-      sample: "~ cpu system.slice AllowedCPUs: 0-7 -> 0-1,4-5 (the pool's CPUs are not what runs) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
+      sample: "~ cpu system.slice AllowedCPUs: 0-7 -> 0-1,4-5 (its CPUs are not the pool's) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
 drift:
   description: What still differs after the run. In check mode all of it.
   returned: success
@@ -347,7 +347,7 @@ by_key:
       type: list
       elements: str
       returned: always
-      sample: ["~ cpu corral_isolated.slice AllowedCPUs: 6-7 -> 2-3,6-7 (the pool's CPUs are not what runs)"]
+      sample: ["~ cpu corral_isolated.slice AllowedCPUs: 6-7 -> 2-3,6-7 (its CPUs are not the pool's)"]
 adopted:
   description:
     - The layer O(adopt) with what was adopted. V(null) when there is nothing that differs and that a key can express.

@@ -125,7 +125,7 @@ changes:
       description: Why they differ, and what to do where Corral cannot correct it.
       type: str
       returned: always
-      sample: the pool's CPUs are not what runs
+      sample: its CPUs are not the pool's
     location:
       description: Where it can be seen.
       type: str
@@ -150,7 +150,7 @@ changes:
       description: All of it on one line, as a person reads it.
       type: str
       returned: always
-      sample: "~ cpu system.slice AllowedCPUs: 0-7 -> 0-1,4-5 (the pool's CPUs are not what runs) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
+      sample: "~ cpu system.slice AllowedCPUs: 0-7 -> 0-1,4-5 (its CPUs are not the pool's) [/sys/fs/cgroup/system.slice/cpuset.cpus]"
 drift:
   description: What still differs after the run. In check mode all of it.
   returned: success

@@ -312,7 +312,7 @@ def reason_of(unit: str, state: UnitState, cpus: frozenset[int]) -> str:
     by_hand = unit_property.set_by_hand(unit, "AllowedCPUs", state.settings)
     if by_hand is not None and systemd.merged_cpus(state.settings) != cpus:
         return f"{by_hand.file} sets {by_hand.value or 'nothing'} (systemctl set-property)"
-    return "the pool's CPUs are not what runs"
+    return "its CPUs are not the pool's"
 
 
 def owned_by(wanted: Wanted, seen: Observation, placed: t.Iterable[str]) -> frozenset[str]:

@@ -143,7 +143,7 @@ def change_of(unit: str, cpus: frozenset[int], mirror: Mirror) -> t.Optional[Cha
         reason = "the slice has no directory in the cpuset hierarchy"
         return Change(NAME, unit, "cpuset.cpus", None, wanted, reason, f"{directory}/cpuset.cpus")
     if requested != cpus or effective != cpus:
-        reason = "the pool's CPUs are not what runs"
+        reason = "its CPUs are not the pool's"
         if requested < cpus:
             reason += " (a CPU that goes offline leaves its directory for good)"
         shown = cpuset.format(requested) or "none"

@@ -140,7 +140,14 @@ def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.
         return None
     step = make_step.pool(location, str(pages.pages), VALUES)
     change = Change(
-        NAME, subject, "nr_hugepages", str(pool), str(pages.pages), "the pool has another size", location, (step,)
+        NAME,
+        subject,
+        "nr_hugepages",
+        str(pool),
+        str(pages.pages),
+        "the pool has another number of pages",
+        location,
+        (step,),
     )
     attempt = context.attempts.get(location)
     if attempt is None or context.fresh or not same_answer(attempt, pages, pool):
