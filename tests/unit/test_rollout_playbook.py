@@ -342,6 +342,19 @@ def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_res
     assert fleet.node("a")["past"] == ["old", None], "it was left as it is"
 
 
+def test_the_time_until_a_host_goes_back_is_as_long_as_its_batch_takes_unless_it_is_given(fleet: Fleet) -> None:
+    fleet.set("d", needs=1)
+    words = ("-e", "corral_serial=1,3", "-f", "1")
+    code, said, dummy = fleet.play(*words, corral_reboot_ok="{{ inventory_hostname == 'd' }}")
+    assert code == 0, said
+    # Ansible does each task on one host after the other.
+    assert [fleet.node(host)["seconds"] for host in HOSTS] == [120, 120 + 2 * 30, 120 + 2 * 30, 120 + 2 * 30 + 600]
+    given: dict[str, t.Any] = {"corral_confirm_timeout": 7, "corral_profile": {"name": "newer"}}
+    code, said, dummy = fleet.play(*words, **given)
+    assert code == 0, said
+    assert [fleet.node(host)["seconds"] for host in HOSTS] == [7, 7, 7, 7]
+
+
 def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing(fleet: Fleet) -> None:
     for host in HOSTS:
         fleet.set(host, profile=None, past=[])
