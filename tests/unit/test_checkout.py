@@ -238,13 +238,25 @@ def test_roles_and_playbooks_have_names_of_their_own_for_variables(file: Path) -
     assert [name for name in variables(yaml.safe_load(file.read_text())) if not name.startswith(prefixes)] == []
 
 
-def variables(data: object) -> list[str]:
-    """The variables that plays and tasks define."""
+def test_no_fact_of_a_role_or_playbook_is_a_variable_of_a_task_as_well() -> None:
+    """The fact would take its place, as a user's would: also one of another file that ran before."""
+    data = [yaml.safe_load(file.read_text()) for file in TASKS]
+    facts, own = set(variables(data, keys=FACTS)), set(variables(data, keys=("vars",)))
+    assert facts and own
+    assert sorted(facts & own) == []
+
+
+FACTS = ("register", "ansible.builtin.set_fact")
+
+
+def variables(data: object, keys: tuple[str, ...] = (*FACTS, "vars", "loop_var")) -> list[str]:
+    """The variables that plays and tasks define with these keys."""
     if isinstance(data, list):
-        return [name for item in data for name in variables(item)]
+        return [name for item in data for name in variables(item, keys)]
     if not isinstance(data, dict):
         return []
-    found = [name for name in (data.get("register"), (data.get("loop_control") or {}).get("loop_var")) if name]
-    for key in ("vars", "ansible.builtin.set_fact"):
-        found += data.get(key) or {}
-    return found + [name for item in data.values() for name in variables(item)]
+    found = []
+    for key in keys:
+        value = data.get(key) or ()
+        found += [value] if isinstance(value, str) else value
+    return found + [name for item in data.values() for name in variables(item, keys)]
