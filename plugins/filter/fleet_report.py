@@ -12,7 +12,7 @@ from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
     LINES,
     by_name,
     clean,
-    impossible,
+    impossible_data,
     message,
     printable,
     without_address,
@@ -85,11 +85,8 @@ def host_report(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any]) ->
     that returned what no module returns has failed: none of it is used.
     """
     for module, result in (("profile", profile), ("agent", agent)):
-        why = impossible(result)
-        if why:
-            text = (
-                f"the module {module} returned impossible data: {why}; look at the node, and at its version of Corral"
-            )
+        text = impossible_data(module, result)
+        if text:
             return host_report({"msg": text}, {"skipped": True})
     results = (profile, agent)
     found: list[DriftItem] = [

@@ -7,7 +7,13 @@ from __future__ import annotations
 import json
 import typing as t
 
-from ansible_collections.corral.node.plugins.plugin_utils.host_results import by_name, message, without_address
+from ansible_collections.corral.node.plugins.plugin_utils.host_results import (
+    by_name,
+    impossible_data,
+    message,
+    printable,
+    without_address,
+)
 
 if t.TYPE_CHECKING:
     from ansible_collections.corral.node.plugins.module_utils._core.model.status.json_shapes import EditedKey
@@ -139,7 +145,7 @@ def rollout_plan(
     ]
     total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
     return {
-        "lines": [*shown, total + (f", {len(refused)} cannot have the profile" if refused else "")],
+        "lines": [*map(printable, shown), total + (f", {len(refused)} cannot have the profile" if refused else "")],
         "refused": refused,
         "changing": changing,
     }
@@ -159,7 +165,10 @@ def terms_of(host: str, given: t.Mapping[str, t.Any]) -> Terms:
 
 def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], terms: Terms) -> str:
     """Why a host cannot have the profile; "" when it can."""
-    for result in (profile, agent):
+    for module, result in (("profile", profile), ("agent", agent)):
+        text = impossible_data(module, result)
+        if text:
+            return text
         if result.get("unreachable"):
             return f"{UNREACHABLE}{message(result)}"
         if ("drift" not in result or result.get("problems")) and not result.get("skipped") and result:
@@ -190,7 +199,7 @@ def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list
     items = [
         str(one["text"])
         for one in profile.get("drift") or ()
-        if one["verdict"] != "drift" and one["when"] == "now" and one["disruption"] != "service restart"
+        if one["verdict"] != "drift" and one.get("when") == "now" and one.get("disruption") != "service restart"
     ]
     head = "stays, so the host goes back unless corral_require_in_sync is false:" if require_in_sync else "stays:"
     return [head, *(f"  {text}" for text in items)] if items else []
@@ -201,7 +210,7 @@ def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
     items = [
         str(one["text"])
         for one in profile.get("drift") or ()
-        if one["verdict"] != "drift" and one["disruption"] == "service restart"
+        if one["verdict"] != "drift" and one.get("disruption") == "service restart"
     ]
     return ["waits for a restart, which the rollout leaves to you:", *(f"  {text}" for text in items)] if items else []
 
@@ -216,7 +225,7 @@ def key_line(one: EditedKey) -> str:
         return f"{one['key'] or 'the node'}{extra}:"
     before, after = (
         "not declared" if value is None else value if isinstance(value, str) else json.dumps(value)
-        for value in (one["before"], one["after"])
+        for value in (one.get("before"), one.get("after"))
     )
     return f"{one['key']}: {before} -> {after}{extra}"
 

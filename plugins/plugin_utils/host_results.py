@@ -27,8 +27,15 @@ NOTHING = type(None)
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
 LINES = ("cpu_map", "cpu_map_now", "gc_report")
-ROWS = ("drift", "problems", "numa_nodes", "workloads", "tenants")
-CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the page has of each row
+ROWS = ("drift", "changes", "by_key", "problems", "numa_nodes", "workloads", "tenants")
+CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the plan and the page have of each row
+    "by_key": {
+        "kind": (str,),
+        "key": (str,),
+        "origin": (str, NOTHING),
+        "disruption": (str,),
+        "changes": (list,),
+    },
     "numa_nodes": {"node": (int,), "cpus": (str,), "memory_mib": (int, NOTHING), "hugepages": (dict,)},
     "workloads": {
         "name": (str,),
@@ -84,6 +91,14 @@ def clean(value: t.Any) -> t.Any:
     if isinstance(value, list):
         return [clean(inner) for inner in value]
     return printable(value) if isinstance(value, str) else value
+
+
+def impossible_data(module: str, result: t.Mapping[str, t.Any]) -> str | None:
+    """What a person reads of a module's result that none returns; None when it is possible."""
+    why = impossible(result)
+    return (
+        why and f"the module {module} returned impossible data: {why}; look at the node, and at its version of Corral"
+    )
 
 
 def impossible(result: t.Mapping[str, t.Any]) -> str | None:
@@ -144,6 +159,9 @@ def impossible_row(row: t.Mapping[str, t.Any], cells: t.Mapping[str, tuple[type,
     odd = next((ids for ids in (row.get("devices") or {}).values() if not isinstance(ids, list)), None)
     if odd is not None:
         return f"devices has {kind(odd)}, expected lists"
+    other = next((line for line in row.get("changes") or () if not isinstance(line, str)), None)
+    if other is not None:
+        return f"changes has {kind(other)}, expected texts"
     return impossible_since(row.get("since"))
 
 

@@ -56,6 +56,38 @@ def test_a_key_says_where_it_is_from_and_what_it_disturbs() -> None:
     assert lines[1] == "  cpu.isolated.cores: 1 -> 4 (group_vars/edge.yml) [service restart]"
 
 
+@pytest.mark.parametrize(("returned", "why"), [
+    ({"drift": "all"}, "drift is text, expected a list"),
+    ({"drift": [1]}, "drift[0] is a number, expected a mapping"),
+    ({"drift": [], "by_key": "x"}, "by_key is text, expected a list"),
+    ({"drift": [], "by_key": [{"kind": "edited"}]}, "by_key[0].key is missing, expected text"),
+    (
+        {"drift": [], "by_key": [{**profile(1)["by_key"][0], "changes": [{}]}]},
+        "by_key[0].changes has a mapping, expected texts",
+    ),
+    ({"drift": [], "paused": "x"}, "paused is text, expected a mapping"),
+])  # fmt: skip
+def test_a_host_that_returns_impossible_data_is_named_and_keeps_no_other_from_its_plan(
+    returned: dict[str, t.Any], why: str
+) -> None:
+    plan = rollout_plan({"n1": profile(1), "n2": returned}, {"n1": AGENT, "n2": AGENT})
+    assert plan["changing"] == ["n1"]
+    assert plan["lines"][-3:] == [
+        "n2: cannot have it",
+        f"  the module profile returned impossible data: {why}; look at the node, and at its version of Corral",
+        "2 hosts: 1 would change, 1 cannot have the profile",
+    ]
+    other = rollout_plan({"n1": profile(1)}, {"n1": {"drift": [], "changes": ["x"]}})
+    assert "the module agent returned impossible data: changes[0] is text" in other["refused"]["n1"]
+
+
+def test_no_text_of_a_host_moves_the_cursor_of_a_terminal() -> None:
+    hostile = profile(1)
+    hostile["by_key"][0].update(key="\x1b[2J", changes=["\x1b[31m"], before="a\rb")
+    lines = rollout_plan({"n1": hostile}, {"n1": AGENT})["lines"]
+    assert lines[1:3] == ["  \\x1b[2J: a\\rb -> 4", "    \\x1b[31m"]
+
+
 def test_a_paused_host_cannot_have_it_unless_that_is_wanted_there() -> None:
     paused = {**profile(1), "paused": {"text": "paused for an hour"}}
     terms = {"n2": {"during_pause": "apply"}, "n3": {"during_pause": "refuse"}}
