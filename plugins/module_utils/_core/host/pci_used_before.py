@@ -12,6 +12,7 @@ from __future__ import annotations
 
 import typing as t
 
+from ..model.plan.plan import Change
 from . import state
 
 if t.TYPE_CHECKING:
@@ -57,6 +58,21 @@ def keep(host: Host, found: t.Mapping[str, str]) -> bool:
         return False
     state.write_checked(host, state.PCI_USED, now, spare=False)
     return True
+
+
+def unwritten(host: Host, found: t.Mapping[str, str], error: OSError) -> Change:
+    """The drift where keep() has failed: what the machine began to use since would look free while the node starts again."""
+    kept = record(host)
+    sides = [
+        "; ".join(f"{address}: {why.partition(': ')[0]}" for address, why in sorted(used.items()) if why)
+        or "none is used"
+        for used in (kept["used"] if kept else {}, found)
+    ]
+    reason = (
+        f"cannot be written ({error.strerror}): make room, or mount it for writing; while the node starts after its next boot, "
+        "a PCI function that is not in it may be given to a workload"
+    )
+    return Change("devices", state.PCI_USED, "content", sides[0], sides[1], reason, state.PCI_USED)
 
 
 def record(host: Host) -> t.Optional[dict[str, t.Any]]:

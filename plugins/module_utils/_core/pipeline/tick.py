@@ -147,6 +147,8 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         return report_error(host, now, error)
     if not outcome.error and broken is None and enforce:
         state.record_profile(host, profile.to_data(declared))
+    started, unwritten = keep_pci_used(host, declared)
+    outcome = outcome._replace(remaining=(*outcome.remaining, *unwritten))
     status = status_file.status(host, context, outcome, now.previous, paused=now.paused)
     log(outcome, now)
     keep = not status["error"] and broken is None
@@ -158,15 +160,26 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
         from . import allocate_workloads
 
         converged = not allocate_workloads.waits(host, context.grants)
-    if any(one.bind for one in declared.devices):
-        from ..host import pci_used_before
-        from ..host.discovery import device_files
-
-        started = host.unrecorded(lambda: pci_used_before.keep(host, device_files.used_now(host, declared.devices)))
-        converged = converged and started
-    if converged and not at_boot:
+    if converged and started and not at_boot:
         recorded_inputs.keep(host, state.PUBLISHED, status["time"])
     return ERROR if outcome.error else DIFFERS if outcome.applied or outcome.remaining else IN_SYNC
+
+
+def keep_pci_used(host: Host, declared: Profile) -> tuple[bool, tuple[Change, ...]]:
+    """Keep which of the PCI functions that may be bound the machine uses, for the next boot (see pci_used_before.keep()).
+
+    Whether it is kept, and the drift where it cannot be written: the next tick tries again.
+    """
+    if not any(one.bind for one in declared.devices):
+        return True, ()
+    from ..host import pci_used_before
+    from ..host.discovery import device_files
+
+    used = host.unrecorded(lambda: device_files.used_now(host, declared.devices))
+    try:
+        return host.unrecorded(lambda: pci_used_before.keep(host, used)), ()
+    except OSError as error:
+        return False, (pci_used_before.unwritten(host, used, error),)
 
 
 def take_up(host: Host, declared: Profile, apply: t.Callable[..., Outcome]) -> Outcome:

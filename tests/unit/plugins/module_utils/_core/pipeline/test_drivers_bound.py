@@ -741,6 +741,30 @@ def test_what_the_machine_uses_is_kept_where_it_changes_and_goes_with_the_profil
     assert not fake.has(state.PCI_USED)
 
 
+def test_a_record_that_cannot_be_written_is_drift_until_there_is_room(fake: node.Node) -> None:
+    equip(fake)
+    assert roll_out(fake, only("later")).error == ""
+    runs.tick(fake.host())
+    fake.pci.bring("ens3", up=True)
+    fake.wait(10)
+    host = fake.clone(fake.root.with_name("twin")).host()
+    runs.tick(host)
+    number = host.acts.index(f"write_file {state.PCI_USED}") + 1
+    assert runs.tick(fake.host("error", number)) == 2
+    status = state.read_json(fake.host(), state.STATUS)
+    (item,) = status["items"]
+    assert (item["subject"], item["manager"], item["verdict"], status["error"]) == (
+        state.PCI_USED, "devices", "drift", None,
+    )  # fmt: skip
+    assert "No space left on device" in item["reason"]
+    assert f"{FOURTH}: its network interface ens3 is up" in item["wanted"]
+    assert not fake.has(state.PCI_USED)
+    fake.wait(10)
+    assert runs.tick(fake.host()) == 0
+    assert FOURTH in fake.get(state.PCI_USED)
+    assert state.read_json(fake.host(), state.STATUS)["in_sync"]
+
+
 @pytest.mark.parametrize("text", ["", "{", "[]", "null", '{"version": 1, "checksum": "x", "data": {}}'])
 def test_a_record_that_is_none_holds_everything_back_while_the_node_starts(
     text: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
