@@ -270,7 +270,7 @@ def current_grants(host: Host) -> tuple[Grant, ...]:
     """The grants of the checkpoint."""
     for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
         with contextlib.suppress(ValueError):
-            return grants.from_data(state.checked(host, path)).grants
+            return grants.from_data(state.checked(host, path))[0].grants
     return tuple(workload_state.seen_grants(host))
 
 

@@ -39,6 +39,7 @@ if t.TYPE_CHECKING:
 # A workload that was admitted by hand must start in its slice within so many seconds, else its grant ends.
 START_SECONDS = 120
 BY_HAND = "by-hand"
+LISTED = 4  # grants that cannot be read and are named one by one
 
 
 class Request(NamedTuple):
@@ -424,21 +425,32 @@ def read_checkpoint(host: Host, listed: t.Sequence[ResourceRequirements]) -> tup
     """The grants as they were written, and what was wrong with the file when they came from another source.
 
     An unreadable file is not used, nor is its second copy where the kernel shows something else: the slices show
-    which workload runs where, and only workloads that do not run are taken from that earlier version.
+    which workload runs where, and only workloads that do not run are taken from that earlier version. Of a file in which
+    single grants cannot be read the others stay as they are.
     """
     if not state.written_before(host, state.CHECKPOINT):
         found = rebuilt(host, listed, Checkpoint())
         return found, "" if not found.grants else f"{state.CHECKPOINT} is gone: grants are as the slices show them"
     stored = state.read_json(host, state.CHECKPOINT)
     try:
-        return grants.from_data(state.checked_data(stored)), ""
+        kept, wrong = grants.from_data(state.checked_data(stored))
     except ValueError as error:
         said = f"{error}, set aside" if host.exists(state.CHECKPOINT) else "is gone"
+        return rebuilt(host, listed, earlier(host)), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
+    if not wrong:
+        return kept, ""
+    others = rebuilt(host, listed, earlier(host)).grants
+    named = "; ".join((*wrong[:LISTED], *([f"{len(wrong) - LISTED} more"] if len(wrong) > LISTED else [])))
+    said = f"{state.CHECKPOINT}: {named}, set aside: these grants are as the slices show them, the others stay"
+    return grants.completed(kept, others), said
+
+
+def earlier(host: Host) -> Checkpoint:
+    """What can be read of the second copy of the checkpoint."""
     try:
-        earlier = grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))
+        return grants.from_data(state.checked(host, f"{state.CHECKPOINT}.previous"))[0]
     except ValueError:
-        earlier = Checkpoint()
-    return rebuilt(host, listed, earlier), f"{state.CHECKPOINT} {said}: grants are as the slices show them"
+        return Checkpoint()
 
 
 def rebuilt(host: Host, listed: t.Sequence[ResourceRequirements], earlier: Checkpoint) -> Checkpoint:

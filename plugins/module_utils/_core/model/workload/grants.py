@@ -21,6 +21,7 @@ from ..profile.schema_types import EXCLUSIVE_PREFIX, SHARED_PREFIX
 from ..tenants.tenant import Member
 from ..values import cpuset
 from ..values.cpuset import CpuSet
+from ..values.errors import shown
 from ..values.records import NamedTuple
 from .resources import Amounts
 
@@ -33,6 +34,7 @@ ISOLATED_SLICE = f"{EXCLUSIVE_PREFIX}isolated.slice"
 Totals = t.Mapping[int, t.Mapping[str, int]]
 # Larger than any list of CPUs, nodes or grants that Corral writes.
 ITEMS_LIMIT = 1 << 16
+NOT_OURS = (KeyError, TypeError, AttributeError, OverflowError)  # what reading other data than Corral's comes to
 
 
 class Grant(NamedTuple):
@@ -160,18 +162,39 @@ def grant_to_data(grant: Grant) -> dict[str, t.Any]:
     return data
 
 
-def from_data(data: t.Any) -> Checkpoint:
-    """The checkpoint that to_data wrote. Raises ValueError on anything else, and where two grants hold one CPU or device."""
+def from_data(data: t.Any) -> tuple[Checkpoint, tuple[str, ...]]:
+    """What to_data wrote: the grants that can be read, and what is wrong with each of the others.
+
+    Raises ValueError where the data are no checkpoint, and where two of the grants hold one CPU or device.
+    """
+    found: list[Grant] = []
+    wrong: list[str] = []
     try:
         rows, nodes = data["grants"], data["nodes"]
-        if len(rows) > ITEMS_LIMIT:
-            raise ValueError("too many grants")
-        grants = tuple(_grant(row) for row in rows)
+        if not isinstance(rows, list) or len(rows) > ITEMS_LIMIT:
+            raise ValueError("grants that are no list, or too many")
         totals = {int(node): {str(name): _whole(size) for name, size in held.items()} for node, held in nodes.items()}
-    except (KeyError, TypeError, AttributeError, OverflowError) as error:
+    except NOT_OURS as error:
         raise ValueError(f"not as Corral writes it ({error})") from None
-    _check(grants)
-    return Checkpoint(grants, totals)
+    for number, row in enumerate(rows):
+        try:
+            found.append(_grant(row))
+        except (*NOT_OURS, ValueError) as error:
+            name = row.get("workload") if isinstance(row, dict) else None
+            of = f" of {shown(name)}" if isinstance(name, str) else ""
+            missing = f"no {error}" if isinstance(error, KeyError) else str(error)
+            wrong.append(f"grant {number}{of} is not as Corral writes it ({missing})")
+    _check(found)
+    return Checkpoint(tuple(found), totals), tuple(wrong)
+
+
+def completed(kept: Checkpoint, others: t.Iterable[Grant]) -> Checkpoint:
+    """A checkpoint with the grants of further workloads, without the CPUs and devices that are granted in it."""
+    names, cpus = {grant.workload for grant in kept.grants}, exclusive(kept.grants)
+    devices = {one.id for grant in kept.grants for one in grant.devices}
+    more = (one for one in others if one.workload not in names and not one.cpus & cpus)
+    more = (one._replace(devices=tuple(each for each in one.devices if each.id not in devices)) for one in more)
+    return kept._replace(grants=(*kept.grants, *more))
 
 
 def _grant(row: t.Any) -> Grant:
@@ -202,10 +225,13 @@ def _text(value: t.Any) -> str:
 def _devices(rows: t.Any) -> tuple[GrantedDevice, ...]:
     if not isinstance(rows, list) or len(rows) > ITEMS_LIMIT:
         raise ValueError("devices that are not a list")
-    return tuple(
+    found = tuple(
         GrantedDevice(_text(container), _text(resource), _text(name), tuple(map(_text, keys)))
         for container, resource, name, keys in rows
     )
+    if len({one[:3] for one in found}) < len(found):
+        raise ValueError("a device twice")
+    return found
 
 
 def _member(row: t.Any) -> t.Optional[Member]:
@@ -241,8 +267,6 @@ def _check(grants: t.Sequence[Grant]) -> None:
             taken[cpu] = grant.workload
     holders: dict[str, str] = {}
     for grant in grants:
-        if len({one[:3] for one in grant.devices}) < len(grant.devices):
-            raise ValueError(f"{grant.workload} has a device twice")
         for device in sorted({one.id for one in grant.devices}):
             if device in holders:
                 raise ValueError(f"device {device} is granted to {holders[device]} and {grant.workload}")

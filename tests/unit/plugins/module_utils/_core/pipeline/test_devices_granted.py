@@ -21,6 +21,7 @@ import runs
 import services
 import test_workloads
 import yaml
+from _core.host import state
 from _core.managers import device_grants
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
@@ -1018,6 +1019,33 @@ def test_a_lost_checkpoint_takes_no_device_from_a_run_whose_workload_left_the_pr
     runs.tick(rolled.host())
     assert left not in held(rolled)
     assert not rolled.has(f"{FOLDER}/{left}.service.env")
+
+
+@pytest.mark.parametrize("bad", ["dpdk", "serial", "job:job@a"])
+def test_a_bad_entry_of_the_checkpoint_is_set_aside_alone(rolled: node.Node, bad: str) -> None:
+    running(rolled, SERIAL)
+    running(rolled, JOB)
+    rolled.wait(10)
+    in_sync(rolled)
+    before = json.loads(rolled.get(CHECKPOINT))["data"]
+    assert {row["workload"] for row in before["grants"]} == {"dpdk", "serial", "job:job@a"}
+    data = copy.deepcopy(before)
+    for row in data["grants"]:
+        if row["workload"] == bad:
+            row["devices"] = [["", TTY, 5, []]]
+    text = state.checked_text(data)
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        rolled.put(path, text)
+    rolled.wait(100)
+    (item, *dummy) = [one for one in runs.plan(rolled.host()) if one.subject == CHECKPOINT]
+    assert f" of {bad} is not as Corral writes it (5 is no text), set aside" in item.reason
+    assert runs.tick(rolled.host()) == 2
+    after = json.loads(rolled.get(CHECKPOINT))["data"]
+    own = {row["workload"]: {**row, "since": 0} if row["workload"] == bad else row for row in before["grants"]}
+    assert {row["workload"]: {**row, "since": 0} if row["workload"] == bad else row for row in after["grants"]} == own
+    assert rolled.get(f"{CHECKPOINT}.damaged") == text
+    in_sync(rolled)
+    assert running(rolled, OTHER).devices == {LINKS[2]}
 
 
 # The end
