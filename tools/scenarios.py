@@ -51,6 +51,8 @@ LONG_ONLY = (
     "bullseye",
     "cpusets-bullseye",
     "cpusets-forky",
+    "devices-forky",
+    "devices-trixie",
     "gc-trixie",
     "intruders-bullseye",
     "intruders-forky",
