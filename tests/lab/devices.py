@@ -18,25 +18,31 @@ import typing as t
 
 from on_node import expect, in_sync, read, run, run_named, tick, wait, write
 from pods import pod, pod_has_ended
+from vendors_spec import make as make_vendors_spec
 from workloads import CGROUP, ETC, cpus, grants, image
 
 TTYS = [f"/dev/tty{number}" for number in range(40, 50)]
 OPENS = "/usr/local/bin/opens"
-# Tries to open each of these devices, and writes down what became of that beside its environment and its CPUs.
+VFIO_GROUPS = "/dev/vfio"
+# Tries to open each of these devices and the groups of VFIO, and writes down what became of that beside its environment and its CPUs;
+# again at each SIGUSR1.
 OPENS_TEXT = f"""#!/usr/bin/python3
-import json, os, sys, time
-found = {{}}
-for path in {TTYS!r}:
-    try:
-        os.close(os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK))
-        found[path] = 0
-    except OSError as error:
-        found[path] = error.errno
+import json, os, signal, sys
+signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGUSR1])
 own = {{name: text for name, text in os.environ.items() if name.startswith(("CORRAL_", "PCIDEVICE_"))}}
-with open("/run/new-" + sys.argv[1], "w") as file:
-    json.dump([found, own, sorted(os.sched_getaffinity(0)), os.listdir("/dev")], file)
-os.rename("/run/new-" + sys.argv[1], "/run/opens-" + sys.argv[1])
-time.sleep(1e6)
+while True:
+    groups = os.listdir({VFIO_GROUPS!r}) if os.path.isdir({VFIO_GROUPS!r}) else []
+    found = {{}}
+    for path in {TTYS!r} + [{VFIO_GROUPS!r} + "/" + name for name in groups if name.isdigit()]:
+        try:
+            os.close(os.open(path, os.O_RDWR | os.O_NOCTTY | os.O_NONBLOCK))
+            found[path] = 0
+        except OSError as error:
+            found[path] = error.errno
+    with open("/run/new-" + sys.argv[1], "w") as file:
+        json.dump([found, own, sorted(os.sched_getaffinity(0)), os.listdir("/dev")], file)
+    os.rename("/run/new-" + sys.argv[1], "/run/opens-" + sys.argv[1])
+    signal.sigwait([signal.SIGUSR1])
 """
 CHECKS = "/usr/local/bin/tty-ok"
 SICK, HANGS, ASKED = "/run/sick", "/run/hangs", "/run/asked"
@@ -112,6 +118,7 @@ def prepare() -> None:
     for unit, text in UNITS.items():
         write(f"{ETC}/{unit}", text)
     run("systemctl", "daemon-reload")
+    make_vendors_spec()
     run("modprobe", "--all", "vmxnet3", "vfio-pci")  # Corral loads no module, and the lab's udev does not look at PCI.
     image()
 
@@ -142,10 +149,21 @@ def shown_to(name: str) -> list[str]:
 
 
 def start(name: str) -> None:
+    """Start a unit, and wait until it has tried to open devices."""
+    ask(name, "start", name)
+
+
+def opens_now(name: str) -> set[str]:
+    """What a unit that runs can open now."""
+    ask(name, "kill", "--kill-whom=main", "--signal=USR1", name)
+    return opened(name)[0]
+
+
+def ask(name: str, *words: str) -> None:
     path = f"/run/opens-{name}"
     if os.path.exists(path):
         os.remove(path)
-    run("systemctl", "start", name)
+    run("systemctl", *words)
     wait(f"{name} has tried", lambda: os.path.exists(path))
 
 

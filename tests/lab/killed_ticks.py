@@ -4,11 +4,8 @@
 
 """Runs on a node whose agent is in sync: kills the agent at POINTS places of a change, once for each place.
 
-The profile goes forth and back between the declared one and another. Each time a tick of its own is killed with
-SIGKILL right before one of its acts: a file opened for writing, a rename, a removal, a command, a call to systemd.
-Python's audit hooks (PEP 578) see those whatever the core says; of a call to systemd the core tells them itself. Right
-before an act is right after the one before it. Then the real service runs once, and the kernel must
-have what a whole tick gave it. Meanwhile
+The profile goes forth and back between the declared one and another. Each time a tick of its own is killed right before one of
+its acts (kill_at_act.py). Then the real service runs once, and the kernel must have what a whole tick gave it. Meanwhile
 watch_overlap.py watches for overlaps, and no other tick may run (on_node.py).
 """
 
@@ -22,37 +19,24 @@ import subprocess
 import sys
 import typing as t
 
+import kill_at_act
 from cpu_list import cpus
 from on_node import PATIENCE, STATUS, read
 
 DECLARED = "/etc/corral/profile.json"
 CGROUP = "/sys/fs/cgroup"
 SERVICE = "corral-reconcile.service"
-ACTS = {"os.mkdir", "os.remove", "os.rename", "os.rmdir", "os.symlink", "os.chmod", "subprocess.Popen",
-        "corral.systemd"}  # fmt: skip
-WRITING = os.O_WRONLY | os.O_RDWR | os.O_CREAT | os.O_TRUNC | os.O_APPEND
 
 
 def one_tick(last: int) -> int:
     """A tick that is killed before its act number ``last``; 0 lets it live. Tells how many acts there were."""
-    sys.path.insert(0, os.path.dirname(os.path.realpath("/usr/libexec/corral/corral")))
-    sys.dont_write_bytecode = True
+    kill_at_act.import_program()
     from _core.host.files import Host
     from _core.main import tick
 
-    count = 0
-
-    def hook(event: str, words: tuple[t.Any, ...]) -> None:
-        nonlocal count
-        opened = event == "open" and not isinstance(words[0], int) and words[2] & WRITING
-        if opened or event in ACTS:
-            count += 1
-            if count == last:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    sys.addaudithook(hook)
+    acts = kill_at_act.watch(last)
     code = tick(Host())
-    print(count)
+    print(acts())
     return code
 
 
