@@ -22,7 +22,6 @@ from devices import (
     ETC,
     NIC,
     OPENS,
-    device_ids,
     driver_of,
     functions,
     image,
@@ -72,6 +71,11 @@ def declared(units: t.Mapping[str, str], workloads: t.Sequence[dict[str, t.Any]]
 
 def workload(name: str, limits: dict[str, t.Any]) -> dict[str, t.Any]:
     return {"name": name, "match": {"unit": f"{name}.service"}, "hold": "running", "limits": limits}
+
+
+def ids(name: str) -> list[str]:
+    """The ids of the devices that a workload holds, by Corral's checkpoint."""
+    return [row[2] for row in grants()[name]["devices"]]
 
 
 def refusal(name: str) -> str:
@@ -151,7 +155,7 @@ def vendors_spec() -> None:
     crate = {"name": "crate", "match": {"container": "crate"}, "hold": "running", "limits": {WIDGET: 1}}
     with declared({}, [crate], devices=[one]):
         run("corral", "admit", "crate")
-        expect("its device", device_ids("crate"), [f"{WIDGET}=w0"])
+        expect("its device", ids("crate"), [f"{WIDGET}=w0"])
         words = ("podman", "run", "--rm", "--network=none", "--cgroup-parent=corral.slice/corral-crate.slice")
         said = run(*words, "--name=crate", "--device=corral.node/grant=crate", "busybox", "sh", "-c", FINDS).split()
         expect(
@@ -189,7 +193,7 @@ def containerd() -> None:
         listed,
     )
     said = run(*words).split()
-    (device,) = device_ids("box")
+    (device,) = ids("box")
     expect("its device, opened, and its variable", said, [device, "opened", device])
     run("corral", "release", "box")
     in_sync()
@@ -312,7 +316,7 @@ def starts(was: t.Mapping[str, set[str]]) -> None:
     expect("what it opens", (len(mine), f"/dev/vfio/{group}" in mine, mine & taken), (4, True, set()))
     expect("the errors of others", errors, {errno.EPERM})
     expect("its CPUs", (len(mask), set(mask) < {4, 5, 6, 7}), (2, True))
-    expect("what Corral says that it has", set(device_ids("all")) - {nic}, mine - {f"/dev/vfio/{group}"})
+    expect("what Corral says that it has", set(ids("all")) - {nic}, mine - {f"/dev/vfio/{group}"})
     keep_theirs(was, "while it runs")
     in_sync()
 
