@@ -110,14 +110,25 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, service_group(host, service))
 
 
+# Slices with no service of the system below the first level: those of pods and of users are many, and come and go.
+MANY = ("kubepods", "user.")
+
+
 def service_group(host: Host, service: str) -> str:
-    """The control group of a service: in the top-level slice in which it runs (Slice=), in system.slice where it does not run."""
+    """The control group of a service: in the slice in which it runs (Slice=), in system.slice where it does not run."""
     root = units(host)
     usual = f"{root}/system.slice/{service}"
     if host.is_dir(usual):
         return usual
-    others = (f"{root}/{top}/{service}" for top in host.folders(root) if top.endswith(".slice"))
+    others = (f"{path}/{service}" for path in slices(host, root))
     return next((path for path in others if host.is_dir(path)), usual)
+
+
+def slices(host: Host, directory: str) -> list[str]:
+    """The slices below a control group, those nearest first; those within slices of pods and users are left out."""
+    names = host.names_like(directory, (("", ".slice"),))
+    inner_ones = [path for name in names if not name.startswith(MANY) for path in slices(host, f"{directory}/{name}")]
+    return [*(f"{directory}/{name}" for name in names), *inner_ones]
 
 
 def processes_shown(host: Host, path: str, most: int = 4) -> tuple[str, ...]:

@@ -113,12 +113,15 @@ def test_keys_in_a_file_of_others_change_and_all_else_stays(fake: node.Node) -> 
     assert kubelet.config["maxPods"] == 110
 
 
-def test_a_kubelet_in_a_slice_of_its_own_is_the_one_of_its_unit(fake: node.Node, kubelet: FakeKubelet) -> None:
+@pytest.mark.parametrize("own", ["runtime.slice", "runtime-node.slice", "runtime-node-pods.slice"])
+def test_a_kubelet_in_a_slice_of_its_own_is_the_one_of_its_unit(
+    own: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
     """As where kubelet and runtime have Slice=runtime.slice: it counted as one that its unit does not run, and was refused."""
     kubelet.stop(fake)
-    fake.put(f"/etc/systemd/system/{fake_kubelet.UNIT}.d/slice.conf", "[Service]\nSlice=runtime.slice\n")
-    fake.systemd.run_slice("runtime.slice")
-    kubelet.place = f"runtime.slice/{fake_kubelet.UNIT}"
+    fake.put(f"/etc/systemd/system/{fake_kubelet.UNIT}.d/slice.conf", "[Service]\nSlice={own}\n")
+    fake.systemd.run_slice(own)
+    kubelet.place = f"{fake.systemd.place(own)}/{fake_kubelet.UNIT}"
     kubelet.start(fake)
     cpu = node.edge()["cpu"]
     slices = [*cpu["reserved"].get("slices", ("system.slice", "user.slice", "init.scope")), "runtime.slice"]

@@ -74,13 +74,14 @@ def test_a_kubelet_that_keeps_nothing_to_itself_leaves_nothing_to_grant(
     assert "reservedSystemCPUs" in problem.message
 
 
-def test_a_kubelet_in_a_slice_of_its_own_is_one_as_well(fake: node.Node) -> None:
+@pytest.mark.parametrize(
+    "place", ["runtime.slice", "runtime.slice/runtime-node.slice", "system.slice/system-node.slice"]
+)
+def test_a_kubelet_in_a_slice_of_its_own_is_one_as_well(place: str, fake: node.Node) -> None:
     """As with Slice=runtime.slice, and started by hand: its unit is not to run at boot."""
     run_kubelet(fake)
-    (fake.root / f"{TOP[1:]}/runtime.slice").mkdir()
-    (fake.root / f"{TOP[1:]}/system.slice/kubelet.service").rename(
-        fake.root / f"{TOP[1:]}/runtime.slice/kubelet.service"
-    )
+    (fake.root / f"{TOP[1:]}/{place}").mkdir(parents=True)
+    (fake.root / f"{TOP[1:]}/system.slice/kubelet.service").rename(fake.root / f"{TOP[1:]}/{place}/kubelet.service")
     assert granted(fake, own(4)) == {1, 5, 2, 6}
     fake.put("/var/lib/kubelet/config.yaml", KUBELET.format(policy="static", strict="true", reserved="0"))
     context = planning.compile_profile(fake.host(), declared())
