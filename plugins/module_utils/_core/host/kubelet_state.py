@@ -21,6 +21,7 @@ from ..model.topology.topology import Topology
 from ..model.values import cpuset, quantity
 from ..model.values.records import NamedTuple
 from ..model.values.sizes import page_text
+from . import kubelet_node
 from .files import Host
 
 GATE = "PodLevelResourceManagers"
@@ -118,6 +119,15 @@ def unread(host: Host, path: str, text: t.Optional[str]) -> t.Optional[File]:
     if text is not None or host.errors.get(path, 2) == 2:
         return None
     return File(path, exists=True, refusal=f"cannot be read: {host.why(path)}")
+
+
+def counts_hugepages(host: Host) -> bool:
+    """Whether a kubelet runs that gives hugepages to pods by NUMA node: it starts only on a machine with those of its state."""
+    running = kubelet_node.of_unit(host)
+    if running is None:
+        return False
+    text = host.read(f"{kubelet_node.files(host, running).root_dir}/{MEMORY.file}") or ""
+    return state_files.read(MEMORY, text, pod_level=True).values.get("PolicyName") == start_checks.STATIC_MEMORY
 
 
 def totals(topology: Topology) -> dict[int, dict[str, int]]:

@@ -9,7 +9,16 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import hugepage_files, kubelet_node, kubelet_state, kubelet_unit, node_hooks, state, sysctl
+from ..host import (
+    hugepage_files,
+    hugepage_requests,
+    kubelet_node,
+    kubelet_state,
+    kubelet_unit,
+    node_hooks,
+    state,
+    sysctl,
+)
 from ..host.files import Host
 from ..host.kubelet_node import KubeletFiles, Process
 from ..model.cpu.pools import Pools
@@ -175,13 +184,13 @@ def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machin
 
 
 def asked_for(host: Host, context: Context) -> list[Hugepages]:
-    """The declared pools, without those that are as the kernel left them when it gave another number of pages for the same request."""
+    """The declared pools, without those that stay as the kernel last gave them."""
+    counted = hugepage_requests.are_counted(host, context)
     found = []
-    for pool in context.profile.memory.hugepages:
-        tried = context.attempts.get(f"{hugepage_files.folder(pool.size_kib, pool.node)}/nr_hugepages")
-        now = hugepage_files.pool(host, pool.size_kib, pool.node)
-        if pool.pages == now or tried is None or (tried.wanted, tried.got) != (pool.pages, now):
-            found.append(pool)
+    for pages in context.profile.memory.hugepages:
+        now = hugepage_files.pool(host, pages.size_kib, pages.node)
+        if now == pages.pages or hugepage_requests.is_asked_for(context, pages, now, counted=counted):
+            found.append(pages)
     return found
 
 

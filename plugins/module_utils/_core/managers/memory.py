@@ -12,10 +12,11 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import hugepage_files, mounts
+from ..host import hugepage_files, hugepage_requests, mounts
 from ..host.files import Host
+from ..host.hugepage_requests import RETRY_SECONDS, pool_file
 from ..model.plan import make_step
-from ..model.plan.context import Attempt, Context
+from ..model.plan.context import Context
 from ..model.plan.places import Place
 from ..model.plan.plan import START, UNCHANGEABLE, UNKNOWN, VALUES, Change, Part
 from ..model.profile.profile import Profile
@@ -34,8 +35,6 @@ if t.TYPE_CHECKING:
     from ..model.profile.section_patch import SectionPatch
     from ..model.topology.topology import Topology
 
-RETRY_SECONDS = 600.0
-
 WRITES = (
     Place("pool", r"/sys/(devices/system/node/node\d+|kernel/mm)/hugepages/hugepages-\d+kB/nr_hugepages"),
     Place("file", rf"{ETC}/[^/]+\.mount"),
@@ -44,11 +43,15 @@ WRITES = (
 
 
 class Observation(NamedTuple):
-    """Pools and mounts in the order of the profile; ``unknown`` says what could not be read."""
+    """Pools and mounts in the order of the profile; ``unknown`` says what could not be read.
+
+    ``counted``: a kubelet that gives hugepages to pods by NUMA node runs. It would not start again once their number is another.
+    """
 
     pools: tuple[t.Optional[int], ...]
     mounts: tuple[MountState, ...]
     unknown: t.Optional[str]
+    counted: bool = False
 
 
 def plan(host: Host, context: Context) -> Part:
@@ -62,10 +65,12 @@ def observe(host: Host, context: Context) -> Observation:
     unknown = None
     if memory.mounts and not mounts.readable(host):
         unknown = f"{mounts.TABLE} cannot be read: run as root"
+    pools = tuple(hugepage_files.pool(host, pages.size_kib, pages.node) for pages in memory.hugepages)
     return Observation(
-        tuple(hugepage_files.pool(host, pages.size_kib, pages.node) for pages in memory.hugepages),
+        pools,
         tuple(memory_mounts.observe_mount(host, mount) for mount in memory.mounts),
         unknown,
+        hugepage_requests.are_counted(host, context),
     )
 
 
@@ -91,7 +96,7 @@ def decide(context: Context, seen: Observation) -> Part:
     asked: set[int] = set()
     for pages, pool in zip(context.profile.memory.hugepages, seen.pools):
         owned |= {f"pool:{path}" for path in originals_of(context, pages)}
-        change = pool_change(context, pages, pool)
+        change = pool_change(context, pages, pool, counted=seen.counted)
         if change is not None:
             changes.append(change)
             asked |= {pages.size_kib} if change.steps else set()
@@ -116,11 +121,6 @@ def decide(context: Context, seen: Observation) -> Part:
 # Pools
 
 
-def pool_file(pages: Hugepages) -> str:
-    """The kernel file that sets a pool."""
-    return f"{hugepage_files.folder(pages.size_kib, pages.node)}/nr_hugepages"
-
-
 def originals_of(context: Context, pages: Hugepages) -> list[str]:
     """The pools that a write of this one changes: one of the whole machine is that of its NUMA nodes, which the kernel sets then."""
     if pages.node is not None:
@@ -129,8 +129,10 @@ def originals_of(context: Context, pages: Hugepages) -> list[str]:
     return [pool_file(pages._replace(node=number)) for number in nodes] or [pool_file(pages)]
 
 
-def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.Optional[Change]:
-    """The change of one pool; without steps while the kernel's last answer is younger than ten minutes."""
+def pool_change(
+    context: Context, pages: Hugepages, pool: t.Optional[int], *, counted: bool = False
+) -> t.Optional[Change]:
+    """The change of one pool; without steps while the kernel's last answer is younger than ten minutes, or counted by a kubelet."""
     location = pool_file(pages)
     subject = f"hugepages-{page_text(pages.size_kib)}" + ("" if pages.node is None else f" node {pages.node}")
     if pool is None:
@@ -149,23 +151,18 @@ def pool_change(context: Context, pages: Hugepages, pool: t.Optional[int]) -> t.
         location,
         (step,),
     )
-    attempt = context.attempts.get(location)
-    if attempt is None or context.fresh or not same_answer(attempt, pages, pool):
+    if hugepage_requests.last_answer(context, pages, pool) is None:
         return change
-    wait = attempt.time + RETRY_SECONDS - context.now
     short = pool < pages.pages
     said = f"the kernel gave {pool} of {pages.pages}" if short else f"{pool - pages.pages} more are in use"
     hint = "memory is fragmented or in use: free it, or declare fewer" if short else "they go when they are freed"
-    if 0 < wait <= RETRY_SECONDS:
-        # Without the time that is left: nodes with the same drift are one group of a report.
-        reason = f"{said}; {hint}; asked again every {int(RETRY_SECONDS // 60)} minutes"
-        return change._replace(steps=(), verdict=UNCHANGEABLE, reason=reason)
-    return change._replace(reason=f"{said}; {hint}")
-
-
-def same_answer(attempt: Attempt, pages: Hugepages, pool: t.Optional[int]) -> bool:
-    """Whether the pool is still as the kernel left it when this number of pages was last requested."""
-    return attempt.wanted == pages.pages and attempt.got == pool
+    if hugepage_requests.is_asked_for(context, pages, pool, counted=counted):
+        return change if context.fresh else change._replace(reason=f"{said}; {hint}")
+    # Without the time that is left: nodes with the same drift are one group of a report.
+    again = f"asked again every {int(RETRY_SECONDS // 60)} minutes"
+    if counted:
+        again = "the kubelet counts hugepages when it starts: stop it for a run that asks for them again, or reboot"
+    return change._replace(steps=(), verdict=UNCHANGEABLE, reason=f"{said}; {hint}; {again}")
 
 
 # Its entry for the registry

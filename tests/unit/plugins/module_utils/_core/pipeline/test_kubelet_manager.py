@@ -635,6 +635,31 @@ def test_hugepages_that_the_kernel_does_not_give_restart_a_kubelet_once(fake: no
         fake.wait(3600)
 
 
+def test_hugepages_that_the_kernel_would_give_later_wait_for_a_kubelet_that_counts_them(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A tick asked for them again after ten minutes, and the running kubelet would not have started again with its state."""
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    memory = {"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]}
+    fake.room.update({(0, 2048): 60, (1, 2048): 60})
+    runs.declare(fake.host(), kubelet=static, memory=memory)
+    fitting_memory_state(fake, kubelet)
+    kubelet.acts.clear()
+    fake.room.clear()
+    for look in (runs.tick, lambda host: runs.declare(host, kubelet=static, memory=memory)):
+        fake.wait(3600)
+        look(fake.host())
+        assert (fake.pool(0), fake.pool(1), kubelet.acts) == (60, 60, [])
+    (item, dummy) = runs.plan(fake.host())
+    assert item.reason == (
+        "the kernel gave 60 of 200; memory is fragmented or in use: free it, or declare fewer; the kubelet counts hugepages when it "
+        "starts: stop it for a run that asks for them again, or reboot"
+    )
+    kubelet.stop(fake)
+    assert runs.declare(fake.host(), kubelet=static, memory=memory).remaining == ()
+    assert (fake.pool(0), fake.has(f"{ROOT}/memory_manager_state")) == (200, False)
+
+
 def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: node.Node, kubelet: FakeKubelet) -> None:
     static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
     assert runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES).remaining == ()
