@@ -476,15 +476,17 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
             layers.append(layer)
     now, then = effective(seen.layers, seen.flags), effective(layers, seen.flags)
     differences = kubelet_drift.changing(now, then)
-    stays = kubelet_unit.cannot_start(host) if differences and seen.process is not None else ""
-    if differences and not stays:
-        after = kubelet_change.state_under(host, seen, then, context)
+    after = kubelet_change.state_under(host, seen, then, context)
+    unfit = seen.process is not None and kubelet_change.is_made_unfit(host, seen, now, after, context)
+    starts = bool(differences) or unfit
+    stays = kubelet_unit.cannot_start(host) if starts and seen.process is not None else ""
+    if starts and not stays:
         steps += kubelet_change.restart(seen, after, then, None, context.now)
     elif seen.due is not None or seen.drained[0]:
         steps += kubelet_change.finish(seen.due or seen.drained[0])
     if not steps:
         return []
-    shown = ", ".join(one.key for one in differences) or "as Corral left it"
+    shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
     stops = kubelet_change.stops(seen) and not stays
     reason = "no longer declared" + (
         f"; {kubelet_unit.UNIT} {stays}: the running kubelet keeps the configuration that it read" if stays else ""

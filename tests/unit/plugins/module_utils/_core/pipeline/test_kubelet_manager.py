@@ -18,11 +18,12 @@ import yaml
 from _core import main
 from _core.host import kubelet_state, node_hooks, state
 from _core.host.discovery import sysfs
+from _core.host.files import Host
 from _core.managers import kubelet as manager_kubelet
 from _core.managers import kubelet_change
 from _core.model.kubelet import kubelet_config, start_checks, state_files
 from _core.model.kubelet.go_values import checksum
-from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change
+from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import confirming, planning
 from _core.pipeline import tick as full_tick
@@ -669,6 +670,26 @@ def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: n
         assert runs.declare(fake.host(), kubelet=static, memory={}).remaining == ()
         assert kubelet.acts == ["stop", "start"]
         fitting_memory_state(fake, kubelet)
+
+
+@pytest.mark.parametrize("leave", [runs.remove, lambda host: runs.declare(host, memory={})], ids=["removal", "section"])
+def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
+    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """Others configure by now what the profile declared. The kubelet ran on, and would not have started at its next restart."""
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
+    kubelet.restart(fake)
+    fitting_memory_state(fake, kubelet)
+    kubelet.acts.clear()
+    host = fake.host()
+    assert leave(host).error == ""
+    assert kubelet.acts == ["stop", "start"]
+    names = [path.name.rpartition("-")[0] for path in (fake.root / ROOT[1:]).glob("memory*")]
+    assert names == ["memory_manager_state.corral-memory"]
+    pages = [at for at, act in enumerate(host.acts) if "nr_hugepages" in act]
+    assert pages and max(pages) < host.acts.index("run systemctl start -- kubelet.service")
 
 
 def test_hugepages_that_a_state_file_does_not_fit_are_refused_where_the_kubelet_cannot_be_restarted(
