@@ -44,6 +44,14 @@ THRESHOLDS = {
     "nodefs.inodesFree": "5%",
 }
 DONE = Command(0, "", "")
+API = ("api.example", 6443)
+KUBECONFIG = "/etc/kubernetes/kubelet.conf"
+KUBECONFIG_TEXT = """\
+current-context: it
+contexts: [{name: it, context: {cluster: it, user: it}}]
+clusters: [{name: it, cluster: {server: "https://api.example:6443"}}]
+users: [{name: it, user: {client-certificate: /it.pem, client-key: /it.pem}}]
+"""
 
 
 class FakeKubelet:
@@ -61,9 +69,12 @@ class FakeKubelet:
         self.hooks: list[tuple[str, ...]] = []
         self.failing: set[tuple[str, ...]] = set()  # hooks
         self.acts: list[str] = []
+        self.api: t.Callable[[str], tuple[int, str]] | None = None  # the API server of its kubeconfig, asked for a path
 
     def answer(self, address: str, port: int, path: str) -> tuple[int, str]:
-        """What its healthz says."""
+        """What its healthz says, or its API server."""
+        if self.api is not None and (address, port) == API:
+            return self.api(path)
         ours = (address, port, path) == ("127.0.0.1", 10248, "/healthz")
         return (200, "ok") if self.pid and ours else (0, "Connection refused")
 

@@ -423,7 +423,7 @@ class Host:
     def ask(
         self, address: str, port: int, path: str, timeout: float = 5.0, tls: t.Optional[Tls] = None, longest: int = 4096
     ) -> tuple[int, str]:
-        """What an HTTP server of the machine answers: the status and the body; status 0 and the reason without an answer."""
+        """What an HTTP server answers: the status and the body; status 0 and the reason without an answer."""
         from . import http_answer
 
         if not self.live:

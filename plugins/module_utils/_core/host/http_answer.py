@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What an HTTP server of this machine answers: the kubelet's healthz and its configuration."""
+"""What an HTTP server answers: the kubelet's healthz and its configuration, and the API server in its kubeconfig."""
 
 from __future__ import annotations
 
@@ -15,10 +15,16 @@ LONGEST = 4096  # bytes of an answer
 
 
 class Tls(NamedTuple):
-    """An encrypted connection, with the paths of the client's certificate and key ("": without)."""
+    """An encrypted connection, with the paths of the client's certificate and key ("": without).
+
+    ``verified``: the server proves who it is, by these authorities or those of a file, without both by those that the machine trusts.
+    """
 
     certificate: str = ""
     key: str = ""
+    verified: bool = False
+    authority: str = ""
+    authority_file: str = ""
 
 
 def get(
@@ -41,15 +47,18 @@ def get(
 
 
 def connected(address: str, port: int, timeout: float, tls: t.Optional[Tls]) -> t.Any:
-    """A connection. A server of this machine proves nothing by its certificate, which is often its own: it is not verified."""
+    """A connection. A server of this machine proves nothing by its certificate, which is often its own."""
     import http.client
 
     if tls is None:
         return http.client.HTTPConnection(address, port, timeout=timeout)
     import ssl
 
-    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
-    context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
+    if tls.verified:
+        context = ssl.create_default_context(cafile=tls.authority_file or None, cadata=tls.authority or None)
+    else:
+        context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     if tls.certificate:
         context.load_cert_chain(tls.certificate, tls.key)
     return http.client.HTTPSConnection(address, port, timeout=timeout, context=context)

@@ -15,10 +15,12 @@ from . import cgroup, state, systemd
 from .files import Host
 
 HOOK_SECONDS = 1800.0
-HEALTH_SECONDS = 120.0
+HEALTH_SECONDS = READY_SECONDS = 120.0
 # A kubelet answers before its managers have read their state files, and ends where it refuses one.
 STEADY_SECONDS = 8.0
 BETWEEN_SECONDS = 0.5
+BETWEEN_REQUESTS = 3.0  # to an API server, which all nodes ask
+CLOCK_SECONDS = 1.0  # A report's time is in whole seconds.
 LOG_LINES = 5
 # With so many processes, one after the other, Restart= will not help.
 ENDS = 4
@@ -26,7 +28,9 @@ ENDS = 4
 
 def refused(host: Host, step: Step) -> str:
     """Run the hook, or wait. The reason why it failed; "" where it did not."""
-    return run_hook(host, step) if step.kind == "hook" else wait_for_health(host, step)
+    if step.kind == "hook":
+        return run_hook(host, step)
+    return wait_until_ready(host, step) if step.name else wait_for_health(host, step)
 
 
 def run_hook(host: Host, step: Step) -> str:
@@ -75,6 +79,28 @@ def wait_for_health(host: Host, step: Step) -> str:
         f"{step.target}: not healthy for {now - began:.0f} s{ended(processes)} (http://{step.value}/healthz: {' '.join(said.split())[:200]}); its last "
         f"log lines: {last_lines(host, step.target)}"
     )
+
+
+def wait_until_ready(host: Host, step: Step) -> str:
+    """Ask the API server until the node is Ready by a report of the kubelet that runs now; "" then, else what it said last."""
+    from . import kubelet_node, kubelet_ready  # Only a change of a kubelet's configuration asks.
+
+    began = time.monotonic()
+    while True:
+        found = kubelet_ready.readiness(host, step.value or "", step.name)
+        running = kubelet_node.of_unit(host)
+        since = (running.began if running else None) or 0.0
+        said = found.said or (
+            "its kubelet has not reported since it started" if found.reported + CLOCK_SECONDS < since else ""
+        )
+        if running is not None and not said:
+            return ""
+        waited = time.monotonic() - began
+        if waited > READY_SECONDS:
+            break
+        time.sleep(BETWEEN_REQUESTS)
+    said = said or f"{step.target} does not run"
+    return f"node {step.name} is not Ready for {waited:.0f} s ({said}); the last log lines of {step.target}: {last_lines(host, step.target)}"
 
 
 def ended(processes: t.Collection[int]) -> str:

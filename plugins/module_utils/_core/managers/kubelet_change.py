@@ -5,7 +5,7 @@
 # This module is private to the collection corral.node.
 """The change of a kubelet's configuration without a crash loop: which state files have to go, and the steps in their order.
 
-drain → stop → set the state files aside that the kubelet would refuse → write → start → healthy → resume. A step that is refused undoes
+drain → stop → set the state files aside that the kubelet would refuse → write → start → healthy, Ready → resume. A step that is refused undoes
 all of them (pipeline/applying.py): the files come back, and the kubelet starts with what it had.
 """
 
@@ -14,7 +14,7 @@ from __future__ import annotations
 import time
 import typing as t
 
-from ..host import kubelet_api, kubelet_node, kubelet_state, kubelet_unit
+from ..host import kubelet_api, kubelet_node, kubelet_ready, kubelet_state, kubelet_unit
 from ..host.files import Host
 from ..model.kubelet import kubelet_sizing, pod_findings
 from ..model.kubelet.kubelet_config import Config
@@ -143,7 +143,22 @@ def stops(seen: Observation) -> bool:
     return seen.process is not None or seen.due is not None
 
 
-def restart(seen: Observation, state: State, config: Config, drain: t.Optional[str], now: float) -> list[Step]:
+def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
+    """The step that waits until the node is Ready again; a note instead where it is not now, or where that cannot be asked."""
+    kubeconfig = seen.places.flags.get("kubeconfig", "")
+    if not kubeconfig or seen.process is None:
+        return [], []
+    node = kubelet_ready.node_name(host, seen.places.flags)
+    found = kubelet_ready.readiness(host, kubeconfig, node)
+    if found.ready:
+        return [make_step.ready(kubelet_unit.UNIT, kubeconfig, node, START, 61)], []
+    why = f"it is not Ready now: {found.said}" if found.ready is False else found.said
+    return [], [f"after the kubelet's start it is not checked whether node {node} is Ready ({why})"]
+
+
+def restart(
+    seen: Observation, state: State, config: Config, drain: t.Optional[str], now: float, ready: t.Sequence[Step] = ()
+) -> list[Step]:
     """The steps around the write of a configuration. A kubelet that does not run is not started: it reads it when it starts."""
     if not stops(seen):
         return aside(state, now)
@@ -158,7 +173,7 @@ def restart(seen: Observation, state: State, config: Config, drain: t.Optional[s
     address = health_address(config)
     if address:
         steps.append(make_step.health(kubelet_unit.UNIT, address, START, 60))
-    return [*steps, *finish(hook or seen.due or seen.drained[0])]
+    return [*steps, *ready, *finish(hook or seen.due or seen.drained[0])]
 
 
 def finish(hook: str) -> list[Step]:

@@ -125,10 +125,12 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     refusals += kubelet_change.problems(after, kubelet.drain) if starts or not seen.process else []
     overridden = kubelet_drift.overridden(then.config, wanted.data)
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
-    changes = changes_of(seen, then, differences, starts, after, kubelet, context, refusals)
+    ready, unasked = kubelet_change.readiness(host, seen) if starts and knows and not refusals else ([], [])
+    changes = changes_of(seen, then, differences, starts, after, ready, kubelet, context, refusals)
     changes += [overridden_item(host, one) for one in overridden]
     changes += [] if starts else older_than_files(host, seen)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
+    notes += unasked
     notes += kubelet_change.sizing_notes(host, now, then.config, seen) if context.fresh else []
     notes += kubelet_change.standing_notes(seen, after, context) if context.fresh and not starts else []
     notes += shared_with_pods(then.config, context)
@@ -281,6 +283,7 @@ def changes_of(
     differences: t.Sequence[Difference],
     starts: bool,
     after: State,
+    ready: t.Sequence[Step],
     kubelet: Kubelet,
     context: Context,
     refusals: t.Sequence[Problem],
@@ -293,7 +296,9 @@ def changes_of(
     if refusals:
         why = "; ".join(problem.line() for problem in refusals)
     write = write_steps(seen, then)
-    steps = [*kubelet_change.restart(seen, after, then.config, kubelet.drain, context.now), *write] if starts else []
+    steps = (
+        [*kubelet_change.restart(seen, after, then.config, kubelet.drain, context.now, ready), *write] if starts else []
+    )
     disruption: t.Any = "service restart" if kubelet_change.stops(seen) else "none"
     when: t.Any = "now" if kubelet_change.stops(seen) else "next start"
     found = []
@@ -481,7 +486,8 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
     starts = bool(differences) or unfit
     stays = kubelet_unit.cannot_start(host) if starts and seen.process is not None else ""
     if starts and not stays:
-        steps += kubelet_change.restart(seen, after, then, None, context.now)
+        ready, dummy = kubelet_change.readiness(host, seen) if acts(seen, context) else ([], [])
+        steps += kubelet_change.restart(seen, after, then, None, context.now, ready)
     elif seen.due is not None or seen.drained[0]:
         steps += kubelet_change.finish(seen.due or seen.drained[0])
     if not steps:

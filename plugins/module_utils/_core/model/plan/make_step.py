@@ -88,6 +88,11 @@ def health(unit: str, address: str, phase: int, order: int = 0) -> Step:
     return Step("health", unit, address, phase, order)
 
 
+def ready(unit: str, kubeconfig: str, node: str, phase: int, order: int = 0) -> Step:
+    """Wait until the API server in a kubeconfig says that a node is Ready, since a service has started."""
+    return Step("health", unit, kubeconfig, phase, order, name=node)
+
+
 def program(folder: str, files: str, python: str, phase: int, order: int = 0) -> Step:
     """Compile a program with a Python; its files are named one a line. Python "": remove what was compiled."""
     return Step("compile", folder, python, phase, order, name=files)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import time
 import typing as t
 from unittest import mock
 
@@ -16,7 +17,7 @@ import pytest
 import runs
 import yaml
 from _core import main
-from _core.host import kubelet_state, node_hooks, state
+from _core.host import kubelet_ready, kubelet_state, node_hooks, state
 from _core.host.discovery import sysfs
 from _core.host.files import Host
 from _core.managers import kubelet as manager_kubelet
@@ -44,6 +45,7 @@ ALPHA = {**STATIC, "cpu_manager_policy_options": {"strict-cpu-reservation": True
 def no_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_hooks, "STEADY_SECONDS", 0.0)
     monkeypatch.setattr(node_hooks, "HEALTH_SECONDS", 0.0)
+    monkeypatch.setattr(node_hooks, "READY_SECONDS", 0.0)
 
 
 @pytest.fixture
@@ -211,6 +213,69 @@ def test_a_kubelet_that_does_not_become_healthy_gets_everything_back(
     assert node.different(before, fake.fingerprint(CGROUP, "run/corral")) == []
     assert kubelet.acts == ["stop", "start", "stop", "start"]
     assert kubelet.pid, "it runs with what it had"
+
+
+def with_api_server(fake: node.Node) -> tuple[FakeKubelet, list[str]]:
+    """A kubelet with a kubeconfig, whose API server says that the node is Ready, or what is put into the list (reason) before."""
+    kubelet = fake_kubelet.install(fake, flags=f"--kubeconfig={fake_kubelet.KUBECONFIG}")
+    fake.put(fake_kubelet.KUBECONFIG, fake_kubelet.KUBECONFIG_TEXT)
+    fake.put("/proc/sys/kernel/hostname", "worker-1\n")
+    reasons: list[str] = []
+
+    def answer(path: str) -> tuple[int, str]:
+        assert path == "/api/v1/nodes/worker-1"
+        kubelet.acts.append("asked")
+        why = "" if not kubelet.acts.count("start") else reasons[0] if reasons else ""
+        when = time.strftime(kubelet_ready.TIME, time.gmtime())
+        row = {"type": "Ready", "status": "False" if why else "True", "reason": why, "lastHeartbeatTime": when}
+        return 200, json.dumps({"status": {"conditions": [row]}})
+
+    kubelet.api = answer
+    return kubelet, reasons
+
+
+def test_a_node_that_is_ready_is_waited_for_until_it_is_again(fake: node.Node) -> None:
+    kubelet, dummy = with_api_server(fake)
+    rolled_out(fake, **PODS)
+    assert kubelet.acts == ["asked", "stop", "start", "asked"]
+    rolled_out(fake, **PODS)
+    assert runs.tick(fake.host()) == 0
+    assert kubelet.acts == ["asked", "stop", "start", "asked"], "nothing restarts, so nothing is asked"
+    assert not runs.remove(fake.host()).error
+    assert kubelet.acts[4:] == ["asked", "stop", "start", "asked"]
+
+
+def test_a_node_that_is_not_ready_after_a_change_gets_everything_back(fake: node.Node) -> None:
+    kubelet, reasons = with_api_server(fake)
+    before = fake.fingerprint(CGROUP, "run/corral", "var/lib/corral")
+    reasons.append("NoNetwork")
+    outcome = runs.declare(fake.host(), kubelet=PODS)
+    assert "node worker-1 is not Ready for 0 s (Ready is False, NoNetwork" in outcome.error
+    assert (bool(kubelet.pid), kubelet.config["maxPods"]) == (True, 110)
+    assert node.different(before, fake.fingerprint(CGROUP, "run/corral", "var/lib/corral")) == []
+
+
+@pytest.mark.parametrize(
+    ("said", "why"),
+    [
+        (None, "https://api.example:6443/api/v1/nodes/worker-1: Connection refused"),
+        ((403, ""), "https://api.example:6443/api/v1/nodes/worker-1: status 403"),
+        ((200, '{"status": {"conditions": [{"type": "Ready", "status": "False", "lastHeartbeatTime": "2026-11-26T10:00:00Z"}]}}'),
+         "it is not Ready now: Ready is False"),
+    ],
+    ids=["nobody", "refused", "not ready"],
+)  # fmt: skip
+def test_where_the_node_was_not_ready_before_the_kubelets_health_alone_counts(
+    said: tuple[int, str] | None, why: str, fake: node.Node
+) -> None:
+    """Or where nobody could tell: a change is what may mend such a node."""
+    kubelet, dummy = with_api_server(fake)
+    kubelet.api = None if said is None else lambda path: said
+    context = planning.compile_profile(fake.host(), node.parsed(kubelet=PODS), fresh=True)
+    plan = planning.plan_profile(fake.host(), context)
+    (note,) = [note for note in plan.notes if "is Ready" in note]
+    assert note.startswith(f"after the kubelet's start it is not checked whether node worker-1 is Ready ({why}")
+    rolled_out(fake, **PODS)
 
 
 def test_what_stops_the_look_after_an_undo_does_not_hide_why_it_was_undone(
