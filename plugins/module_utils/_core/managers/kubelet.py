@@ -28,11 +28,19 @@ def plan(host: Host, context: Context) -> Part:
         from . import kubelet_plan
 
         return kubelet_plan.plan_section(host, context.profile.kubelet, context)
-    if not is_held(host):
+    held = is_held(host)
+    if not held and not (context.fresh and pools_change(host, context)):
         return Part((), frozenset())
     from . import kubelet_plan
 
-    return kubelet_plan.plan_without(host, context)
+    return kubelet_plan.plan_without(host, context) if held else kubelet_plan.plan_beside(host, context)
+
+
+def pools_change(host: Host, context: Context) -> bool:
+    """Whether hugepages may become others by this profile, or go back to what they were."""
+    return bool(context.profile.memory.hugepages) or any(
+        record.before.kind == "pool" for record in state.records(host)[0]
+    )
 
 
 def is_held(host: Host) -> bool:

@@ -68,6 +68,23 @@ def plan_without(host: Host, context: Context) -> Part:
     return leaving(host, kubelet_observed.observe(host, context), context)
 
 
+def plan_beside(host: Host, context: Context) -> Part:
+    """The part of a profile that leaves the kubelet to others: a note where its hugepages make a state file unfit."""
+    seen = kubelet_observed.observe(host, context)
+    if seen.missing or seen.process is None:
+        return Part((), frozenset())
+    now = effective(seen.layers, seen.flags)
+    after = kubelet_change.state_under(host, seen, now, context)
+    notes = []
+    if kubelet_change.is_made_unfit(host, seen, now, after, context):
+        files = " and ".join(one.path for one in after.refused)
+        notes.append(
+            f"the kubelet would not start again with {files} once hugepages have changed: declare the section kubelet, with which a "
+            "rollout sets that aside and restarts it, or do both by hand"
+        )
+    return Part((), frozenset(), notes=tuple(notes))
+
+
 def removal(host: Host, *, pools_stay: bool) -> list[Change]:
     """The changes by which the kubelet goes back to what others configure; ``pools_stay``: hugepages do not."""
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))

@@ -757,6 +757,38 @@ def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
     assert pages and max(pages) < host.acts.index("run systemctl start -- kubelet.service")
 
 
+def test_a_kubelet_of_others_that_hugepages_keep_from_starting_again_is_told(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """The profile has no section for it, so nothing restarts it."""
+    more = "memoryManagerPolicy: Static\nreservedMemory: [{numaNode: 0, limits: {memory: 100Mi}}]\n"
+    fake.put(CONFIG, BASE + more)
+    kubelet.restart(fake)
+    fitting_memory_state(fake, kubelet)
+
+    def notes(memory: dict[str, t.Any]) -> list[str]:
+        context = planning.compile_profile(fake.host(), node.parsed(memory=memory), fresh=True)
+        return [note for note in planning.plan_profile(fake.host(), context).notes if "kubelet" in note]
+
+    assert notes({}) == []
+    (note,) = notes(MORE_PAGES)
+    assert note.startswith(
+        f"the kubelet would not start again with {ROOT}/memory_manager_state once hugepages have changed: "
+    )
+    assert runs.declare(fake.host(), memory=MORE_PAGES).error == ""
+    assert notes(MORE_PAGES) == []
+    fitting_memory_state(fake, kubelet)
+    assert notes({}) == [note], "they go back"
+    assert (kubelet.starts, kubelet.acts) == (2, [])
+    fake.put(CONFIG, BASE)
+    kubelet.restart(fake)
+    fake.put(
+        f"{ROOT}/memory_manager_state",
+        json.dumps({"policyName": "None", "machineState": {}, "entries": {}, "checksum": 4236770233}),
+    )
+    assert notes({}) == []
+
+
 def test_hugepages_that_a_state_file_does_not_fit_are_refused_where_the_kubelet_cannot_be_restarted(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
