@@ -43,6 +43,7 @@ THRESHOLDS = {
     "nodefs.available": "10%",
     "nodefs.inodesFree": "5%",
 }
+STRICT_SINCE = 32  # 1.32
 DONE = Command(0, "", "")
 API = ("api.example", 6443)
 KUBECONFIG = "/etc/kubernetes/kubelet.conf"
@@ -157,6 +158,10 @@ class FakeKubelet:
         if not isinstance(options, dict):
             raise ValueError(
                 "json: cannot unmarshal into Go struct field .cpuManagerPolicyOptions of type map[string]string"
+            )
+        if "strict-cpu-reservation" in options and int(self.version.split(".")[1]) < STRICT_SINCE:
+            raise ValueError(
+                'creating CPU static policy: unsupported cpumanager option: "strict-cpu-reservation" (true)'
             )
         if "align-by-socket" in options and not (config.get("featureGates") or {}).get("CPUManagerPolicyAlphaOptions"):
             raise ValueError(

@@ -215,6 +215,29 @@ def test_a_kubelet_that_does_not_become_healthy_gets_everything_back(
     assert kubelet.pid, "it runs with what it had"
 
 
+def test_a_kubelet_that_another_version_replaces_after_the_plan_gets_everything_back(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """As where its package changes while a run goes on: the plan has asked the old one for its version."""
+    before = fake.fingerprint(CGROUP, "run/corral", "var/lib/corral")
+    real = kubelet.command
+
+    def command(at: node.Node, argv: t.Sequence[str]) -> t.Any:
+        answer = real(at, argv)
+        kubelet.version = "v1.30.14" if argv[-1] == "--version" else kubelet.version
+        return answer
+
+    with mock.patch.object(kubelet, "command", command):
+        outcome = runs.declare(fake.host(), kubelet=STATIC)
+    assert 'unsupported cpumanager option: "strict-cpu-reservation"' in outcome.error
+    assert (bool(kubelet.pid), kubelet.acts[-1]) == (True, "start"), "with what it had"
+    assert node.different(before, fake.fingerprint(CGROUP, "run/corral", "var/lib/corral")) == []
+    (said,) = refusal(fake, **STATIC)
+    assert "the installed kubelet 1.30 does not know" in said and "strict-cpu-reservation" in said
+    kubelet.version = "v1.36.3"
+    rolled_out(fake, **STATIC)
+
+
 def with_api_server(fake: node.Node) -> tuple[FakeKubelet, list[str]]:
     """A kubelet with a kubeconfig, whose API server says that the node is Ready, or what is put into the list (reason) before."""
     kubelet = fake_kubelet.install(fake, flags=f"--kubeconfig={fake_kubelet.KUBECONFIG}")
