@@ -113,7 +113,8 @@ def decided(node, asked, check):
             key = dict(kind="drift", key="", before=None, after=None, origin=None, disruption="none", changes=["~ by hand"])
             result["by_key"].append(key)
     elif ACTION in node.get("stuck", ()):
-        return dict(failed=True, msg=ACTION + " is stuck", changed=True, report=["1 changed (" + ACTION + ")"]), None
+        kept = dict(name=node["profile"], profile_hash="5d2f", report=["1 changed (" + ACTION + ")"])
+        return dict(failed=True, msg=ACTION + " is stuck", changed=True, by_key=[], **kept), None
     elif ACTION == "profile" and node["profile"] is not None:
         after.update(profile=None, past=[])
         result.update(changed=True, report=["1 changed (cpu)"])
@@ -426,6 +427,7 @@ def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None
     words = " ".join(said.split())
     assert code != 0 and fleet.have() == {"a": "new", "b": None, "c": "old", "d": "old"}, said
     assert "The host did not go back: rollback is stuck. Correct the cause" in words
+    assert '"by_key"' not in said, "all that the module returned"
     assert "in which a failed. The host has what it had before. Correct" in words
     assert stats(said)["corral_went_back_hosts"] == ["b", "c"]
 
@@ -744,6 +746,14 @@ def test_the_playbook_rollback_goes_back_as_far_as_it_is_told(fleet: Fleet) -> N
     assert code == 0 and order == ["a rollback", "b rollback"], said
     assert fleet.have() == {**dict.fromkeys(HOSTS, "new"), "a": "older", "b": "older"}
     assert "profile older (5d2f)" in said
+
+
+def test_the_playbook_rollback_says_in_lines_what_changed_where_it_fails(fleet: Fleet) -> None:
+    fleet.set("a", profile="new", past=["old", None], stuck=["rollback"])
+    code, said, dummy = fleet.play("--limit", "a", playbook="rollback")
+    assert code != 0 and '"by_key"' not in said, said
+    assert '"1 changed (rollback)"' in said.partition("TASK [Say what changed]")[2]
+    assert '"msg": "rollback is stuck"' in said
 
 
 def test_tags_select_the_profile_or_the_agent_and_the_gates_always_run(fleet: Fleet) -> None:
