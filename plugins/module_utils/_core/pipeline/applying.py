@@ -110,6 +110,7 @@ def remove(host: Host, managers: t.Sequence[str], *, narrow: Narrow = everything
             state.EFFECTIVE_PROFILE,
             *of_workloads,
             state.SINCE,
+            state.ATTEMPTS,
             *state.PUBLISHED,
             *status_files,
             *(() if going_back else [state.REJECTED]),

@@ -129,6 +129,20 @@ def test_removal_restores_a_fresh_node(fake: node.Node) -> None:
     assert node.different(before, fake.fingerprint()) == []
 
 
+def test_the_removal_of_a_profile_leaves_of_corral_what_its_agent_alone_has(fake: node.Node) -> None:
+    journal = f"{state.STATE}/journal"[1:]  # The originals of the agent, and the profiles that rollback knows, stay.
+    assert not runs.install(fake.host()).error
+    before = fake.fingerprint(journal)
+    runs.converged(fake)
+    fake.put(f"{state.CHECKPOINT}.damaged", "set aside")
+    fake.put(state.SINCE, "{}")
+    files = (state.APPLIED, state.EFFECTIVE_PROFILE, state.ATTEMPTS, *state.PUBLISHED)
+    assert [path for path in files if not fake.has(path)] == []
+    outcome = runs.remove(fake.host(), registry.of_profile())
+    assert (outcome.error, outcome.leftovers, outcome.remaining) == ("", (), ())
+    assert node.different(before, fake.fingerprint(journal)) == []
+
+
 def lived_in(fake: node.Node) -> None:
     """A node whose owner has set things before."""
     fake.put("/etc/sysctl.d/90-corral.conf", "# mine\nkernel.pid_max = 100000\n")
