@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import yaml
-from _core.model.profile import profile, schema, schema_key
+from _core.model.profile import profile, schema, schema_key, schema_reader
 from _core.model.values.errors import CorralError
 from hypothesis import given
 
@@ -64,6 +64,47 @@ def test_the_example_of_each_key_is_of_its_kind(key: schema_key.Key) -> None:
     rule = profile_schema.valued(node)
     found = list(jsonschema.Draft202012Validator(rule).iter_errors(yaml.safe_load(key.example)))
     assert found == [], f"{key.path}: {key.example}"
+
+
+def put(place: dict[str, t.Any], nodes: t.Mapping[str, schema.Node], path: str, last: str = "") -> None:
+    """Declare, with their examples, the keys that a section needs; where it needs none and has no key yet, its first one."""
+    one_of = schema.EXACTLY_ONE.get(path, ())
+    needed = [name for name, node in nodes.items() if node.key.required]
+    needed += one_of[:1] if last not in one_of else ()
+    for name in needed if needed or last else list(nodes)[:1]:
+        example = nodes[name].key.example
+        inner: dict[str, t.Any] = {}
+        if not example:
+            put(inner, nodes[name].children, f"{path}.{name}")
+        place[name] = yaml.safe_load(example) if example else inner
+
+
+def with_key(key: schema_key.Key) -> dict[str, t.Any]:
+    """A profile with the example of one key, and with what its sections need."""
+    data: dict[str, t.Any] = {"name": "x"}
+    place, nodes = data, schema.TREE
+    *above, last = key.path.split(".")
+    for number, part in enumerate(above):
+        inner: dict[str, t.Any] = {}
+        place[part.removesuffix("[]")] = [inner] if part.endswith("[]") else inner
+        place, nodes = inner, nodes[part.removesuffix("[]")].children
+        following = key.path.split(".")[number + 1].removesuffix("[]")
+        put(place, nodes, ".".join(above[: number + 1]), following)
+    place[last] = yaml.safe_load(key.example)
+    return data
+
+
+@pytest.mark.parametrize("key", [key for key in schema.KEYS if key.example], ids=lambda key: key.path)
+def test_the_profile_keeps_each_key(key: schema_key.Key) -> None:
+    reader = schema_reader.Reader()
+    values = reader.section(with_key(key), "", schema.TREE)
+    assert [str(one) for one in reader.problems] == []
+    found: t.Any = profile.to_data(profile._build(values))
+    path = key.path.replace("quota[].scopes", "quota[].scope_selector")  # It is written in that form.
+    for part in path.split("."):
+        found = found[part.removesuffix("[]")]
+        found = found[0] if part.endswith("[]") else found
+    assert found is not None, "it has a field, and to_data writes that"
 
 
 @pytest.mark.parametrize(
