@@ -58,7 +58,6 @@ printf 'it is \\007 sick\\n'
 has {SICK} && exit 3
 exit 0
 """
-HANG_SECONDS = 10
 BOMB = "/usr/local/bin/bomb"
 # As many processes as it may have, for as long as it runs; once there are no more it says how many it made.
 BOMB_TEXT = """#!/usr/bin/python3
@@ -246,9 +245,10 @@ def checked() -> None:
     mine = opened("one")[0]
     device = min(mine)
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
+    timeout = json.loads(read("/etc/corral/profile.json"))["devices"][0]["check"]["timeout"]
     for path, said in (
         (SICK, f"{CHECKS}: exit code 3: it is \\x07 sick"),
-        (HANGS, f"{CHECKS}: no answer within {HANG_SECONDS} s"),
+        (HANGS, f"{CHECKS}: no answer within {timeout.rstrip('s')} s"),
     ):
         write(path, device)
         wait(
