@@ -229,6 +229,8 @@ class Walk(Judge):
             return f"{len(outcome.applied)} changes"
 
         self.counts["roll out"] += 1
+        if "isolated" not in data.get("cpu", {}):
+            self.given_up.add(ISOLATED)  # What runs there shares, without partitions from the first write on.
         return self.with_fault(f"roll out ({what})", work, faults)
 
     def roll_out(self) -> str:

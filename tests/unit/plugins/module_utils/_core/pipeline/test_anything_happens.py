@@ -189,6 +189,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("set-reloaded-330001", 34),
         ("set-1021", 30),  # What was set live before has a CPU that is offline now.
         ("tenants-20117", 41),  # Without partitions, on a node whose reserved CPUs are offline.
+        ("full-reloaded-910073", 17),  # A profile without the isolated pool, and without partitions before.
         ("devices-2045", 17),  # The record of the numbers in a list is removed after the device came back.
         ("devices-3007", 12),  # A start that dies between a list and the record that takes it back.
         ("devices-2034", 44),  # A unit starts while the file of its CDI device is gone.
