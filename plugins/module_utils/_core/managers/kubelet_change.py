@@ -47,6 +47,13 @@ class Refused(NamedTuple):
     refusal: str
 
 
+class Drain(NamedTuple):
+    """How a change drains the node: the ``hook`` ("none": it does not; None: nothing says how), and whether it continues where that fails."""
+
+    hook: t.Optional[str] = None
+    optional: bool = False
+
+
 class State(NamedTuple):
     """The state files that would be refused under a configuration; the containers that run, and those with exclusive CPUs or memory.
 
@@ -97,9 +104,9 @@ def text_of(host: Host, path: str) -> str:
     return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
 
 
-def problems(state: State, drain: t.Optional[str]) -> list[Problem]:
+def problems(state: State, drain: Drain) -> list[Problem]:
     """A change that would take CPUs or memory away from pods, without a word about that."""
-    if not (state.refused and state.assigned) or drain is not None:
+    if not (state.refused and state.assigned) or drain.hook is not None:
         return []
     pods = ", ".join(state.assigned[:NAMED]) + (" …" if len(state.assigned) > NAMED else "")
     files = " and ".join(one.path for one in state.refused)
@@ -157,15 +164,15 @@ def readiness(host: Host, seen: Observation) -> tuple[list[Step], list[str]]:
 
 
 def restart(
-    seen: Observation, state: State, config: Config, drain: t.Optional[str], now: float, ready: t.Sequence[Step] = ()
+    seen: Observation, state: State, config: Config, drain: Drain, now: float, ready: t.Sequence[Step] = ()
 ) -> list[Step]:
     """The steps around the write of a configuration. A kubelet that does not run is not started: it reads it when it starts."""
     if not stops(seen):
         return aside(state, now)
-    hook = drain if drain not in (None, "none") and state.drains else None
+    hook = drain.hook if drain.hook not in (None, "none") and state.drains else None
     steps = [make_step.file(DUE, hook or seen.due or "", CLAIM, -20)]
     if hook:
-        steps.append(make_step.hook(hook, "drain", CLAIM, -10))
+        steps.append(make_step.hook(hook, "drain", CLAIM, -10)._replace(optional=drain.optional))
     # What the new kubelet makes is of the new configuration: an undo removes it, for the one before would refuse it.
     made = [make_step.file(path, None, STOP, 70 + order) for order, path in enumerate(state.absent)]
     steps += [make_step.unit(kubelet_unit.UNIT, "stop", STOP, 50), *aside(state, now), *made]

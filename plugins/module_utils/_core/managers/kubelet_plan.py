@@ -34,6 +34,8 @@ from ..model.plan import make_step
 from ..model.plan.context import Context
 from ..model.plan.places import Place
 from ..model.plan.plan import CLAIM, FILES, UNCHANGEABLE, UNKNOWN, Change, Part, Step
+from ..model.profile import profile
+from ..model.profile.profile import Profile
 from ..model.profile.profile_kubelet import Kubelet
 from ..model.profile.schema_types import CORRAL_SLICE
 from ..model.systemd.unit_file import settings
@@ -41,7 +43,7 @@ from ..model.topology.topology import Topology
 from ..model.values.errors import CorralError, Problem, refusal
 from ..model.values.records import NamedTuple
 from . import kubelet_change, kubelet_observed
-from .kubelet_change import State
+from .kubelet_change import Drain, State
 from .kubelet_observed import Kept, Observation
 from .kubelet_places import CONFIG, DROPIN, DUE, KEPT, NAME
 
@@ -139,11 +141,14 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
     if knows and seen.process and not starts and kubelet_change.is_made_unfit(host, seen, now, after, context):
         starts = True
         refusals += stopped_for_good(host, seen)
-    refusals += kubelet_change.problems(after, kubelet.drain) if starts or not seen.process else []
+    drain = Drain(kubelet.drain)
+    if after.refused and goes_back(host, context.declared):
+        drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
+    refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []
     overridden = kubelet_drift.overridden(then.config, wanted.data)
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
     ready, unasked = kubelet_change.readiness(host, seen) if starts and knows and not refusals else ([], [])
-    changes = changes_of(seen, then, differences, starts, after, ready, kubelet, context, refusals)
+    changes = changes_of(seen, then, differences, starts, after, ready, drain, context, refusals)
     changes += [overridden_item(host, one) for one in overridden]
     changes += [] if starts else older_than_files(host, seen)
     notes = [f"the kubelet: {line}" for line in (*others, *kubelet_config.unknown_keys(seen.layers))]
@@ -301,7 +306,7 @@ def changes_of(
     starts: bool,
     after: State,
     ready: t.Sequence[Step],
-    kubelet: Kubelet,
+    drain: Drain,
     context: Context,
     refusals: t.Sequence[Problem],
 ) -> list[Change]:
@@ -313,9 +318,7 @@ def changes_of(
     if refusals:
         why = "; ".join(problem.line() for problem in refusals)
     write = write_steps(seen, then)
-    steps = (
-        [*kubelet_change.restart(seen, after, then.config, kubelet.drain, context.now, ready), *write] if starts else []
-    )
+    steps = [*kubelet_change.restart(seen, after, then.config, drain, context.now, ready), *write] if starts else []
     disruption: t.Any = "service restart" if kubelet_change.stops(seen) else "none"
     when: t.Any = "now" if kubelet_change.stops(seen) else "next start"
     found = []
@@ -473,6 +476,29 @@ def held(host: Host) -> frozenset[str]:
     return frozenset(record.before.key for record in state.records(host)[0] if record.manager == NAME)
 
 
+def hook_left(host: Host, seen: Observation) -> t.Optional[str]:
+    """How the profile that is left drains the node: the declared one, or the last one applied that has the section; None: nothing says how."""
+    current, past = state.history(host)
+    profiles = [state.read_json(host, state.DECLARED), *(one.profile for one in (current, *past) if one)]
+    sections = [one.get("kubelet") for one in profiles if isinstance(one, dict)]
+    hook = next((one.get("drain") for one in sections if isinstance(one, dict)), None)
+    return hook if isinstance(hook, str) else seen.due or seen.drained[0] or None
+
+
+def goes_back(host: Host, to: t.Optional[Profile]) -> bool:
+    """Whether this profile (None: none) is the one before an unconfirmed one whose time is over: the node has to go back to it.
+
+    What was not confirmed may be what keeps the hook from draining the node.
+    """
+    if not host.exists(state.UNCONFIRMED):
+        return False
+    from ..host import unconfirmed_file
+
+    found = unconfirmed_file.pending(host)
+    before = None if to is None else profile.to_data(to)
+    return found is not None and found.before == before and unconfirmed_file.left(host, found) <= 0
+
+
 def back_changes(host: Host, seen: Observation, context: Context) -> list[Change]:
     """The changes that take Corral's keys out of the configuration. Raises NotEditable."""
     if seen.missing:
@@ -504,7 +530,7 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
     stays = kubelet_unit.cannot_start(host) if starts and seen.process is not None else ""
     if starts and not stays:
         ready, dummy = kubelet_change.readiness(host, seen) if acts(seen, context) else ([], [])
-        steps += kubelet_change.restart(seen, after, then, None, context.now, ready)
+        steps += kubelet_change.restart(seen, after, then, Drain(), context.now, ready)
     elif seen.due is not None or seen.drained[0]:
         steps += kubelet_change.finish(seen.due or seen.drained[0])
     if not steps:

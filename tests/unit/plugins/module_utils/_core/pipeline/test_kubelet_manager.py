@@ -405,6 +405,39 @@ def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) 
     assert not fake.has(DROPIN)
 
 
+def fill_with_pod(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """The state file of that policy with a pod of exclusive CPUs."""
+    exclusive_pod(fake)
+    state_file = {"policyName": "static", "defaultCpuSet": "1", "entries": {"uid": {"main": "5"}}, "checksum": 0}
+    fake.put(STATE, json.dumps(state_file))
+    kubelet.restart(fake)
+    assert kubelet.pid
+    kubelet.acts.clear()
+    kubelet.hooks.clear()
+
+
+@pytest.mark.parametrize("hook", ["", "works", "fails"])
+@pytest.mark.parametrize("before", ["a section"])
+def test_a_way_back_is_not_refused_for_pods(before: str, hook: str, fake: node.Node) -> None:
+    """What was not confirmed may have cut the node off, so that nothing can drain it."""
+    kubelet = fake_kubelet.install(fake)
+    assert not runs.install(fake.host()).error
+    if before != "nothing":
+        old = {"kubelet": {"cpu_manager_policy": "none"}} if before == "a section" else {}
+        assert not runs.declare(fake.host(), **old).error
+    new = node.parsed(kubelet={**STATIC, **({"drain": "/usr/sbin/drainer"} if hook else {})})
+    assert not confirming.declare(fake.host(), new, None, confirming.Terms(120)).error
+    fill_with_pod(fake, kubelet)
+    if hook == "fails":
+        kubelet.failing.add(("/usr/sbin/drainer", "drain"))
+    fake.wait(121)
+    runs.command(fake.host(), "confirm", "--tick")
+    assert kubelet.acts == (["drain", "stop", "start", "resume"] if hook else ["stop", "start"])
+    assert (bool(kubelet.pid), kubelet.config.get("cpuManagerPolicy") or "none") == (True, "none")
+    runs.command(fake.host(), "confirm", "--tick")
+    assert not fake.has(state.UNCONFIRMED)
+
+
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_node_that_a_killed_run_drained_resumes(declared: bool, fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
