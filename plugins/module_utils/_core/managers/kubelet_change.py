@@ -36,6 +36,11 @@ CAUSES = (
     ("machine state is different", "memory"),
 )
 NAMED = 4
+WAY_OUT = "Drain the node first, or set kubelet.drain to a program that does, or to none to continue without draining"
+WAY_OUT_OF_LEAVING = (
+    "Drain the node and try again; or first apply the profile with kubelet.drain, a program that drains the node or none to continue "
+    "without draining, and then leave the section out or remove the profile"
+)
 
 
 class Refused(NamedTuple):
@@ -104,7 +109,7 @@ def text_of(host: Host, path: str) -> str:
     return (host.read_bytes(path) or b"").decode("utf-8", "surrogateescape")
 
 
-def problems(state: State, drain: Drain) -> list[Problem]:
+def problems(state: State, drain: Drain, way_out: str = WAY_OUT) -> list[Problem]:
     """A change that would take CPUs or memory away from pods, without a word about that."""
     if not (state.refused and state.assigned) or drain.hook is not None:
         return []
@@ -112,7 +117,7 @@ def problems(state: State, drain: Drain) -> list[Problem]:
     files = " and ".join(one.path for one in state.refused)
     message = (
         f"the kubelet would not start with {files}, which has to be set aside; then these pods lose their exclusive CPUs or memory: "
-        f"{pods}. Drain the node first, or set kubelet.drain to a program that does, or to none to continue without draining"
+        f"{pods}. {way_out}"
     )
     return [Problem("kubelet.drain", None, message)]
 

@@ -92,9 +92,12 @@ def removal(host: Host, *, pools_stay: bool) -> list[Change]:
     context = kubelet_observed.without_profile(host, sysfs.discover(host, with_devices=False))
     seen = kubelet_observed.observe(host, context, pools_stay=pools_stay)
     try:
-        return back_changes(host, seen, context)
+        changes, problems = back_changes(host, seen, context, None)
     except NotEditable as error:
         raise refusal(cannot_go_back(error), path=seen.kept.file) from None
+    if problems:
+        raise CorralError(*problems)
+    return changes
 
 
 def without(host: Host, seen: Observation, kubelet: Kubelet, context: Context) -> Part:
@@ -453,10 +456,14 @@ def leaving(host: Host, seen: Observation, context: Context) -> Part:
     A tick names what is left, and keeps the originals for the run that does it.
     """
     try:
-        changes = back_changes(host, seen, context)
+        changes, problems = back_changes(host, seen, context, context.declared)
     except NotEditable as error:
         problem = Problem(seen.kept.file, None, cannot_go_back(error))
         return refused((problem,), seen.kept.file, seen.kept.file, held(host))
+    if problems:
+        why = "; ".join(problem.line() for problem in problems)
+        kept = [one._replace(steps=(), reason=f"{one.reason}; {why}") for one in changes]
+        return Part(tuple(kept), held(host), problems=tuple(problems))
     if acts(seen, context):
         return Part(tuple(changes), frozenset())
     kept = [one._replace(steps=(), reason=f"{one.reason}; {NO_RESTART}") for one in changes]
@@ -499,13 +506,19 @@ def goes_back(host: Host, to: t.Optional[Profile]) -> bool:
     return found is not None and found.before == before and unconfirmed_file.left(host, found) <= 0
 
 
-def back_changes(host: Host, seen: Observation, context: Context) -> list[Change]:
-    """The changes that take Corral's keys out of the configuration. Raises NotEditable."""
+def back_changes(
+    host: Host, seen: Observation, context: Context, to: t.Optional[Profile]
+) -> tuple[list[Change], list[Problem]]:
+    """The changes that take Corral's keys out of the configuration, and what stands against them; ``to`` is the next profile (None: none).
+
+    Raises NotEditable.
+    """
     if seen.missing:
         gone = moved_away(seen) if seen.kept.file else []
         left = (DUE,) if gone else (KEPT, DUE)
         gone += [make_step.file(path, None, FILES) for path in left if host.exists(path)]
-        return [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(gone))] if gone else []
+        found = [Change(NAME, "kubelet", "state", "kept", "absent", seen.missing, KEPT, tuple(gone))] if gone else []
+        return found, []
     layers, steps = [], moved_away(seen) if seen.kept.file else list[Step]()
     originals = {
         record.before.target: record.before.value for record in state.records(host)[0] if record.manager == NAME
@@ -528,24 +541,29 @@ def back_changes(host: Host, seen: Observation, context: Context) -> list[Change
     unfit = seen.process is not None and kubelet_change.is_made_unfit(host, seen, now, after, context)
     starts = bool(differences) or unfit
     stays = kubelet_unit.cannot_start(host) if starts and seen.process is not None else ""
+    problems: list[Problem] = []
     if starts and not stays:
-        ready, dummy = kubelet_change.readiness(host, seen) if acts(seen, context) else ([], [])
-        steps += kubelet_change.restart(seen, after, then, Drain(), context.now, ready)
+        drain = Drain(hook_left(host, seen)) if after.refused else Drain()
+        if after.refused and goes_back(host, to):
+            drain = Drain(drain.hook or "none", optional=True)
+        if acts(seen, context):
+            problems = kubelet_change.problems(after, drain, kubelet_change.WAY_OUT_OF_LEAVING)
+        ready, dummy = kubelet_change.readiness(host, seen) if acts(seen, context) and not problems else ([], [])
+        steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
     elif seen.due is not None or seen.drained[0]:
         steps += kubelet_change.finish(seen.due or seen.drained[0])
     if not steps:
-        return []
+        return [], []
     shown = ", ".join(one.key for one in differences) or ("other hugepages" if unfit else "as Corral left it")
     stops = kubelet_change.stops(seen) and not stays
     reason = "no longer declared" + (
         f"; {kubelet_unit.UNIT} {stays}: the running kubelet keeps the configuration that it read" if stays else ""
     )
-    return [
-        Change(
-            NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
-            when="now" if stops else "next start", disruption="service restart" if stops else "none",
-        )
-    ]  # fmt: skip
+    change = Change(
+        NAME, kubelet_unit.UNIT, "configuration", shown, "as others configure it", reason, seen.own, tuple(steps),
+        when="now" if stops else "next start", disruption="service restart" if stops else "none",
+    )  # fmt: skip
+    return [change], problems
 
 
 # What pods may have

@@ -139,7 +139,8 @@ def apply(
     """Execute a plan, all or nothing, and observe again. ``before_steps``: see carry_out().
 
     Raises CorralError before the first write. A step that is refused in the middle undoes what was done, in reverse
-    order. ``keep_going`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``.
+    order. ``keep_going`` (removal) goes on past what cannot be brought back, and names it in ``leftovers``; not past a node that is
+    not drained.
     """
     steps = steps_in_order(plan.changes)
     if not steps and not plan.obsolete:
@@ -286,12 +287,17 @@ def execute(
                 refused[step] = said
                 done.pop()
                 continue
-            if keep_going:
+            if keep_going and not must_drain(step):
                 leftovers.append(said)
                 continue
             undone, left = undo_steps(host, plan, done, online, masks)
             return said, undone, left, tuple(refused)
     return "", (), tuple(leftovers), tuple(refused)
+
+
+def must_drain(step: Step) -> bool:
+    """Whether a step drains the node for others, without which pods would lose what they have: a removal stops there as well."""
+    return step.kind == "hook" and step.value == "drain" and not step.optional
 
 
 def records_refused(plan: Plan, step: Step, refused: t.Mapping[Step, str]) -> bool:

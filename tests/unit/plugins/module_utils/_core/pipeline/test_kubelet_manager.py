@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import time
 import typing as t
 from unittest import mock
@@ -21,7 +22,7 @@ from _core.host import kubelet_ready, kubelet_state, node_hooks, state
 from _core.host.discovery import sysfs
 from _core.host.files import Host
 from _core.managers import kubelet as manager_kubelet
-from _core.managers import kubelet_change
+from _core.managers import kubelet_change, registry
 from _core.model.kubelet import kubelet_config, start_checks, state_files
 from _core.model.kubelet.go_values import checksum
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome
@@ -405,6 +406,14 @@ def test_a_hook_that_fails_stops_the_change_before_the_kubelet(fake: node.Node) 
     assert not fake.has(DROPIN)
 
 
+def left_with_exclusive_pod(fake: node.Node, **section: t.Any) -> FakeKubelet:
+    """A node whose kubelet has the policy static by the profile alone, with a pod that has exclusive CPUs."""
+    kubelet = fake_kubelet.install(fake)
+    rolled_out(fake, **STATIC, **section)
+    fill_with_pod(fake, kubelet)
+    return kubelet
+
+
 def fill_with_pod(fake: node.Node, kubelet: FakeKubelet) -> None:
     """The state file of that policy with a pod of exclusive CPUs."""
     exclusive_pod(fake)
@@ -416,8 +425,94 @@ def fill_with_pod(fake: node.Node, kubelet: FakeKubelet) -> None:
     kubelet.hooks.clear()
 
 
+LEAVE = pytest.mark.parametrize("leave", [runs.remove, runs.declare], ids=["removal", "section"])
+
+
+def checked(fake: node.Node, leave: t.Callable[[Host], Outcome]) -> None:
+    """What check mode plans."""
+    if leave is runs.remove:
+        planning.plan_removal(fake.host(), registry.names())
+        return
+    context = planning.compile_profile(fake.host(), node.parsed(), fresh=True)
+    planning.plan_profile(fake.host(), context, declare=True)
+
+
+@LEAVE
+def test_cpus_are_not_taken_from_pods_by_leaving_the_kubelet_either(
+    leave: t.Callable[[Host], Outcome], fake: node.Node
+) -> None:
+    """The state file was set aside and the kubelet restarted, with the pods on CPUs that it gave to others from then on."""
+    kubelet = left_with_exclusive_pod(fake)
+    before = fake.fingerprint()
+    for take in (leave, lambda dummy: checked(fake, leave)):
+        with pytest.raises(CorralError) as error:
+            take(fake.host())
+        (line,) = str(error.value).splitlines()
+        assert line.startswith(f"kubelet.drain: the kubelet would not start with {STATE}")
+        assert "lose their exclusive CPUs or memory: default/web. Drain the node and try again; or first apply" in line
+    assert (kubelet.acts, node.different(before, fake.fingerprint())) == ([], [])
+    rolled_out(fake, **STATIC, drain="none")
+    assert kubelet.acts == []
+    assert leave(fake.host()).error == ""
+    assert (kubelet.acts, json.loads(fake.get(STATE))["policyName"]) == (["stop", "start"], "none")
+
+
+@LEAVE
+def test_a_node_without_such_pods_leaves_as_before(leave: t.Callable[[Host], Outcome], fake: node.Node) -> None:
+    kubelet = left_with_exclusive_pod(fake)
+    fake.drop("/var/log/containers/web_default_main-" + "0123456789abcdef" * 4 + ".log")
+    (group,) = (fake.root / "sys/fs/cgroup/kubepods.slice").glob("*.slice")
+    shutil.rmtree(group)  # drained by hand
+    assert leave(fake.host()).error == ""
+    assert (kubelet.acts, bool(kubelet.pid), fake.has(DROPIN)) == (["stop", "start"], True, False)
+
+
+@LEAVE
+def test_the_hook_of_the_profile_that_is_left_drains_and_resumes(
+    leave: t.Callable[[Host], Outcome], fake: node.Node
+) -> None:
+    kubelet = left_with_exclusive_pod(fake, drain="/usr/sbin/drainer")
+    kubelet.failing.add(("/usr/sbin/drainer", "drain"))
+    twin = fake.clone(fake.root.with_name("twin"))
+    assert leave(twin.host()).error == "/usr/sbin/drainer drain: exit code 1: no answer from the API server"
+    assert twin.kubelet is not None
+    assert (twin.kubelet.acts, twin.has(DROPIN), bool(twin.kubelet.pid)) == (["drain", "resume"], True, True)
+    published = ("run/corral", "var/lib/corral/drift-since.json")
+    assert node.different(fake.fingerprint(*published), twin.fingerprint(*published)) == []
+    kubelet.failing.clear()
+    assert leave(fake.host()).error == ""
+    assert (kubelet.acts, fake.has(DROPIN)) == (["drain", "stop", "start", "resume"], False)
+    assert kubelet.hooks == [("/usr/sbin/drainer", "drain"), ("/usr/sbin/drainer", "resume")]
+
+
+def test_the_hook_is_known_once_a_tick_has_applied_the_next_profile(fake: node.Node) -> None:
+    """A file of the profile that was put on the node: its tick applies all of it but the kubelet."""
+    kubelet = left_with_exclusive_pod(fake, drain="/usr/sbin/drainer")
+    assert not runs.install(fake.host()).error
+    declared = json.loads(fake.get(state.DECLARED))
+    del declared["kubelet"]
+    fake.put(state.DECLARED, json.dumps(declared))
+    assert runs.tick(fake.host(), by_timer=False) == 2
+    assert kubelet.acts == []
+    assert not runs.declare(fake.host()).error
+    assert kubelet.acts == ["drain", "stop", "start", "resume"]
+
+
+def test_a_profile_in_force_that_left_the_section_out_is_drift_as_long_as_pods_would_lose_cpus(fake: node.Node) -> None:
+    kubelet = left_with_exclusive_pod(fake)
+    assert not runs.install(fake.host()).error
+    declared = json.loads(fake.get(state.DECLARED))
+    del declared["kubelet"]
+    fake.put(state.DECLARED, json.dumps(declared))
+    runs.tick(fake.host(), by_timer=False)
+    outcome = runs.declare(fake.host())
+    (item,) = ours(outcome.remaining)
+    assert "lose their exclusive CPUs or memory: default/web" in item.reason
+    assert (outcome.error, kubelet.acts, fake.has(DROPIN)) == ("", [], True)
+
+
 @pytest.mark.parametrize("hook", ["", "works", "fails"])
-@pytest.mark.parametrize("before", ["a section"])
+@pytest.mark.parametrize("before", ["nothing", "no section", "a section"])
 def test_a_way_back_is_not_refused_for_pods(before: str, hook: str, fake: node.Node) -> None:
     """What was not confirmed may have cut the node off, so that nothing can drain it."""
     kubelet = fake_kubelet.install(fake)
@@ -684,16 +779,20 @@ def test_whatever_is_refused_all_of_it_is_undone(fake: node.Node) -> None:
     assert undone >= 8, "the stop, the start and each file"
 
 
-def fitting_memory_state(fake: node.Node, kubelet: FakeKubelet) -> None:
-    """The memory manager's file as a kubelet makes it on this machine with its configuration, without assignments."""
+def fitting_memory_state(fake: node.Node, kubelet: FakeKubelet, size: int = 0) -> None:
+    """The memory manager's file as a kubelet makes it on this machine with its configuration, with bytes of the pod ``uid`` (0: no pod)."""
     config = kubelet_config.Config(kubelet.config, {})
     totals = kubelet_state.totals(sysfs.discover(fake.host(), with_devices=False))
     machine = start_checks.machine(totals, kubelet_state.reserved_memory(config))
-    values = {"PolicyName": "Static", "MachineState": machine, "Entries": {}, "Checksum": 0}
+    blocks = [{"NUMAAffinity": [0], "Type": "memory", "Size": size}] if size else []
+    for block in blocks:
+        start_checks.assign(machine, block, "uid")
+    entries = {"uid": {"main": blocks}} if blocks else {}
+    values = {"PolicyName": "Static", "MachineState": machine, "Entries": entries, "Checksum": 0}
     names = {"TotalMemSize": "total", "SystemReserved": "systemReserved"}
     written = {
         str(numa): {
-            "numberOfAssignments": 0,
+            "numberOfAssignments": row["NumberOfAssignments"],
             "memoryMap": {
                 kind: {names.get(name, name.lower()): size for name, size in table.items()}
                 for kind, table in row["MemoryMap"].items()
@@ -703,7 +802,9 @@ def fitting_memory_state(fake: node.Node, kubelet: FakeKubelet) -> None:
         for numa, row in machine.items()
     }
     own = checksum(state_files.hashed(state_files.MEMORY, state_files.MEMORY.versions[1], values))
-    data = {"policyName": "Static", "machineState": written, "entries": {}, "checksum": own}
+    written_blocks = [{"numaAffinity": [0], "type": "memory", "size": size}] if size else []
+    written_entries = {"uid": {"main": written_blocks}} if size else {}
+    data = {"policyName": "Static", "machineState": written, "entries": written_entries, "checksum": own}
     fake.put(f"{ROOT}/memory_manager_state", json.dumps(data))
 
 
@@ -811,6 +912,32 @@ def test_hugepages_that_go_back_restart_a_kubelet_whose_configuration_stays(
     assert names == ["memory_manager_state.corral-memory"]
     pages = [at for at, act in enumerate(host.acts) if "nr_hugepages" in act]
     assert pages and max(pages) < host.acts.index("run systemctl start -- kubelet.service")
+
+
+@LEAVE
+def test_hugepages_that_go_back_take_no_memory_from_pods_without_a_word_about_draining(
+    leave: t.Callable[[Host], Outcome], fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    runs.declare(fake.host(), kubelet=static, memory=MORE_PAGES)
+    fake.put(CONFIG, yaml.safe_dump({**yaml.safe_load(BASE), **yaml.safe_load(fake.get(DROPIN))}))
+    exclusive_pod(fake)
+    fake.drop(STATE)
+    kubelet.restart(fake)
+    fitting_memory_state(fake, kubelet, 1 << 20)
+    kubelet.acts.clear()
+    before = fake.fingerprint()
+    for take in (leave, lambda dummy: checked(fake, leave)):
+        with pytest.raises(CorralError) as error:
+            take(fake.host())
+        (line,) = str(error.value).splitlines()
+        assert line.startswith(f"kubelet.drain: the kubelet would not start with {ROOT}/memory_manager_state, which")
+        assert "default/web" in line
+    assert (kubelet.acts, node.different(before, fake.fingerprint())) == ([], [])
+    rolled_out = runs.declare(fake.host(), kubelet={**static, "drain": "none"}, memory=MORE_PAGES)
+    assert (rolled_out.error, kubelet.acts) == ("", [])
+    assert leave(fake.host()).error == ""
+    assert kubelet.acts == ["stop", "start"]
 
 
 def test_a_kubelet_of_others_that_hugepages_keep_from_starting_again_is_told(
