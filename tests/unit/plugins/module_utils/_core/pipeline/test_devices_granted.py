@@ -1038,7 +1038,7 @@ def test_a_bad_entry_of_the_checkpoint_is_set_aside_alone(rolled: node.Node, bad
         rolled.put(path, text)
     rolled.wait(100)
     (item, *dummy) = [one for one in runs.plan(rolled.host()) if one.subject == CHECKPOINT]
-    assert f" of {bad} is not as Corral writes it (5 is no text), set aside" in item.reason
+    assert f" of {bad} is not as Corral writes it (5 is not text), set aside" in item.reason
     assert runs.tick(rolled.host()) == 2
     after = json.loads(rolled.get(CHECKPOINT))["data"]
     own = {row["workload"]: {**row, "since": 0} if row["workload"] == bad else row for row in before["grants"]}
