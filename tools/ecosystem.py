@@ -39,14 +39,20 @@ KINDS = {
     "lookup": "plugins/lookup/*.py",
     "role": "roles/*",
 }
-# Every write is made to fail once, and random walks: more than half of all the time. .venv runs them; with other Pythons they are
-# make test-long's.
+# Every write is made to fail once, what may start at any moment, and random walks: more than half of all the time. .venv runs them; with
+# other Pythons they are make test-long's.
 PIPELINE = "tests/unit/plugins/module_utils/_core/pipeline"
 LONG = (
     "test_anything_happens.py",
+    "test_confirming_faults.py",
+    "test_drivers_bound.py",
+    "test_exclusive.py",
     "test_faults.py",
+    "test_intruders.py",
     "test_legacy.py",
     "test_section_tasks.py",
+    "test_set_property_by_hand.py",
+    "test_starts_after_deaths.py",
     "test_workload_faults.py",
 )
 # The tests that run playbooks of the collection; they need no node.
@@ -55,6 +61,7 @@ PLAYBOOKS = ("test_automation_examples.py", "test_role_booleans.py", "test_role_
 AGAIN = (
     "does_not_answer_on_its_way_back",
     "differs_after_its_reboot",
+    "could_not_take_back",
     "what_a_host_has_otherwise",
     "what_stays_is_named",
     "what_waits_for_a_restart",
