@@ -51,8 +51,8 @@ LONG_ONLY = (
     "bullseye",
     "cpusets-bullseye",
     "cpusets-forky",
+    "devices",
     "devices-forky",
-    "devices-trixie",
     "gc-trixie",
     "intruders-bullseye",
     "intruders-forky",
@@ -61,6 +61,7 @@ LONG_ONLY = (
     "legacy",
     "powercut",
     "trixie",
+    "workloads-trixie",
 )
 # A scenario that needs a program, by the variable that names it: it is no part of this project, nor made by it.
 PROGRAMS = {"kubelet": "CORRAL_KUBELET_BINARY"}
@@ -69,13 +70,12 @@ LONGEST = (
     "fleet",
     "gc",
     "workloads",
-    "workloads-trixie",
     "endure",
     "intruders",
     "rollout",
     "legacy",
     "drift",
-    "devices",
+    "devices-trixie",
     "kubelet",
     "kubelet-standin",
 )

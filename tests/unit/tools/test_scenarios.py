@@ -262,7 +262,7 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "brownfield",
             "cpusets",
             "cpusets-trixie",
-            "devices",
+            "devices-trixie",
             "drift",
             "endure",
             "fleet",
@@ -270,7 +270,7 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
             "intruders",
             "kubelet-standin",
         ),
-        *("parts", "rollout", "workloads", "workloads-trixie"),
+        *("parts", "rollout", "workloads"),
     }, "make test runs these"
     monkeypatch.setenv("CORRAL_LONG", "1")
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
