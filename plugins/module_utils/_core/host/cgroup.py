@@ -110,8 +110,8 @@ def service_runs(host: Host, service: str) -> bool:
     return populated_at(host, service_group(host, service))
 
 
-# Slices with no service of the system below the first level: those of pods and of users are many, and come and go.
-MANY = ("kubepods", "user.")
+# Slices with no service of the system below the first level: those of pods, of users and of Corral's workloads are many, and come and go.
+MANY = ("kubepods", "user.", "corral")
 
 
 def service_group(host: Host, service: str) -> str:
@@ -125,7 +125,7 @@ def service_group(host: Host, service: str) -> str:
 
 
 def slices(host: Host, directory: str) -> list[str]:
-    """The slices below a control group, those nearest first; those within slices of pods and users are left out."""
+    """The slices below a control group, those nearest first; those within slices of pods, users and workloads are left out."""
     names = host.names_like(directory, (("", ".slice"),))
     inner_ones = [path for name in names if not name.startswith(MANY) for path in slices(host, f"{directory}/{name}")]
     return [*(f"{directory}/{name}" for name in names), *inner_ones]

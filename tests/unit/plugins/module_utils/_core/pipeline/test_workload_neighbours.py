@@ -16,7 +16,8 @@ import node
 import pytest
 import runs
 import services
-from _core.host import conmon, kubelet_node
+from _core.host import cgroup, conmon, kubelet_node
+from _core.host.files import Host
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
 from _core.pipeline import applying, planning
@@ -87,6 +88,18 @@ def test_a_kubelet_in_a_slice_of_its_own_is_one_as_well(place: str, fake: node.N
     context = planning.compile_profile(fake.host(), declared())
     changes = planning.plan_profile(fake.host(), context).changes
     assert [one.wanted for one in changes if one.subject == "kubelet.service"] == ["0,4"], "it gives 4 to pods"
+
+
+def test_the_slices_of_workloads_and_pods_are_not_searched_for_services(fake: node.Node) -> None:
+    """Hundreds of folders were listed for each of a dozen services, at each start of a workload and in each tick."""
+    names = ["corral_first.slice", "corral.slice/corral-acme.slice", "kubepods.slice/kubepods-poduid.slice"]
+    for name in (*names, "system.slice/system-getty.slice"):
+        (fake.root / f"{TOP[1:]}/{name}").mkdir(parents=True, exist_ok=True)
+    host = Host(str(fake.root), record=True)
+    assert not cgroup.service_runs(host, "kubelet.service")
+    listed = {path for method, path, *dummy in host.recorded or () if method == "names_like"}
+    assert f"{TOP}/system.slice/system-getty.slice" in listed
+    assert not [path for path in listed if "corral" in path or "kubepods" in path]
 
 
 HEAD = "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n"
