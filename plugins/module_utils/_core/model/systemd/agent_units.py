@@ -217,7 +217,8 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart={run}
 SuccessExitStatus=2 SIGTERM
-TimeoutStartSec=600
+# Each step ends by itself; a program that drains the node may take half an hour. Ended by systemd, it would begin anew for ever.
+TimeoutStartSec=infinity
 LogLevelMax=notice
 Slice=corralagent.slice
 UMask=0077

@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 
 import pytest
+from _core.host import kubelet_unit, node_hooks
 from _core.model.systemd import agent_units, gc_units, workload_units
 from _core.model.systemd.agent_units import BOOT, SERVICE, SERVICES, SLICE, TIMER, Options
 from shared_data import REPOSITORY
@@ -51,3 +52,11 @@ def test_a_way_back_is_tried_again_as_often_as_the_fleets_page_says() -> None:
     page = " ".join((REPOSITORY / "docs/fleet.md").read_text(encoding="utf-8").split())
     (seconds,) = re.findall(r"is tried again every (\d+) seconds", page)
     assert f"OnUnitInactiveSec={seconds}s\n" in agent_units.CONFIRM_TIMER_TEXT
+
+
+def test_systemd_ends_no_way_back_whose_steps_still_take_their_time() -> None:
+    """It would begin anew with the first step, and never come to the others."""
+    (limit,) = re.findall(r"^TimeoutStartSec=(.+)$", agent_units.CONFIRM_SERVICE_TEXT, re.MULTILINE)
+    hooks = 2 * node_hooks.HOOK_SECONDS  # drain, resume
+    steps = hooks + 2 * kubelet_unit.START_SECONDS + node_hooks.HEALTH_SECONDS + node_hooks.READY_SECONDS
+    assert limit == "infinity" or float(limit) > steps
