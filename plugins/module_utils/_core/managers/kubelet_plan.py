@@ -145,12 +145,14 @@ def decide(host: Host, seen: Observation, kubelet: Kubelet, context: Context) ->
         starts = True
         refusals += stopped_for_good(host, seen)
     drain = Drain(kubelet.drain)
-    if after.refused and goes_back(host, context.declared):
+    back = (starts or bool(after.refused)) and goes_back(host, context.declared)
+    if after.refused and back:
         drain = Drain(kubelet.drain or hook_left(host, seen) or "none", optional=True)
     refusals += kubelet_change.problems(after, drain) if starts or not seen.process else []
     overridden = kubelet_drift.overridden(then.config, wanted.data)
     refusals += [gates_problem(host, one) for one in overridden if one.key == kubelet_wanted.GATES]
-    ready, unasked = kubelet_change.readiness(host, seen) if starts and knows and not refusals else ([], [])
+    asks = starts and knows and not refusals and not back
+    ready, unasked = kubelet_change.readiness(host, seen) if asks else ([], [])
     changes = changes_of(seen, then, differences, starts, after, ready, drain, context, refusals)
     changes += [overridden_item(host, one) for one in overridden]
     changes += [] if starts else older_than_files(host, seen)
@@ -495,7 +497,8 @@ def hook_left(host: Host, seen: Observation) -> t.Optional[str]:
 def goes_back(host: Host, to: t.Optional[Profile]) -> bool:
     """Whether this profile (None: none) is the one before an unconfirmed one whose time is over: the node has to go back to it.
 
-    What was not confirmed may be what keeps the hook from draining the node.
+    What was not confirmed may be what keeps the hook from draining the node. Nor need the node be Ready afterwards: a way back that waits
+    for that may never end.
     """
     if not host.exists(state.UNCONFIRMED):
         return False
@@ -544,11 +547,13 @@ def back_changes(
     problems: list[Problem] = []
     if starts and not stays:
         drain = Drain(hook_left(host, seen)) if after.refused else Drain()
-        if after.refused and goes_back(host, to):
+        back = goes_back(host, to)
+        if after.refused and back:
             drain = Drain(drain.hook or "none", optional=True)
         if acts(seen, context):
             problems = kubelet_change.problems(after, drain, kubelet_change.WAY_OUT_OF_LEAVING)
-        ready, dummy = kubelet_change.readiness(host, seen) if acts(seen, context) and not problems else ([], [])
+        asks = acts(seen, context) and not problems and not back
+        ready, dummy = kubelet_change.readiness(host, seen) if asks else ([], [])
         steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
     elif seen.due is not None or seen.drained[0]:
         steps += kubelet_change.finish(seen.due or seen.drained[0])

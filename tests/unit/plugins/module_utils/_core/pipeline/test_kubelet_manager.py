@@ -533,6 +533,23 @@ def test_a_way_back_is_not_refused_for_pods(before: str, hook: str, fake: node.N
     assert not fake.has(state.UNCONFIRMED)
 
 
+@pytest.mark.parametrize("before", ["nothing", "a section"])
+def test_a_node_goes_back_that_is_not_ready_afterwards(before: str, fake: node.Node) -> None:
+    """The way back was undone after two minutes, and tried again for ever: the unconfirmed profile stayed in force."""
+    kubelet, reasons = with_api_server(fake)
+    assert not runs.install(fake.host()).error
+    if before == "a section":
+        rolled_out(fake, max_pods=40)
+    assert not confirming.declare(fake.host(), node.parsed(kubelet=PODS), None, confirming.Terms(120)).error
+    assert kubelet.config["maxPods"] == 50
+    kubelet.acts.clear()
+    reasons.append("NoNetwork")
+    fake.wait(121)
+    runs.command(fake.host(), "confirm", "--tick")
+    assert (kubelet.acts, kubelet.config["maxPods"]) == (["stop", "start"], 40 if before == "a section" else 110)
+    assert not fake.has(state.UNCONFIRMED)
+
+
 @pytest.mark.parametrize("declared", [False, True])
 def test_a_node_that_a_killed_run_drained_resumes(declared: bool, fake: node.Node) -> None:
     kubelet = with_exclusive_pod(fake)
