@@ -42,6 +42,11 @@ def command(host: Host) -> tuple[str, ...]:
     return tuple(words)
 
 
+def is_installed(host: Host) -> bool:
+    """Whether there is a unit that may start, also one that is masked."""
+    return UnitFiles(host, [UNIT]).fragment(UNIT) is not None
+
+
 def cannot_start(host: Host) -> str:
     """Why systemd would not start the unit once it is stopped, as a kubelet runs on whose unit was masked or removed; "" where it would."""
     fragment = UnitFiles(host, [UNIT]).fragment(UNIT)

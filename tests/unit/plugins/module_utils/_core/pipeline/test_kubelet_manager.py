@@ -485,6 +485,32 @@ def test_the_hook_of_the_profile_that_is_left_drains_and_resumes(
     assert kubelet.hooks == [("/usr/sbin/drainer", "drain"), ("/usr/sbin/drainer", "resume")]
 
 
+@LEAVE
+def test_a_kubelet_that_was_removed_keeps_no_node_from_leaving(
+    leave: t.Callable[[Host], Outcome], fake: node.Node
+) -> None:
+    """Its package is gone, kubeadm's configuration and the containers are there still: nothing can drain such a node."""
+    kubelet = fake_kubelet.install(fake, dropins=False)
+    rolled_out(fake, **STATIC)
+    fill_with_pod(fake, kubelet)
+    kubelet.stop(fake)
+    kubelet.acts.clear()
+    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    fake.drop("/usr/bin/kubelet")
+    assert leave(fake.host()).error == ""
+    assert (kubelet.acts, fake.get(CONFIG)) == ([], BASE)
+
+
+@LEAVE
+def test_a_kubelet_that_is_stopped_may_start_again_and_take_cpus_from_pods(
+    leave: t.Callable[[Host], Outcome], fake: node.Node
+) -> None:
+    kubelet = left_with_exclusive_pod(fake)
+    kubelet.stop(fake)
+    with pytest.raises(CorralError, match="lose their exclusive CPUs or memory: default/web"):
+        leave(fake.host())
+
+
 def test_the_hook_is_known_once_a_tick_has_applied_the_next_profile(fake: node.Node) -> None:
     """A file of the profile that was put on the node: its tick applies all of it but the kubelet."""
     kubelet = left_with_exclusive_pod(fake, drain="/usr/sbin/drainer")
