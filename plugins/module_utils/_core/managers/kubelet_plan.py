@@ -340,7 +340,7 @@ def changes_of(
         found += [state_item(one, steps or kubelet_change.aside(after, context.now), disruption, when) for one in after.refused
                   if starts or not seen.process]  # fmt: skip
     if not found or not acts(seen, context):
-        found += kubelet_change.unfinished(seen, by_tick=not acts(seen, context))
+        found += kubelet_change.unfinished(seen, by_tick=context.at_boot or not acts(seen, context))
     return found
 
 
@@ -556,7 +556,7 @@ def back_changes(
         asks = acts(seen, context) and not problems and not back
         ready, dummy = kubelet_change.readiness(host, seen) if asks else ([], [])
         steps += kubelet_change.restart(seen, after, then, drain, context.now, ready)
-    elif seen.due is not None or seen.drained[0]:
+    elif (seen.due is not None or seen.drained[0]) and not context.at_boot:
         steps += kubelet_change.finish(seen.due or seen.drained[0])
     if not steps:
         return [], []

@@ -644,6 +644,30 @@ def test_a_node_that_was_drained_when_its_power_went_is_drift_and_resumes(leaves
     assert not fake.has("/var/lib/corral/drained")
 
 
+@pytest.mark.parametrize("leaves", [False, True])
+def test_no_boot_waits_for_a_node_to_resume(leaves: bool, fake: node.Node) -> None:
+    """Without a network a program that resumes the node fails, or keeps the boot waiting until its time is over."""
+    kubelet = with_exclusive_pod(fake)
+    kubelet.failing.add(("/usr/sbin/drainer", "resume"))
+    assert not runs.declare(fake.host(), kubelet={**STATIC, "drain": "/usr/sbin/drainer"}).error
+    assert not runs.install(fake.host()).error
+    kubelet.failing.clear()
+    if leaves:
+        declared = json.loads(fake.get(state.DECLARED))
+        del declared["kubelet"]
+        fake.put(state.DECLARED, json.dumps(declared))
+        runs.tick(fake.host(), by_timer=False)
+    kubelet.stop(fake)
+    kubelet.acts.clear()
+    for dummy in range(2):
+        fake.boot_anew()
+        runs.tick(fake.host(), at_boot=True)
+    assert (kubelet.acts, fake.has(state.DRAINED)) == ([], True)
+    kubelet.start(fake)
+    runs.tick(fake.host())
+    assert "node" in [subject for subject, reason in drift(fake)]
+
+
 def count(fake: node.Node, section: dict[str, t.Any]) -> list[str]:
     """The acts of a run, on a twin."""
     twin = fake.clone(fake.root.with_name(f"twin{len(list(fake.root.parent.iterdir()))}"))
