@@ -267,10 +267,11 @@ def ending(host: Host, name: str, *, settled: bool = False) -> bool:
 
 
 def current_grants(host: Host) -> tuple[Grant, ...]:
-    """The grants of the checkpoint."""
+    """The grants of the checkpoint; those that cannot be read there, or all where it cannot be, as the slices show them."""
     for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
         with contextlib.suppress(ValueError):
-            return grants.from_data(state.checked(host, path))[0].grants
+            found, wrong = grants.from_data(state.checked(host, path))
+            return (grants.completed(found, workload_state.seen_grants(host)) if wrong else found).grants
     return tuple(workload_state.seen_grants(host))
 
 

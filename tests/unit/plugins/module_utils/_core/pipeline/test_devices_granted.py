@@ -27,7 +27,7 @@ from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
 from _core.model.status import command_shapes
 from _core.model.values.errors import CorralError
-from _core.pipeline import applying, planning
+from _core.pipeline import admit_workload, applying, planning
 from example_counts import LONG, in_turn
 from shapes import misfits
 from shared_data import REPOSITORY
@@ -1046,6 +1046,20 @@ def test_a_bad_entry_of_the_checkpoint_is_set_aside_alone(rolled: node.Node, bad
     assert rolled.get(f"{CHECKPOINT}.damaged") == text
     in_sync(rolled)
     assert running(rolled, OTHER).devices == {LINKS[2]}
+
+
+def test_a_bad_entry_of_the_checkpoint_hides_no_run_until_the_next_tick(rolled: node.Node) -> None:
+    """systemd may stop what holds a grant at a daemon-reload: a run that went on lost what it was granted."""
+    running(rolled, JOB)
+    assert admit_workload.still_runs(rolled.host(), "job:job@a")
+    data = json.loads(rolled.get(CHECKPOINT))["data"]
+    for row in data["grants"]:
+        if row["workload"] == "job:job@a":
+            row["devices"] = [["", TTY, 5, []]]
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        rolled.put(path, state.checked_text(data))
+    assert admit_workload.still_runs(rolled.host(), "job:job@a")
+    assert {one.workload for one in admit_workload.current_grants(rolled.host())} == {"dpdk", "job:job@a"}
 
 
 # The end
