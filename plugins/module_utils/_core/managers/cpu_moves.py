@@ -288,7 +288,7 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
     it as soon as that partition ends, while what ran there still does. One that has none of what it requests runs on others' CPUs:
     it requests those of its own that nobody else has, where there are some.
     """
-    has = {unit: state.cpus.effective or cpuset.EMPTY for unit, state in seen.units.items()}
+    has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
     found = {}
     for unit, state in seen.units.items():
         requested = state.cpus.requested or cpuset.EMPTY

@@ -221,6 +221,27 @@ def test_a_slice_is_given_up_when_a_hand_gave_another_one_its_cpus_and_no_others
 
 
 @RELEASES
+@pytest.mark.parametrize("beside", ["a workload that begins", "a slice that does not run"])
+def test_it_is_given_up_too_where_a_slice_does_not_run(make: Make, release: Release, beside: str) -> None:
+    """A control group that is not there counted as one with all CPUs that no partition has, among them those of its own."""
+    fake, data = of_three_partitions(make, release, hold="declared")
+    cpus = fake.systemd.cgroups["corral_second.slice"].requested
+    first = fake.get("/sys/fs/cgroup/corral_first.slice/cpuset.cpus").strip()
+    with fake.by_hand():
+        fake.systemctl("set-property", "corral_second.slice", f"AllowedCPUs={first}")
+        if beside == "a slice that does not run":
+            fake.systemctl("stop", UNIT)
+    left = data["workloads"][1:]
+    if beside == "a workload that begins":
+        services.add(fake, "third.service")
+        left = [*left, {**data["workloads"][0], "name": "third", "match": {"unit": "third.service"}}]
+    roll_out(fake, {**data, "workloads": left})
+    assert fake.systemd.cgroups["corral_second.slice"].requested == cpus
+    assert fake.get("/sys/fs/cgroup/corral_second.slice/cpuset.cpus.partition").strip() == "root"
+    assert not fake.overlaps
+
+
+@RELEASES
 @pytest.mark.parametrize("unit", ["corral_isolated.slice", "corral_first.slice", "corral_second.slice"])
 @pytest.mark.parametrize("what", ["removal", "no CPUs", "one workload less"])
 def test_an_exclusive_slice_is_given_up_when_a_hand_gave_it_cpus_of_others(
