@@ -128,7 +128,9 @@ def tls_of(kubeconfig: str, cluster: t.Mapping[str, t.Any], user: t.Mapping[str,
     if not certificate or not key:
         raise Unknown(f"{kubeconfig}: its user has no client-certificate and client-key, which name files")
     try:
-        authority = base64.b64decode(str(cluster.get("certificate-authority-data") or ""), validate=True).decode()
+        # What is not ASCII is a comment, which ssl does not take.
+        data = base64.b64decode(str(cluster.get("certificate-authority-data") or ""), validate=True)
+        authority = data.decode("ascii", "ignore")
     except ValueError:
         raise Unknown(f"{kubeconfig}: certificate-authority-data is not base64") from None
     file = "" if authority else path(cluster.get("certificate-authority"))

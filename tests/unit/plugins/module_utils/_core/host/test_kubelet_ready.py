@@ -161,6 +161,13 @@ def test_an_authority_may_be_a_file_beside_the_kubeconfig(server: Server) -> Non
     assert asked(server.kubeconfig(**{"certificate-authority-data": "", "certificate-authority": "own.crt"})).ready
 
 
+def test_comments_among_the_authorities_are_no_obstacle(server: Server) -> None:
+    """As in a bundle of those that a distribution trusts: the run ended with a traceback."""
+    text = "# Főtanúsítvány\n" + (server.folder / "own.crt").read_text()
+    found = asked(server.kubeconfig(**{"certificate-authority-data": base64.b64encode(text.encode()).decode()}))
+    assert (found.ready, found.said) == (True, "")
+
+
 @pytest.mark.parametrize("text", ["", "a: [secret", "- secret", "current-context: b", None])
 def test_a_kubeconfig_that_names_nothing_is_told(tmp_path: Path, text: str | None) -> None:
     file = tmp_path / "kubelet.conf"
