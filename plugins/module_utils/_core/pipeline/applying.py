@@ -224,7 +224,7 @@ def carry_out(
             raise
     error, undone, leftovers, refused = execute(host, plan, steps, online, keep_going)
     # After an undo no pool or partition was asked for; a unit that was not given its CPUs is asked again in ten minutes all the same.
-    attempts.save(host, () if error else steps, refused)
+    attempts.save(host, () if error else steps, tuple(refused))
     if error:
         if not leftovers and new:
             leftovers = recording_originals.forget_records(host, kept, untouched)
@@ -240,8 +240,15 @@ def carry_out(
         rest = [record for record in (*kept, *new) if record.before.key not in plan.obsolete]
         heirs = undo.handed_down([record.before for record in rest], gone)
         state.save_records(host, [record._replace(before=heir) for record, heir in zip(rest, heirs)])
-    applied = tuple(change for change in plan.changes if any(step not in refused for step in change.steps))
+    made = (change for change in plan.changes if any(step not in refused for step in change.steps))
+    applied = tuple(with_drain_refused(change, refused) for change in made)
     return Outcome(plan, applied, replan().changes, leftovers=leftovers)
+
+
+def with_drain_refused(change: Change, refused: t.Mapping[Step, str]) -> Change:
+    """A change with the reason why the node was not drained for it, which no look at the node shows afterwards."""
+    said = [refused[step] for step in change.steps if step in refused and step.kind == "hook" and step.value == "drain"]
+    return change._replace(reason=f"{change.reason}; not drained: {said[0]}") if said else change
 
 
 def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, ...]:
@@ -256,8 +263,8 @@ def still_differing(plan: Plan, replan: t.Callable[[], Plan]) -> tuple[Change, .
 
 def execute(
     host: Host, plan: Plan, steps: t.Sequence[Step], online: str, keep_going: bool
-) -> tuple[str, tuple[str, ...], tuple[str, ...], tuple[Step, ...]]:
-    """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused."""
+) -> tuple[str, tuple[str, ...], tuple[str, ...], dict[Step, str]]:
+    """Run the steps. Returns the error, what was undone, what could not be brought back, and which optional steps were refused and why."""
     from . import overlap_check  # Loaded by refuse().
 
     done: list[tuple[undo.Original, Step]] = []
@@ -269,7 +276,7 @@ def execute(
         kept = overlap_check.cpus_still_requested(host, plan, step, refused) if refused else ""
         if kept:
             undone, left = undo_steps(host, plan, done, online, masks)
-            return "; ".join([*refused.values(), kept]), undone, left, tuple(refused)
+            return "; ".join([*refused.values(), kept]), undone, left, refused
         blocked = conflict_with(host, plan, step) if leftovers else ""
         if blocked:
             leftovers.append(blocked)
@@ -291,8 +298,8 @@ def execute(
                 leftovers.append(said)
                 continue
             undone, left = undo_steps(host, plan, done, online, masks)
-            return said, undone, left, tuple(refused)
-    return "", (), tuple(leftovers), tuple(refused)
+            return said, undone, left, refused
+    return "", (), tuple(leftovers), refused
 
 
 def must_drain(step: Step) -> bool:

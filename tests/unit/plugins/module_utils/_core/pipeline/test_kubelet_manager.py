@@ -539,7 +539,9 @@ def test_a_profile_in_force_that_left_the_section_out_is_drift_as_long_as_pods_w
 
 @pytest.mark.parametrize("hook", ["", "works", "fails"])
 @pytest.mark.parametrize("before", ["nothing", "no section", "a section"])
-def test_a_way_back_is_not_refused_for_pods(before: str, hook: str, fake: node.Node) -> None:
+def test_a_way_back_is_not_refused_for_pods(
+    before: str, hook: str, fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
     """What was not confirmed may have cut the node off, so that nothing can drain it."""
     kubelet = fake_kubelet.install(fake)
     assert not runs.install(fake.host()).error
@@ -557,6 +559,7 @@ def test_a_way_back_is_not_refused_for_pods(before: str, hook: str, fake: node.N
     assert (bool(kubelet.pid), kubelet.config.get("cpuManagerPolicy") or "none") == (True, "none")
     runs.command(fake.host(), "confirm", "--tick")
     assert not fake.has(state.UNCONFIRMED)
+    assert ("/usr/sbin/drainer drain: exit code 1: no answer" in capsys.readouterr().err) == (hook == "fails")
 
 
 @pytest.mark.parametrize("before", ["nothing", "a section"])
