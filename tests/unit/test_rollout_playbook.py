@@ -739,6 +739,15 @@ def test_a_host_that_cannot_be_drained_is_left_as_it_is(fleet: Fleet) -> None:
     assert set(fleet.have().values()) == {"old"}
 
 
+def test_a_task_with_no_log_keeps_to_itself_what_its_command_printed(fleet: Fleet) -> None:
+    tasks = fleet.folder / "drain.yml"
+    text = "- name: Drain\n  ansible.builtin.shell: echo my-token; echo my-secret >&2; exit 1\n  no_log: true\n"
+    tasks.write_text(text)
+    code, said, dummy = fleet.play("--limit", "a", corral_drain=str(tasks))
+    assert code != 0 and "my-secret" not in said and "my-token" not in said, said
+    assert "Drain: failed (no_log hides why). The host has what it had before." in " ".join(said.split())
+
+
 def test_the_playbook_rollback_goes_back_as_far_as_it_is_told(fleet: Fleet) -> None:
     for host in HOSTS:
         fleet.set(host, profile="new", past=["old", "older", None])
