@@ -679,6 +679,13 @@ def test_a_unit_that_failed_since_or_a_url_that_answers_otherwise_takes_a_host_b
     assert "Ask the health URL: " in said and "503" in said
 
 
+def test_what_a_health_command_printed_moves_no_cursor_of_a_terminal(fleet: Fleet) -> None:
+    check = "sh -c 'printf \"began\\nno \\033[2Jdisk\\r\\n\" >&2; exit 3'"
+    code, said, dummy = fleet.play("--limit", "a", corral_health_command=check)
+    assert code != 0 and "\x1b" not in said, said
+    assert "exit code 3: no ?[2Jdisk. The host has" in " ".join(said.split()), said
+
+
 def test_a_host_is_drained_before_its_change_and_undrained_once_it_is_kept(fleet: Fleet) -> None:
     for name in ("drain", "undrain"):
         text = f'- name: Note it\n  ansible.builtin.shell: echo "$HOST {name}" >>"$ORDER"\n'
