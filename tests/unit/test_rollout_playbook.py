@@ -328,7 +328,7 @@ def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_res
     assert (
         "Run the health command: exit code 3: no disk. The host has" in words and "run the same command again" in words
     )
-    assert "healthy, but went back with its batch, in which c failed" in said
+    assert "healthy, but its batch goes back, because c failed" in said
     assert stats(said) == {
         "corral_would_change_hosts": list(HOSTS), "corral_refused_hosts": [], "corral_changed_hosts": ["a"],
         "corral_went_back_hosts": ["b", "c"], "corral_out_of_sync_hosts": [], "corral_reboot_required_hosts": [],
@@ -393,7 +393,7 @@ def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fl
     code, said, dummy = fleet.play("-e", "corral_serial=1,2,100%")
     assert code != 0, said
     assert fleet.have() == {"a": "new", "b": "old", "c": "old", "d": "old"}, said
-    assert "healthy, but went back with its batch, in which b failed" in said
+    assert "healthy, but its batch goes back, because b failed" in said
 
 
 @pytest.mark.parametrize(("before", "variables", "then"), [
@@ -415,8 +415,17 @@ def test_a_host_that_does_not_answer_on_its_way_back_is_told_apart(
     words = " ".join(said.split())
     assert code != 0 and fleet.have()["a"] == before, said
     assert f"The host does not answer: {then}. Correct the cause and run the same command again" in words
-    assert "in which b failed. The host has what it had before. Correct" in words
+    assert "because b failed. The host has what it had before. Correct" in words
     assert stats(said)["corral_went_back_hosts"] == ["a"]
+
+
+def test_a_host_that_was_confirmed_and_does_not_answer_any_more_is_not_said_to_go_back_by_itself(fleet: Fleet) -> None:
+    fleet.set("a", dies=["rollback"])
+    check = "sh -c 'test \"$HOST\" != b'"
+    code, said, order = fleet.play("-e", "corral_serial=2", "--limit", "a,b", corral_health_command=check)
+    words = " ".join(said.split())
+    assert code != 0 and changed(order, "confirm") == ["a"] and fleet.have()["a"] == "new", said
+    assert "its batch goes back, because b failed. The host does not answer: it keeps what it was given. Correct" in words
 
 
 def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None:
@@ -428,7 +437,7 @@ def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None
     assert code != 0 and fleet.have() == {"a": "new", "b": None, "c": "old", "d": "old"}, said
     assert "The host did not go back: rollback is stuck. Correct the cause" in words
     assert '"by_key"' not in said, "all that the module returned"
-    assert "in which a failed. The host has what it had before. Correct" in words
+    assert "because a failed. The host has what it had before. Correct" in words
     assert stats(said)["corral_went_back_hosts"] == ["b", "c"]
 
 
