@@ -363,6 +363,15 @@ def test_the_time_until_a_host_goes_back_is_as_long_as_its_batch_takes_unless_it
     assert [fleet.node(host)["seconds"] for host in HOSTS] == [7, 7, 7, 7]
 
 
+def test_so_it_is_with_the_role_alone(fleet: Fleet) -> None:
+    for reboots in (False, True):
+        code, said, dummy = fleet.play("-f", "3", plays=ROLE, corral_reboot_ok=reboots)
+        assert code == 0, said
+        assert [fleet.node(host)["seconds"] for host in HOSTS] == [120 + 30 + (600 + 600) * reboots] * 4
+        for host in HOSTS:
+            fleet.set(host, profile="old", past=[None])
+
+
 def test_a_budget_lets_the_others_go_on_and_a_first_rollout_goes_back_to_nothing(fleet: Fleet) -> None:
     for host in HOSTS:
         fleet.set(host, profile=None, past=[])
