@@ -404,6 +404,13 @@ def test_an_agent_that_was_there_before_a_first_profile_stays(fleet: Fleet) -> N
     assert [(fleet.node(host)["profile"], fleet.node(host)["agent"]) for host in "ab"] == [(None, True), (None, False)]
 
 
+def test_a_host_that_cannot_go_back_from_a_first_profile_keeps_the_agent_that_takes_it_back_later(fleet: Fleet) -> None:
+    fleet.set("a", profile=None, past=[], agent=False, stuck=["profile"])
+    code, said, dummy = fleet.play("--limit", "a", corral_health_command="false")
+    assert code != 0 and "The host did not go back: profile is stuck" in " ".join(said.split()), said
+    assert (fleet.node("a")["profile"], fleet.node("a")["agent"], fleet.node("a")["waits"]) == ("new", True, True)
+
+
 def test_a_host_that_does_not_answer_any_more_counts_and_takes_its_batch_back(fleet: Fleet) -> None:
     fleet.set("b", dies=["profile"])
     code, said, dummy = fleet.play("-e", "corral_serial=1,2,100%")
