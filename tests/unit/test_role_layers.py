@@ -203,7 +203,7 @@ def put_files(folder: Path) -> None:
 
 
 def test_group_and_host_variables_become_one_profile(tmp_path: Path) -> None:
-    (tmp_path / "my.yml").write_text("name: mine\n")
+    (tmp_path / "my.yml").write_text("name:\tmine\n")  # which Ansible takes
     (tmp_path / "twice.yml").write_text("name: mine\nname: yours\n")
     (tmp_path / "torn.yml").write_text("name: mine\npids: {pid_max: 400000\n")
     (tmp_path / "open.yml").write_text("name: '{{ nobody_has_this }}'\n")

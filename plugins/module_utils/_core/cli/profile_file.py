@@ -51,7 +51,8 @@ def check_text(text: str, path: str) -> None:
         pass
     import yaml
 
-    loader = yaml.SafeLoader(text)
+    # Ansible uses libyaml where PyYAML has it, which takes more: a tab between a key's colon and its value.
+    loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)(text)
     try:
         _checked(yaml, loader.get_single_node())
     except DuplicateKey as error:
