@@ -138,7 +138,12 @@ class LookupModule(LookupBase):
                 f"{FILE}: {whole}: no such file on the controller: write the path of one", obj=name
             )
         profile_file.check_text(self.text_of(whole), whole)
-        return os.path.basename(whole), self.resolved(self._loader.load_from_file(whole, **TRUSTED), whole)
+        try:
+            found = self._loader.load_from_file(whole, **TRUSTED)
+        except errors.AnsibleError as error:  # such as of a template without quotes, which is a mapping in YAML
+            line = getattr(error.obj, "line_num", None)
+            raise AnsibleLookupError(f"{whole}: {f'line {line}: ' if line else ''}{error.message}") from None
+        return os.path.basename(whole), self.resolved(found, whole)
 
     def resolved(self, value: t.Any, name: str) -> t.Any:
         """A value without templates. An error names the variable or the file, which Ansible's own leaves out."""
