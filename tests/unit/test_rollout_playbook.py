@@ -208,13 +208,16 @@ class ActionModule(ActionBase):
         return dict(said, rc=done.returncode, failed=done.returncode != 0, changed=True, msg="exit code %d" % done.returncode)
 """
 LOGIN = """
+import json
 from ansible.plugins.action import ActionBase
 
 
 class ActionModule(ActionBase):
     def run(self, tmp=None, task_vars=None):
         assert int(self._task.args["timeout"]) > 0 and len(self._task.args) == 1, self._task.args
-        return dict(changed=False)
+        with open(task_vars["node_environment"]["NODE"]) as file:
+            lost = json.load(file).get("lost", False)
+        return dict(changed=False, failed=lost, msg="timed out waiting for ping")
 """
 
 
@@ -442,13 +445,24 @@ def test_a_host_that_does_not_answer_on_its_way_back_is_told_apart(
     assert stats(said)["corral_went_back_hosts"] == ["a"]
 
 
+def test_a_host_whose_new_login_fails_is_said_to_go_back_by_itself(fleet: Fleet) -> None:
+    fleet.set("a", lost=True, dies=["rollback"])
+    code, said, dummy = fleet.play("--limit", "a")
+    words = " ".join(said.split())
+    assert (
+        code != 0 and "Log in again: timed out waiting for ping. The host does not answer: 120 s after its" in words
+    ), said
+
+
 def test_a_host_that_was_confirmed_and_does_not_answer_any_more_is_not_said_to_go_back_by_itself(fleet: Fleet) -> None:
     fleet.set("a", dies=["rollback"])
     check = "sh -c 'test \"$HOST\" != b'"
     code, said, order = fleet.play("-e", "corral_serial=2", "--limit", "a,b", corral_health_command=check)
     words = " ".join(said.split())
     assert code != 0 and changed(order, "confirm") == ["a"] and fleet.have()["a"] == "new", said
-    assert "its batch goes back, because b failed. The host does not answer: it keeps what it was given. Correct" in words
+    assert (
+        "its batch goes back, because b failed. The host does not answer: it keeps what it was given. Correct" in words
+    )
 
 
 def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None:
