@@ -285,8 +285,8 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
     """The exclusive slices that request CPUs which they do not have, each with those that it has.
 
     An administrator has set those of another slice. The partition that has a CPU may keep it, and a slice that requests it as well gets
-    it as soon as that partition ends, while what ran there still does. One that has none of what it requests runs on others' CPUs:
-    it requests those of its own that nobody else has, where there are some.
+    it as soon as that partition ends, while what ran there still does. A slice that has none of what it requests runs on others' CPUs:
+    it gets those of its wanted CPUs that no other slice has, if there are any.
     """
     has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
     found = {}

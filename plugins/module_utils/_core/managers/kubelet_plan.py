@@ -550,7 +550,7 @@ def back_changes(
         back = goes_back(host, to)
         if after.refused and back:
             drain = Drain(drain.hook or "none", optional=True)
-        # One that was removed gives these CPUs to nobody.
+        # A kubelet that was removed gives these CPUs to no other pod.
         if acts(seen, context) and (seen.process is not None or kubelet_unit.is_installed(host)):
             problems = kubelet_change.problems(after, drain, kubelet_change.WAY_OUT_OF_LEAVING)
         asks = acts(seen, context) and not problems and not back

@@ -217,7 +217,7 @@ StartLimitIntervalSec=0
 Type=oneshot
 ExecStart={run}
 SuccessExitStatus=2 SIGTERM
-# Each step ends by itself; a program that drains the node may take half an hour. Ended by systemd, it would begin anew for ever.
+# Each step has a time limit of its own; draining the node may take half an hour. If systemd ended the unit, all would start again.
 TimeoutStartSec=infinity
 LogLevelMax=notice
 Slice=corralagent.slice
