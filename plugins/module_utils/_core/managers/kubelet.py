@@ -31,9 +31,13 @@ def plan(host: Host, context: Context) -> Part:
     held = is_held(host)
     if not held and not (context.fresh and pools_change(host, context)):
         return Part((), frozenset())
+    if held:
+        from . import kubelet_removal
+
+        return kubelet_removal.plan_without(host, context)
     from . import kubelet_plan
 
-    return kubelet_plan.plan_without(host, context) if held else kubelet_plan.plan_beside(host, context)
+    return kubelet_plan.plan_beside(host, context)
 
 
 def pools_change(host: Host, context: Context) -> bool:
@@ -54,9 +58,9 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """The kubelet goes back to what others configure."""
     if NAME not in removed or not is_held(host):
         return ()
-    from . import kubelet_plan
+    from . import kubelet_removal
 
-    return tuple(kubelet_plan.removal(host, pools_stay="memory" not in removed))
+    return tuple(kubelet_removal.removal(host, pools_stay="memory" not in removed))
 
 
 def key_of(change: Change, declared: Profile) -> t.Optional[str]:

@@ -17,9 +17,9 @@ from ..host.discovery import sysfs
 from ..host.files import Host
 from ..host.kubelet_state import File
 from ..host.state import DECLARED
-from ..managers import kubelet_plan
+from ..managers import kubelet_outlook
+from ..managers.kubelet_outlook import Outlook
 from ..managers.kubelet_places import NAME
-from ..managers.kubelet_plan import Outlook
 from ..model.kubelet import kubelet_config, kubelet_drift, pod_findings
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.kubelet_drift import Difference
@@ -125,7 +125,7 @@ def declared(host: Host, topology: Topology) -> tuple[tuple[Change, ...], t.Opti
             context = planning.compile_profile(host, found)._replace(in_tick=True)
             plan = planning.plan_profile(host, context, managers=(NAME,))
             changes = tuple(change for change in plan.changes if change.manager == NAME)
-        return changes, kubelet_plan.outlook(host, context, topology)
+        return changes, kubelet_outlook.outlook(host, context, topology)
     except CorralError as error:
         said = str(error).replace("\n", "; ")
         item = Change(NAME, "configuration", "keys", None, None, said, DECLARED, (), UNKNOWN)

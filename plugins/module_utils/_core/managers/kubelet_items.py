@@ -1,0 +1,78 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+# This module is private to the collection corral.node.
+"""The items of the plan: what differs, where, and why."""
+
+from __future__ import annotations
+
+import typing as t
+
+from ..host import kubelet_unit
+from ..host.files import Host
+from ..model.kubelet import config_text
+from ..model.kubelet.kubelet_config import DEFAULT
+from ..model.kubelet.kubelet_drift import Difference
+from ..model.plan.plan import UNCHANGEABLE, Change, Step
+from ..model.systemd.unit_file import settings
+from . import kubelet_change
+from .kubelet_observed import Observation
+from .kubelet_places import DROPIN, NAME
+from .kubelet_target import Target
+
+SLACK = 1.0  # The beginning of a process is known to hundredths of a second, of a machine whose clock may be set.
+
+
+def file_item(seen: Observation, then: Target, steps: t.Sequence[Step], when: t.Any, disruption: t.Any) -> Change:
+    """The item of Corral's file, or of the lines in others'."""
+    actual, wanted = seen.texts.get(seen.own), then.text
+    reason = "the kubelet's keys that the profile declares"
+    if not seen.dropin:
+        keys = sorted(then.kept.lines.keys() | seen.kept.lines.keys())
+        actual, wanted = (
+            "".join(filter(None, config_text.blocks_of(text or "", keys).values())) for text in (actual, wanted)
+        )
+        reason = f"{reason}; all other lines stay"
+    return Change(
+        NAME, seen.own, "content" if seen.dropin else "lines", None if actual is None else settings(actual),
+        None if wanted is None else settings(wanted), reason, seen.own, tuple(steps), when=when, disruption=disruption,
+    )  # fmt: skip
+
+
+def state_item(one: kubelet_change.Refused, steps: t.Sequence[Step], disruption: t.Any, when: t.Any) -> Change:
+    """The item of a state file that the kubelet would refuse."""
+    return Change(
+        NAME, one.path, "state", "refused at the start", "set aside", one.refusal, one.path, tuple(steps), when=when,
+        disruption=disruption,
+    )  # fmt: skip
+
+
+def overridden_item(host: Host, one: Difference) -> Change:
+    """The item of a key that a later file or a flag sets."""
+    if one.origin.startswith("--"):
+        file = kubelet_unit.file_of_flag(host, one.origin)
+        reason = f"the flag {one.origin} in {file} wins over every file: remove it there, or declare its value"
+        return Change(NAME, one.key, "value", one.actual, one.wanted, reason, file, (), UNCHANGEABLE)
+    if one.origin == DEFAULT:
+        reason = (
+            "the kubelet adds its default thresholds (mergeDefaultEvictionSettings): set that to false, or declare them"
+        )
+        return Change(NAME, one.key, "value", one.actual, one.wanted, reason, "", (), UNCHANGEABLE)
+    reason = f"{one.origin} sorts after {DROPIN}: remove the key there, or declare its value"
+    return Change(NAME, one.key, "value", one.actual, one.wanted, reason, one.origin, (), UNCHANGEABLE)
+
+
+def older_than_files(host: Host, seen: Observation) -> list[Change]:
+    """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it."""
+    began = seen.process.began if seen.process else None
+    if began is None:
+        return []
+    newer = [layer.origin for layer in seen.layers if (host.modified(layer.origin) or 0) > began + SLACK]
+    if not newer:
+        return []
+    reason = f"the running kubelet (process {seen.process.pid if seen.process else ''}) began before this change: systemctl restart {kubelet_unit.UNIT}"
+    return [
+        Change(NAME, kubelet_unit.UNIT, "files", f"changed since: {', '.join(newer)}", "read by the kubelet", reason, newer[0],
+               (), UNCHANGEABLE, "next start", "service restart")
+    ]  # fmt: skip
