@@ -409,7 +409,9 @@ class Users:
             self.tell(f"after a tick {unit} may not open", (one.ident for one in mine - opens))
 
     def is_known(self, one: Thing) -> bool:
-        """Whether a resource of the node's profile has a device: Corral looks for no others."""
+        """Whether a resource of the node's profile has a device, and its vendor's spec, if any, can be read: Corral finds no others."""
+        if one.kind == "gpu" and not self.hardware.is_spec_whole:
+            return False
         return any(one in self.hardware.of_resource(row) for row in self.profile.get("devices", ()))
 
     def at_rest(
