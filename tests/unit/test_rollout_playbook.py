@@ -801,6 +801,18 @@ def test_a_task_with_no_log_keeps_to_itself_what_its_command_printed(fleet: Flee
     assert "Drain: failed (no_log hides why). The host has what it had before." in " ".join(said.split())
 
 
+@pytest.mark.parametrize("hidden", [False, True])
+def test_a_task_with_a_loop_says_which_item_failed_and_why(fleet: Fleet, hidden: bool) -> None:
+    tasks = fleet.folder / "drain.yml"
+    text = "- name: Drain\n  ansible.builtin.shell: echo {{ item }} is busy >&2; test {{ item }} != db\n  loop: [web, db, dns]\n"
+    tasks.write_text(text + "  no_log: true\n" * hidden)
+    code, said, dummy = fleet.play("--limit", "a", corral_drain=str(tasks))
+    words = " ".join(said.split())
+    assert code != 0 and "dns: " not in words, said
+    assert ("Drain: db: non-zero return code: db is busy. The host has" in words) is not hidden, said
+    assert ("Drain: failed (no_log hides why). The host has" in words) is hidden, said
+
+
 def test_the_playbook_rollback_goes_back_as_far_as_it_is_told(fleet: Fleet) -> None:
     for host in HOSTS:
         fleet.set(host, profile="new", past=["old", "older", None])
