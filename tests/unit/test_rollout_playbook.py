@@ -912,3 +912,5 @@ def test_a_removal_tells_in_one_run_what_went_back_and_what_did_not(stuck: str, 
     assert f"1 changed ({stuck})" in told, said
     assert ("1 changed (cpu)" in told) is (stuck == "agent"), said
     assert "in sync" not in told, "of the agent, beside what is wrong with the profile"
+    without = [host for host in "ab" if ["agent", "absent"] in [row[:2] for row in fleet.node(host)["log"]]]
+    assert without == ["b"], "the agent stays with what is left of the profile"
