@@ -11,6 +11,7 @@ Each step has random numbers of its own, so that one can be left out and the oth
 from __future__ import annotations
 
 import collections
+import contextlib
 import json
 import random
 import re
@@ -409,17 +410,36 @@ class Walk(Judge):
         own = {slice_of(name): cpus for name, cpus in self.held().items() if cpus <= online}
         in_force = self.in_force() if self.is_rolled_out() else {}
         before = {place: cpus for place, cpus in in_force.items() if cpus and own.get(place.partition("/")[0]) == cpus}
+        hand: t.ContextManager[None] = contextlib.nullcontext()
+        unit, named = self.cpus_without(file)
+        if named is not None and named != self.fake.systemd.cgroups[unit].requested:
+            # A start gave it other CPUs, and no tick has written that to its drop-in yet.
+            hand = self.fake.by_hand()
+            self.let(unit, Cpus(named))
+            before = {place: cpus for place, cpus in before.items() if place.partition("/")[0] != unit}
         file.unlink()
         text = f"{file.relative_to(self.fake.root)} is removed"
         if self.dice.random() < 0.7:
-            text = f"{text}; {self.reload()}"
-            services.after_reload(self.fake)
+            with hand:
+                text = f"{text}; {self.reload()}"
+                services.after_reload(self.fake)
         for faults in self.dice.choice([("",), ("killed", "")]):
             text = f"{text}; {self.with_fault('tick', self.ticked, (faults,))}"
             services.after_reload(self.fake)
         self.counts["edited in a run"] += len(before)
         self.kept(before)
         return text
+
+    def cpus_without(self, file: Path) -> tuple[str, frozenset[int] | None]:
+        """The unit of a file, and the CPUs that its drop-in gives it once this file is gone (None: the file is not of its CPUs in force)."""
+        unit = file.parent.name[: -len(".d")]
+        dropin = f"/etc/systemd/system/{unit}.d/10-corral-cpu.conf"
+        if file.name != "50-AllowedCPUs.conf" or unit not in self.fake.systemd.cgroups or not self.fake.has(dropin):
+            return unit, None
+        lines = self.fake.get(dropin).splitlines()
+        return unit, frozenset(
+            cpuset.parse([line for line in lines if line.startswith("AllowedCPUs=")][-1].partition("=")[2])
+        )
 
     def set_property(self) -> str:
         """An administrator sets a property of a slice (systemctl set-property)."""

@@ -193,6 +193,10 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("devices-2045", 17),  # The record of the numbers in a list is removed after the device came back.
         ("devices-3007", 12),  # A start that dies between a list and the record that takes it back.
         ("devices-2034", 44),  # A unit starts while the file of its CDI device is gone.
+        (
+            "edited-9800013",
+            60,
+        ),  # A start moves all pools, and before the next tick somebody removes what it set of a slice's CPUs.
         ("devices-9700004", 98),  # A device is plugged in again while its vendor's spec is torn.
     ],
 )
