@@ -39,16 +39,20 @@ KINDS = {
     "lookup": "plugins/lookup/*.py",
     "role": "roles/*",
 }
-# Every write is made to fail once, what may start at any moment, and random walks: more than half of all the time. .venv runs them; with
-# other Pythons they are make test-long's.
+# Every write is made to fail once, what may start at any moment, random walks, and many cases of one path through the code: most of all
+# the time. .venv runs them; with other Pythons they are make test-long's.
 PIPELINE = "tests/unit/plugins/module_utils/_core/pipeline"
 LONG = (
     "test_anything_happens.py",
+    "test_confirming.py",
     "test_confirming_faults.py",
+    "test_device_checks.py",
+    "test_devices_granted.py",
     "test_drivers_bound.py",
     "test_exclusive.py",
     "test_faults.py",
     "test_intruders.py",
+    "test_kubelet_manager.py",
     "test_legacy.py",
     "test_section_tasks.py",
     "test_set_property_by_hand.py",
@@ -77,7 +81,17 @@ AGAIN = (
     "keeps_no_other_from_it",
     "an_agent_that_was_there",
     "is_to_be_done_about_a_host",
+    "the_time_until",
+    "tags_select",
+    "a_budget_of",
+    "with_no_log",
+    "moves_no_cursor",
+    "files_of_tasks",
+    "cannot_go_back_from_a_first",
+    "new_login_fails",
 )
+# The sanity tests that depend on the version of ansible-core; .venv's runs all of them.
+OF_THE_VERSION = ("action-plugin-docs", "ansible-doc", "compile", "import", "runtime-metadata", "validate-modules")
 NO_OLDEST = "no Python 3.10 to 3.12 here: the oldest ansible-core is not tried"
 NO_NEWEST = "no Python >= 3.12 here beside that of .venv: the newest ansible-core is not tried"
 
@@ -272,11 +286,11 @@ def docs() -> Tally:
 
 
 def sanity() -> Tally:
-    """The sanity tests of the newest ansible-core, without those of text alone, which .venv's has run, as it has with older Pythons."""
+    """The sanity tests of the newest ansible-core that depend on its version; .venv's has run all of its own, and with older Pythons."""
     venv = newest()
     if not venv:
         return cannot(NO_NEWEST)
-    words = [] if os.environ.get("CORRAL_LONG") else [f"--skip-test={name}" for name in ("pep8", "pylint", "yamllint")]
+    words = [] if os.environ.get("CORRAL_LONG") else [f"--test={name}" for name in OF_THE_VERSION]
     return ansible_test.sanity(["--python", f"3.{venvs.minor_of(venv)}", *words], venv)
 
 
