@@ -51,6 +51,7 @@ LONG_ONLY = (
     "bullseye",
     "cpusets-bullseye",
     "cpusets-forky",
+    "cpusets-trixie",
     "devices",
     "devices-forky",
     "gc-trixie",

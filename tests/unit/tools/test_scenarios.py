@@ -261,7 +261,6 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
         *(
             "brownfield",
             "cpusets",
-            "cpusets-trixie",
             "devices-trixie",
             "drift",
             "endure",
