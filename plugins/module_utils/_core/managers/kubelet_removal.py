@@ -153,7 +153,7 @@ def hook_left(host: Host, seen: Observation) -> t.Optional[str]:
 
 
 def goes_back(host: Host, to: t.Optional[Profile]) -> bool:
-    """Whether this profile (None: none) is the one before an unconfirmed one whose time is over: the node has to go back to it.
+    """Whether this profile (None: none) is the one before an unconfirmed one: the node goes back to it, by itself once its time is over.
 
     What was not confirmed may be what keeps the hook from draining the node. Nor need the node be Ready afterwards: a way back that waits
     for that may never end.
@@ -164,4 +164,4 @@ def goes_back(host: Host, to: t.Optional[Profile]) -> bool:
 
     found = unconfirmed_file.pending(host)
     before = None if to is None else profile.to_data(to)
-    return found is not None and found.before == before and unconfirmed_file.left(host, found) <= 0
+    return found is not None and found.before == before

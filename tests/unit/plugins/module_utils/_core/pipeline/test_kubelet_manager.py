@@ -563,6 +563,25 @@ def test_a_way_back_is_not_refused_for_pods(
 
 
 @pytest.mark.parametrize("before", ["nothing", "a section"])
+def test_a_rollout_that_takes_back_what_it_did_not_confirm_is_not_refused_for_pods(
+    before: str, fake: node.Node
+) -> None:
+    """A failed health check was followed by a way back that was refused; the node made it minutes later by itself."""
+    kubelet = fake_kubelet.install(fake)
+    assert not runs.install(fake.host()).error
+    if before == "a section":
+        assert not runs.declare(fake.host(), kubelet={"cpu_manager_policy": "none"}).error
+    assert not confirming.declare(fake.host(), node.parsed(kubelet=STATIC), None, confirming.Terms(120)).error
+    fill_with_pod(fake, kubelet)
+    kubelet.acts.clear()
+    if before == "nothing":
+        assert runs.remove(fake.host()).error == ""
+    else:
+        assert runs.command(fake.host(), "rollback") == 0
+    assert (kubelet.acts, kubelet.config.get("cpuManagerPolicy") or "none") == (["stop", "start"], "none")
+
+
+@pytest.mark.parametrize("before", ["nothing", "a section"])
 def test_a_node_goes_back_that_is_not_ready_afterwards(before: str, fake: node.Node) -> None:
     """The way back was undone after two minutes, and tried again for ever: the unconfirmed profile stayed in force."""
     kubelet, reasons = with_api_server(fake)
