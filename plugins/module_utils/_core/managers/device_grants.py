@@ -283,7 +283,7 @@ def leads_elsewhere(granted: t.Iterable[GrantedDevice], before: t.Optional[str])
     if found is None:
         return True  # Without the record it is not known.
     keys = {one[:3]: {*one.keys, *([UNSEEN] if one._replace(keys=()) in found.unseen else [])} for one in found.devices}
-    return any(keys.get(one[:3], set(one.keys)) != set(one.keys) for one in granted)
+    return any(keys.get(one[:3]) != set(one.keys) for one in granted)  # Nor is it of a device that the record has not.
 
 
 def environment_change(grant: Grant, path: str, text: str, seen: Observed, order: int = 0) -> list[Change]:

@@ -830,7 +830,11 @@ def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when
     in_sync(rolled)
 
 
-@pytest.mark.parametrize("text", [None, ""], ids=["removed", "emptied"])
+@pytest.mark.parametrize(
+    "text",
+    [None, "", f'# grant: ["serial", [["", "{TTY}", "{LINKS[1]}", ["/dev/ttyUSB1"]]]]\n'],
+    ids=["removed", "emptied", "of another device"],
+)
 def test_the_numbers_of_a_list_are_set_again_where_their_record_is_lost(rolled: node.Node, text: str | None) -> None:
     running(rolled, SERIAL)
     unplug_tty(rolled, 0)
