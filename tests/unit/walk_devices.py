@@ -447,7 +447,7 @@ class Users:
                 others = {
                     one
                     for name, ids in rows.items()
-                    if name != workload
+                    if units[name] != unit  # under another name of its workload
                     for one in self.hardware.called(dict(ids).values())
                 }
                 self.tell(f"at rest {unit} is to open others' ", (one.ident for one in (may - mine) & others))

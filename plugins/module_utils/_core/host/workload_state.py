@@ -185,7 +185,7 @@ def delivered_devices(host: Host) -> dict[str, tuple[str, tuple[GrantedDevice, .
     names = sorted(names, key=lambda name: ("\\" in name, name))
     found = {name: device_delivery.delivered(host.read(f"{state.DEVICES}/{name}", follow=False)) for name in names}
     return {
-        one.workload: (device_delivery.unit_of(name), one.devices) for name, one in found.items() if one is not None
+        one.workload: (device_delivery.unit_of(name), one.devices) for name, several in found.items() for one in several
     }
 
 

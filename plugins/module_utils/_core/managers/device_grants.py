@@ -169,29 +169,28 @@ def decide(
     needs = {one.workload.name: one for one in found.needs} if found else {}
     changes: list[Change] = []
     kept: set[str] = set()
-    paths = {device_delivery.env_file(grant.workload, grant.unit) for grant in granted}
+    delivered = of_files(granted, needs, devices)
     before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
     rows: dict[str, dict[str, t.Any]] = {}  # by version
     withheld: set[str] = set()
-    for grant in granted:
-        path = device_delivery.env_file(grant.workload, grant.unit)
+    for path, several in delivered.items():
+        # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
+        starting = found is not None and any(grant.workload in found.status.starting for grant, dummy in several)
+        for grant, held in several:
+            changes += missing(grant, devices)
+            changes += device_drivers.driver_changes(held, starting=starting)
+            said = list(device_specs.spec_rows(grant, devices, before.values()))
+            for name, version, edits in said:
+                rows.setdefault(version, {})[name] = edits
+            # A container whose device is not there does not start without it.
+            withheld |= device_specs.spec_names(grant).keys() - {name for name, *dummy in said}
+        grant = several[0].grant
+        bound = bound_then(grant, needs.get(grant.workload), seen, devices)
+        changes += given(several, path, seen, starting=starting, bound=bound)
         as_read = device_delivery.env_file_as_read(path)
         kept.update((path, as_read))
-        changes += missing(grant, devices)
-        held = device_delivery.held(grant.devices, devices)
-        # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
-        starting = found is not None and grant.workload in found.status.starting
-        bound = bound_then(grant, needs.get(grant.workload), seen, devices)
-        changes += device_drivers.driver_changes(held, starting=starting)
-        changes += given(grant, held, path, seen, starting=starting, bound=bound)
         if as_read != path:
-            text = device_delivery.env_text(grant.workload, held.granted, held.devices)
-            changes += environment_as_read(grant, as_read, text, seen, is_others=as_read in paths)
-        said = list(device_specs.spec_rows(grant, devices, before.values()))
-        for name, version, edits in said:
-            rows.setdefault(version, {})[name] = edits
-        # A container whose device is not there does not start without it.
-        withheld |= device_specs.spec_names(grant).keys() - {name for name, *dummy in said}
+            changes += environment_as_read(grant, as_read, text_of(several), seen, is_others=as_read in delivered)
     hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
@@ -234,20 +233,52 @@ def bound_then(
     return with_dropin(others, own, device_allow.binds(paths, there.private, others))
 
 
+class Holder(NamedTuple):
+    """A grant, and what is known of its devices."""
+
+    grant: Grant
+    held: Held
+
+
+def of_files(
+    granted: t.Iterable[Grant], declared: t.Container[str], devices: t.Mapping[str, tuple[Device, ...]]
+) -> dict[str, list[Holder]]:
+    """The grants by the files with their environment.
+
+    A unit has several while it still runs under an earlier name of its workload: that of its next start, which is ``declared``, is the
+    first one.
+    """
+    found: dict[str, list[Holder]] = {}
+    for grant in sorted(granted, key=lambda one: one.workload not in declared):
+        path = device_delivery.env_file(grant.workload, grant.unit)
+        found.setdefault(path, []).append(Holder(grant, device_delivery.held(grant.devices, devices)))
+    return found
+
+
+def text_of(several: t.Sequence[Holder]) -> str:
+    """The file with the environment of a unit: the variables are for its next start."""
+    return device_delivery.env_text(
+        [(one.grant.workload, one.held.granted) for one in several], several[0].held.devices
+    )
+
+
 def given(
-    grant: Grant, held: Held, path: str, seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
+    several: t.Sequence[Holder], path: str, seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
 ) -> list[Change]:
-    """The environment of a workload, and what its unit may open. ``bound`` is what it sees beside its own /dev."""
+    """The environment of a workload, and what its unit may open, which has the devices of all its grants. ``bound`` is what it sees
+    beside its own /dev.
+    """
+    grant, own = several[0]
+    held = device_delivery.together([one.held for one in several])
     # A group that is bound again has another number.
     binds = any(one.unbound and not one.unhealthy for one in flat(held.devices))
     moved = binds or leads_elsewhere(held.granted, seen.files.get(path))
-    text = device_delivery.env_text(grant.workload, held.granted, held.devices)
     there = seen.lists.get(grant.unit)
     # The record is there before a list that it is to take back, and is written last where the same list is only set again: a run
     # that dies before begins again. One that says of a device that it was not there claims nothing of the list, and is written first.
     claims = not any(UNSEEN in one.keys for one in held.granted)
     again = moved and claims and there is not None and is_set_already(there, held)
-    changes = environment_change(grant, path, text, seen, order=1 if again else 0)
+    changes = environment_change(grant, path, text_of(several), seen, order=1 if again else 0)
     if there is not None and there.there:
         allowed = device_delivery.allowed(flat(held.devices))
         if held.missing:
@@ -263,8 +294,8 @@ def given(
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
         # A link leads nowhere without the file.
         paths = [
-            *(entry.split()[0] for entry in device_delivery.allowed(flat(held.devices))),
-            *device_delivery.files_of(flat(held.devices)),
+            *(entry.split()[0] for entry in device_delivery.allowed(flat(own.devices))),
+            *device_delivery.files_of(flat(own.devices)),
         ]
         changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)), bound)
     return changes
@@ -280,9 +311,11 @@ def leads_elsewhere(granted: t.Iterable[GrantedDevice], before: t.Optional[str])
     one. The kernel's list has none of a device that was not there.
     """
     found = device_delivery.delivered(before)
-    if found is None:
+    if not found:
         return True  # Without the record it is not known.
-    keys = {one[:3]: {*one.keys, *([UNSEEN] if one._replace(keys=()) in found.unseen else [])} for one in found.devices}
+    unseen = {one for record in found for one in record.unseen}
+    devices = (one for record in found for one in record.devices)
+    keys = {one[:3]: {*one.keys, *([UNSEEN] if one._replace(keys=()) in unseen else [])} for one in devices}
     return any(keys.get(one[:3]) != set(one.keys) for one in granted)  # Nor is it of a device that the record has not.
 
 

@@ -38,7 +38,7 @@ UNSEEN = "/unseen"
 
 
 class Delivered(NamedTuple):
-    """What a file of FOLDER says: the workload, and its devices. Those in ``unseen`` (without keys) were not there then."""
+    """What a file of FOLDER says of a workload: its devices. Those in ``unseen`` (without keys) were not there then."""
 
     workload: str
     devices: tuple[GrantedDevice, ...]
@@ -126,31 +126,35 @@ def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
     return found
 
 
-def env_text(workload: str, granted: t.Sequence[GrantedDevice], devices: t.Mapping[str, t.Sequence[Device]]) -> str:
-    """The text of ``env_file``: the record of the devices in a comment, and the variables."""
-    record = json.dumps([workload, [[*one[:3], list(one.keys)] for one in granted]])
+def env_text(
+    granted: t.Sequence[tuple[str, t.Sequence[GrantedDevice]]], devices: t.Mapping[str, t.Sequence[Device]]
+) -> str:
+    """The text of ``env_file``: the records of the devices of each workload in comments, and the variables for ``devices``."""
+    rows = (json.dumps([workload, [[*one[:3], list(one.keys)] for one in held]]) for workload, held in granted)
     lines = [f"{name}={value}\n" for name, value in environment(devices).items()]
-    return "".join([HEADER, f"{RECORD}{record}\n", *lines])
+    return "".join([HEADER, *(f"{RECORD}{row}\n" for row in rows), *lines])
 
 
-def delivered(text: t.Optional[str]) -> t.Optional[Delivered]:
-    """What a file of FOLDER says; None for one that Corral did not write."""
-    for line in (text or "").splitlines():
-        if not line.startswith(RECORD):
-            continue
-        try:
-            workload, rows = json.loads(line[len(RECORD) :])
-            read = tuple(
-                GrantedDevice(container, resource, name, tuple(keys)) for container, resource, name, keys in rows
-            )
-        except (ValueError, TypeError, RecursionError):
-            return None
-        words = [workload, *(word for one in read for word in (*one[:3], *one.keys))]
-        if not all(isinstance(word, str) for word in words):
-            return None
-        found = tuple(one._replace(keys=tuple(key for key in one.keys if key != UNSEEN)) for one in read)
-        return Delivered(workload, found, frozenset(one._replace(keys=()) for one in read if UNSEEN in one.keys))
-    return None
+def delivered(text: t.Optional[str]) -> tuple[Delivered, ...]:
+    """What a file of FOLDER says of each workload; nothing of one that Corral did not write."""
+    lines = (text or "").splitlines()
+    found = [record(line[len(RECORD) :]) for line in lines if line.startswith(RECORD)]
+    known = tuple(one for one in found if one is not None)
+    return known if len(known) == len(found) else ()
+
+
+def record(text: str) -> t.Optional[Delivered]:
+    """A record in such a file; None for one that Corral did not write."""
+    try:
+        workload, rows = json.loads(text)
+        read = tuple(GrantedDevice(container, resource, name, tuple(keys)) for container, resource, name, keys in rows)
+    except (ValueError, TypeError, RecursionError):
+        return None
+    words = [workload, *(word for one in read for word in (*one[:3], *one.keys))]
+    if not all(isinstance(word, str) for word in words):
+        return None
+    found = tuple(one._replace(keys=tuple(key for key in one.keys if key != UNSEEN)) for one in read)
+    return Delivered(workload, found, frozenset(one._replace(keys=()) for one in read if UNSEEN in one.keys))
 
 
 class Held(NamedTuple):
@@ -187,6 +191,21 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
         missing,
         taken,
         others,
+    )
+
+
+def together(several: t.Sequence[Held]) -> Held:
+    """What is known of the devices of several grants of one unit."""
+    devices: dict[str, list[Device]] = {}
+    for one in several:
+        for resource, group in one.devices.items():
+            devices.setdefault(resource, []).extend(group)
+    return Held(
+        devices,
+        tuple(row for one in several for row in one.granted),
+        tuple(row for one in several for row in one.missing),
+        frozenset().union(*(one.taken for one in several)),
+        frozenset.intersection(*(one.others for one in several)),
     )
 
 

@@ -1082,6 +1082,37 @@ def test_a_workload_that_leaves_the_profile_keeps_its_devices_until_it_stops(rol
     in_sync(rolled)
 
 
+@pytest.mark.parametrize("hold", ["running", "declared"])
+def test_a_run_under_an_earlier_name_keeps_its_devices_beside_those_of_its_next_start(
+    rolled: node.Node, hold: str
+) -> None:
+    running(rolled, SERIAL)
+    roll_out(rolled, without("serial"))
+    own = ("--unit", SERIAL, "--limits", f"cpu=100m,memory=16Mi,{TTY}=1", "--hold", hold)
+    assert runs.command(rolled.host(), "admit", "modem", *own) == 0
+    both = {"dpdk": [NICS[0]], "serial": [LINKS[0]], "modem": [LINKS[1]]}
+    assert held(rolled) == both
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0", "char/188:1"}
+    for dummy in range(2):
+        host = rolled.host()
+        runs.tick(host)
+        assert host.commands == []
+        assert [one["property"] for one in status(rolled)["items"]] == ["slice"], "until its next start"
+    for path in (CHECKPOINT, f"{CHECKPOINT}.previous"):
+        rolled.put(path, "lost")
+    runs.tick(rolled.host())
+    assert held(rolled) == both
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0", "char/188:1"}
+    services.stop(rolled, SERIAL)
+    runs.tick(rolled.host())
+    run = running(rolled, SERIAL)
+    assert run.env["CORRAL_DEVICES_EXAMPLE_COM_TTY"] == held(rolled)["modem"][0]
+    assert run.devices == set(held(rolled)["modem"])
+    assert "serial" not in held(rolled)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+
+
 @pytest.mark.parametrize(
     "keys",
     [

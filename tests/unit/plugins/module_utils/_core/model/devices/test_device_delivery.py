@@ -142,7 +142,7 @@ def test_a_spec_with_a_version_that_no_file_of_corral_has_is_not_its_own(version
     [[1, []], ["w", [["", "a.b/c", 1, []]]], ["w", [["", "a.b/c", "id", [1]]]], ["w", [["", "a.b/c"]]], ["w"], {}],
 )
 def test_a_record_of_another_form_says_nothing(row: t.Any) -> None:
-    assert device_delivery.delivered(f"{device_delivery.RECORD}{json.dumps(row)}\n") is None
+    assert device_delivery.delivered(f"{device_delivery.RECORD}{json.dumps(row)}\n") == ()
 
 
 # What is known of devices that are away
