@@ -97,6 +97,7 @@ class Walk(Judge):
             self.data["tenants"] = []
         if FULL in self.kinds:
             self.data = walk_profiles.full_profile(self.dice, self.data)
+        self.half: Data = {}  # the profile of a rollout that died: units may have their files by it before the node has it
         self.devices: walk_devices.Users | None = None
         if DEVICES in self.kinds:
             hardware = walk_devices.Hardware(fake, self.dice, range(machine.sockets * machine.nodes))
@@ -232,7 +233,11 @@ class Walk(Judge):
         self.counts["roll out"] += 1
         if "isolated" not in data.get("cpu", {}):
             self.given_up.add(ISOLATED)  # What runs there shares, without partitions from the first write on.
-        return self.with_fault(f"roll out ({what})", work, faults)
+        self.half = data
+        text = self.with_fault(f"roll out ({what})", work, faults)
+        if ": killed" not in text:
+            self.half = {}
+        return text
 
     def roll_out(self) -> str:
         if RENAMED in self.kinds and self.data["workloads"] and self.dice.random() < 0.4:
@@ -307,11 +312,14 @@ class Walk(Judge):
         self.give_up()
         if self.devices:
             self.devices.give_up()
+            self.devices.leaves = True
         text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
         certain = not self.set_files.uncertain
         if self.devices:
             self.devices.give_up()
         again = runs.remove(self.fake.host())
+        if self.devices:
+            self.devices.leaves = False
         if again.error or again.leftovers:
             self.set_files.uncertain = True
         else:
@@ -341,6 +349,7 @@ class Walk(Judge):
             and self.devices
             and len(host.acts) < (host.fail_at or len(host.acts) + 1)
         ):
+            self.half = {}
             self.devices.after_tick(json.loads(self.fake.get("/run/corral/status.json"))["items"])
         if code == 1:
             self.refused("tick", json.loads(self.fake.get("/run/corral/status.json"))["error"])
@@ -545,7 +554,8 @@ class Walk(Judge):
                 continue
             for resource, amount in row["limits"].items():
                 value = run.env.get(f"CORRAL_DEVICES_{re.sub('[^A-Z0-9]', '_', resource.upper())}", "")
-                if "/" in resource and len(list(filter(None, value.split(",")))) != int(amount):
+                half = [one["limits"].get(resource, 0) for one in self.half.get("workloads", ()) if one["name"] == name]
+                if "/" in resource and len(list(filter(None, value.split(",")))) not in (int(amount), *map(int, half)):
                     self.wrong.append(f"{unit} started with {value or 'nothing'} for {amount} of {resource}")
 
     def start(self) -> str:

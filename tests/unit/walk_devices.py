@@ -300,6 +300,7 @@ class Users:
         self.given: dict[str, tuple[str, Ids]] = {}  # by unit: the run, and the ids in its environment
         self.earlier: dict[str, str] = {}  # who had a device last
         self.loose = False  # devices have other numbers since the last whole tick
+        self.leaves = False  # while Corral is removed: what starts after a removal that died is given nothing
         self.touched: set[Thing] = set()  # what happened to devices in this step
         self.profile: Data = {}
 
@@ -351,7 +352,7 @@ class Users:
             for one in self.hardware.called(ids):
                 self.counts["passed to another"] += self.earlier.get(one.ident, unit) != unit
                 self.earlier[one.ident] = unit
-            if not self.loose:
+            if not (self.loose or self.leaves):
                 opens = self.opens(unit)
                 mine = {one for one in self.hardware.called(ids) if one.plugged and one.healthy and one.file}
                 missing = mine - (opens or set())
