@@ -164,6 +164,11 @@ def around(locations: t.Iterable[str]) -> frozenset[str]:
     )
 
 
+def is_place(key: str) -> bool:
+    """Whether a key says where a device is: its folder in sysfs or its PCI address, which no other one has."""
+    return not key.startswith("/") and "=" not in key
+
+
 def is_vfio(driver: t.Optional[str]) -> bool:
     """Whether a driver is VFIO's, or of its family."""
     return driver is not None and driver.endswith(VFIO_DRIVERS)

@@ -17,7 +17,7 @@ import typing as t
 
 from ..values.records import NamedTuple
 from .cdi_spec import NAME
-from .device import Device, GrantedDevice, Match, is_vfio
+from .device import Device, GrantedDevice, Match, is_place, is_vfio
 
 FOLDER = "/run/corral/devices"
 CDI_FOLDER = "/run/cdi"
@@ -217,11 +217,6 @@ def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
 def recorded(one: GrantedDevice, taken: t.Container[str]) -> GrantedDevice:
     """A granted device that is missing or unhealthy, so that its files may be, as a record has it."""
     return one._replace(keys=(*(key for key in one.keys if key not in taken), UNSEEN))
-
-
-def is_place(key: str) -> bool:
-    """Whether a key says where a device is: its folder in sysfs or its PCI address, which no other one has."""
-    return not key.startswith("/") and "=" not in key
 
 
 def unseen(one: GrantedDevice, taken: t.Container[str]) -> Device:

@@ -15,7 +15,7 @@ import collections
 import typing as t
 
 from ..devices import device_allocation
-from ..devices.device import Device, GrantedDevice
+from ..devices.device import Device, GrantedDevice, is_place
 from ..numa.node_sets import Demand
 from ..profile.profile_workloads import INIT
 from .grants import Grant
@@ -142,6 +142,28 @@ def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Devic
     """The devices of a resource that can be given to a workload: healthy ones that no other one has."""
     devices = budget.inputs.devices.get(resource, ())
     return [one for one in devices if not one.unhealthy and not budget.devices.other_shares(one, workload)]
+
+
+def followed(granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Device]]) -> list[Grant]:
+    """The grants with the ids that their devices have now: a resource that matches otherwise may find the same device under another one.
+
+    It is the same where all its places are (is_place), unless another grant has that id.
+    """
+    known = {one.id: one for found in devices.values() for one in found}
+    taken = {one.id for grant in granted for one in grant.devices}
+    there = {places(one.keys): one for one in known.values() if one.id not in taken}
+    there.pop(frozenset(), None)
+
+    def now(one: GrantedDevice) -> GrantedDevice:
+        found = there.get(places(one.keys)) if one.id not in known else None
+        return one if found is None else one._replace(id=found.id, keys=tuple(sorted(found.keys)))
+
+    return [grant._replace(devices=tuple(map(now, grant.devices))) if grant.devices else grant for grant in granted]
+
+
+def places(keys: t.Iterable[str]) -> frozenset[str]:
+    """Where a device is, by its keys."""
+    return frozenset(filter(is_place, keys))
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:

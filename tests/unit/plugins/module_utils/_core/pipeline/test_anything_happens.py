@@ -203,6 +203,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         # A unit runs under an earlier name, and is admitted with other devices under a new one.
         ("tenants-devices-9700019", 41),
         ("tenants-devices-9800014", 88),
+        ("devices-9700020", 40),  # A resource finds a device under another name, while it is away and a unit has it.
         # A unit starts after a rollout that died between the unit's files and the profile.
         ("tenants-devices-9700015", 38),
         ("devices-9800023", 23),  # A unit starts after a removal that died once the lists were taken back.

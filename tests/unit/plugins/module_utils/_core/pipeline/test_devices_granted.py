@@ -816,6 +816,25 @@ def test_a_device_whose_resource_got_another_name_is_followed(rolled: node.Node)
     in_sync(rolled)
 
 
+@pytest.mark.parametrize("away", [False, True], ids=["there", "away"])
+def test_a_device_that_its_resource_finds_under_another_name_is_followed(rolled: node.Node, away: bool) -> None:
+    for number in range(3):
+        plug_tty_as(rolled, number, number)
+    running(rolled, SERIAL)
+    if away:
+        unplug_tty(rolled, 0)
+    roll_out(rolled, profile_with(devices=[PROFILE["devices"][0], {"name": TTY, "match": {"path": "/dev/ttyUSB*"}}]))
+    if away:
+        runs.tick(rolled.host())
+        plug_tty_as(rolled, 0, 0)
+        runs.tick(rolled.host())
+    assert held(rolled)["serial"] == ["/dev/ttyUSB0"]
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
+    in_sync(rolled)
+    assert running(rolled, JOB).devices == {"/dev/ttyUSB1"}
+    assert shared(rolled) == []
+
+
 def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when_it_is_back(rolled: node.Node) -> None:
     roll_out(rolled, changed("dpdk", limits={"cpu": 2, "memory": "64Mi", TTY: 1}))
     services.stop(rolled, DPDK)

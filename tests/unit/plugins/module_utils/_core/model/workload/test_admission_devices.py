@@ -83,6 +83,30 @@ def refusal(found: AllocationResult) -> str:
     return f"{one.workload}.{one.key}: {one.value}: {one.message}"
 
 
+def file(name: str, *places: str) -> Device:
+    return Device(name, 0, "", (), None, (), (), frozenset({f"/dev/{name}", *places}), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("seen", "ids"),
+    [
+        ((file("link", "devices/usb1"), file("other", "devices/usb2")), ["link", "other"]),
+        ((file("tty0", "devices/usb1"), file("tty1", "devices/usb2")), ["tty0", "tty1"]),
+        ((file("tty0", "devices/usb1"), file("other", "devices/usb2")), ["tty0", "other"]),
+        ((file("tty0", "devices/usb3"), file("tty1")), ["link", "other"]),  # other devices
+        ((file("tty0", "devices/usb1", "devices/usb3"),), ["link", "other"]),  # more than it was
+        ((file("other", "devices/usb1"),), ["link", "other"]),  # the name is the other's
+    ],
+)
+def test_a_granted_device_is_followed_to_another_name(seen: tuple[Device, ...], ids: list[str]) -> None:
+    node = Node(file("link", "devices/usb1"), file("other", "devices/usb2"))
+    node.nics("w", 1)
+    node.nics("v", 1)
+    node.devices[NIC] = seen
+    node.allocate()
+    assert [*node.has("w"), *node.has("v")] == ids
+
+
 THREE = (device("a"), device("b"), device("c", 1))
 
 
