@@ -475,6 +475,44 @@ def test_a_host_that_cannot_go_back_keeps_no_other_from_it(fleet: Fleet) -> None
     assert stats(said)["corral_went_back_hosts"] == ["b", "c"]
 
 
+@pytest.mark.parametrize(("setting", "value"), [
+    ("ANSIBLE_STRATEGY", "free"), ("ANSIBLE_STRATEGY", "host_pinned"), ("ANSIBLE_ANY_ERRORS_FATAL", "true"),
+])  # fmt: skip
+def test_no_setting_of_ansible_keeps_a_failed_batch_from_going_back_or_lets_the_next_one_begin(
+    setting: str, value: str, fleet: Fleet, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(setting, value)
+    check = "sh -c 'test \"$HOST\" != b || { sleep 2; exit 1; }'"  # the other one is done long before
+    code, said, dummy = fleet.play("-e", "corral_serial=2,2", corral_health_command=check)
+    assert code != 0 and fleet.have() == dict.fromkeys(HOSTS, "old"), said
+    assert "healthy, but its batch goes back, because b failed. The host has what it had before." in said
+    assert [fleet.node(host)["log"] for host in "cd"] == [[], []]
+
+
+@pytest.mark.parametrize(("task", "because"), [
+    ("fail: {msg: busy}\n  run_once: true", "Ask: busy"),
+    ("include_tasks: nowhere.yml\n  when: inventory_hostname == 'a'", "failed: Ansible's own error above says why"),
+    ("fail: {msg: busy}\n  when: inventory_hostname == 'a'\n  any_errors_fatal: true", "Ask: busy"),
+])  # fmt: skip
+def test_a_batch_goes_back_from_a_failure_of_which_ansible_does_not_tell_each_host(
+    task: str, because: str, fleet: Fleet
+) -> None:
+    (fleet.folder / "undrain.yml").write_text(f"- name: Ask\n  ansible.builtin.{task}\n")
+    code, said, order = fleet.play("-e", "corral_serial=2,2", corral_undrain="undrain.yml")
+    assert sorted(changed(order, "confirm")) == ["a", "b"], said
+    assert code != 0 and fleet.have() == dict.fromkeys(HOSTS, "old"), said
+    assert f"{because}. The host has what it had before. Correct the cause" in said
+    assert said.count("The host has what it had before") >= 2 and "undefined" not in said
+    assert [fleet.node(host)["log"] for host in "cd"] == [[], []]
+
+
+def test_no_batch_begins_after_one_that_went_back_without_a_host_that_ended_early(fleet: Fleet) -> None:
+    (fleet.folder / "drain.yml").write_text("- ansible.builtin.meta: end_host\n  when: inventory_hostname == 'a'\n")
+    code, said, dummy = fleet.play("-e", "corral_serial=2,2", corral_drain="drain.yml")
+    assert code != 0 and "healthy, but its batch goes back, because a failed" in said, said
+    assert fleet.have() == dict.fromkeys(HOSTS, "old") and fleet.node("c")["log"] == [], said
+
+
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
     fleet.set("a", past=["older", None], slow=True)
     code, said, dummy = fleet.play("--limit", "a", corral_confirm_timeout=7)
@@ -808,6 +846,42 @@ def test_a_task_with_a_loop_says_which_item_failed_and_why(fleet: Fleet, hidden:
     assert code != 0 and "dns: " not in words, said
     assert ("Drain: db: non-zero return code: db is busy. The host has" in words) is not hidden, said
     assert ("Drain: failed (no_log hides why). The host has" in words) is hidden, said
+
+
+def test_a_task_with_a_label_of_its_items_is_said_to_fail_by_the_label(fleet: Fleet) -> None:
+    text = "- name: Drain\n  ansible.builtin.fail: {msg: busy}\n  loop: [{name: db, port: 1}]\n  loop_control: {label: '{{ item.name }}'}\n"
+    (fleet.folder / "drain.yml").write_text(text)
+    code, said, dummy = fleet.play("--limit", "a", corral_drain="drain.yml")
+    assert code != 0 and "Drain: db: busy. The host has" in " ".join(said.split()), said
+
+
+ODD = """
+from ansible.plugins.action import ActionBase
+
+
+class ActionModule(ActionBase):
+    def run(self, tmp=None, task_vars=None):
+        return dict(failed=True, msg="odd", results={results})
+"""
+
+
+@pytest.mark.parametrize("results", ["None", "3", "'text'", "{'a': 1}", "['web']", "[dict(failed=True, msg='inner')]"])
+def test_a_host_goes_back_whatever_results_a_failed_task_returns(results: str, fleet: Fleet) -> None:
+    action = fleet.folder / "collections/ansible_collections/corral/node/plugins/action/odd.py"
+    action.write_text(ODD.replace("{results}", results))
+    (fleet.folder / "undrain.yml").write_text("- name: Undrain\n  corral.node.odd:\n")
+    code, said, dummy = fleet.play("--limit", "a", corral_undrain="undrain.yml")
+    assert code != 0 and "Undrain: odd. The host has what it had before" in " ".join(said.split()), said
+    assert fleet.have()["a"] == "old"
+
+
+def test_no_message_and_no_item_of_a_failed_task_moves_the_cursor_of_a_terminal(fleet: Fleet) -> None:
+    text = '- name: Drain\n  ansible.builtin.fail: {msg: "no\\e[2Jdisk\\nat all"}\n  loop: ["a\\e[2Jb"]\n'
+    (fleet.folder / "drain.yml").write_text(text)
+    code, said, dummy = fleet.play("--limit", "a", corral_drain="drain.yml")
+    told = said.partition("TASK [Say how to go on")[2]
+    assert code != 0 and "\x1b" not in told, said
+    assert "Drain: a?[2Jb: no?[2Jdisk" in told
 
 
 def test_the_playbook_rollback_goes_back_as_far_as_it_is_told(fleet: Fleet) -> None:
