@@ -513,6 +513,23 @@ def test_no_batch_begins_after_one_that_went_back_without_a_host_that_ended_earl
     assert fleet.have() == dict.fromkeys(HOSTS, "old") and fleet.node("c")["log"] == [], said
 
 
+def test_a_second_rollout_of_the_same_run_goes_back_to_what_the_first_one_gave(fleet: Fleet) -> None:
+    (fleet.folder / "drain.yml").write_text("- name: Drain\n  ansible.builtin.fail: {msg: busy}\n")
+    book = fleet.folder / "collections/ansible_collections/corral/node/playbooks/each.yml"
+    text = (CHECKOUT / "playbooks/rollout.yml").read_text()
+    book.write_text(
+        text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
+    )
+    plays = """
+- import_playbook: each.yml
+- import_playbook: each.yml
+  vars: {corral_profile: {name: newer}, corral_drain: drain.yml}
+"""
+    code, said, order = fleet.play("--limit", "a", plays=plays)
+    assert code != 0 and "Drain: busy. The host has what it had before" in said, said
+    assert fleet.have()["a"] == "new" and changed(order, "rollback") == [], said
+
+
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
     fleet.set("a", past=["older", None], slow=True)
     code, said, dummy = fleet.play("--limit", "a", corral_confirm_timeout=7)
