@@ -34,7 +34,7 @@ from _core.pipeline import applying
 from fake_cpusets import BOOKWORM, FORKY, TRIXIE, Release
 from fake_systemd import CGROUP
 from guard import ISOLATED
-from walk_judge import CHECKPOINT, GREEDY, PROFILE, UNMANAGED, Cpus, Data, Judge, slice_of, unit_of
+from walk_judge import GREEDY, PROFILE, UNMANAGED, Cpus, Data, Judge, slice_of, unit_of
 
 RELEASES: tuple[Release, ...] = (BOOKWORM, TRIXIE, FORKY)
 MACHINES = {
@@ -265,7 +265,7 @@ class Walk(Judge):
     def rename(self) -> str:
         """A workload gets another name, or its first one again: what runs with CPUs of its own until it stops keeps them."""
         name, data = walk_profiles.renamed(self.dice, self.data)
-        rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
+        rows = self.rows()
         held, online = self.held(), self.fake.systemd.online  # A grant with CPUs that are offline moves.
         in_force = self.is_rolled_out()
         lasting = [row["workload"] for row in rows if row["hold"] == "running"]
@@ -550,8 +550,11 @@ class Walk(Judge):
             name = row["name"]
             if unit_of(name) != unit and not (name.startswith("batch") and unit in INSTANCES):
                 continue
-            if not any(holder.startswith(f"corral-grant@{name}") for holder in holders):
-                continue
+            escaped = name.replace("-", "\\x2d")
+            if not any(
+                holder.startswith((f"corral-grant@{escaped}:", f"corral-grant@{escaped}.")) for holder in holders
+            ):
+                continue  # A rollout that died wrote the files of the unit for another name: the profile has no such workload.
             for resource, amount in row["limits"].items():
                 value = run.env.get(f"CORRAL_DEVICES_{re.sub('[^A-Z0-9]', '_', resource.upper())}", "")
                 half = [one["limits"].get(resource, 0) for one in self.half.get("workloads", ()) if one["name"] == name]

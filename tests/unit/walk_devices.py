@@ -530,10 +530,20 @@ def damage(fake: Node, dice: random.Random) -> str:
     return f"the checkpoint{' and '.join(copies)} is damaged"
 
 
+def is_whole(fake: Node) -> bool:
+    """Whether the checkpoint is there and can be read."""
+    try:
+        return bool(json.loads(fake.get(CHECKPOINT)))
+    except (OSError, ValueError):
+        return False
+
+
 def by_hand(fake: Node, dice: random.Random) -> str:
     """Somebody changes or removes what Corral delivered."""
     root = fake.root
-    files = [*(root / FOLDER[1:]).glob("*"), *(root / SPECS[1:]).glob("corral*")]
+    files = [*(root / SPECS[1:]).glob("corral*")]
+    if is_whole(fake):  # Else what was delivered is all that is known of grants.
+        files += (root / FOLDER[1:]).glob("*")
     if not files:
         return "nothing is delivered"
     file = dice.choice(sorted(files))

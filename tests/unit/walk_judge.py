@@ -212,6 +212,13 @@ class Judge:
             return {}
         return granted(self.fake.get(CHECKPOINT).encode()) or {}
 
+    def rows(self) -> list[Data]:
+        """All grants of the checkpoint; none where it cannot be read."""
+        try:
+            return t.cast("list[Data]", json.loads(self.fake.get(CHECKPOINT))["data"]["grants"])
+        except (OSError, ValueError):
+            return []
+
     def in_force(self) -> dict[str, Cpus]:
         """The CPUs of each exclusive slice with a process in it, by the kernel's rule."""
         systemd = self.fake.systemd
@@ -287,8 +294,7 @@ class Judge:
                 self.wrong.append(f"at rest: {unit} runs in {run.place}, and holds {sorted(cpus)}")
             elif effective[run.place] != cpus & self.fake.systemd.online:
                 self.wrong.append(f"at rest: {unit} runs on {sorted(effective[run.place])}, and holds {sorted(cpus)}")
-        rows = json.loads(self.fake.get(CHECKPOINT))["data"]["grants"] if self.fake.has(CHECKPOINT) else []
-        for row in rows:
+        for row in self.rows():
             unit = unit_of(row["workload"])
             began, dummy, up = row["instance"].rpartition(":")
             boot = self.fake.get("/proc/sys/kernel/random/boot_id").strip()[:8]

@@ -65,6 +65,7 @@ COMBINED = (
     *((FULL, one) for one in (RELOADED, EDITED, RENAMED)),
     *((EDITED, one) for one in (RENAMED, DARK, TENANTS)),
     *((RELOADED, one) for one in (RENAMED, DARK)),
+    *((DEVICES, one) for one in (RENAMED, FULL, EDITED, RELOADED, SET)),
     (TENANTS, RENAMED, RELOADED),
 )
 TRIES = 120  # replays of a walk that went wrong, to leave out what has no part in it
@@ -206,6 +207,14 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         ("devices-9700020", 40),  # A resource finds a device under another name, while it is away and a unit has it.
         # A unit starts after a rollout that died between the unit's files and the profile.
         ("tenants-devices-9700015", 38),
+        # The checkpoint is lost in audit mode, and then somebody removes the record of what a unit has: nothing else tells.
+        ("devices-full-4200001", 79),
+        # A unit starts after a rollout that died once the unit's files had its workload's new name.
+        ("devices-renamed-4200013", 25),
+        (
+            "devices-renamed-4200014",
+            100,
+        ),  # A workload gets another name while the checkpoint is damaged, in audit mode.
         ("devices-9800023", 23),  # A unit starts after a removal that died once the lists were taken back.
     ],
 )
@@ -277,7 +286,11 @@ def test_whatever_happens_when_systemd_reads_its_files_meanwhile(quick: None) ->
 
 
 @pytest.mark.parametrize("kinds", COMBINED, ids="".join)
-def test_whatever_happens_in_walks_of_several_kinds(kinds: tuple[str, ...], quick: None) -> None:
+def test_whatever_happens_in_walks_of_several_kinds(
+    kinds: tuple[str, ...], quick: None, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    if DEVICES in kinds:
+        monkeypatch.setattr(grant_service, "ENDING_SECONDS", 0.0)  # Nothing ends while a start waits here.
     counts = counted(walks("".join(kinds), max(1, WALKS // 6)))
     assert counts["steps"], "no step was taken"
 
