@@ -246,6 +246,21 @@ def test_a_report_says_why_a_profile_could_not_be_put_together_and_ends_well(tmp
     assert "/no/such&lt;b&gt;file: no such file" in page and "<b>file" not in page, "as Ansible writes it"
 
 
+@pytest.mark.parametrize("setting", ["strategy = free", "any_errors_fatal = true"])
+def test_a_report_is_made_once_and_of_all_hosts_whatever_ansible_cfg_says(setting: str, tmp_path: Path) -> None:
+    (tmp_path / "ansible.cfg").write_text(f"[defaults]\n{setting}\n")
+    common = {**INVENTORY["all"]["vars"], "corral_agent": False, "ansible_become": False}
+    hosts = {"one": {"corral_profile_file": "nowhere.yml"}, "two": {}, "three": {}}
+    words = ["corral.node.drift", "-v"]
+    done = play(tmp_path, *words, hosts={"all": {"vars": common, "hosts": hosts}})
+    assert done.returncode == 0 and f"Using {tmp_path}/ansible.cfg" in done.stdout, done.stdout + done.stderr
+    report = json.loads((tmp_path / "corral-drift.json").read_text())["hosts"]
+    assert "no such file" in report["one"]["message"]
+    assert [report[host]["items"] != [] for host in ("two", "three")] == [True, True], "they were asked"
+    assert done.stdout.count("TASK [Put the fleet's report together]") == 1
+    assert "WARNING" not in done.stdout + done.stderr, "run_once means nothing to another strategy"
+
+
 @pytest.mark.skipif(os.path.isdir("/run/systemd/system"), reason="systemd runs here")
 def test_a_machine_without_systemd_is_refused_in_check_mode_as_by_a_run(tmp_path: Path) -> None:
     words = ["corral.node.drift", "--limit", "one", "-e", "ansible_become=false"]
