@@ -114,6 +114,11 @@ def admission(host: Host, workload: Workload) -> tuple[Request, str]:
     lasts = any(allocate_workloads.runs(host, one) or allocate_workloads.waits_to_start(host, one) for one in own)
     if workload in before and (lasts or workload.match == "unit"):
         return request, ""
+    if any(allocate_workloads.runs(host, one) for one in own):
+        return (
+            request,
+            workload.name,
+        )  # It does not start: it keeps the devices of its run, as after a change of the profile.
     return request._replace(start={workload.name: run_by_hand(host, workload.name)}), workload.name
 
 

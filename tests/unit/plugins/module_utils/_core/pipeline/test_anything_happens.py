@@ -215,6 +215,7 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
             "devices-renamed-4200014",
             100,
         ),  # A workload gets another name while the checkpoint is damaged, in audit mode.
+        ("devices-4110014", 97),  # What runs is admitted again, to hold other devices while it runs.
         ("devices-9800023", 23),  # A unit starts after a removal that died once the lists were taken back.
     ],
 )

@@ -526,6 +526,28 @@ def test_a_workload_is_admitted_by_hand_with_devices(rolled: node.Node, capsys: 
     assert "extra" not in held(rolled)
 
 
+@pytest.mark.parametrize("hold", ["running", "declared"])
+def test_a_running_workload_that_is_admitted_with_others_keeps_its_devices(rolled: node.Node, hold: str) -> None:
+    services.add(rolled, "late.service")
+    own = ("--unit", "late.service", "--hold")
+    assert runs.command(rolled.host(), "admit", "late", *own, hold, "--limits", f"cpu=100m,memory=16Mi,{TTY}=1") == 0
+    running(rolled, "late.service")
+    others = f"cpu=100m,memory=16Mi,{VFIO}=1"
+    assert runs.command(rolled.host(), "admit", "late", *own, "running", "--limits", others) == 0
+    assert sorted(held(rolled)["late"]) == [LINKS[0], NICS[1]]
+    assert rolled.systemd.programs["late.service"] == {"char/188:0", "char/240:8", "char/10:196"}
+    with pytest.raises(CorralError, match="3 missing"):
+        runs.command(rolled.host(), "admit", "late", *own, "running", "--limits", f"cpu=100m,memory=16Mi,{TTY}=6")
+    assert sorted(held(rolled)["late"]) == [LINKS[0], NICS[1]]
+    in_sync(rolled)
+    services.stop(rolled, "late.service")
+    runs.tick(rolled.host())
+    run = running(rolled, "late.service")
+    assert run.devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+    assert held(rolled)["late"] == [NICS[1]]
+    in_sync(rolled)
+
+
 def test_an_entry_that_cannot_be_kept_is_named(fake: node.Node) -> None:
     equip(fake)
     services.add(fake, SERIAL, lines="DeviceAllow=%t/own\n")
