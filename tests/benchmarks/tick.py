@@ -34,6 +34,10 @@ RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 KEPT, STATUS = "run/corral/inputs", "run/corral/status.json"
 OPTIONS = ("-I", "-S", "-B")  # as the unit has it
 EMPTY = (("python3 -I -S -c pass", ("-I", "-S")), ("python3 -I -c pass", ("-I",)))
+KUBELETS: dict[str, t.Optional[dict[str, t.Any]]] = {
+    "without the section kubelet": None,
+    "with it": {"max_pods": 50},
+}
 QUIET, CHANGED, FULL = "a converged tick", "something changed: a full check", "every ten minutes: a full check"
 # A tick as the launcher runs it, on any root.
 TICK = """\
@@ -190,6 +194,9 @@ def main() -> int:
         "--devices", type=int, default=0, help="so many of the workloads have a device each (default: 0)"
     )
     parser.add_argument("--tenants", type=int, default=0, help="so many tenants have the workloads (default: 0)")
+    parser.add_argument(
+        "--kubelet", action="store_true", help="beside a kubelet as well, without and with the section kubelet"
+    )
     parser.add_argument("--python", default="/usr/bin/python3", help="what runs the agent (default: %(default)s)")
     args = parser.parse_args()
     version = subprocess.run([args.python, "-V"], capture_output=True, text=True, check=True).stdout.strip()
@@ -210,6 +217,12 @@ def main() -> int:
         print(f"{workloads or 'No'} workloads{more}:\n")
         with tempfile.TemporaryDirectory(prefix="corral-") as folder:
             program, root = tick_node.make(Path(folder), args.python, workloads, devices, tenants)
+            worst = max(worst, measure(args.python, program, root, args.turns, []))
+        print()
+    for what, section in KUBELETS.items() if args.kubelet else ():
+        print(f"Beside a kubelet, {what}:\n")
+        with tempfile.TemporaryDirectory(prefix="corral-") as folder:
+            program, root = tick_node.make(Path(folder), args.python, 0, kubelet=section, beside=True)
             worst = max(worst, measure(args.python, program, root, args.turns, []))
         print()
     return worst

@@ -14,6 +14,7 @@ import typing as t
 from pathlib import Path
 
 import bench
+import fake_kubelet
 import node
 import runs
 import services
@@ -30,19 +31,33 @@ NIC = "example.com/nic"
 Workload = dict[str, t.Any]
 
 
-def make(folder: Path, python: str, workloads: int, devices: int = 0, tenants: int = 0) -> tuple[str, str]:
+def make(
+    folder: Path,
+    python: str,
+    workloads: int,
+    devices: int = 0,
+    tenants: int = 0,
+    *,
+    kubelet: t.Optional[dict[str, t.Any]] = None,
+    beside: bool = False,
+) -> tuple[str, str]:
     """A node in sync, and this checkout's core compiled as on a node: (program, root).
 
     Without workloads it is the lab's machine with examples/edge.yml, with some it is a large one. So many of the workloads
     without CPUs of their own have a device each, and so many tenants have all of these.
+    ``beside``: a kubelet runs there, which the profile configures where it has the section ``kubelet``.
     """
     program, machine, root = (folder / name for name in ("program", "machine", "root"))
     trees.build(machine, LARGE if workloads else node.MACHINE)
     fake = node.Node(root, machine)
+    if beside:
+        fake_kubelet.install(fake)
     if workloads:
         populate(fake, workloads, devices, tenants)
     else:
         runs.converged(fake, with_agent=True)
+        if kubelet is not None:
+            assert not runs.declare(fake.host(), kubelet=kubelet).error
     for second in range(2):  # What the first one changed, the second one finds in sync.
         fake.wait(second)
         code = runs.tick(fake.host())
