@@ -10,11 +10,13 @@ import collections
 import graphlib
 import subprocess
 import sys
+import typing as t
 from pathlib import Path
 
 import pytest
 import yaml
 from _core.managers import registry
+from _core.model.values import vocabulary
 
 CHECKOUT = Path(__file__).resolve().parents[2]
 CORE = CHECKOUT / "plugins" / "module_utils" / "_core"
@@ -117,6 +119,15 @@ def test_each_manager_is_registered_and_in_ansibles_payload() -> None:
     seen = {other.stem for other in imported(CORE / "managers" / "registry.py") if layer_of(other) == "managers"}
     assert seen - apart == files
     assert tuple(manager.name for manager in registry.every()) == registry.names()
+
+
+@pytest.mark.parametrize("word", [*t.get_args(vocabulary.When), *t.get_args(vocabulary.Disruption)])
+def test_each_word_for_when_a_change_takes_effect_and_what_it_disturbs_is_said_of_some(word: str) -> None:
+    """Two words were documented once, and no manager ever said them."""
+    files = [*(CORE / "managers").glob("*.py"), CORE / "model" / "plan" / "plan.py"]  # which has what most changes say
+    nodes = (one for file in files for one in ast.walk(ast.parse(file.read_text(encoding="utf-8"))))
+    assert word in {one.value for one in nodes if isinstance(one, ast.Constant)}
+    assert f"`{word}`" in (CHECKOUT / "docs" / "json.md").read_text(encoding="utf-8")
 
 
 def test_core_has_no_import_cycle() -> None:
