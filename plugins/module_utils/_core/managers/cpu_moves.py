@@ -24,8 +24,9 @@ from ..model.workload.grants import is_exclusive
 from .cpu_dropins import NEXT_START, kept_by_others
 from .cpu_observed import Observation, UnitState, Wanted
 
-# The order of the steps of a hand-over: slices that request CPUs in vain end as partitions and request them no more, partitions end,
-# missing slices start, then each move has MOVE numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
+# The order of the steps of a hand-over: slices that request CPUs in vain end as partitions, and partitions that end release what such a
+# slice is to have; those slices request no CPUs of others any more, partitions end, missing slices start, then each move has MOVE
+# numbers of its own, for the slice's start, its CPUs and the partition that is made of it.
 UNMADE, UNCLAIMED, ENDED, START_MISSING, MOVE = 0, 1, 2, 3, 10
 START, SET, MADE = 3, 4, 6
 LIVE_PROPERTIES = ("AllowedCPUs", "cpuset.cpus.effective", NEXT_START)
@@ -255,7 +256,10 @@ def with_moves(
                 steps[unit] = started_with(unit, cpus, seen, order, order + 1)
     reduced = reduced_requests(seen, wanted)
     for unit, cpus in reduced.items():
-        first = make_step.unit_property(unit, "AllowedCPUs", cpuset.format(cpus), CPUS, UNCLAIMED)
+        releases = is_valid_partition(unit, seen.units[unit])
+        first = make_step.unit_property(
+            unit, "AllowedCPUs", cpuset.format(cpus), CPUS, UNMADE if releases else UNCLAIMED
+        )
         steps[unit] = [first, *steps.get(unit, [])]
     for unit in sorted(others_by_set_property(wanted, seen).difference(steps)):
         steps[unit] = [make_step.unit_property(unit, "AllowedCPUs", cpuset.format(wanted.now[unit]), CPUS, UNCLAIMED)]
@@ -286,17 +290,29 @@ def reduced_requests(seen: Observation, wanted: Wanted) -> dict[str, frozenset[i
 
     An administrator has set those of another slice. The partition that has a CPU may keep it, and a slice that requests it as well gets
     it as soon as that partition ends, while what ran there still does. A slice that has none of what it requests runs on others' CPUs:
-    it gets those of its wanted CPUs that no other slice has, if there are any.
+    it gets those of its wanted CPUs that no other slice has, if there are any. Otherwise it requests just its wanted CPUs, and a partition
+    that is about to end, and has them, releases them first.
     """
     has = {unit: state.now() or state.at_start(unit) for unit, state in seen.units.items()}
-    found = {}
+    found: dict[str, frozenset[int]] = {}
     for unit, state in seen.units.items():
         requested = state.cpus.requested or cpuset.EMPTY
         if is_exclusive(unit) and requested & wanted.online - has[unit]:
             others = cpuset.EMPTY.union(*(cpus for other, cpus in has.items() if other != unit))
-            cpus = requested & has[unit] or wanted.now.get(unit, cpuset.EMPTY) & has[unit] - others
-            if cpus:
+            own = wanted.now.get(unit, cpuset.EMPTY)
+            cpus = requested & has[unit] or own & has[unit] - others or own & requested
+            if cpus and cpus != requested:
                 found[unit] = cpus
+    claimed = cpuset.EMPTY.union(*(cpus - has[unit] for unit, cpus in found.items()))
+    for unit, state in seen.units.items():
+        if (
+            unit not in wanted.partitions
+            and unit not in found
+            and is_valid_partition(unit, state)
+            and claimed & has[unit]
+        ):
+            kept = (state.cpus.requested or cpuset.EMPTY) & has[unit] - claimed
+            found.update({unit: kept} if kept else {})
     return found
 
 

@@ -198,6 +198,10 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
             "edited-9800013",
             60,
         ),  # A start moves all pools, and before the next tick somebody removes what it set of a slice's CPUs.
+        (
+            "devices-set-4200016",
+            80,
+        ),  # Two exclusive slices are set to the same CPUs by hand, and the run that has them ends.
         ("devices-9700004", 98),  # A device is plugged in again while its vendor's spec is torn.
         # A record that was changed by hand names another device than the unit has, which is plugged in again.
         ("tenants-devices-9800012", 39),

@@ -183,6 +183,26 @@ def test_a_run_ends_when_a_hand_gave_its_cpus_to_another_exclusive_slice(
 
 
 @RELEASES
+@pytest.mark.parametrize(
+    "units", [("corral_first.slice", "corral_second.slice"), ("corral_second.slice", "corral_first.slice")]
+)
+def test_a_run_ends_when_a_hand_gave_two_exclusive_slices_the_same_cpus(
+    make: Make, release: Release, units: tuple[str, ...]
+) -> None:
+    """The one that has none of them would get them as soon as the other's partition ends: each tick was refused."""
+    fake, dummy = of_three_partitions(make, release, hold="running")
+    cpus = fake.systemd.cgroups["corral_first.slice"].requested
+    with fake.by_hand():
+        for unit in units:
+            fake.systemctl("set-property", unit, "AllowedCPUs=1-2,4-6")
+        services.stop(fake, SECOND)
+    runs.tick(fake.host())
+    assert quiet(fake)
+    assert fake.systemd.cgroups["corral_first.slice"].requested == cpus
+    assert fake.get("/sys/fs/cgroup/corral_first.slice/cpuset.cpus.partition").strip() == "root"
+
+
+@RELEASES
 def test_a_partition_that_a_hand_made_of_a_slice_does_not_come_back_with_the_end_of_its_run(
     make: Make, release: Release
 ) -> None:
