@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""A profile without the section, and the removal: what Corral changed goes back to what others configure."""
+"""A profile without the section, the removal, and the way back: what Corral changed goes back to what others configure."""
 
 from __future__ import annotations
 
