@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import typing as t
+from pathlib import Path
 
 import guard
 import pytest
@@ -366,6 +367,28 @@ def test_at_rest_no_slice_of_the_profile_requests_anothers_cpus() -> None:
     machine.kernel.set_cpus("corral.slice", read_list("3-7"))
     judge.check_requests({}, judge.held())
     assert judge.wrong == [f"at rest: corral.slice requests [3, 4, 5, 6, 7], and {A} is to have [2, 3]"]
+
+
+@pytest.mark.parametrize(
+    ("unit", "says", "found"),
+    [
+        pytest.param("system.slice", "0-1", [], id="apart"),
+        pytest.param("system.slice", "0-2", [f"the drop-in of system.slice says [0, 1, 2], and {A} holds [2, 3]"], id="shared"),
+        pytest.param(A, "2-3", [], id="its own"),
+        pytest.param(A, "2", [f"the drop-in of {A} says [2], and it holds [2, 3]"], id="other than it holds"),
+    ],
+)  # fmt: skip
+def test_at_rest_no_drop_in_gives_others_cpus_at_the_next_boot(
+    tmp_path: Path, unit: str, says: str, found: list[str]
+) -> None:
+    machine = Machine()
+    machine.root = str(tmp_path)
+    file = tmp_path / f"etc/systemd/system/{unit}.d/10-corral-cpu.conf"
+    file.parent.mkdir(parents=True)
+    file.write_text(f"[Slice]\nAllowedCPUs=\nAllowedCPUs={says}\n")
+    judge = Judge(t.cast("t.Any", machine))
+    judge.check_dropins()
+    assert judge.wrong == [f"at rest: {one}" for one in found]
 
 
 def test_what_was_shared_before_is_said_once() -> None:

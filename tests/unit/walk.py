@@ -265,7 +265,9 @@ class Walk(Judge):
     def rename(self) -> str:
         """A workload gets another name, or its first one again: what runs with CPUs of its own until it stops keeps them."""
         name, data = walk_profiles.renamed(self.dice, self.data)
-        rows = self.rows()
+        rows: list[Data] = []
+        with contextlib.suppress(ValueError):  # Then it is damaged, and no run is known to last.
+            rows = self.rows()
         held, online = self.held(), self.fake.systemd.online  # A grant with CPUs that are offline moves.
         in_force = self.is_rolled_out()
         lasting = [row["workload"] for row in rows if row["hold"] == "running"]
@@ -314,7 +316,9 @@ class Walk(Judge):
             self.devices.give_up()
             self.devices.leaves = True
         text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
-        certain = not self.set_files.uncertain
+        certain, ruled = not self.set_files.uncertain, set(self.set_files.ruled)
+        # Of two files of an administrator's the last one is in force, and the persistent one would be read.
+        twice = [unit for unit in self.fake.systemd.units if self.is_set_twice(unit)]
         if self.devices:
             self.devices.give_up()
         again = runs.remove(self.fake.host())
@@ -326,7 +330,7 @@ class Walk(Judge):
             self.wrong += self.set_files.after_removal()
             self.wrong += self.devices.left() if self.devices else []
             if SET in self.kinds and certain:
-                self.wrong += walk_properties.not_in_force(self.fake)
+                self.wrong += walk_properties.not_in_force(self.fake, [unit for unit in twice if unit not in ruled])
         return f"{text}; install: {runs.install(self.fake.host()).error}"
 
     def tick(self) -> str:
@@ -419,16 +423,16 @@ class Walk(Judge):
         own = {slice_of(name): cpus for name, cpus in self.held().items() if cpus <= online}
         in_force = self.in_force() if self.is_rolled_out() else {}
         before = {place: cpus for place, cpus in in_force.items() if cpus and own.get(place.partition("/")[0]) == cpus}
-        hand: t.ContextManager[None] = contextlib.nullcontext()
         unit, named = self.cpus_without(file)
-        if named is not None and named != self.fake.systemd.cgroups[unit].requested:
-            # A start gave it other CPUs, and no tick has written that to its drop-in yet.
-            hand = self.fake.by_hand()
-            self.let(unit, Cpus(named))
-            before = {place: cpus for place, cpus in before.items() if place.partition("/")[0] != unit}
         file.unlink()
         text = f"{file.relative_to(self.fake.root)} is removed"
         if self.dice.random() < 0.7:
+            hand: t.ContextManager[None] = contextlib.nullcontext()
+            if named is not None and named != self.fake.systemd.cgroups[unit].requested:
+                # A start gave it other CPUs, and no tick has written that to its drop-in yet.
+                hand = self.fake.by_hand()
+                self.let(unit, Cpus(named))
+                before = {place: cpus for place, cpus in before.items() if place.partition("/")[0] != unit}
             with hand:
                 text = f"{text}; {self.reload()}"
                 services.after_reload(self.fake)

@@ -15,6 +15,7 @@ from __future__ import annotations
 import collections
 import json
 import typing as t
+from pathlib import Path
 
 import services
 from _core.model.values import cpuset
@@ -213,11 +214,10 @@ class Judge:
         return granted(self.fake.get(CHECKPOINT).encode()) or {}
 
     def rows(self) -> list[Data]:
-        """All grants of the checkpoint; none where it cannot be read."""
-        try:
-            return t.cast("list[Data]", json.loads(self.fake.get(CHECKPOINT))["data"]["grants"])
-        except (OSError, ValueError):
+        """All grants of the checkpoint; none without one. ValueError: it is damaged."""
+        if not self.fake.has(CHECKPOINT):
             return []
+        return t.cast("list[Data]", json.loads(self.fake.get(CHECKPOINT))["data"]["grants"])
 
     def in_force(self) -> dict[str, Cpus]:
         """The CPUs of each exclusive slice with a process in it, by the kernel's rule."""
@@ -277,6 +277,7 @@ class Judge:
             self.given_up.discard(ISOLATED)
         held = self.held()
         self.check_requests(cpu, held)
+        self.check_dropins()
         effective = self.fake.systemd.kernel.effective()
         if cpu["partitions"] == "auto" and not self.asking():
             for place in [slice_of(name) for name, cpus in held.items() if cpus & self.fake.systemd.online]:
@@ -322,6 +323,27 @@ class Judge:
             for place in [place for place, cpus in own.items() if path != place and asked & cpus]:
                 self.wrong.append(
                     f"at rest: {path} requests {sorted(asked)}, and {place} is to have {sorted(own[place])}"
+                )
+
+    def check_dropins(self) -> None:
+        """Note each drop-in of Corral's by which a unit would have others' CPUs after a boot, or an exclusive slice other ones."""
+        own = {
+            slice_of(row["workload"]): Cpus(cpuset.parse(row["cpus"]))
+            for row in self.rows()
+            if row["hold"] == "declared"
+        }
+        for file in (Path(self.fake.root) / "etc/systemd/system").glob("*.d/10-corral-cpu.conf"):
+            unit = file.parent.name[: -len(".d")]
+            lines = [line for line in file.read_text().splitlines() if line.startswith("AllowedCPUs=")]
+            named = Cpus(cpuset.parse(lines[-1].partition("=")[2])) if lines else Cpus()
+            self.counts["drop-ins at rest"] += 1
+            if unit in own and named != own[unit]:
+                self.wrong.append(
+                    f"at rest: the drop-in of {unit} says {sorted(named)}, and it holds {sorted(own[unit])}"
+                )
+            for place in [place for place, cpus in own.items() if place != unit and named & cpus]:
+                self.wrong.append(
+                    f"at rest: the drop-in of {unit} says {sorted(named)}, and {place} holds {sorted(own[place])}"
                 )
 
     def asking(self) -> bool:
