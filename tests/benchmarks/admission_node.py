@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on the lab's node with the agent: starts and stops a service that has two CPUs of its own while it runs, TURNS times.
+"""Runs on the lab's node with the agent: starts and stops services that have two CPUs of their own, TURNS times.
 
-By turns with an equal service that Corral does not know. The reconciler's own units are off meanwhile. On stdout: JSON
-with lists of seconds. ``plain`` and ``start`` are whole ``systemctl start``s, ``python`` is one of an equal service with
-an empty Python before it, ``held`` one of an equal service that requires another one as a workload requires what holds its grant, in a
-slice of its own, ``load`` is a Python that loads what an admission needs and ends, ``back`` is from ``systemctl stop`` until the
-shared pool has its CPUs again. Then the same admission and release in this process, with every step and its read-back
-timed: ``admit`` and ``release`` as a whole, ``…_steps`` from the first write to the last read-back, ``…_cpus`` from the
-first to the last step that moves CPUs. The node keeps the profile.
+One has them while it runs, the other one always, by turns with an equal service that Corral does not know. The
+reconciler's own units are off meanwhile. On stdout: JSON with lists of seconds. ``plain`` and ``start`` are whole
+``systemctl start``s, ``python`` is one of an equal service with an empty Python before it, ``held`` one of an equal service
+that requires another one as a workload requires what holds its grant, in a slice of its own, ``kept`` one of the service
+whose CPUs are always its own, ``load`` is a Python that loads what an admission needs and ends, ``back`` is from
+``systemctl stop`` until the shared pool has its CPUs again. Then the same admission and release in this process, with every
+step and its read-back timed: ``admit`` and ``release`` as a whole, ``…_steps`` from the first write to the last read-back,
+``…_cpus`` from the first to the last step that moves CPUs. The node keeps the profile.
 """
 
 from __future__ import annotations
@@ -28,8 +29,8 @@ sys.dont_write_bytecode = True
 
 SHARED = "/sys/fs/cgroup/corral.slice/cpuset.cpus.effective"
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
-NAME = "lane"
-LANE, PLAIN, PYTHON = f"{NAME}.service", "plain.service", "plain-python.service"
+NAME, KEPT_NAME = "lane", "kept"
+LANE, KEPT, PLAIN, PYTHON = f"{NAME}.service", f"{KEPT_NAME}.service", "plain.service", "plain-python.service"
 HELD, HOLDER = "plain-held.service", "plain-holder.service"
 EMPTY = ["/usr/bin/python3", "-I", "-c"]
 LOAD = f"import sys; sys.path.insert(0, '{PROGRAM}'); sys.dont_write_bytecode = True; import _core.cli.grant_service, _core.host.sd_bus"
@@ -53,7 +54,8 @@ WORKLOAD = {
     "hold": "running",
     "limits": {"cpu": "2", "memory": "64Mi"},
 }
-SECTIONS = {"cpu": CPU, "topology": {"policy": "single-numa-node"}, "workloads": [WORKLOAD]}
+KEPT_WORKLOAD = {**WORKLOAD, "name": KEPT_NAME, "match": {"unit": KEPT}, "hold": "declared"}
+SECTIONS = {"cpu": CPU, "topology": {"policy": "single-numa-node"}, "workloads": [WORKLOAD, KEPT_WORKLOAD]}
 
 Times = dict[str, list[float]]
 
@@ -71,6 +73,20 @@ def seconds(work: t.Callable[[], object]) -> float:
 def shared() -> str:
     with open(SHARED, encoding="ascii") as file:
         return file.read().strip()
+
+
+def check_kept() -> None:
+    """The service whose CPUs are always its own runs on two, and they are its partition's."""
+    place = subprocess.run(
+        ["systemctl", "show", "-P", "ControlGroup", KEPT], check=True, capture_output=True, text=True
+    )
+    top = place.stdout.strip().split("/")[1]
+    with open(f"/sys/fs/cgroup/{top}/cpuset.cpus.partition", encoding="ascii") as file:
+        partition = file.read().strip()
+    pid = subprocess.run(["systemctl", "show", "-P", "MainPID", KEPT], check=True, capture_output=True, text=True)
+    cpus = os.sched_getaffinity(int(pid.stdout))
+    if (top, partition, len(cpus)) != (f"corral_{KEPT_NAME}.slice", "root", 2):
+        raise SystemExit(f"{KEPT} runs in {top}, {partition}, on {sorted(cpus)}")
 
 
 def stopped(before: str) -> None:
@@ -138,7 +154,7 @@ def main(turns: int) -> int:
     if declared is None:
         raise SystemExit("no profile is declared here")
     data = profile.to_data(declared)
-    for unit, before in ((LANE, ""), (PLAIN, ""), (PYTHON, f"ExecStartPre={' '.join(EMPTY)} pass\n")):
+    for unit, before in ((LANE, ""), (KEPT, ""), (PLAIN, ""), (PYTHON, f"ExecStartPre={' '.join(EMPTY)} pass\n")):
         host.write_file(f"/etc/systemd/system/{unit}", UNIT + before)
     held = f"[Unit]\nRequires={HOLDER}\nAfter={HOLDER}\n{UNIT}Slice=plainheld.slice\n"
     for unit, text in ((HELD, held), (HOLDER, HOLDER_TEXT)):
@@ -155,17 +171,21 @@ def main(turns: int) -> int:
                 ("plain_stop", lambda: systemctl("stop", PLAIN)),
                 ("python", lambda: systemctl("start", PYTHON)),
                 ("held", lambda: systemctl("start", HELD)),
+                ("kept", lambda: systemctl("start", KEPT)),
+                ("kept_stop", lambda: systemctl("stop", KEPT)),
                 ("load", lambda: subprocess.run([*EMPTY, LOAD], check=True)),
                 ("start", lambda: systemctl("start", LANE)),
                 ("back", lambda: stopped(before)),
             ):
                 found.setdefault(name, []).append(seconds(work))
+                if name == "kept":
+                    check_kept()
             systemctl("stop", PYTHON, HELD, HOLDER)
             # As systemd does it before it starts what holds the grant.
             systemctl("start", f"corral_{NAME}.slice")
             in_process(host, found)
     finally:
-        for unit in (LANE, PLAIN, PYTHON, HELD, HOLDER):
+        for unit in (LANE, KEPT, PLAIN, PYTHON, HELD, HOLDER):
             systemctl("stop", unit)
             os.unlink(f"/etc/systemd/system/{unit}")
         systemctl("daemon-reload")

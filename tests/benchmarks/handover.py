@@ -35,14 +35,16 @@ STARTED = (
         "held",
         "systemctl start of an equal one in a slice of its own, with a unit that it requires as its grant's, and that does nothing",
     ),
+    ("kept", "systemctl start of an equal one whose two CPUs are always its own (hold: declared, the default)"),
     ("load", "an empty Python that loads what an admission needs"),
-    ("start", "systemctl start of an equal one with two CPUs of its own"),
+    ("start", "systemctl start of an equal one with two CPUs of its own while it runs (hold: running)"),
     ("admit", "of that, the admission: observe, plan, change, read back"),
     ("admit_steps", "of that, from the first write to the last read-back"),
     ("admit_cpus", "of that, the CPUs are on their way"),
 )
 STOPPED = (
     ("plain_stop", "systemctl stop of the one without Corral (the floor)"),
+    ("kept_stop", "systemctl stop of the one whose CPUs are always its own"),
     ("back", "systemctl stop of the other, until its CPUs are shared again"),
     ("release", "of that, the release: observe, plan, change, read back"),
     ("release_steps", "of that, from the first write to the last read-back"),
