@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The items of the plan: what differs, where, and why."""
+"""The items of a kubelet's plan beside those of single keys: what differs, where, and why."""
 
 from __future__ import annotations
 

@@ -3,11 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""What the profile declares of a kubelet's configuration, written where that kubelet reads it.
-
-A drop-in of Corral's own where the kubelet has --config-dir, else the lines of single keys in its --config. The kubelet is restarted
-only where the configuration in force changes, and by no tick but one that finishes what a run began.
-"""
+"""The plan of the kubelet manager: from what is declared and what was found to items, steps and refusals."""
 
 from __future__ import annotations
 
