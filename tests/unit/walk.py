@@ -488,6 +488,8 @@ class Walk(Judge):
                 if self.dice.random() < 0.7:
                     text = f"{text}; {self.reload()}"
         self.counts["unset by hand"] += 1
+        if self.devices:
+            self.devices.taken_by_hand(unit)
         return text
 
     def is_ruled(self, unit: str) -> bool:

@@ -300,6 +300,7 @@ class Users:
         self.given: dict[str, tuple[str, Ids]] = {}  # by unit: the run, and the ids in its environment
         self.earlier: dict[str, str] = {}  # who had a device last
         self.loose = False  # devices have other numbers since the last whole tick
+        self.bare: set[str] = set()  # units of which somebody removed files since the last whole tick
         self.leaves = False  # while Corral is removed: what starts after a removal that died is given nothing
         self.touched: set[Thing] = set()  # what happened to devices in this step
         self.profile: Data = {}
@@ -352,7 +353,7 @@ class Users:
             for one in self.hardware.called(ids):
                 self.counts["passed to another"] += self.earlier.get(one.ident, unit) != unit
                 self.earlier[one.ident] = unit
-            if not (self.loose or self.leaves):
+            if not (self.loose or self.leaves or unit in self.bare):
                 opens = self.opens(unit)
                 mine = {one for one in self.hardware.called(ids) if one.plugged and one.healthy and one.file}
                 missing = mine - (opens or set())
@@ -380,6 +381,11 @@ class Users:
         self.counts["unhealthy while held"] += any(one in held and one.plugged and not one.healthy for one in things)
         self.counts["back while held"] += any(one in held and one.plugged for one in things)
 
+    def taken_by_hand(self, unit: str) -> None:
+        """An administrator removed files of a unit, as that of its list may be: it has the list again after a whole tick."""
+        self.open_before.pop(unit, None)
+        self.bare.add(unit)
+
     def held(self) -> set[Thing]:
         """The devices of all grants."""
         return self.hardware.called(name for ids in self.rows().values() for dummy, name in ids)
@@ -400,6 +406,7 @@ class Users:
     def after_tick(self, items: t.Sequence[Data]) -> None:
         """A whole tick went over the node."""
         self.loose = False
+        self.bare = set()
         self.profile = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
         self.look()
         for unit in self.given:
