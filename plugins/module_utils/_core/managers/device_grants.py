@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import fnmatch
 import re
+import types
 import typing as t
 
 from ..host import cgroup, state, systemd, workload_state
@@ -51,13 +52,14 @@ LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 
 class Observed(NamedTuple):
     """What was delivered: the files for environments by path, the lists of units that have such a file, the CDI specs by path, and the
-    PCI functions that Corral has bound to a driver.
+    PCI functions that Corral has bound to a driver. ``inodes`` are those of the files of granted devices.
     """
 
     files: t.Mapping[str, t.Optional[str]]
     lists: t.Mapping[str, UnitDevices]
     specs: t.Mapping[str, t.Optional[str]]
     bound: tuple[str, ...] = ()
+    inodes: t.Mapping[str, int] = types.MappingProxyType({})
 
 
 class UnitDevices(NamedTuple):
@@ -87,7 +89,10 @@ def plan(host: Host, context: Context) -> Part:
     hooks = device_specs.hooks_of_pods(host, context, specs)
     if not (granted or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
         return Part((), frozenset())
-    changes = decide(found, granted, observe(host, granted, names, specs), hooks)
+    seen = observe(host, granted, names, specs)
+    devices = found.devices.devices if found is not None and found.devices is not None else {}
+    seen = seen._replace(inodes=inodes_of(host, seen.files.values(), granted, devices))
+    changes = decide(found, granted, seen, hooks)
     if context.by_timer:
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
         changes = [
@@ -133,6 +138,21 @@ def observe(
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
 
 
+def inodes_of(
+    host: Host,
+    records: t.Iterable[t.Optional[str]],
+    granted: t.Iterable[Grant],
+    devices: t.Mapping[str, tuple[Device, ...]],
+) -> dict[str, int]:
+    """The inodes of the files of granted devices; a snapshot has no device files, and shows those that the ``records`` have."""
+    if not host.answers:
+        return {path: inode for text in records for path, inode in device_delivery.recorded_inodes(text).items()}
+    ids = {one.id for grant in granted for one in grant.devices}
+    paths = device_delivery.files_of(one for several in devices.values() for one in several if one.id in ids)
+    found = {path: host.inode(path) for path in paths}
+    return {path: inode for path, inode in found.items() if inode is not None}
+
+
 def as_optional(steps: t.Iterable[Step]) -> tuple[Step, ...]:
     """Steps whose failure is drift, found by the next observation."""
     return tuple(step._replace(optional=True) for step in steps)
@@ -169,7 +189,7 @@ def decide(
     needs = {one.workload.name: one for one in found.needs} if found else {}
     changes: list[Change] = []
     kept: set[str] = set()
-    delivered = of_files(granted, needs, devices)
+    delivered = of_files(granted, needs, devices, seen.inodes)
     before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
     rows: dict[str, dict[str, t.Any]] = {}  # by version
     withheld: set[str] = set()
@@ -241,7 +261,10 @@ class Holder(NamedTuple):
 
 
 def of_files(
-    granted: t.Iterable[Grant], declared: t.Container[str], devices: t.Mapping[str, tuple[Device, ...]]
+    granted: t.Iterable[Grant],
+    declared: t.Container[str],
+    devices: t.Mapping[str, tuple[Device, ...]],
+    inodes: t.Mapping[str, int],
 ) -> dict[str, list[Holder]]:
     """The grants by the files with their environment.
 
@@ -251,7 +274,7 @@ def of_files(
     found: dict[str, list[Holder]] = {}
     for grant in sorted(granted, key=lambda one: one.workload not in declared):
         path = device_delivery.env_file(grant.workload, grant.unit)
-        found.setdefault(path, []).append(Holder(grant, device_delivery.held(grant.devices, devices)))
+        found.setdefault(path, []).append(Holder(grant, device_delivery.held(grant.devices, devices, inodes)))
     return found
 
 
@@ -307,15 +330,13 @@ def is_set_already(there: UnitDevices, held: Held) -> bool:
 
 
 def leads_elsewhere(granted: t.Iterable[GrantedDevice], before: t.Optional[str]) -> bool:
-    """Whether the numbers of a device that was delivered are others by now: unplugged and plugged in again, /dev/ttyUSB0 may be another
-    one. The kernel's list has none of a device that was not there.
+    """Whether the kernel's list may be another one by now: unplugged and plugged in again, /dev/ttyUSB0 may be another device. The list
+    has no number of a device that was not there when systemd set it, at a restart of the unit or a daemon-reload for example.
     """
     found = device_delivery.delivered(before)
     if not found:
         return True  # Without the record it is not known.
-    unseen = {one for record in found for one in record.unseen}
-    devices = (one for record in found for one in record.devices)
-    keys = {one[:3]: {*one.keys, *([UNSEEN] if one._replace(keys=()) in unseen else [])} for one in devices}
+    keys = {one[:3]: set(one.keys) for record in found for one in record.recorded}
     return any(keys.get(one[:3]) != set(one.keys) for one in granted)  # Nor is it of a device that the record has not.
 
 

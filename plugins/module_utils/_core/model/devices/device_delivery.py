@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import json
 import re
+import types
 import typing as t
 
 from ..values.records import NamedTuple
@@ -35,14 +36,17 @@ HEADER = (
 RECORD = "# grant: "
 # Among the keys of a device in a record: it was not seen then, so that the kernel's list has no number of it.
 UNSEEN = "/unseen"
+# Among them as well, with an inode and a path: the device file that was there then. systemd looks for it whenever it sets the list,
+# at a restart of the unit and a daemon-reload too: one that was away meanwhile may be missing in the list, and has another inode.
+INODE = "/inode:"
 
 
 class Delivered(NamedTuple):
-    """What a file of FOLDER says of a workload: its devices. Those in ``unseen`` (without keys) were not there then."""
+    """What a file of FOLDER says of a workload: its devices. ``recorded`` are the same with UNSEEN and INODE among the keys."""
 
     workload: str
     devices: tuple[GrantedDevice, ...]
-    unseen: frozenset[GrantedDevice] = frozenset()
+    recorded: tuple[GrantedDevice, ...] = ()
 
 
 def env_file(workload: str, unit: str) -> str:
@@ -153,15 +157,23 @@ def record(text: str) -> t.Optional[Delivered]:
     words = [workload, *(word for one in read for word in (*one[:3], *one.keys))]
     if not all(isinstance(word, str) for word in words):
         return None
-    found = tuple(one._replace(keys=tuple(key for key in one.keys if key != UNSEEN)) for one in read)
-    return Delivered(workload, found, frozenset(one._replace(keys=()) for one in read if UNSEEN in one.keys))
+    found = (one._replace(keys=tuple(key for key in one.keys if not key.startswith((UNSEEN, INODE)))) for one in read)
+    return Delivered(workload, tuple(found), read)
+
+
+def recorded_inodes(text: t.Optional[str]) -> dict[str, int]:
+    """The inodes of device files as a file of FOLDER has them."""
+    keys = (key for record in delivered(text) for one in record.recorded for key in one.keys)
+    found = (key[len(INODE) :].partition(":") for key in keys if key.startswith(INODE))
+    return {path: int(number) for number, dummy, path in found if re.fullmatch("[0-9]{1,20}", number)}
 
 
 class Held(NamedTuple):
     """The devices of a grant by resource: as they are seen now, and one that is not seen (``missing``) with what is known of it.
 
     ``taken`` are keys of missing ones that another device has by now: no longer a way to them. ``others`` are the files of all other
-    devices. ``granted`` is the record of the grant: without what is taken, and with UNSEEN for those that are missing or unhealthy.
+    devices. ``granted`` is the record of the grant: without what is taken, with UNSEEN for those that are missing or unhealthy, and with
+    INODE for the files that are there.
     """
 
     devices: t.Mapping[str, list[Device]]
@@ -171,8 +183,12 @@ class Held(NamedTuple):
     others: frozenset[str]
 
 
-def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]) -> Held:
-    """What is known of the devices of a grant; ``seen`` are the devices of the node by resource."""
+def held(
+    granted: t.Sequence[GrantedDevice],
+    seen: t.Mapping[str, t.Iterable[Device]],
+    inodes: t.Mapping[str, int] = types.MappingProxyType({}),
+) -> Held:
+    """What is known of the devices of a grant; ``seen`` are the devices of the node by resource, ``inodes`` those of device files."""
     # Its resource may have another name by now.
     known = {one.id: one for devices in seen.values() for one in devices}
     missing = tuple(one for one in granted if one.id not in known)
@@ -187,7 +203,7 @@ def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Dev
         found.setdefault(one.resource, {})[one.id] = known.get(one.id) or unseen(one, taken)
     return Held(
         {resource: list(devices.values()) for resource, devices in found.items()},
-        tuple(one if one.id in known and not known[one.id].unhealthy else recorded(one, taken) for one in granted),
+        tuple(recorded(one, known.get(one.id), taken, inodes) for one in granted),
         missing,
         taken,
         others,
@@ -214,9 +230,18 @@ def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
     return [one for dummy, group in sorted(held.items()) for one in group]
 
 
-def recorded(one: GrantedDevice, taken: t.Container[str]) -> GrantedDevice:
-    """A granted device that is missing or unhealthy, so that its files may be, as a record has it."""
-    return one._replace(keys=(*(key for key in one.keys if key not in taken), UNSEEN))
+def recorded(
+    one: GrantedDevice, now: t.Optional[Device], taken: t.Container[str], inodes: t.Mapping[str, int]
+) -> GrantedDevice:
+    """A granted device as a record has it: the files of one that is missing or unhealthy may be missing as well."""
+    keys = list(one.keys)
+    if now is None or now.unhealthy:
+        keys = [*(key for key in one.keys if key not in taken), UNSEEN]
+    if (
+        now is not None and not now.bind
+    ):  # What Corral binds has a file only then, and its list is set whenever it is bound.
+        keys += [f"{INODE}{inodes[file]}:{file}" for file in files_of([now]) if file in inodes]
+    return one._replace(keys=tuple(keys))
 
 
 def unseen(one: GrantedDevice, taken: t.Container[str]) -> Device:

@@ -22,6 +22,7 @@ import services
 import test_workloads
 import yaml
 from _core.host import state
+from _core.host.files import Host
 from _core.managers import device_grants
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
@@ -868,6 +869,30 @@ def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when
     plug_tty(rolled, 0)
     runs.tick(rolled.host())
     assert rolled.systemd.programs[DPDK] == {"char/188:0"}
+    in_sync(rolled)
+
+
+def test_a_snapshot_has_the_device_files_that_are_recorded(rolled: node.Node) -> None:
+    records = [rolled.get(f"{FOLDER}/{DPDK}.env")]
+    found = {path: rolled.host().inode(path) for path in ("/dev/vfio/7", "/dev/vfio/vfio")}
+    assert device_grants.inodes_of(Host(str(rolled.root)), records, (), {}) == found
+
+
+@pytest.mark.parametrize("meanwhile", ["restart", "daemon-reload"])
+def test_a_device_that_is_away_between_two_ticks_while_systemd_sets_the_list_is_opened_to_its_unit_again(
+    rolled: node.Node, meanwhile: str
+) -> None:
+    running(rolled, SERIAL)
+    in_sync(rolled)
+    unplug_tty(rolled, 0)
+    if meanwhile == "restart":
+        services.restart(rolled, SERIAL)
+    else:
+        rolled.systemctl("daemon-reload")
+    plug_tty(rolled, 0)
+    assert rolled.systemd.programs[SERIAL] == frozenset()
+    runs.tick(rolled.host())
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
     in_sync(rolled)
 
 

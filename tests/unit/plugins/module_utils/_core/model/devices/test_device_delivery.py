@@ -183,6 +183,19 @@ def test_the_record_says_that_an_unhealthy_device_may_have_had_no_file() -> None
     assert device_delivery.UNSEEN in device_delivery.held([AWAY], {"a.b/tty": [sick]}).granted[0].keys
 
 
+def test_the_record_names_the_files_that_were_there() -> None:
+    there = at(AWAY.id, "/dev/ttyUSB0", "devices/usb1")
+    seen = {"a.b/tty": [there]}
+    found = device_delivery.held([AWAY], seen, {"/dev/ttyUSB0": 7, "/dev/ttyUSB1": 8})
+    assert found.granted == (AWAY._replace(keys=(*AWAY.keys, "/inode:7:/dev/ttyUSB0")),)
+    text = device_delivery.env_text([("serial", found.granted)], seen)
+    assert device_delivery.delivered(text) == (device_delivery.Delivered("serial", (AWAY,), found.granted),)
+    assert device_delivery.recorded_inodes(text) == {"/dev/ttyUSB0": 7}
+    assert device_delivery.recorded_inodes(text.replace("inode:7", "inode:x")) == {}
+    bound = {"a.b/tty": [there._replace(bind="vfio-pci")]}
+    assert device_delivery.held([AWAY], bound, {"/dev/ttyUSB0": 7}).granted == (AWAY,)
+
+
 def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then() -> None:
     there = at("/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "devices/usb2")
     assert device_delivery.paths_of(["a.b/tty"], {"a.b/tty": [there]}, [AWAY]) == [
