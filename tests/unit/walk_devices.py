@@ -303,10 +303,8 @@ class Users:
         self.bare: set[str] = set()  # units of which somebody removed files since the last whole tick
         self.leaves = False  # while Corral is removed: what starts after a removal that died is given nothing
         self.touched: set[Thing] = set()  # what happened to devices in this step
-        self.profile: Data = {}
 
     def before_step(self) -> None:
-        self.profile = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
         self.touched = set()
         self.open_before = {unit: (run, self.opens(unit) or set()) for unit, (run, dummy) in self.given.items()}
 
@@ -407,7 +405,6 @@ class Users:
         """A whole tick went over the node."""
         self.loose = False
         self.bare = set()
-        self.profile = json.loads(self.fake.get(PROFILE)) if self.fake.has(PROFILE) else {}
         self.look()
         for unit in self.given:
             opens = self.opens(unit)
@@ -417,10 +414,8 @@ class Users:
             self.tell(f"after a tick {unit} may not open", (one.ident for one in mine - opens))
 
     def is_known(self, one: Thing) -> bool:
-        """Whether a resource of the node's profile has a device, and its vendor's spec, if any, can be read: Corral finds no others."""
-        if one.kind == "gpu" and not self.hardware.is_spec_whole:
-            return False
-        return any(one in self.hardware.of_resource(row) for row in self.profile.get("devices", ()))
+        """Whether the vendor's spec of a device, if any, can be read: Corral does not find it else."""
+        return one.kind != "gpu" or self.hardware.is_spec_whole
 
     def at_rest(
         self,

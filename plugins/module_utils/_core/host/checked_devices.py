@@ -17,13 +17,18 @@ from . import state
 from .discovery import device_files
 
 if t.TYPE_CHECKING:
-    from ..model.devices.device import Inventory, Resource
+    from ..model.devices.device import GrantedDevice, Inventory, Resource
     from .files import Host
 
 
-def devices_of(host: Host, resources: t.Sequence[Resource]) -> Inventory:
-    """The devices of each resource, and whether each is healthy."""
-    found = inventory.devices_of(resources, device_files.observe(host, resources))
+def devices_of(host: Host, resources: t.Sequence[Resource], granted: t.Sequence[GrantedDevice] = ()) -> Inventory:
+    """The devices of each resource, and whether each is healthy; with the ``granted`` ones that no resource has any more."""
+    seen = device_files.observe(host, resources)
+    found = inventory.devices_of(resources, seen)
+    left = inventory.unknown(granted, found)
+    if left:
+        seen = device_files.with_granted(host, seen, [one.id for one in left])
+        found = found._replace(undeclared=inventory.granted_elsewhere(left, found, seen))
     return device_checks.with_results(found, resources, results(host, resources))
 
 

@@ -90,7 +90,7 @@ def plan(host: Host, context: Context) -> Part:
     if not (granted or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
         return Part((), frozenset())
     seen = observe(host, granted, names, specs)
-    devices = found.devices.devices if found is not None and found.devices is not None else {}
+    devices = found.devices.known if found is not None and found.devices is not None else {}
     seen = seen._replace(inodes=inodes_of(host, seen.files.values(), granted, devices))
     changes = decide(found, granted, seen, hooks)
     if context.by_timer:
@@ -99,9 +99,7 @@ def plan(host: Host, context: Context) -> Part:
             one._replace(steps=as_optional(one.steps)) if one.subject.startswith(CDI_FOLDER) else one for one in changes
         ]
     notes = (
-        device_specs.conflicts(granted, found.devices.devices)
-        if found is not None and found.devices is not None
-        else []
+        device_specs.conflicts(granted, found.devices.known) if found is not None and found.devices is not None else []
     )
     return Part(tuple(changes), frozenset(), manager=NAME, notes=tuple(notes))
 
@@ -185,7 +183,8 @@ def decide(
 
     ``hooks`` are those of containers, by the names of their devices.
     """
-    devices: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
+    declared: t.Mapping[str, tuple[Device, ...]] = found.devices.devices if found and found.devices else {}
+    devices: t.Mapping[str, tuple[Device, ...]] = found.devices.known if found and found.devices else {}
     needs = {one.workload.name: one for one in found.needs} if found else {}
     changes: list[Change] = []
     kept: set[str] = set()
@@ -197,7 +196,7 @@ def decide(
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
         starting = found is not None and any(grant.workload in found.status.starting for grant, dummy in several)
         for grant, held in several:
-            changes += missing(grant, devices)
+            changes += missing(grant, declared)
             changes += device_drivers.driver_changes(held, starting=starting)
             said = list(device_specs.spec_rows(grant, devices, before.values()))
             for name, version, edits in said:

@@ -99,7 +99,7 @@ def allocate(
         inputs = beside_kubelet(host, inputs, checkpoint.grants)._replace(taken=taken_by_others(host, declared))
     there = device_inventory(host, declared, listed, checkpoint)
     if there is not None:
-        inputs = inputs._replace(devices=there.devices)
+        inputs = inputs._replace(devices=there.devices, undeclared=there.undeclared)
     status = observe(host, checkpoint.grants, listed, request, undeclared_stay=bool(unreadable))
     promised = {one.workload: one.blocks for one in checkpoint.grants}
     drift = numa_memory.drift(checkpoint.totals or tables, tables, promised)
@@ -168,7 +168,9 @@ def device_inventory(
         return None
     from ..host import checked_devices  # A node without them does not load it.
 
-    return checked_devices.devices_of(host, declared.devices)
+    return checked_devices.devices_of(
+        host, declared.devices, [one for grant in checkpoint.grants for one in grant.devices]
+    )
 
 
 def expanded(

@@ -59,6 +59,20 @@ def observe(host: Host, resources: t.Iterable[Resource]) -> Seen:
     )
 
 
+def with_granted(host: Host, seen: Seen, ids: t.Iterable[str]) -> Seen:
+    """What is seen, with what these ids of devices name that no resource of the profile matches."""
+    matches = [inventory.match_of(one) for one in ids]
+    files = {}
+    for path in (one.path for one in matches if one.path is not None):
+        file = device_file(host, path) if FIT_PATH.fullmatch(path) else None
+        if file is not None and file.is_device and FIT_PATH.fullmatch(file.real):
+            files[path] = (file,)
+    cdi = seen.cdi
+    if not cdi and any(one.cdi is not None for one in matches):
+        cdi = tuple(_cdi(host, []))
+    return seen._replace(files={**seen.files, **files}, cdi=cdi)
+
+
 def used_now(
     host: Host, resources: t.Iterable[Resource], pci: t.Optional[t.Mapping[str, PciFunction]] = None
 ) -> dict[str, str]:

@@ -150,11 +150,19 @@ class GrantedDevice(NamedTuple):
 
 
 class Inventory(NamedTuple):
-    """The devices of each resource, in the profile's order; problems need a change of profile or node, notes do not."""
+    """The devices of each resource, in the profile's order; problems need a change of profile or node, notes do not. ``undeclared``
+    are those that were granted and that no resource has any more.
+    """
 
     devices: t.Mapping[str, tuple[Device, ...]]
     problems: tuple[str, ...]
     notes: tuple[str, ...]
+    undeclared: tuple[Device, ...] = ()
+
+    @property
+    def known(self) -> t.Mapping[str, tuple[Device, ...]]:
+        """The devices of each resource, and under "" those that no resource has any more."""
+        return {**self.devices, "": self.undeclared} if self.undeclared else self.devices
 
 
 def around(locations: t.Iterable[str]) -> frozenset[str]:

@@ -193,7 +193,7 @@ def held(
     known = {one.id: one for devices in seen.values() for one in devices}
     missing = tuple(one for one in granted if one.id not in known)
     ids = {one.id for one in granted}
-    parts = {key for one in missing for key in filter(is_place, one.keys)}
+    parts = {key for one in granted for key in filter(is_place, one.keys)}
     # A device may have another id by now: it is the same where its place is.
     strange = [one for one in known.values() if one.id not in ids and parts.isdisjoint(one.keys)]
     others = frozenset(key for one in strange for key in (one.id, *one.keys) if key.startswith("/dev/"))

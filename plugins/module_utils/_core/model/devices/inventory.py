@@ -16,6 +16,7 @@ from .device import (
     CdiDevice,
     Device,
     DeviceFile,
+    GrantedDevice,
     Inventory,
     Match,
     PciFunction,
@@ -76,6 +77,30 @@ def devices_of(resources: t.Sequence[Resource], seen: Seen) -> Inventory:
             problems.append(f"{at}: no device of this node matches: compare it with {_where(resource.match)}")
         devices[resource.name] = tuple(kept)
     return Inventory(devices, tuple(problems), tuple(notes))
+
+
+def granted_elsewhere(granted: t.Iterable[GrantedDevice], found: Inventory, seen: Seen) -> tuple[Device, ...]:
+    """The granted devices that no resource has (any more), as far as they are seen: by their ids, which tell what to look for."""
+    devices: dict[str, Device] = {}
+    for one in unknown(granted, found):
+        for device in _candidates(Resource(one.resource, match_of(one.id)), seen):
+            # One that had a file, and has none with its driver of now, is not what was granted.
+            if device.id == one.id and (device.files or not any(key.startswith("/dev/") for key in one.keys)):
+                devices[one.id] = device
+    return tuple(devices.values())
+
+
+def unknown(granted: t.Iterable[GrantedDevice], found: Inventory) -> list[GrantedDevice]:
+    """The granted devices that no resource has."""
+    ids = {one.id for devices in found.devices.values() for one in devices}
+    return [one for one in granted if one.id not in ids]
+
+
+def match_of(name: str) -> Match:
+    """What finds the device with an id: a path, a device of a CDI kind or a PCI address."""
+    if name.startswith("/dev/"):
+        return Match(path=name)
+    return Match(cdi=name) if "=" in name else Match(address=name)
 
 
 def _where(match: Match) -> str:

@@ -37,7 +37,8 @@ class AllocationInput(NamedTuple):
     and resource, ``pids`` the tasks (None: not known).
     On a node with a ``kubelet``, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet_unread`` is
     why its configuration cannot be read. ``taken`` are the
-    CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource.
+    CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource,
+    ``undeclared`` those that were granted and that no resource has any more.
     """
 
     profile: Profile
@@ -51,6 +52,7 @@ class AllocationInput(NamedTuple):
     not_kubelets: t.Optional[CpuSet] = None
     taken: CpuSet = frozenset()
     devices: t.Mapping[str, tuple[Device, ...]] = types.MappingProxyType({})
+    undeclared: tuple[Device, ...] = ()
 
     @property
     def policy(self) -> Policy:
@@ -115,9 +117,10 @@ class NodeBudget:
         return self.free.difference(*others) if self.left else self.free
 
     def devices_by_id(self) -> dict[str, Device]:
-        """The devices of the node by their ids, of all resources."""
+        """The devices of the node by their ids, of all resources and of none."""
         if self.by_id is None:
-            self.by_id = {one.id: one for devices in self.inputs.devices.values() for one in devices}
+            several = (*self.inputs.devices.values(), self.inputs.undeclared)
+            self.by_id = {one.id: one for devices in several for one in devices}
         return self.by_id
 
     @property

@@ -839,6 +839,34 @@ def test_a_device_whose_resource_got_another_name_is_followed(rolled: node.Node)
     in_sync(rolled)
 
 
+@pytest.mark.parametrize(
+    "rows", [[], [{"name": TTY, "match": {"path": LINKS[2]}}]], ids=["not declared", "matches another one"]
+)
+def test_a_device_that_no_resource_has_any_more_is_followed_by_its_id(
+    rolled: node.Node, rows: list[dict[str, t.Any]]
+) -> None:
+    for number in range(3):
+        plug_tty_as(rolled, number, number)
+    running(rolled, SERIAL)
+    running(rolled, JOB)
+    left = [row for row in PROFILE["workloads"] if row["name"] == "dpdk"]
+    roll_out(rolled, profile_with(devices=[PROFILE["devices"][0], *rows], workloads=left))
+    for number in range(2):
+        unplug_tty(rolled, number)
+    for number in range(2):
+        plug_tty_as(rolled, number, 1 - number)
+    runs.tick(rolled.host())
+    programs = rolled.systemd.programs
+    assert (programs[SERIAL], programs[JOB]) == ({"char/188:1"}, {"char/188:0"})
+    assert "CORRAL_FILES_EXAMPLE_COM_TTY=/dev/ttyUSB1\n" in rolled.get(f"{FOLDER}/{SERIAL}.env")
+    host = rolled.host()
+    runs.tick(host)
+    assert [act for act in host.acts if "DeviceAllow=" in act] == []
+    services.stop(rolled, SERIAL)
+    runs.tick(rolled.host())
+    assert "serial" not in held(rolled)
+
+
 @pytest.mark.parametrize("away", [False, True], ids=["there", "away"])
 def test_a_device_that_its_resource_finds_under_another_name_is_followed(rolled: node.Node, away: bool) -> None:
     for number in range(3):

@@ -10,7 +10,17 @@ import typing as t
 import hypothesis
 import pytest
 from _core.model.devices import inventory
-from _core.model.devices.device import CdiDevice, DeviceFile, Interface, Inventory, Match, PciFunction, Resource, Seen
+from _core.model.devices.device import (
+    CdiDevice,
+    DeviceFile,
+    GrantedDevice,
+    Interface,
+    Inventory,
+    Match,
+    PciFunction,
+    Resource,
+    Seen,
+)
 from hypothesis import strategies
 
 NIC = PciFunction(
@@ -233,6 +243,26 @@ def test_no_device_is_in_two_places(drivers: list[tuple[t.Any, int]], matches: l
     found = look(seen(*functions, vfio=tuple(file(f"vfio/{group}") for group in range(4))), *matches)
     keys = [key for devices in found.devices.values() for one in devices for key in one.keys]
     assert len(keys) == len(set(keys))
+
+
+def test_what_was_granted_and_no_resource_has_is_found_by_its_id() -> None:
+    there = seen(
+        NIC._replace(driver="vfio-pci", iommu_group=7), cdi=GPUS, tty=(file("serial/by-path/usb-0", "devices/usb1"),)
+    )
+    names = ["/dev/serial/by-path/usb-0", NIC.address, "nvidia.com/gpu=0", "nvidia.com/gpu=9", "0000:ff:00.0", "*"]
+    there = there._replace(files={"/dev/serial/by-path/usb-0": there.files["/dev/tty*"]})
+    granted = [GrantedDevice("", "a.b/c", one, ("/dev/x",)) for one in names]
+    found = inventory.granted_elsewhere(granted, Inventory({}, (), ()), there)
+    assert [one.id for one in found] == names[:3]
+    assert found[1].files == ("/dev/vfio/7",)
+    known = inventory.granted_elsewhere(granted, Inventory({"a.b/c": found[:2]}, (), ()), there)
+    assert [one.id for one in known] == names[2:3]
+    # It had the file of its group, and has another driver by now.
+    there = there._replace(pci={NIC.address: NIC})
+    assert [one.id for one in inventory.granted_elsewhere(granted, Inventory({}, (), ()), there)] == [
+        names[0],
+        names[2],
+    ]
 
 
 def test_the_file_that_all_users_of_vfio_need_is_no_device() -> None:
