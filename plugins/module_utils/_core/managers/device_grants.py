@@ -37,7 +37,7 @@ from ..model.systemd.unit_property import (
 from ..model.values.records import NamedTuple
 from ..model.workload.grants import Grant
 from . import device_drivers, device_specs
-from .device_places import NAME, TAKEN_BACK, WRITES
+from .device_places import NAME, NOT_TOLD, TAKEN_BACK, WRITES
 from .manager import Manager
 
 if t.TYPE_CHECKING:
@@ -205,11 +205,13 @@ def decide(
             withheld |= device_specs.spec_names(grant).keys() - {name for name, *dummy in said}
         grant = several[0].grant
         bound = bound_then(grant, needs.get(grant.workload), seen, devices)
-        changes += given(several, path, seen, starting=starting, bound=bound)
         as_read = device_delivery.env_file_as_read(path)
         kept.update((path, as_read))
-        if as_read != path:
-            changes += environment_as_read(grant, as_read, text_of(several), seen, is_others=as_read in delivered)
+        is_others = as_read != path and as_read in delivered
+        paths = (path,) if is_others else tuple(dict.fromkeys((path, as_read)))
+        changes += given(several, paths, seen, starting=starting, bound=bound)
+        if is_others:
+            changes.append(environment_of_another(grant, as_read))
     hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
     for path in sorted(set(seen.files) - kept):
         changes += taken_back(path, seen)
@@ -285,12 +287,12 @@ def text_of(several: t.Sequence[Holder]) -> str:
 
 
 def given(
-    several: t.Sequence[Holder], path: str, seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
+    several: t.Sequence[Holder], files: t.Sequence[str], seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
 ) -> list[Change]:
-    """The environment of a workload, and what its unit may open, which has the devices of all its grants. ``bound`` is what it sees
-    beside its own /dev.
+    """The environment of a workload in its ``files``, and what its unit may open, which has the devices of all its grants. ``bound`` is
+    what it sees beside its own /dev.
     """
-    grant, own = several[0]
+    (grant, own), path = several[0], files[0]
     held = device_delivery.together([one.held for one in several])
     # A group that is bound again has another number.
     binds = any(one.unbound and not one.unhealthy for one in flat(held.devices))
@@ -300,17 +302,18 @@ def given(
     # that dies before begins again. One that says of a device that it was not there claims nothing of the list, and is written first.
     claims = not any(UNSEEN in one.keys for one in held.granted)
     again = moved and claims and there is not None and is_set_already(there, held)
-    changes = environment_change(grant, path, text_of(several), seen, order=1 if again else 0)
+    text = text_of(several)
+    changes = [one for file in files for one in environment_change(grant, file, text, seen, order=1 if again else 0)]
     if there is not None and there.there:
         allowed = device_delivery.allowed(flat(held.devices))
         if held.missing:
             # What it has stays as it is, but for what leads to another device by now.
             allowed += [entry for entry in there.now if entry.split()[0] not in held.others]
         change = allow_change(grant.unit, there, allowed, moved=moved)
-        if change is not None and change.steps and again:
-            # The record says for which numbers the list was set: it is not written where systemd refuses the list.
-            change = change._replace(steps=(*change.steps, *(step for one in changes for step in one.steps)))
-            changes = []
+        if change is not None and change.steps:
+            wanted = wanted_list(there, allowed)
+            lost = [one for one in there.now if one not in wanted and one.split()[0] in held.others]
+            changes, change = in_turn(changes, change, several, files, seen, lost, again=again, starting=starting)
         if change is not None:
             changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
@@ -321,6 +324,47 @@ def given(
         ]
         changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)), bound)
     return changes
+
+
+def in_turn(
+    told: list[Change],
+    change: Change,
+    several: t.Sequence[Holder],
+    files: t.Sequence[str],
+    seen: Observed,
+    lost: t.Collection[str],
+    *,
+    again: bool,
+    starting: bool,
+) -> tuple[list[Change], Change]:
+    """The changes of a unit's environment (``told``) and the one of its list, with their steps where each has to be.
+
+    The unit may start at any moment, after a run that died too. What others may be given (``lost``) is taken from its list before the
+    checkpoint is written, and it is told of a device only while its list has it: no longer before that is taken, and not until it is
+    there. A unit that is ``starting`` waits for all of it. With ``again`` the list is set though it is the same.
+    """
+    grant, own = several[0]
+    before = seen.files.get(files[0])
+    had, has = device_delivery.given_ids(before), device_delivery.given_ids(text_of(several))
+    gains = not starting and not has <= had
+    if again or gains:
+        # The record says for which files the list was set: it is not written where systemd refuses the list.
+        last = [step._replace(phase=LIVE, order=1) for one in told for step in one.steps]
+        change = change._replace(steps=(*change.steps, *last))
+        told = []
+        is_known = bool(device_delivery.delivered(before))
+        if not had <= has or not (again or is_known):
+            records = [] if again and not is_known else [(one.grant.workload, one.held.granted) for one in several]
+            early = device_delivery.text_before_list(before, records, own.devices)
+            told = [one for file in files for one in environment_change(grant, file, early, seen)]
+    if lost:
+        told = [
+            one._replace(steps=tuple(step._replace(phase=CLAIM, order=NOT_TOLD) for step in one.steps)) for one in told
+        ]
+        kept = "\n".join(one for one in seen.lists[grant.unit].now if one not in lost)
+        first = make_step.unit_property(grant.unit, DEVICE_ALLOW, kept, CLAIM, TAKEN_BACK)
+        change = change._replace(steps=(first, *change.steps))
+    return told, change
 
 
 def is_set_already(there: UnitDevices, held: Held) -> bool:
@@ -350,26 +394,27 @@ def environment_change(grant: Grant, path: str, text: str, seen: Observed, order
     return [Change(NAME, path, "content", actual, shown(grant), reason, path, (step,))]
 
 
-def environment_as_read(grant: Grant, path: str, text: str, seen: Observed, *, is_others: bool) -> list[Change]:
-    """The file that systemd reads for a unit with a backslash in its name, unless another unit with devices has that name."""
-    if not is_others:
-        return environment_change(grant, path, text, seen)
+def environment_of_another(grant: Grant, path: str) -> Change:
+    """The file that systemd reads for a unit with a backslash in its name, and that another unit with devices has."""
     other = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     reason = f"systemd reads the same environment file for {other}: rename one of the two"
-    return [
-        Change(
-            NAME,
-            grant.unit,
-            "environment",
-            f"that of {other}",
-            shown(grant),
-            reason,
-            path,
-            (),
-            UNCHANGEABLE,
-            "next start",
-        )
-    ]
+    return Change(
+        NAME,
+        grant.unit,
+        "environment",
+        f"that of {other}",
+        shown(grant),
+        reason,
+        path,
+        (),
+        UNCHANGEABLE,
+        "next start",
+    )
+
+
+def wanted_list(seen: UnitDevices, granted: t.Iterable[str]) -> tuple[str, ...]:
+    """DeviceAllow= of a unit: what its own files say and what it was granted."""
+    return tuple(dict.fromkeys([*seen.own, *granted]))
 
 
 def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str], *, moved: bool = False) -> t.Optional[Change]:
@@ -378,7 +423,7 @@ def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str], *, move
     systemd follows a link when a list is set (and at a reload), and the kernel then knows numbers alone: with links that lead
     elsewhere (``moved``) the same list is set again.
     """
-    wanted = tuple(dict.fromkeys([*seen.own, *granted]))
+    wanted = wanted_list(seen, granted)
     if set(seen.now) == set(wanted) and not (moved and wanted):
         return None
     location = control_file(unit, DEVICE_ALLOW, runtime=True)

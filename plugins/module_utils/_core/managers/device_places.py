@@ -28,4 +28,5 @@ WRITES = (
 # Before the checkpoint, which is written before what is given: no device has two holders in between. A unit that starts after a run
 # that died has nothing that the next run takes from it.
 TAKEN_BACK = -10
+NOT_TOLD = TAKEN_BACK - 1  # A unit that starts in between is told of no device that its list has not.
 BEFORE_OPENED = -10  # of what is live: VFIO's file of a group is there once a function of it is bound

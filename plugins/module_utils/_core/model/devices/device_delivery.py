@@ -34,6 +34,7 @@ HEADER = (
     "# Corral (corral.node) keeps this file as long as the workload has these devices; a change by hand is drift.\n"
 )
 RECORD = "# grant: "
+IDS = "CORRAL_DEVICES_"  # how the variables with ids begin
 # Among the keys of a device in a record: it was not seen then, so that the kernel's list has no number of it.
 UNSEEN = "/unseen"
 # Among them as well, with an inode and a path: the device file that was there then. systemd looks for it whenever it sets the list,
@@ -120,12 +121,12 @@ def environment(devices: t.Mapping[str, t.Sequence[Device]]) -> dict[str, str]:
     found = {}
     for resource, held in sorted(devices.items()):
         lists = {
-            "CORRAL_DEVICES": [one.id for one in held],
-            "PCIDEVICE": [address for one in held for address in one.functions],
-            "CORRAL_FILES": [file for one in held for file in one.files],
+            IDS: [one.id for one in held],
+            "PCIDEVICE_": [address for one in held for address in one.functions],
+            "CORRAL_FILES_": [file for one in held for file in one.files],
         }
         found.update(
-            {f"{name}_{variable(resource)}": ",".join(dict.fromkeys(row)) for name, row in lists.items() if row}
+            {f"{name}{variable(resource)}": ",".join(dict.fromkeys(row)) for name, row in lists.items() if row}
         )
     return found
 
@@ -137,6 +138,30 @@ def env_text(
     rows = (json.dumps([workload, [[*one[:3], list(one.keys)] for one in held]]) for workload, held in granted)
     lines = [f"{name}={value}\n" for name, value in environment(devices).items()]
     return "".join([HEADER, *(f"{RECORD}{row}\n" for row in rows), *lines])
+
+
+def given_ids(text: t.Optional[str]) -> frozenset[tuple[str, str]]:
+    """The devices that a unit is told of by such a file: the variable and the id of each."""
+    rows = (line.partition("=") for line in (text or "").splitlines() if line.startswith(IDS))
+    return frozenset((name, one) for name, dummy, ids in rows for one in ids.split(","))
+
+
+def text_before_list(
+    before: t.Optional[str],
+    granted: t.Sequence[tuple[str, t.Sequence[GrantedDevice]]],
+    devices: t.Mapping[str, t.Sequence[Device]],
+) -> str:
+    """The text of ``env_file`` while the list of a unit does not have yet what is ``granted``: variables for what it had ``before`` and
+    keeps. Records of that stay as they are, since they say for which files the list was set.
+    """
+    known = delivered(before)
+    had = given_ids(before) if known else frozenset()
+    names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
+    left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
+    if known:
+        kept = {one[:3] for dummy, held in granted for one in held}
+        granted = [(one.workload, [row for row in one.recorded if row[:3] in kept]) for one in known]
+    return env_text(granted, {key: group for key, group in left.items() if group})
 
 
 def delivered(text: t.Optional[str]) -> tuple[Delivered, ...]:

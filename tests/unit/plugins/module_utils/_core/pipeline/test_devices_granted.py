@@ -1273,6 +1273,50 @@ def test_a_unit_that_starts_after_a_killed_release_loses_nothing_that_it_began_w
         shutil.rmtree(fake.root)
 
 
+def known_to(fake: node.Node, unit: str, workload: str) -> tuple[set[str], set[str], set[str]]:
+    """The numbers of the devices that a unit is told of when it starts, that it may open, and that it was granted."""
+    run = running(fake, unit)
+    lists = [value.split(",") for name, value in run.env.items() if name.startswith("CORRAL_FILES_")]
+    numbers = {one: f"char/240:{group}" for one, group in GROUPS.items()}
+    numbers.update({link: f"char/188:{index}" for index, link in enumerate(LINKS)})
+    return (
+        {fake.get(file).strip() for files in lists for file in files},
+        set(fake.systemd.programs[unit] or ()) - {"char/10:196"},
+        {numbers[one] for one in held(fake).get(workload, ())},
+    )
+
+
+@pytest.mark.parametrize("fail", ["killed", "torn"])
+@pytest.mark.parametrize(
+    ("first", "then"),
+    [("", f"{TTY}=1"), (f"{TTY}=1", f"{TTY}=2"), (f"{TTY}=2", f"{TTY}=1"), (f"{TTY}=1", f"{VFIO}=1")],
+    ids=["first", "more", "fewer", "others"],
+)
+@pytest.mark.parametrize("unit", ["extra.service", "ex\\x2dtra.service"])
+def test_a_unit_that_starts_after_an_admission_that_died_may_open_what_it_is_told_of_and_nothing_that_is_free(
+    rolled: node.Node, unit: str, first: str, then: str, fail: str
+) -> None:
+    def admitted(host: node.NodeHost, asked: str) -> int:
+        return runs.command(host, "admit", "extra", "--unit", unit, "--requests", asked, "--hold", "declared")
+
+    services.add(rolled, unit)
+    assert not first or admitted(rolled.host(), first) == 0
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    assert admitted(host, then) == 0
+    for number in in_turn(len(host.acts), fail, (fail,)):
+        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
+        with contextlib.suppress(node.Killed):
+            admitted(fake.host(fail, number), then)
+        told, opens, granted = known_to(fake, unit, "extra")
+        assert told <= opens <= granted, host.acts[number - 1]
+        services.stop(fake, unit)
+        for dummy in range(2):
+            runs.tick(fake.host())
+        told, opens, granted = known_to(fake, unit, "extra")
+        assert told == opens == granted, host.acts[number - 1]
+        shutil.rmtree(fake.root)
+
+
 @pytest.mark.parametrize("fail", ["killed", "torn"])
 def test_a_start_that_dies_anywhere_leaves_no_list(rolled: node.Node, fail: str) -> None:
     host = rolled.clone(rolled.root.with_name("probe")).host()
