@@ -43,9 +43,12 @@ def mend(host: Host) -> list[Mended]:
 
 
 def error_of(host: Host, one: Container, wanted: frozenset[int]) -> str:
-    """Set a container's CPUs, by systemd where it made the control group, which would bring back others. Why it failed, or ""."""
+    """Set a container's CPUs: by systemd where it made the control group, and would bring back others. Why it failed, or "".
+
+    With cgroup v1 systemd has no cpusets: it accepts AllowedCPUs= and sets nothing.
+    """
     text, unit = cpuset.format(wanted), posixpath.basename(one.path)
-    if unit.endswith(".scope"):
+    if unit.endswith(".scope") and cgroup.unified(host):
         answer = systemd.set_property(host, unit, f"AllowedCPUs={text}")
         if answer.code:
             return systemd.complaint(answer.err, answer.out)

@@ -73,6 +73,20 @@ def test_without_systemds_scope_the_control_group_itself_is_written(tree: Tree, 
     assert systemd.asked == []
 
 
+def test_with_cgroup_v1_where_systemd_sets_no_cpus_the_control_group_of_its_scope_is_written(
+    tree: Tree, systemd: Systemd
+) -> None:
+    (tree.folder / "sys/fs/cgroup/cgroup.controllers").unlink()
+    place = (
+        f"sys/fs/cgroup/cpuset/kubepods.slice/kubepods-pod{GONE.replace('-', '_')}.slice/cri-containerd-{OTHER}.scope"
+    )
+    tree.write(f"{place}/cpuset.cpus", "0-7")
+    tree.write(f"var/log/containers/web_default_web-{OTHER}.log", "")
+    assert mended(tree, systemd) == ["default/web web: CPUs 0-7 -> 0-3,6-7"]
+    assert (tree.folder / place / "cpuset.cpus").read_text() == SHARED
+    assert systemd.asked == []
+
+
 @pytest.mark.parametrize(
     ("says", "keeps", "why"),
     [
