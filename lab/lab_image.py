@@ -20,10 +20,11 @@ RECIPE = lab_base.HERE / "make-image.sh"
 ON_NODE = lab_base.HERE / "node_compiled.py"
 # The releases, and the Python of each.
 RELEASES = {"bullseye": "python3.9", "bookworm": "python3.11", "trixie": "python3.13", "forky": "python3.14"}
-# A release with more packages than each node has.
-LARGER = {"forky_containerd": ("forky", "containerd,runc")}
+# Releases with more packages than each node has.
+CONTAINERD = "containerd,runc"
+LARGER = {"forky_containerd": ("forky", CONTAINERD), "bookworm_containerd": ("bookworm", CONTAINERD)}
 NAMES = (*RELEASES, *LARGER)
-WITH_V1 = ("bookworm",)
+WITH_V1 = ("bookworm", "bookworm_containerd")
 KEYRING = pathlib.Path("/usr/share/keyrings/debian-archive-keyring.gpg")
 # The maker's process group is ended, then its folder ($0) removed.
 ORPHANED = 'kill -TERM "-$1"; sleep 3; kill -KILL "-$1"; exec rm --recursive --force --one-file-system "$0"'

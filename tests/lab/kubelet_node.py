@@ -39,7 +39,11 @@ HOOK, HOOK_LOG = "/usr/local/sbin/drainer", "/root/hook"
 MANIFESTS, AWAY = "/etc/kubernetes/manifests", "/root/manifests"
 CGROUPFS = "/root/cgroupfs"  # there where the cgroup driver is not systemd
 BY_SYSTEMD = not os.path.exists(CGROUPFS) and sys.argv[1:] != ["cgroupfs"]
-PODS = f"/sys/fs/cgroup/kubepods{'.slice' if BY_SYSTEMD else ''}"
+CGROUPS = "/sys/fs/cgroup"
+IS_V1 = not os.path.exists(f"{CGROUPS}/cgroup.controllers")
+CPUSETS = f"{CGROUPS}/cpuset" if IS_V1 else CGROUPS
+EFFECTIVE = "cpuset.effective_cpus" if IS_V1 else "cpuset.cpus.effective"
+PODS = f"{CPUSETS}/kubepods{'.slice' if BY_SYSTEMD else ''}"
 IMAGE = "lab/busybox:1"
 SOCKET = "/run/containerd/containerd.sock"
 BASE = """\
@@ -57,14 +61,16 @@ containerRuntimeEndpoint: unix://{SOCKET}
 cgroupDriver: {"systemd" if BY_SYSTEMD else "cgroupfs"}
 authentication: {{anonymous: {{enabled: true}}, webhook: {{enabled: false}}}}
 authorization: {{mode: AlwaysAllow}}
+{"failCgroupV1: false" if IS_V1 else ""}
 """
+# This version is containerd 1's; 2 reads it as well.
 CONTAINERD = f"""\
-version = 3
-[plugins."io.containerd.cri.v1.images".pinned_images]
-sandbox = "docker.io/{IMAGE}"
-[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc]
+version = 2
+[plugins."io.containerd.grpc.v1.cri"]
+sandbox_image = "docker.io/{IMAGE}"
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
 runtime_type = "io.containerd.runc.v2"
-[plugins."io.containerd.cri.v1.runtime".containerd.runtimes.runc.options]
+[plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
 SystemdCgroup = {"true" if BY_SYSTEMD else "false"}
 """
 
@@ -83,7 +89,7 @@ here, there = ("{MANIFESTS}", "{AWAY}")[:: 1 if sys.argv[1] == "drain" else -1]
 for name in os.listdir(here) if os.path.isdir(here) else ():
     os.rename(f"{{here}}/{{name}}", f"{{there}}/{{name}}")
 while sys.argv[1] == "drain" and glob.glob("{container_group("*")}", recursive=True) and os.listdir(there):
-    time.sleep(0.2)
+    time.sleep(1)
 """
 
 
@@ -141,7 +147,8 @@ def bring_image() -> None:
     config = {
         "architecture": "amd64",
         "os": "linux",
-        "config": {"Cmd": ["/bin/busybox", "sleep", "1000000"]},
+        # The first process of a container has no handler for SIGTERM, so that the kernel does not end it by that.
+        "config": {"Cmd": ["/bin/busybox", "sleep", "1000000"], "StopSignal": "SIGKILL"},
         "rootfs": {"type": "layers", "diff_ids": [f"sha256:{digest(layer)}"]},
     }
     about = json.dumps(config).encode()
@@ -239,7 +246,7 @@ def cpus_of(name: str) -> str:
         return ""
     uid = pods()[name]["metadata"]["annotations"]["kubernetes.io/config.hash"]
     found = [folder for folder in groups_of(digits) if f"pod{uid.replace('-', '_') if BY_SYSTEMD else uid}" in folder]
-    return read(f"{found[0]}/cpuset.cpus.effective") if found else ""
+    return read(f"{found[0]}/{EFFECTIVE}") if found else ""
 
 
 def groups_of(container: str) -> list[str]:
