@@ -15,7 +15,7 @@ ROOT = Path(__file__).resolve().parents[2]
 OPTIONS = yaml.safe_load((ROOT / "roles/corral/meta/argument_specs.yml").read_text())["argument_specs"]["main"][
     "options"
 ]
-OF_PLAYBOOKS = {"corral_fail_on_drift"}
+OF_PLAYBOOKS = {"corral_drain_all", "corral_fail_on_drift"}
 NAMES = OF_PLAYBOOKS | {name for name, option in OPTIONS.items() if option["type"] == "bool"}
 FILES = [path for folder in ("roles/corral/tasks", "playbooks") for path in sorted((ROOT / folder).rglob("*.yml"))]
 # Alone in its template it is handed on as it is: the option of a module makes a truth value of it.

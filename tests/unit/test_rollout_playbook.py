@@ -799,6 +799,76 @@ def test_a_host_is_drained_before_its_change_and_undrained_once_it_is_kept(fleet
     assert code != 0 and "b drain" in order and "b undrain" not in order, said
 
 
+def hooks(fleet: Fleet, *more: str) -> dict[str, str]:
+    """Both files of tasks, which note that they ran; the first one has these tasks as well."""
+    for name in ("drain", "undrain"):
+        text = f'- name: Note it\n  ansible.builtin.shell: echo "$HOST {name}" >>"$ORDER"\n'
+        (fleet.folder / f"{name}.yml").write_text(text + "".join(more if name == "drain" else ()))
+    return {f"corral_{name}": f"{name}.yml" for name in ("drain", "undrain")}
+
+
+def test_a_host_with_nothing_to_change_is_neither_drained_nor_undrained_and_its_health_is_checked(fleet: Fleet) -> None:
+    files = hooks(fleet)
+    fleet.set("a", profile="new", past=["old", None])
+    # Its file is written again, and nothing on the node differs.
+    fleet.set("b", profile="new", past=["old", None], edited=True)
+    fleet.set("c", profile="new", past=["old", None], agent=False)
+    health = 'sh -c \'echo "$HOST health" >>"$ORDER"\''
+    code, said, order = fleet.play(corral_health_command=health, **files)
+    assert code == 0, said
+    assert (sorted(changed(order, "drain")), sorted(changed(order, "undrain"))) == (["c", "d"], ["c", "d"]), said
+    assert sorted(changed(order, "health")) == list(HOSTS), said
+    code, said, order = fleet.play(corral_health_command=health, **files)
+    assert code == 0 and not {"drain", "undrain"} & {line.split()[1] for line in order}, said
+    assert sorted(changed(order, "health")) == list(HOSTS), said
+    code, said, order = fleet.play("--limit", "a", "-e", "corral_drain_all=true", **files)
+    assert code == 0 and (changed(order, "drain"), changed(order, "undrain")) == (["a"], ["a"]), said
+    code, said, order = fleet.play("--limit", "a", "-e", "corral_drain_all=false", **files)
+    assert code == 0 and (changed(order, "drain"), changed(order, "undrain")) == ([], []), said
+
+
+def test_with_the_tag_agent_a_host_is_drained_only_where_the_agent_changes(fleet: Fleet) -> None:
+    fleet.set("b", agent=False)
+    code, said, order = fleet.play("--limit", "a,b", "--tags", "agent", **hooks(fleet))
+    assert code == 0 and (changed(order, "drain"), changed(order, "undrain")) == (["b"], ["b"]), said
+
+
+@pytest.mark.parametrize(("facts", "variables", "drained"), [
+    ({}, {"corral_reboot_for": ["a new kernel"], "corral_reboot_ok": True}, True),
+    ({}, {"corral_reboot_for": ["a new kernel"]}, False),
+    ({}, {"corral_reboot_for": [], "corral_reboot_ok": True}, False),
+    ({"needs": 1}, {"corral_reboot_ok": "true"}, True),
+    ({"needs": 1}, {"corral_reboot_ok": "false"}, False),
+    # An earlier run was killed before it was confirmed: it may have left the host drained.
+    ({"waits": True, "confirmed": "old"}, {}, True),
+])  # fmt: skip
+def test_a_host_with_nothing_to_change_is_drained_for_a_reboot_that_is_allowed_and_to_end_what_was_begun(
+    facts: dict[str, t.Any], variables: dict[str, t.Any], drained: bool, fleet: Fleet
+) -> None:
+    fleet.set("a", profile="new", past=["old", None], **facts)
+    code, said, order = fleet.play("--limit", "a", **hooks(fleet), **variables)
+    assert code == 0 and "a: nothing to change" in said, said
+    assert (changed(order, "drain"), changed(order, "undrain")) == ((["a"], ["a"]) if drained else ([], [])), said
+    assert changed(order, "reboot") == (["a"] if drained and variables else [])
+
+
+def test_tasks_of_the_drain_ask_for_a_reboot_where_they_run(fleet: Fleet) -> None:
+    files = hooks(fleet, "- ansible.builtin.set_fact: {corral_reboot_for: [a new kernel]}\n")
+    fleet.set("b", profile="new", past=["old", None])
+    code, said, order = fleet.play("--limit", "a,b", corral_reboot_ok=True, **files)
+    assert code == 0 and changed(order, "reboot") == ["a"] and changed(order, "undrain") == ["a"], said
+
+
+def test_a_host_that_failed_after_its_drain_is_said_to_be_drained_perhaps(fleet: Fleet) -> None:
+    check = "sh -c 'test \"$HOST\" != b'"
+    code, said, dummy = fleet.play(
+        "-e", "corral_serial=3", "--limit", "a,b,c", corral_health_command=check, **hooks(fleet)
+    )
+    told = " ".join(said.partition("TASK [Say how to go on")[2].split())
+    assert code != 0 and "exit code 1. The host has what it had before. It may still be drained. Correct" in told, said
+    assert "because b failed. The host has what it had before. Correct" in told, said
+
+
 def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_host_is_touched(fleet: Fleet) -> None:
     (fleet.folder / "drain.yml").write_text('- name: Note it\n  ansible.builtin.shell: echo "$HOST drain" >>"$ORDER"\n')
     code, said, order = fleet.play("--limit", "a", corral_drain="drain.yml")

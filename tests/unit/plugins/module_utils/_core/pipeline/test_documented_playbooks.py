@@ -199,14 +199,21 @@ def test_layers_of_the_role(shown: list[str], machines: Machines, fake: node.Nod
 # docs/fleet.md
 
 
-@shows("docs/fleet.md", "- name: Ask for a reboot after an update of the kernel")
-def test_reasons_for_a_reboot(shown: str) -> None:
-    (task,) = yaml.safe_load(shown)
-    facts = task["ansible.builtin.set_fact"]
-    assert set(facts) <= set(OPTIONS)
-    assert {name: type(value).__name__ for name, value in facts.items()} == {
-        name: OPTIONS[name]["type"] for name in facts
-    }
+@shows("docs/fleet.md", "# reboots.yml")
+def test_a_play_before_a_rollout_names_the_hosts_to_reboot(shown: str, tmp_path: Path) -> None:
+    pytest.importorskip("ansible")
+    import test_rollout_playbook
+
+    fleet = test_rollout_playbook.Fleet(tmp_path)
+    for host in ("a", "b"):
+        fleet.set(host, profile="new")  # nothing to change
+    (tmp_path / "b-needs").touch()
+    mark = "/run/reboot-required"
+    assert shown.count(mark) == 1
+    plays = shown.replace(mark, f"{tmp_path}/{{{{ inventory_hostname }}}}-needs")
+    code, said, order = fleet.play("--limit", "a,b", playbook="reboots", plays=plays)
+    assert code == 0 and test_rollout_playbook.changed(order, "reboot") == ["b"], said
+    assert fleet.node("b")["why"] == f"Corral: {tmp_path}/b-needs is there"
 
 
 def edge(cores: int) -> list[Data]:
