@@ -501,13 +501,16 @@ def test_a_batch_goes_back_from_a_failure_of_which_ansible_does_not_tell_each_ho
     code, said, order = fleet.play("-e", "corral_serial=2,2", corral_undrain="undrain.yml")
     assert sorted(changed(order, "confirm")) == ["a", "b"], said
     assert code != 0 and fleet.have() == dict.fromkeys(HOSTS, "old"), said
-    assert f"{because}. The host has what it had before. Correct the cause" in said
+    assert f"{because}. The host has what it had before. It may still be drained. Correct the cause" in said
     assert said.count("The host has what it had before") >= 2 and "undefined" not in said
     assert [fleet.node(host)["log"] for host in "cd"] == [[], []]
 
 
 def test_no_batch_begins_after_one_that_went_back_without_a_host_that_ended_early(fleet: Fleet) -> None:
-    (fleet.folder / "drain.yml").write_text("- ansible.builtin.meta: end_host\n  when: inventory_hostname == 'a'\n")
+    # The name of the file is a template: it is not read before the rollout.
+    (fleet.folder / "drain.yml").write_text("- ansible.builtin.include_tasks: '{{ inventory_hostname }}.yml'\n")
+    for host in HOSTS:
+        (fleet.folder / f"{host}.yml").write_text("- ansible.builtin.meta: end_host\n" if host == "a" else "")
     code, said, dummy = fleet.play("-e", "corral_serial=2,2", corral_drain="drain.yml")
     assert code != 0 and "healthy, but its batch goes back, because a failed" in said, said
     assert fleet.have() == dict.fromkeys(HOSTS, "old") and fleet.node("c")["log"] == [], said
@@ -877,6 +880,71 @@ def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_ho
         code, said, order = fleet.play("--limit", "b", *options, corral_drain="drain.yml", corral_undrain="nowhere.yml")
         assert code != 0 and order == [], said
         assert "corral_undrain: nowhere.yml: no such file beside the playbook or where" in " ".join(said.split())
+
+
+@pytest.mark.parametrize(("text", "because"), [
+    ("- name: Note it\n ansible.builtin.command: ls\n", "undrain.yml: line 2: "),
+    ("name: Note it\n", "undrain.yml: a file of tasks is a list of tasks"),
+    ("- Note it\n", "undrain.yml: "),
+    ("- nowhere.no.module: {a: 1}\n", "couldn't resolve module/action 'nowhere.no.module'"),
+    ("- {ansible.builtin.command: ls, wenn: true}\n", "'wenn' is not a valid attribute for a Task"),
+    ("- {block: [ansible.builtin.command: ls], wenn: true}\n", "'wenn' is not a valid attribute for a Block"),
+    ("- block:\n  - ansible.builtin.meta: end_host\n", "meta: end_host would end the rollout of the host halfway"),
+    ("- meta: end_play\n  when: false\n", "meta: end_play would end the rollout of the host halfway"),
+    ("- ansible.builtin.import_tasks: more.yml\n", "couldn't resolve module/action 'nowhere'"),
+    ("$ANSIBLE_VAULT;1.1;AES256\n3333\n", "no vault secrets"),
+])  # fmt: skip
+def test_a_file_of_tasks_that_ansible_cannot_run_is_named_before_a_host_is_touched(
+    text: str, because: str, fleet: Fleet
+) -> None:
+    files = hooks(fleet)
+    (fleet.folder / "more.yml").write_text("- nowhere:\n")
+    (fleet.folder / "undrain.yml").write_text(text)
+    for options in ((), ("--check",)):
+        code, said, order = fleet.play("--limit", "a,b", "-e", "corral_serial=1", *options, **files)
+        assert code != 0 and order == [] and fleet.have()["a"] == "old", said
+        told = " ".join(said.split())
+        assert f"corral_undrain: undrain.yml: {fleet.folder}/" in told and because in told, said
+        assert ": correct the file" in told and "4 hosts:" not in told, said
+
+
+def test_a_file_of_tasks_of_one_host_stops_all_of_them(fleet: Fleet) -> None:
+    (fleet.folder / "drain.yml").write_text("- nowhere:\n")
+    code, said, order = fleet.play(corral_drain="{{ 'drain.yml' if inventory_hostname == 'd' else '' }}")
+    assert code != 0 and order == [] and "corral_drain: drain.yml: " in said, said
+    assert set(fleet.have().values()) == {"old"}
+
+
+def test_tasks_of_many_kinds_are_run_as_they_are(fleet: Fleet) -> None:
+    text = """
+- name: A block
+  block:
+    - ansible.builtin.include_tasks: "{{ 'more' }}.yml"
+    - ansible.builtin.import_tasks: more.yml
+    - ansible.builtin.include_tasks: {file: empty.yml}
+    - action: "{{ 'ansible.builtin.debug' }}"
+    - local_action: {module: ansible.builtin.debug, msg: here}
+  rescue:
+    - ansible.builtin.fail:
+  always:
+    - ansible.builtin.shell: |
+        echo "$HOST {{ item }}" >>"$ORDER"
+      with_items: [one, two]
+      notify: nothing
+      when: false
+  vars: {a: 1}
+- include_role: {name: nowhere}
+  when: false
+- set_fact: x=1
+- meta: flush_handlers
+- agent:
+  when: false
+"""
+    (fleet.folder / "more.yml").write_text('- ansible.builtin.shell: echo "$HOST more" >>"$ORDER"\n')
+    (fleet.folder / "empty.yml").write_text("")
+    (fleet.folder / "drain.yml").write_text(text)
+    code, said, order = fleet.play("--limit", "a", "-e", "corral_drain=drain.yml")
+    assert code == 0 and changed(order, "more") == ["a", "a"], said
 
 
 def test_health_and_confirmation_each_have_a_connection_of_their_own(fleet: Fleet) -> None:
