@@ -18,6 +18,7 @@ import typing as t
 
 import services
 from node import Node
+from walk_judge import unit_of
 
 Data = dict[str, t.Any]
 Ids = frozenset[str]
@@ -357,6 +358,12 @@ class Users:
                 missing = mine - (opens or set())
                 if opens is not None:
                     self.tell(f"{unit} begins and may not open", (one.ident for one in missing))
+                    if is_whole(self.fake):
+                        granted = {
+                            name for one, rows in self.rows().items() if unit_of(one) == unit for dummy, name in rows
+                        }
+                        strange = opens - self.hardware.called(granted)
+                        self.tell(f"{unit} begins and may open without a grant", (one.ident for one in strange))
 
     def after_step(self) -> list[str]:
         """What is wrong after a step: with who has what, and with what a run had before it."""
