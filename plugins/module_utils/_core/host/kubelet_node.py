@@ -13,7 +13,7 @@ import sys
 import typing as t
 
 from ..model.kubelet import config_shape
-from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of
+from ..model.kubelet.kubelet_config import API_VERSION, KIND, Layer, flags_of, merged_into
 from ..model.kubelet.kubelet_sizing import Use
 from ..model.kubelet.pod_cgroups import Container, container_of, named_by_log
 from ..model.values.errors import CorralError, refusal
@@ -126,6 +126,8 @@ def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:
     problems: list[str] = []
     if places.config:
         add(host, places.config, found, problems)
+    if places.config_dir:
+        found = [one._replace(data=merged_into(one.data)) for one in found]
     for path in drop_ins(host, places.config_dir) if places.config_dir else ():
         add(host, path, found, problems, drop_in=True)
     return found, problems

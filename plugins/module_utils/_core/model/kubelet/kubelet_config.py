@@ -5,8 +5,8 @@
 # This module is private to the collection corral.node.
 """The configuration that a kubelet uses: its file, its drop-ins in their order, its flags, its defaults.
 
-Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, flags win over both, and what is
-left unset has a default (pkg/kubelet/apis/config/v1beta1/defaults.go).
+Kubelet 1.36: drop-ins of --config-dir are JSON merge patches (RFC 7386) over --config, what both leave unset has a default
+(pkg/kubelet/apis/config/v1beta1/defaults.go), and flags win over all of these.
 """
 
 from __future__ import annotations
@@ -15,6 +15,7 @@ import re
 import typing as t
 
 from ..values.records import NamedTuple
+from .config_values import seconds
 from .kubelet_options import CONFIGURATION, NEWEST
 
 API_VERSION, KIND = "kubelet.config.k8s.io/v1beta1", "KubeletConfiguration"
@@ -58,8 +59,17 @@ DEFAULTS: dict[str, t.Any] = {
     "topologyManagerScope": "container",
 }
 
-# Numbers of Go that cannot be nil.
-ZERO_IS_UNSET = ("maxOpenFiles", "maxPods")
+# Numbers and durations of Go that cannot be nil.
+ZERO_IS_UNSET = (
+    "cpuManagerReconcilePeriod",
+    "evictionPressureTransitionPeriod",
+    "imageMinimumGCAge",
+    "maxOpenFiles",
+    "maxPods",
+    "nodeStatusUpdateFrequency",
+)
+# Lists that have a default, which an empty one turns off.
+LISTS = ("enforceNodeAllocatable",)
 
 # Flags that set a key: the key, and how the text is read (see FLAG_KINDS).
 FLAGS: dict[str, tuple[str, str]] = {
@@ -146,6 +156,11 @@ class Config(NamedTuple):
         return {".".join(path): Setting(self.get(*path), origin) for path, origin in sorted(self.origins.items())}
 
 
+def merged_into(data: t.Mapping[str, t.Any]) -> dict[str, t.Any]:
+    """What drop-ins are merged into, of the data of --config: the kubelet writes it as JSON first, without empty lists (omitempty)."""
+    return {key: value for key, value in data.items() if key not in LISTS or value != []}
+
+
 def merge_patch(target: t.Any, patch: t.Any) -> t.Any:
     """A JSON merge patch applied to a value (RFC 7386, section 2): maps merge, null deletes, all else replaces."""
     if not isinstance(patch, dict):
@@ -162,7 +177,7 @@ def merge_patch(target: t.Any, patch: t.Any) -> t.Any:
 def effective(
     files: t.Sequence[Layer], flags: t.Sequence[Layer] = (), defaults: t.Optional[t.Mapping[str, t.Any]] = None
 ) -> Config:
-    """The configuration in force: --config and its drop-ins in their order, flags over them, defaults (DEFAULTS) below.
+    """The configuration in force: --config and its drop-ins in their order, defaults (DEFAULTS) below them, flags over all.
 
     A flag replaces its key as a whole; of featureGates it sets those it names. Drop-ins are merged into --config with its thresholds,
     the default ones where it has none (cmd/kubelet/app/server.go, loadConfigFile and mergeKubeletConfigurations).
@@ -175,6 +190,13 @@ def effective(
             add_thresholds(data, origins, known)
         record(origins, (), layer.data, layer.origin)
         data = merge_patch(data, layer.data)
+    if not any(layer.drop_in for layer in files):
+        add_thresholds(data, origins, known)
+    for key, value in known.items():
+        if data.get(key) in (None, "") or (key in ZERO_IS_UNSET and seconds(data[key]) == 0):
+            forget(origins, (key,))
+            record(origins, (), {key: value}, DEFAULT)
+            data[key] = value
     for layer in flags:
         for key, value in layer.data.items():
             if key != "featureGates":
@@ -182,13 +204,6 @@ def effective(
                 data.pop(key, None)
             record(origins, (), {key: value}, layer.origin)
             data = merge_patch(data, {key: value})
-    if not any(layer.drop_in for layer in files):
-        add_thresholds(data, origins, known)
-    for key, value in known.items():
-        if data.get(key) in (None, "") or (key in ZERO_IS_UNSET and data[key] == 0):
-            forget(origins, (key,))
-            record(origins, (), {key: value}, DEFAULT)
-            data[key] = value
     for key in ("apiVersion", "kind"):
         data.pop(key, None)
         origins.pop((key,), None)

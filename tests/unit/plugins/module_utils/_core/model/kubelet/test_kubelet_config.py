@@ -61,6 +61,17 @@ def test_null_brings_the_default_back() -> None:
     assert found["cpuManagerPolicy"] == Setting("static", "file0")
 
 
+def test_a_zero_of_a_file_brings_the_default_back_and_that_of_a_flag_counts() -> None:
+    found = effective({"imageMinimumGCAge": "1m"}, {"imageMinimumGCAge": "0s", "maxPods": 0})
+    assert found["imageMinimumGCAge"] == Setting("2m0s", "default")
+    assert found["maxPods"] == Setting(110, "default")
+    flags = ["--minimum-image-ttl-duration=0s", "--max-pods=0", "--topology-manager-scope="]
+    found = effective({"topologyManagerScope": "pod"}, flags=flags)
+    assert found["imageMinimumGCAge"] == Setting("0s", "--minimum-image-ttl-duration")
+    assert found["maxPods"] == Setting(0, "--max-pods")
+    assert found["topologyManagerScope"] == Setting("", "--topology-manager-scope")
+
+
 def test_a_flag_wins_over_every_file_and_replaces_a_map_whole() -> None:
     found = effective(
         {"maxPods": 20, "systemReserved": {"memory": "1Gi"}, "featureGates": {"A": True, "B": True}},
