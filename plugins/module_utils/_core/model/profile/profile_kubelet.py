@@ -57,6 +57,8 @@ class Kubelet(NamedTuple):
 
 AMOUNTS = ("system_reserved", "kube_reserved")
 TIMES = ("cpu_manager_reconcile_period", "image_minimum_gc_age", "image_maximum_gc_age")
+# 0s is how the kubelet's files leave a time unset; other times it takes as they are.
+DEFAULT_TIMES = {"cpu_manager_reconcile_period": "10s", "image_minimum_gc_age": "2m0s"}
 CLOSEST, NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 
 
@@ -89,6 +91,10 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
         for name, amount in (kubelet.get(key) or {}).items():
             if amount.nano < 0:
                 reader.refuse(f"kubelet.{key}.{name}", str(amount), "is negative: write 0 or more")
+    for key, default in DEFAULT_TIMES.items():
+        if kubelet.get(key) == 0:
+            message = f"is the kubelet's word for its default ({default}): write 1s or more, or leave it out"
+            reader.refuse(f"kubelet.{key}", duration.text(0), message)
     options = kubelet.get("cpu_manager_policy_options") or {}
     chosen = cpu_options.Options(**{field: options.get(name, False) for name, field in cpu_options.NAMES.items()})
     for first, second in cpu_options.forbidden(chosen):

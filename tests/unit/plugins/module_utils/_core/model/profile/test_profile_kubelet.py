@@ -117,6 +117,14 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
         ),
     ),
     (
+        {"kubelet": {"image_minimum_gc_age": "0s"}},
+        "kubelet.image_minimum_gc_age: 0s: is the kubelet's word for its default (2m0s): write 1s or more, or leave it out",
+    ),
+    (
+        {"kubelet": {"cpu_manager_reconcile_period": "0s"}},
+        "kubelet.cpu_manager_reconcile_period: 0s: is the kubelet's word for its default (10s): write 1s or more, or leave it out",
+    ),
+    (
         {**CPU, "kubelet": {"system_reserved": {"cpu": "500m"}}},
         "kubelet.system_reserved.cpu: 500m: the reserved CPUs are those of cpu.reserved: leave it out",
     ),
