@@ -15,7 +15,8 @@ description:
   - It reads what the agent published and does not check the node again. RV(status.time) is when the agent checked it.
     M(corral.node.profile) in check mode checks it now.
   - When facts are gathered, C(ansible_local.corral) has the fields of RV(status) except C(gc), and can be cached with them. The
-    agent's link C(/etc/ansible/facts.d/corral.fact) leads to the file that its ticks write.
+    agent's link C(/etc/ansible/facts.d/corral.fact) leads to the file that its ticks write. Before the first tick after a boot that
+    file is not there, and Ansible sets C(ansible_local.corral) to the text of its error.
   - If a node has no Corral, or no tick has run since its boot, the module does not fail, and RV(status) is V(null).
 author:
   - Corral contributors (@corral-project)
