@@ -63,6 +63,15 @@ options:
           - What Corral cannot change is known before. The plan names it either way.
         type: bool
         default: true
+      reboot_ok:
+        description: Whether a node that needs a reboot is rebooted. The plan names the reasons either way.
+        type: bool
+        default: false
+      reboot_for:
+        description: Reasons for a reboot beside what differs until the next boot.
+        type: list
+        elements: str
+        default: []
 """
 
 EXAMPLES = r"""
@@ -94,6 +103,8 @@ class Terms(t.NamedTuple):
     on_drift: str = "stop"
     during_pause: str = "refuse"
     require_in_sync: bool = True
+    reboot_ok: bool = False
+    reboot_for: t.Sequence[str] = ()
 
 
 class RolloutPlan(t.TypedDict):
@@ -127,6 +138,7 @@ def rollout_plan(
             continue
         lines = [*plan_lines(profiles[host], agent), *restart_lines(profiles[host])]
         lines += staying_lines(profiles[host], wanted[host].require_in_sync)
+        lines += reboot_lines(profiles[host], wanted[host])
         groups.setdefault(json.dumps(lines), []).append(host)
     shown: list[str] = []
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", by_name(row[1][0]))):
@@ -213,6 +225,20 @@ def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
         if one["verdict"] != "drift" and one.get("disruption") == "service restart"
     ]
     return ["waits for a restart, which the rollout leaves to you:", *(f"  {text}" for text in items)] if items else []
+
+
+def reboot_lines(profile: t.Mapping[str, t.Any], terms: Terms) -> list[str]:
+    """Why a host is rebooted after its change, or would be; with the tag agent alone no host is."""
+    if profile.get("skipped"):
+        return []
+    reasons = [
+        str(one["text"])
+        for one in profile.get("drift") or ()
+        if one["verdict"] == "drift" and one.get("when") == "next boot"
+    ]
+    reasons += [terms.reboot_for] if isinstance(terms.reboot_for, str) else map(str, terms.reboot_for)
+    head = "is rebooted:" if terms.reboot_ok else "waits for a reboot, which corral_reboot_ok=true allows:"
+    return [head, *(f"  {text}" for text in reasons)] if any(reasons) else []
 
 
 def key_line(one: EditedKey) -> str:

@@ -834,6 +834,25 @@ def test_with_the_tag_agent_a_host_is_drained_only_where_the_agent_changes(fleet
     fleet.set("b", agent=False)
     code, said, order = fleet.play("--limit", "a,b", "--tags", "agent", **hooks(fleet))
     assert code == 0 and (changed(order, "drain"), changed(order, "undrain")) == (["b"], ["b"]), said
+    due = {"corral_reboot_ok": True, "corral_reboot_for": ["a new kernel"]}
+    code, said, order = fleet.play("--limit", "a", "--tags", "agent", **hooks(fleet), **due)
+    assert code == 0 and order == ["a agent"] and "is rebooted" not in said, "no task of the tag reboots a host"
+
+
+def test_the_plan_says_which_hosts_are_rebooted_and_why(fleet: Fleet) -> None:
+    fleet.set("a", needs=1)
+    fleet.set("b", profile="new")
+    allowed = "{{ inventory_hostname == 'b' }}"
+    of_b = "{{ ['a new kernel'] if inventory_hostname == 'b' else [] }}"
+    code, said, order = fleet.play("--limit", "a,b,c", "--check", corral_reboot_ok=allowed, corral_reboot_for=of_b)
+    assert code == 0 and order == [], said
+    words = " ".join(said.split())
+    assert words.count("waits for a reboot, which corral_reboot_ok=true allows:") == 1, said
+    assert words.count("is rebooted:") == 1 and "3 hosts: 2 would change" in words, said
+    assert (
+        "~ the command line" in words.partition("waits for a reboot")[2]
+        and "a new kernel" in words.partition("is rebooted:")[2]
+    )
 
 
 @pytest.mark.parametrize(("facts", "variables", "drained"), [
@@ -850,7 +869,7 @@ def test_a_host_with_nothing_to_change_is_drained_for_a_reboot_that_is_allowed_a
 ) -> None:
     fleet.set("a", profile="new", past=["old", None], **facts)
     code, said, order = fleet.play("--limit", "a", **hooks(fleet), **variables)
-    assert code == 0 and "a: nothing to change" in said, said
+    assert code == 0 and "1 host: 0 would change" in said, said
     assert (changed(order, "drain"), changed(order, "undrain")) == ((["a"], ["a"]) if drained else ([], [])), said
     assert changed(order, "reboot") == (["a"] if drained and variables else [])
 
