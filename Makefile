@@ -9,7 +9,7 @@ VENV := .venv/bin/python
 
 -include lab/lab.mk
 
-.PHONY: help setup venv check sanity ecosystem browser scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-collect rollout drift changelog clean distclean
+.PHONY: help setup venv check sanity ecosystem browser scenario steady molecule test test-long bench bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect rollout drift changelog clean distclean
 
 help: ## show this
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-14s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
@@ -53,7 +53,7 @@ test: setup ## the tests of the nodes, the code and the built collection, VMs in
 test-long: setup ## the same with more kills, faults, random cases, releases, and cuts of power
 	@CORRAL_LONG=1 CORRAL_KILLS=$${CORRAL_KILLS:-30} CORRAL_STEPS=all $(VENV) tools/suite.py check sanity ecosystem browser units molecule
 
-bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-collect ## all benchmarks, by hand; none of them is a test
+bench: bench-compile bench-allocate bench-hints bench-tick bench-rollout bench-handover bench-handover-planning bench-fleet bench-rollout-fleet bench-kubelet bench-devices bench-tenants bench-collect ## all benchmarks, by hand; none of them is a test
 
 bench-compile: venv ## compile profiles for recorded machines and for growing ones
 	@$(VENV) tests/benchmarks/compile.py
@@ -84,6 +84,9 @@ bench-rollout-fleet: venv ## what a rollout over 200 fake nodes costs the contro
 
 bench-devices: venv ## choose among 1,000 devices; admit a workload with devices and tenants against without
 	@$(VENV) tests/benchmarks/devices.py
+
+bench-tenants: setup ## how late a tenant's process wakes up beside another tenant's fork bomb and memory hog, on a VM
+	@$(VENV) tests/benchmarks/tenants.py
 
 bench-kubelet: venv ## inspect the kubelet of a made-up node with up to 250 pods
 	@$(VENV) tests/benchmarks/kubelet_pods.py

@@ -101,9 +101,10 @@ def stopped(before: str) -> None:
 
 def declare(host: t.Any, data: t.Mapping[str, t.Any]) -> None:
     from _core.model.profile import profile
-    from _core.pipeline import applying
+    from _core.pipeline import applying, locked_run
 
-    outcome = applying.declare(host, profile.parse(data))
+    # A tick may run that began before its timer was stopped.
+    outcome = locked_run.locked(host, lambda: applying.declare(host, profile.parse(data)), wait=LIMIT)
     if outcome.error or outcome.remaining:
         raise SystemExit(outcome.error or f"drift is left: {outcome.remaining}")
 

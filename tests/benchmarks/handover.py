@@ -13,9 +13,7 @@ its start than an empty Python.
 from __future__ import annotations
 
 import argparse
-import json
 import statistics
-import subprocess
 import tempfile
 import typing as t
 from pathlib import Path
@@ -27,7 +25,6 @@ POOLS, ADMISSION = bench.HERE / "handover_node.py", bench.HERE / "admission_node
 SECONDS = ("what", "seconds: median (min–max)", "by systemctl", "by D-Bus")
 STARTS = ("what", "milliseconds: median (min–max)", "by its floor", "by an empty Python's start")
 STOPS = ("what", "milliseconds: median (min–max)", "by its floor")
-LIMIT = 900  # s
 STARTED = (
     ("plain", "systemctl start of a service without Corral (the floor)"),
     ("python", "systemctl start of an equal one with an empty Python as ExecStartPre="),
@@ -50,18 +47,6 @@ STOPPED = (
     ("release_steps", "of that, from the first write to the last read-back"),
     ("release_cpus", "of that, the CPUs are on their way"),
 )
-
-
-def on_node(script: Path, turns: int) -> tuple[int, dict[str, t.Any]]:
-    """Run a script on the node: its exit code, and the JSON that it prints. Raises RuntimeError without any."""
-    words = [str(lab_node.LAB), "ssh", lab_node.NODE, "python3", "-", str(turns)]
-    with script.open() as text, tempfile.TemporaryFile("w+") as out:
-        done = subprocess.run(words, stdin=text, stdout=out, timeout=LIMIT, check=False)
-        out.seek(0)
-        output = out.read()
-    if not output.startswith("{"):
-        raise RuntimeError(f"{script.name} on the node ended with {done.returncode}: {output}")
-    return done.returncode, json.loads(output)
 
 
 def pools(measured: dict[str, t.Any]) -> str:
@@ -105,10 +90,10 @@ def main() -> int:
     bench.header("make bench-handover")
     with tempfile.TemporaryDirectory(prefix="corral-") as folder, lab_node.node(Path(folder)) as inventory:
         lab_node.play(lab_node.tools(), inventory, "agent")
-        code, moved = on_node(POOLS, turns)
+        code, moved = lab_node.script(POOLS, turns)
         bench.say(pools(moved))
         bench.say(f"{len(moved['runs'])} hand-overs, {moved['samples']} samples, {moved['overlaps']} overlaps.\n")
-        failed, admitted = on_node(ADMISSION, turns)
+        failed, admitted = lab_node.script(ADMISSION, turns)
         bench.say(admissions(admitted))
     bench.footer()
     return code or failed

@@ -143,6 +143,9 @@ def main(turns: int) -> int:
                 move(place)
 
     systemctl("stop", *RECONCILER)
+    systemctl(
+        "start", "corral-reconcile.service"
+    )  # Waits for a tick that began before its timer was stopped, or runs one.
     units = [busy(pool) for pool in POOLS]
     try:
         measured = watched(there_and_back)

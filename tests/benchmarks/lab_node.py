@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import os
 import re
 import signal
@@ -94,3 +95,15 @@ def play(venv: Path, inventory: Path, name: str, *options: str) -> Play:
     ok, changed, skipped = map(int, recap.groups())
     bench.progress(f"{name}: {seconds:.1f} s, {ok + skipped} tasks, {changed} changed")
     return Play(seconds, ok + skipped, changed, output)
+
+
+def script(path: Path, turns: int) -> tuple[int, dict[str, t.Any]]:
+    """Run a script on the node: its exit code, and the JSON that it prints. Raises RuntimeError without any."""
+    words = [str(LAB), "ssh", NODE, "python3", "-", str(turns)]
+    with path.open() as text, tempfile.TemporaryFile("w+") as out:
+        done = subprocess.run(words, stdin=text, stdout=out, timeout=RUN_LIMIT, check=False)
+        out.seek(0)
+        output = out.read()
+    if not output.startswith("{"):
+        raise RuntimeError(f"{path.name} on the node ended with {done.returncode}: {output}")
+    return done.returncode, json.loads(output)

@@ -1,0 +1,71 @@
+# Copyright (c) 2026 Corral contributors
+# GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
+# SPDX-License-Identifier: GPL-3.0-or-later
+
+"""What a tenant's process notices of another tenant's fork bomb and memory hog, on a virtual node.
+
+How late it wakes up: alone (the floor), beside them, and beside the same bomb as part of its own service. Reports Markdown.
+"""
+
+from __future__ import annotations
+
+import argparse
+import tempfile
+import typing as t
+from pathlib import Path
+
+import bench
+import lab_node
+
+SCRIPT = bench.HERE / "tenants_node.py"
+HEAD = (
+    "how late a process wakes up, in milliseconds",
+    "median of a turn's (min–max)",
+    "by its floor",
+    "99th percentile",
+)
+ROWS = (
+    ("alone", "nothing else on its CPU (the floor)"),
+    ("beside", "another tenant's fork bomb and memory hog on its CPU"),
+    ("inside", "the same bomb as part of its own service"),
+    ("own", "CPUs of its own"),
+    ("own_beside", "CPUs of its own, and another tenant's fork bomb and memory hog on a shared one"),
+)
+
+
+def wakes(measured: t.Mapping[str, t.Any]) -> str:
+    """The table."""
+    return bench.table(
+        HEAD,
+        [
+            (what, bench.spread(measured[name]), bench.ratio(measured[name], measured["alone"]), bench.spread(measured[f"{name}_99"]))
+            for name, what in ROWS
+        ],
+    )  # fmt: skip
+
+
+def counted(measured: t.Mapping[str, t.Any]) -> str:
+    """What the kernel did meanwhile, in words."""
+    bomb, inside, killed, spared = (measured[name] for name in ("bomb", "bomb_inside", "killed", "spared"))
+    return (
+        f"Processes of the bomb: {min(bomb)}–{max(bomb)}, in the process' own service {min(inside)}–{max(inside)}. In the other tenant's "
+        f"slice processes were killed or refused {sum(killed)} times, in the process' own {sum(spared)} times.\n"
+    )
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--turns", type=int, default=5, help="how often each is measured (default: 5)")
+    turns = parser.parse_args().turns
+    bench.header("make bench-tenants")
+    with tempfile.TemporaryDirectory(prefix="corral-") as folder, lab_node.node(Path(folder)) as inventory:
+        lab_node.play(lab_node.tools(), inventory, "agent")
+        code, measured = lab_node.script(SCRIPT, turns)
+        bench.say(wakes(measured))
+        bench.say(counted(measured))
+    bench.footer()
+    return code
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())
