@@ -85,7 +85,7 @@ bench-rollout-fleet: venv ## what a rollout over 200 fake nodes costs the contro
 bench-devices: venv ## choose among 1,000 devices; admit a workload with devices and tenants against without
 	@$(VENV) tests/benchmarks/devices.py
 
-bench-tenants: setup ## how late a tenant's process wakes up beside another tenant's fork bomb and memory hog, on a VM
+bench-tenants: setup ## how soon a tenant's process answers beside another tenant's fork bomb and memory hog, on a VM
 	@$(VENV) tests/benchmarks/tenants.py
 
 bench-kubelet: venv ## inspect the kubelet of a made-up node with up to 250 pods

@@ -2,15 +2,16 @@
 # GNU General Public License v3.0+ (see LICENSES/GPL-3.0-or-later.txt or https://www.gnu.org/licenses/gpl-3.0.txt)
 # SPDX-License-Identifier: GPL-3.0-or-later
 
-"""Runs on the lab's node with the agent: how late a tenant's process wakes up while another tenant's do their worst, TURNS times.
+"""Runs on the lab's node with the agent: how soon a tenant's process answers while another tenant's do their worst, TURNS times.
 
-The process asks to be woken each 5 ms. It and the others are bound to one CPU of the shared pool, so that it is the kernel's
-scheduler that says who runs there: an emulated machine has fewer real CPUs than its own. By turns: ``alone``; ``beside`` a
-fork bomb whose processes never rest, and a memory hog that is killed at its tenant's limit and starts again; ``inside``, the
-same bomb as part of the process' own service. And with two CPUs of its own: ``own`` and ``own_beside``. On stdout: JSON with
-lists of milliseconds, each the median of a turn, ``…_99`` the 99th percentile; ``bomb`` and ``bomb_inside``, the processes of
-the bomb in each turn; ``killed``, how often a process of its tenant was killed or refused, ``spared``, how often one of the
-other tenant was. The node keeps the profile.
+The process asks to be woken after 5 ms, and then adds up numbers for some milliseconds. It and the others are bound to one
+CPU of the shared pool, so that it is the kernel's scheduler that says who runs there: an emulated machine has fewer real CPUs
+than its own. By turns: ``alone``; ``beside`` a fork bomb whose processes never rest, and a memory hog that is killed at its
+tenant's limit and starts again; ``inside``, the same bomb as part of the process' own service. And with two CPUs of its own:
+``own`` and ``own_beside``. On stdout: JSON with lists of milliseconds, of each turn the median from the moment for which it
+asked until the sum is there; ``…_99``, the 99th percentile; ``…_late``, the median until it is awake. ``bomb`` and
+``bomb_inside`` are the processes of the bomb in each turn; ``killed``, how often a process of its tenant was killed or
+refused, ``spared``, how often one of the other tenant was. The node keeps the profile.
 """
 
 from __future__ import annotations
@@ -28,7 +29,7 @@ sys.path.insert(0, PROGRAM)
 sys.dont_write_bytecode = True
 
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
-OUT, COUNT = "/run/corral-bench-late", 400
+OUT, COUNT = "/run/corral-bench-answers", 150
 LIMIT = 300.0  # s
 SHARED = "/sys/fs/cgroup/corral.slice/cpuset.cpus.effective"
 ACME, GLOBEX = (f"/sys/fs/cgroup/corral.slice/corral-{name}.slice" for name in ("acme", "globex"))
@@ -51,13 +52,15 @@ if sys.argv[1:] == ["inside"]:
     if os.fork() == 0:
         corral_bench_bomb.bomb()
     time.sleep(5)
-late = []
+late, answers = [], []
 for dummy in range({COUNT}):
     wanted = time.monotonic() + 0.005
     time.sleep(0.005)
     late.append(1e3 * (time.monotonic() - wanted))
+    sum(range(20000))
+    answers.append(1e3 * (time.monotonic() - wanted))
 with open("{OUT}.new", "w") as file:
-    json.dump(late, file)
+    json.dump([late, answers], file)
 os.rename("{OUT}.new", "{OUT}")
 time.sleep(1e6)
 """
@@ -133,15 +136,15 @@ def cpus_of(path: str) -> set[int]:
     return {cpu for first, dummy, last in ranges for cpu in range(int(first), int(last or first) + 1)}
 
 
-def late(unit: str) -> list[float]:
-    """How late the process of a unit was each time, in milliseconds."""
+def measured(unit: str) -> tuple[list[float], list[float]]:
+    """After how many milliseconds the process of a unit was awake each time, and had its sum."""
     if os.path.exists(OUT):
         os.unlink(OUT)
     systemctl("start", unit)
     until(f"{unit} is done", lambda: os.path.exists(OUT))
     with open(OUT, encoding="ascii") as file:
-        found: list[float] = json.load(file)
-    return found
+        late, answers = json.load(file)
+    return late, answers
 
 
 def main(turns: int) -> int:
@@ -159,9 +162,10 @@ def main(turns: int) -> int:
     found: dict[str, list[float]] = {"bomb": [], "killed": [], "spared": []}
 
     def add(name: str, unit: str) -> None:
-        times = late(unit)
-        found.setdefault(name, []).append(statistics.median(times))
-        found.setdefault(f"{name}_99", []).append(statistics.quantiles(times, n=100)[98])
+        late, answers = measured(unit)
+        found.setdefault(name, []).append(statistics.median(answers))
+        found.setdefault(f"{name}_99", []).append(statistics.quantiles(answers, n=100)[98])
+        found.setdefault(f"{name}_late", []).append(statistics.median(late))
         if unit == OWN and set(os.sched_getaffinity(main_pid(unit))) & cpus_of(SHARED):
             raise SystemExit(f"{unit} runs on CPUs of the shared pool")
         if name == "inside":
