@@ -358,9 +358,11 @@ def in_turn(
             early = device_delivery.text_before_list(before, records, own.devices)
             told = [one for file in files for one in environment_change(grant, file, early, seen)]
     if lost:
-        told = [
-            one._replace(steps=tuple(step._replace(phase=CLAIM, order=NOT_TOLD) for step in one.steps)) for one in told
-        ]
+        if gains or has <= had:  # else it tells of what the checkpoint does not have yet
+            told = [
+                one._replace(steps=tuple(step._replace(phase=CLAIM, order=NOT_TOLD) for step in one.steps))
+                for one in told
+            ]
         kept = "\n".join(one for one in seen.lists[grant.unit].now if one not in lost)
         first = make_step.unit_property(grant.unit, DEVICE_ALLOW, kept, CLAIM, TAKEN_BACK)
         change = change._replace(steps=(first, *change.steps))

@@ -1317,6 +1317,27 @@ def test_a_unit_that_starts_after_an_admission_that_died_may_open_what_it_is_tol
         shutil.rmtree(fake.root)
 
 
+def test_a_start_with_other_devices_than_the_last_one_tells_of_none_that_the_checkpoint_does_not_have(
+    rolled: node.Node,
+) -> None:
+    running(rolled, SERIAL)
+    services.stop(rolled, SERIAL, rolled.host("killed", 1))  # Its release dies, and leaves all that was given.
+    assert held(rolled)["serial"] == [LINKS[0]]
+    data = profile.to_data(profile.parse(changed("serial", requests={VFIO: 1, "cpu": "100m"})))
+    rolled.put("/etc/corral/profile.json", json.dumps(data))
+    (holder,) = services.required(rolled, SERIAL)
+    services.invocation(rolled, holder)
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    assert services.corral(host.node, host, "admit", "--start", holder)
+    assert NICS[1] in held(host.node)["serial"]
+    for number in range(1, len(host.acts) + 1):
+        fake = rolled.clone(rolled.root.with_name(f"killed{number}"))
+        services.corral(fake, fake.host("killed", number), "admit", "--start", holder)
+        is_told = NICS[1] in fake.get(f"{FOLDER}/{SERIAL}.env")
+        assert not is_told or NICS[1] in held(fake)["serial"], host.acts[number - 1]
+        shutil.rmtree(fake.root)
+
+
 @pytest.mark.parametrize("fail", ["killed", "torn"])
 def test_a_start_that_dies_anywhere_leaves_no_list(rolled: node.Node, fail: str) -> None:
     host = rolled.clone(rolled.root.with_name("probe")).host()
