@@ -85,11 +85,14 @@ def plan(host: Host, context: Context) -> Part:
     found = context.workloads
     granted = [grant for grant in context.grants if grant.devices]
     names = host.names(FOLDER)
+    # The file of a grant that ends may have been removed by hand: its list is taken back all the same.
+    before = [grant for grant in found.checkpoint.grants if grant.devices] if found is not None else []
+    ended = {device_delivery.env_file(one.workload, one.unit) for one in before}
     specs = device_specs.specs_of(host)
     hooks = device_specs.hooks_of_pods(host, context, specs)
-    if not (granted or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
+    if not (granted or ended or names or specs or hooks) or ((granted or hooks) and not can_be_written(host, context)):
         return Part((), frozenset())
-    seen = observe(host, granted, names, specs)
+    seen = observe(host, granted, names, specs, ended)
     devices = found.devices.known if found is not None and found.devices is not None else {}
     seen = seen._replace(inodes=inodes_of(host, seen.files.values(), granted, devices))
     changes = decide(found, granted, seen, hooks)
@@ -110,12 +113,18 @@ def can_be_written(host: Host, context: Context) -> bool:
 
 
 def observe(
-    host: Host, granted: t.Sequence[Grant], names: t.Iterable[str], specs: t.Mapping[str, t.Optional[str]]
+    host: Host,
+    granted: t.Sequence[Grant],
+    names: t.Iterable[str],
+    specs: t.Mapping[str, t.Optional[str]],
+    ended: t.Collection[str] = (),
 ) -> Observed:
-    """Look at what was delivered, and at the units that it was for or is to be for."""
+    """Look at what was delivered, and at the units that it was for or is to be for; ``ended`` are files that may be there no longer."""
     # What a killed writer left beside a file is removed with it (Host.remove).
     names = dict.fromkeys(LEFT_BEHIND.sub(r"\1", name) for name in names)
     paths = [f"{FOLDER}/{name}" for name in names if name.endswith(device_delivery.ENDING)]
+    there = frozenset(paths)
+    paths += [path for path in ended if path not in there]
     units = {grant.unit for grant in granted} | {device_delivery.unit_of(path[len(FOLDER) + 1 :]) for path in paths}
     units -= {""}
     files = systemd.UnitFiles(host, [name for unit in units for name in workload_state.named(unit)])
@@ -131,9 +140,16 @@ def observe(
     for unit, one in lists.items():
         if one.hidden_by and host.exists(control_file(unit, DEVICE_ALLOW, runtime=True)):
             lists[unit] = one._replace(is_set=True)
+    paths = [path for path in paths if path in there or lists_set(lists, path)]
     bound = [name[: -len(DRIVER_ENDING)] for name in names if name.endswith(DRIVER_ENDING)]
     bound = [one for one in bound if device_delivery.PCI_ADDRESS.fullmatch(one)]
     return Observed({path: host.read(path, follow=False) for path in paths}, lists, specs, tuple(sorted(bound)))
+
+
+def lists_set(lists: t.Mapping[str, UnitDevices], path: str) -> bool:
+    """Whether the list of the unit of such a file is set."""
+    unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
+    return unit in lists and lists[unit].is_set
 
 
 def inodes_of(

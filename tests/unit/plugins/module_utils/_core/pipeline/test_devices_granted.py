@@ -323,6 +323,16 @@ def test_nothing_is_delivered_where_no_grant_can_be_kept(make: Make) -> None:
     assert not fake.has(SPEC)
 
 
+def test_a_list_is_taken_back_though_its_record_was_removed(rolled: node.Node) -> None:
+    running(rolled, SERIAL)
+    services.stop(rolled, SERIAL, rolled.host("killed", 1))
+    rolled.drop(f"{FOLDER}/{SERIAL}.env")
+    runs.tick(rolled.host())
+    assert "serial" not in held(rolled)
+    assert not rolled.has(f"/run/systemd/system.control/{SERIAL}.d")
+    in_sync(rolled)
+
+
 def test_what_systemd_refuses_to_take_back_holds_up_no_release(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     host = rolled.clone(rolled.root.with_name("probe")).host()
