@@ -15,7 +15,7 @@ description:
   - Ansible reads a file of C(include_tasks) when the play is there, and ends the whole run at one that is not YAML or
     that names an unknown module. The playbook C(corral.node.rollout) reads the files of C(corral_drain) and C(corral_undrain) with
     this lookup before it changes the first host.
-  - C(meta) with V(end_host), V(end_batch) or V(end_play) is a problem as well, since the rollout of a host would end halfway.
+  - C(meta) with V(end_host), V(end_batch), V(end_play) or V(end_role) is a problem as well, since the rollout of a host would end halfway.
   - Files that these tasks import or include by a name without a template, beside their own file, are read as well. Roles are not.
 options:
   _terms:
@@ -48,7 +48,9 @@ import typing as t
 from ansible import errors
 from ansible.errors import AnsibleError
 from ansible.playbook.block import Block
+from ansible.playbook.role_include import IncludeRole
 from ansible.playbook.task import Task
+from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.lookup import LookupBase
 
 # Since ansible-core 2.19 a text is a template only where it is marked as one.
@@ -56,8 +58,9 @@ TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "An
 
 PARTS = ("block", "rescue", "always")
 OTHER_FILES = ("import_tasks", "include_tasks")
-# They end the work on a host, or the play, between its change and its health checks.
-ENDS = ("end_host", "end_batch", "end_play")
+ROLES = ("import_role", "include_role")
+# They end the work on a host, or the play, between its change and its health checks. Outside of a role end_role ends the whole run.
+ENDS = ("end_host", "end_batch", "end_play", "end_role")
 
 
 class LookupModule(LookupBase):
@@ -114,8 +117,11 @@ class LookupModule(LookupBase):
             if action == "meta" and word in ENDS:
                 message = f"meta: {word} would end the rollout of the host halfway; leave tasks out with a condition (when), and hosts with --limit"
                 raise AnsibleError(message, obj=one)
-            if action in OTHER_FILES and "{{" not in word:
-                files.append(word)
+            if action in ROLES:
+                IncludeRole.load(one, loader=self._loader)  # it checks what a role is given
+            if action in OTHER_FILES:
+                TaskInclude.load(one, loader=self._loader)
+                files += [] if "{{" in word else [word]
         return files
 
 

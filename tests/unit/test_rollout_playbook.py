@@ -910,6 +910,9 @@ def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_ho
     ("- {block: [ansible.builtin.command: ls], wenn: true}\n", "'wenn' is not a valid attribute for a Block"),
     ("- block:\n  - ansible.builtin.meta: end_host\n", "meta: end_host would end the rollout of the host halfway"),
     ("- meta: end_play\n  when: false\n", "meta: end_play would end the rollout of the host halfway"),
+    ("- include_role: {nam: web}\n", "'name' is a required field for include_role"),
+    ("- include_tasks:\n", "No file specified for include_tasks"),
+    ("- meta: end_role\n", "meta: end_role would end the rollout of the host halfway"),
     ("- ansible.builtin.import_tasks: more.yml\n", "couldn't resolve module/action 'nowhere'"),
     ("$ANSIBLE_VAULT;1.1;AES256\n3333\n", "no vault secrets"),
 ])  # fmt: skip
@@ -952,7 +955,7 @@ def test_tasks_of_many_kinds_are_run_as_they_are(fleet: Fleet) -> None:
       notify: nothing
       when: false
   vars: {a: 1}
-- include_role: {name: nowhere}
+- include_role: {name: nowhere, tasks_from: other, apply: {tags: always}}
   when: false
 - set_fact: x=1
 - meta: flush_handlers
