@@ -345,7 +345,8 @@ class Walk(Judge):
             self.at_rest()
         if code != 1 and enforced and self.let_in and self.rolled_out.get("cpu"):
             status = json.loads(self.fake.get("/run/corral/status.json"))
-            self.after_tick(json.dumps([status["items"], status["error"]]))
+            said = [status["error"], *(value for item in status["items"] for value in item.values())]
+            self.after_tick(" ".join(map(str, said)))
         if (
             code != 1
             and self.rolled_out
