@@ -15,8 +15,11 @@ description:
   - Ansible reads a file of C(include_tasks) when the play is there, and ends the whole run at one that is not YAML or
     that names an unknown module. The playbook C(corral.node.rollout) reads the files of C(corral_drain) and C(corral_undrain) with
     this lookup before it changes the first host.
-  - C(meta) with V(end_host), V(end_batch), V(end_play) or V(end_role) is a problem as well, since the rollout of a host would end halfway.
-  - Files that these tasks import or include by a name without a template, beside their own file, are read as well. Roles are not.
+  - C(meta) with V(end_host), V(end_batch) or V(end_play) is a problem as well, since the rollout of a host would end halfway.
+  - So is the tag V(never), since a rollout gives all of these tasks the tag V(always), which is stronger.
+  - So is C(notify) where the tasks use no role, since a rollout has no handlers of its own.
+  - What these tasks import is read as well, and files that they include by a name without a template, beside their own file.
+    Roles of C(include_role) are not.
 options:
   _terms:
     description: Paths. A relative one is looked for beside the playbook, then in the folder in which Ansible was started.
@@ -45,22 +48,24 @@ _list:
 import os
 import typing as t
 
-from ansible import errors
-from ansible.errors import AnsibleError
+from ansible import constants, errors
+from ansible.errors import AnsibleError, AnsibleFileNotFound
 from ansible.playbook.block import Block
+from ansible.playbook.helpers import load_list_of_blocks
+from ansible.playbook.play import Play
 from ansible.playbook.role_include import IncludeRole
 from ansible.playbook.task import Task
 from ansible.playbook.task_include import TaskInclude
 from ansible.plugins.lookup import LookupBase
+from ansible.vars.manager import VariableManager
+from jinja2.exceptions import TemplateError
 
 # Since ansible-core 2.19 a text is a template only where it is marked as one.
 TRUSTED: dict[str, t.Any] = {"trusted_as_template": True} if hasattr(errors, "AnsibleValueOmittedError") else {}
 
-PARTS = ("block", "rescue", "always")
-OTHER_FILES = ("import_tasks", "include_tasks")
-ROLES = ("import_role", "include_role")
-# They end the work on a host, or the play, between its change and its health checks. Outside of a role end_role ends the whole run.
-ENDS = ("end_host", "end_batch", "end_play", "end_role")
+# They end the work on a host, or the play, between its change and its health checks.
+ENDS = ("end_host", "end_batch", "end_play")
+METAS = ("clear_facts", "clear_host_errors", "flush_handlers", "noop", "refresh_inventory", "reset_connection")
 
 
 class LookupModule(LookupBase):
@@ -77,58 +82,115 @@ class LookupModule(LookupBase):
         places = (os.path.join(folder, name), os.path.realpath(name))
         for path in places:
             if os.path.isfile(path):
-                return {"path": path, "problem": self.problem_of(path, set())}
+                read: dict[str, list[Task]] = {}
+                return {"path": path, "problem": self.problem_of(path, read) or problem_of_handlers(read)}
         problem = "no such file beside the playbook or where ansible-playbook was started: write the path of one"
         return {"path": "", "problem": problem}
 
-    def problem_of(self, path: str, seen: set[str]) -> str:
-        """What is wrong with a file or with those that it includes; "" if its tasks can be run."""
-        if os.path.realpath(path) in seen:
+    def problem_of(self, path: str, read: dict[str, list[Task]]) -> str:
+        """What is wrong with a file or with those that it includes; "" if Ansible can read them. Their tasks are added to `read`."""
+        path = os.path.normpath(path)
+        if path in read:
             return ""
-        seen.add(os.path.realpath(path))
+        read[path] = []
         try:
             tasks = self._loader.load_from_file(path, **TRUSTED)
-            files = [] if tasks is None else self.files_of(tasks)  # an empty file has no tasks
-        except (AnsibleError, ValueError) as error:
+            if tasks is not None:  # an empty file has no tasks
+                read[path] += self.tasks_of_file(path, tasks)
+            files = files_of(read[path])
+        # TemplateError: ansible-core 2.19 raises its own for an undefined name in a template that a lookup makes.
+        except (AnsibleError, TemplateError, ValueError) as error:
             return f"{path}: {said(error)}: correct the file"
-        for name in files:
-            other = os.path.join(os.path.dirname(path), name)
-            problem = self.problem_of(other, seen) if os.path.isfile(other) else ""
+        for other in files:
+            problem = self.problem_of(other, read) if os.path.isfile(other) else ""
             if problem:
                 return problem
         return ""
 
-    def files_of(self, tasks: t.Any) -> list[str]:
-        """The files that tasks import or include by name. Raises AnsibleError for a task that Ansible cannot run."""
+    def tasks_of_file(self, path: str, tasks: t.Any) -> t.Iterator[Task]:
+        """The tasks, with those that they import. Raises AnsibleError where Ansible would, when it includes the file."""
         if not isinstance(tasks, list):
             raise AnsibleError("a file of tasks is a list of tasks")
-        files = []
-        for one in tasks:
-            if not isinstance(one, dict):
-                raise AnsibleError(f"{one!r} is not a task", obj=one)
-            if Block.is_block(one):
-                Block.load({**{key: value for key, value in one.items() if key not in PARTS}, "block": []})
-                for part in PARTS:
-                    files += self.files_of(one.get(part) or [])
-                continue
-            task = Task.load(one, loader=self._loader)
-            action = str(task.action).rpartition(".")[2]
-            word = str(task.args.get("_raw_params", task.args.get("file", "")))
-            if action == "meta" and word in ENDS:
-                message = f"meta: {word} would end the rollout of the host halfway; leave tasks out with a condition (when), and hosts with --limit"
-                raise AnsibleError(message, obj=one)
-            if action in ROLES:
-                IncludeRole.load(one, loader=self._loader)  # it checks what a role is given
-            if action in OTHER_FILES:
-                TaskInclude.load(one, loader=self._loader)
-                files += [] if "{{" in word else [word]
-        return files
+        if any(isinstance(one, dict) and "hosts" in one for one in tasks):
+            raise AnsibleError("this is a playbook: write its tasks alone, without hosts")
+        play = Play()
+        include = TaskInclude.load({"ansible.builtin.include_tasks": {"file": path}}, block=Block(play=play))
+        # Names of imports may have extra variables only: when Ansible reads the file it looks at no host.
+        known = VariableManager(loader=self._loader)
+        try:
+            blocks = load_list_of_blocks(tasks, play, parent_block=include, variable_manager=known, loader=self._loader)
+        except AnsibleError:
+            # A misspelt keyword is a second module to it; the task by itself says which keyword is unknown.
+            for one in tasks:
+                if isinstance(one, dict) and not Block.is_block(one):
+                    Task.load(one, loader=self._loader)
+            raise
+        return tasks_of(blocks)
+
+
+def tasks_of(parts: list[t.Any]) -> t.Iterator[Task]:
+    """The tasks of blocks, in their order."""
+    for one in parts:
+        if isinstance(one, Block):
+            yield from tasks_of([*one.block, *one.rescue, *one.always])
+        elif not one.implicit:  # Ansible's own, as at the end of a role
+            yield one
+
+
+def files_of(tasks: list[Task]) -> list[str]:
+    """The files that tasks include by name. Raises AnsibleError for a task that no rollout can run as it is meant."""
+    files = []
+    for task in tasks:
+        action = str(task.action).rpartition(".")[2]
+        word = str(task.args.get("_raw_params", ""))
+        if action == "meta" and word in ENDS:
+            message = f"meta: {word} would end the rollout of the host halfway; leave tasks out with a condition (when), and hosts with --limit"
+            raise AnsibleError(message, obj=task.get_ds())
+        if action == "meta" and word not in METAS and not (word == "end_role" and task._role):
+            message = f"meta: {word}: Ansible knows here {', '.join(METAS)}"
+            raise AnsibleError(message, obj=task.get_ds())
+        if "never" in task.tags:
+            message = "tags: never: a rollout runs all tasks of the file, whatever their tags; leave tasks out with a condition (when)"
+            raise AnsibleError(message, obj=task.get_ds())
+        if action == "include_tasks" and not task._role and not is_template(task):
+            files.append(os.path.join(folder_of(task), word))
+    return files
+
+
+def problem_of_handlers(read: dict[str, list[Task]]) -> str:
+    """Ansible ends the run where a task notifies a handler that is not there. A rollout has none, only a role may bring some."""
+    tasks = [(path, task) for path, found in read.items() for task in found]
+    roles = any(task._role or isinstance(task, IncludeRole) or is_template(task) for dummy, task in tasks)
+    if roles or not constants.ERROR_ON_MISSING_HANDLER:
+        return ""
+    for path, task in tasks:
+        if task.notify:
+            names = task.notify if isinstance(task.notify, str) else ", ".join(map(str, task.notify))
+            return f"{path}: notify: {names}: a rollout has no handlers: write what the handler does as a task"
+    return ""
+
+
+def is_template(task: Task) -> bool:
+    """Whether a task includes a file whose name only the run knows."""
+    return isinstance(task, TaskInclude) and "{{" in str(task.args["_raw_params"])
+
+
+def folder_of(task: Task) -> str:
+    """The folder of the file in which the task stands: that of the file that was read, and of what it imports."""
+    folder, parent = "", task._parent
+    while parent is not None:
+        if isinstance(parent, TaskInclude):
+            folder = os.path.join(os.path.dirname(str(parent.args["_raw_params"])), folder)
+        parent = parent._parent
+    return folder
 
 
 def said(error: Exception) -> str:
     """What Ansible says of a file, with the line where it knows it, in one line."""
     # ansible-core before 2.19 shows the place below the reason, and before it what another parser thinks.
     text = str(getattr(error, "message", error)).partition("\n\nThe error appears")[0]
+    if isinstance(error, AnsibleFileNotFound):
+        text = text.partition("\n")[2]  # the name
     text = text.rpartition("Syntax Error while loading YAML.")[2].strip().partition("\n")[0].rstrip(".")
     place: t.Any = getattr(error, "obj", None)
     line = place.ansible_pos[1] if hasattr(place, "ansible_pos") else getattr(place, "line_num", None)
