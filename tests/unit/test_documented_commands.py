@@ -31,6 +31,10 @@ LIMIT, LIMIT_OF_THE_README = "--limit '!n5'", "--limit '!n3.example.com'"
 OPTIONS = {DIFF, FORKS, EXPLAIN, AGENT, TO, LIMIT, LIMIT_OF_THE_README}
 # What is not played here: why, and the test or scenario that plays it.
 ELSEWHERE = {
+    "-e corral_drain_all=true": (
+        "needs files of tasks that drain: it is played with stand-ins for the modules",
+        "tests/unit/test_rollout_playbook.py",
+    ),
     "--tags profile": (
         "a rollout of its own, for what the tag selects: it is played with stand-ins for the modules",
         "tests/unit/test_rollout_playbook.py",
