@@ -254,7 +254,7 @@ def observe(
     granted = [one for one in granted if run_matters(one, declared.get(one.workload))]
     known = [one for one in granted if undeclared_stay or one.workload in declared]
     waiting = {one.workload for one in known if waits_to_start(host, one)}
-    moved = {one.workload for one in renamed if runs_elsewhere(host, one)}
+    moved = {one.workload for one in renamed if not one.devices and runs_elsewhere(host, one)}
     alive = frozenset(
         one.workload for one in granted if one.workload in waiting or (one.workload not in moved and runs(host, one))
     )

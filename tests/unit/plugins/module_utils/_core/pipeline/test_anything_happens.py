@@ -226,6 +226,9 @@ def report(counts: collections.Counter[str], causes: collections.Counter[str]) -
         # A unit starts after an admission that died once its environment had other devices than its list.
         ("tenants-devices-4120002", 100),
         ("devices-full-7200217", 100),  # The record of a unit's devices is removed by hand once the unit has stopped.
+        # A unit restarts, or starts after a rollout that died, with the environment of an earlier name in the slice of the new one.
+        ("devices-renamed-7200300", 100),
+        ("devices-renamed-7200307", 100),
         ("devices-set-6200012", 100),  # systemctl revert removes the list of a unit, which the next tick brings back.
         ("devices-9800023", 23),  # A unit starts after a removal that died once the lists were taken back.
     ],
