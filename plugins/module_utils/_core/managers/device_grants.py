@@ -19,7 +19,7 @@ import typing as t
 from ..host import cgroup, state, systemd, workload_state
 from ..host.files import Host
 from ..model.devices import device_delivery
-from ..model.devices.device_delivery import CDI_FOLDER, DRIVER_ENDING, FOLDER, UNSEEN, flat
+from ..model.devices.device_delivery import CDI_FOLDER, DRIVER_ENDING, FOLDER, flat
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
 from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
@@ -315,9 +315,8 @@ def given(
     moved = binds or leads_elsewhere(held.granted, seen.files.get(path))
     there = seen.lists.get(grant.unit)
     # The record is there before a list that it is to take back, and is written last where the same list is only set again: a run
-    # that dies before begins again. One that says of a device that it was not there claims nothing of the list, and is written first.
-    claims = not any(UNSEEN in one.keys for one in held.granted)
-    again = moved and claims and there is not None and is_set_already(there, held)
+    # that dies before begins again.
+    again = moved and there is not None and is_set_already(there, held)
     text = text_of(several)
     changes = [one for file in files for one in environment_change(grant, file, text, seen, order=1 if again else 0)]
     if there is not None and there.there:
@@ -368,8 +367,12 @@ def in_turn(
         last = [step._replace(phase=LIVE, order=1) for one in told for step in one.steps]
         change = change._replace(steps=(*change.steps, *last))
         told = []
-        is_known = bool(device_delivery.delivered(before))
-        if not had <= has or not (again or is_known):
+        known = device_delivery.delivered(before)
+        is_known = bool(known)
+        # The list has no number of a device that is away once it is set: that is recorded first.
+        away = device_delivery.unseen(row for one in several for row in one.held.granted)
+        is_gone = not away <= device_delivery.unseen(row for one in known for row in one.recorded)
+        if not had <= has or (is_gone if is_known else not again):
             records = [] if again and not is_known else [(one.grant.workload, one.held.granted) for one in several]
             early = device_delivery.text_before_list(before, records, own.devices)
             told = [one for file in files for one in environment_change(grant, file, early, seen)]

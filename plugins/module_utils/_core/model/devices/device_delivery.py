@@ -152,7 +152,7 @@ def text_before_list(
     devices: t.Mapping[str, t.Sequence[Device]],
 ) -> str:
     """The text of ``env_file`` while the list of a unit does not have yet what is ``granted``: variables for what it had ``before`` and
-    keeps. Records of that stay as they are, since they say for which files the list was set.
+    keeps. Records of that stay as they are, since they say for which files the list was set, but for what is not there now.
     """
     known = delivered(before)
     had = given_ids(before) if known else frozenset()
@@ -160,8 +160,20 @@ def text_before_list(
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
     if known:
         kept = {one[:3] for dummy, held in granted for one in held}
-        granted = [(one.workload, [row for row in one.recorded if row[:3] in kept]) for one in known]
+        gone = unseen(one for dummy, held in granted for one in held)
+        rows = {one.workload: [row for row in one.recorded if row[:3] in kept] for one in known}
+        granted = [(name, [as_unseen(row) if row[:3] in gone else row for row in held]) for name, held in rows.items()]
     return env_text(granted, {key: group for key, group in left.items() if group})
+
+
+def unseen(rows: t.Iterable[GrantedDevice]) -> frozenset[tuple[str, str, str]]:
+    """The devices that were not there by their rows of a record: the container, resource and id of each."""
+    return frozenset(one[:3] for one in rows if UNSEEN in one.keys)
+
+
+def as_unseen(one: GrantedDevice) -> GrantedDevice:
+    """The row of a device that is not there any more."""
+    return one if UNSEEN in one.keys else one._replace(keys=(*one.keys, UNSEEN))
 
 
 def delivered(text: t.Optional[str]) -> tuple[Delivered, ...]:
@@ -225,7 +237,7 @@ def held(
     taken = frozenset(key for one in missing if any(map(is_place, one.keys)) for key in one.keys if key in others)
     found: dict[str, dict[str, Device]] = {}
     for one in granted:
-        found.setdefault(one.resource, {})[one.id] = known.get(one.id) or unseen(one, taken)
+        found.setdefault(one.resource, {})[one.id] = known.get(one.id) or not_seen(one, taken)
     return Held(
         {resource: list(devices.values()) for resource, devices in found.items()},
         tuple(recorded(one, known.get(one.id), taken, inodes) for one in granted),
@@ -269,7 +281,7 @@ def recorded(
     return one._replace(keys=tuple(keys))
 
 
-def unseen(one: GrantedDevice, taken: t.Container[str]) -> Device:
+def not_seen(one: GrantedDevice, taken: t.Container[str]) -> Device:
     """A granted device that is not seen now, with what its keys tell."""
     return Device(
         id=one.id,

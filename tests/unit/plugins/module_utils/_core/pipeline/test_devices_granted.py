@@ -910,6 +910,35 @@ def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when
     in_sync(rolled)
 
 
+@pytest.mark.parametrize("fail", ["killed", "torn", "error"])
+@pytest.mark.parametrize("name", [1, 5], ids=["same number", "another number"])
+def test_a_device_that_is_back_while_another_one_of_its_unit_is_away_is_opened_after_a_tick_that_died(
+    rolled: node.Node, name: int, fail: str
+) -> None:
+    roll_out(rolled, changed("serial", requests={TTY: 2, "cpu": "100m"}))
+    running(rolled, SERIAL)
+    in_sync(rolled)
+    for number in range(2):
+        unplug_tty(rolled, number)
+    rolled.systemctl("daemon-reload")
+    plug_tty_as(rolled, 1, name)
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    runs.tick(host)
+    assert host.node.systemd.programs[SERIAL] == {f"char/188:{name}"}
+    for number in range(1, len(host.acts) + 1):
+        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
+        with contextlib.suppress(node.Killed, OSError):
+            runs.tick(fake.host(fail, number))
+        for dummy in range(2):
+            runs.tick(fake.host())
+        assert fake.systemd.programs[SERIAL] == {f"char/188:{name}"}, host.acts[number - 1]
+        plug_tty(fake, 0)
+        runs.tick(fake.host())
+        assert fake.systemd.programs[SERIAL] == {"char/188:0", f"char/188:{name}"}, host.acts[number - 1]
+        in_sync(fake)
+        shutil.rmtree(fake.root)
+
+
 def test_a_snapshot_has_the_device_files_that_are_recorded(rolled: node.Node) -> None:
     records = [rolled.get(f"{FOLDER}/{DPDK}.env")]
     found = {path: rolled.host().inode(path) for path in ("/dev/vfio/7", "/dev/vfio/vfio")}
