@@ -94,7 +94,7 @@ def plan(host: Host, context: Context) -> Part:
         return Part((), frozenset())
     seen = observe(host, granted, names, specs, ended)
     devices = found.devices.known if found is not None and found.devices is not None else {}
-    seen = seen._replace(inodes=inodes_of(host, seen.files.values(), granted, devices))
+    seen = seen._replace(inodes=inodes_of(host, seen.files.values(), granted, devices, seen.bound))
     changes = decide(found, granted, seen, hooks)
     if context.by_timer:
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
@@ -157,12 +157,19 @@ def inodes_of(
     records: t.Iterable[t.Optional[str]],
     granted: t.Iterable[Grant],
     devices: t.Mapping[str, tuple[Device, ...]],
+    bound: t.Collection[str] = (),
 ) -> dict[str, int]:
-    """The inodes of the files of granted devices; a snapshot has no device files, and shows those that the ``records`` have."""
+    """The inodes of the files of granted devices; a snapshot has no device files, and shows those that the ``records`` have.
+
+    What Corral has ``bound``, or is to bind, has a file only then, and its list is set whenever it is bound.
+    """
     if not host.answers:
         return {path: inode for text in records for path, inode in device_delivery.recorded_inodes(text).items()}
     ids = {one.id for grant in granted for one in grant.devices}
-    paths = device_delivery.files_of(one for several in devices.values() for one in several if one.id in ids)
+    held = [one for several in devices.values() for one in several if one.id in ids]
+    paths = device_delivery.files_of(
+        one for one in held if not (one.bind and (one.unbound or any(part in bound for part in one.functions)))
+    )
     found = {path: host.inode(path) for path in paths}
     return {path: inode for path, inode in found.items() if inode is not None}
 

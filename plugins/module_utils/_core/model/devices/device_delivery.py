@@ -274,9 +274,8 @@ def recorded(
     keys = list(one.keys)
     if now is None or now.unhealthy:
         keys = [*(key for key in one.keys if key not in taken), UNSEEN]
-    if (
-        now is not None and not now.bind
-    ):  # What Corral binds has a file only then, and its list is set whenever it is bound.
+    # Of a group that Corral binds, only the file that all users of VFIO need may be known (device_grants.inodes_of).
+    if now is not None and (not now.bind or all(file in inodes for file in now.files)):
         keys += [f"{INODE}{inodes[file]}:{file}" for file in files_of([now]) if file in inodes]
     return one._replace(keys=tuple(keys))
 

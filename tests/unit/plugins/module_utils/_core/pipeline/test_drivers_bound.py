@@ -264,6 +264,29 @@ def test_what_was_vfios_before_stays_so(fake: node.Node) -> None:
     in_sync(fake)
 
 
+def test_a_group_that_others_bound_is_opened_again_where_it_was_away_while_systemd_set_the_list(
+    fake: node.Node,
+) -> None:
+    equip(fake)
+    # as ids= of vfio-pci does whenever it is plugged in
+    fake.pci.write(f"/sys/bus/pci/devices/{THIRD}/driver_override", "vfio-pci")
+    fake.pci.unbind(THIRD)
+    fake.pci.probe(THIRD)
+    rows = [{"name": NIC, "match": {"address": THIRD}, "bind": "vfio-pci"}]
+    roll_out(fake, {**only("dpdk"), "devices": rows})
+    running(fake, DPDK)
+    in_sync(fake)
+    program = fake.systemd.programs[DPDK]
+    assert program == {"char/10:196", "char/240:8"}
+    fake.drop("/dev/vfio/8")
+    fake.systemctl("daemon-reload")
+    fake.put("/dev/vfio/8", "char/240:8\n")
+    assert fake.systemd.programs[DPDK] == {"char/10:196"}
+    runs.tick(fake.host())
+    assert fake.systemd.programs[DPDK] == program
+    in_sync(fake)
+
+
 def test_after_a_reboot_a_declared_workload_has_them_again(rolled: node.Node) -> None:
     for address in (FIRST, SECOND):  # The kernel forgets the override.
         rolled.pci.write(f"/sys/bus/pci/devices/{address}/driver_override", "\n")

@@ -192,8 +192,11 @@ def test_the_record_names_the_files_that_were_there() -> None:
     assert device_delivery.delivered(text) == (device_delivery.Delivered("serial", (AWAY,), found.granted),)
     assert device_delivery.recorded_inodes(text) == {"/dev/ttyUSB0": 7}
     assert device_delivery.recorded_inodes(text.replace("inode:7", "inode:x")) == {}
-    bound = {"a.b/tty": [there._replace(bind="vfio-pci")]}
-    assert device_delivery.held([AWAY], bound, {"/dev/ttyUSB0": 7}).granted == (AWAY,)
+    bound = {"a.b/tty": [there._replace(bind="vfio-pci", files=("/dev/vfio/7",))]}
+    inodes = {"/dev/vfio/vfio": 3}  # known by another device; that of a group that Corral binds is not
+    assert device_delivery.held([AWAY], bound, inodes).granted == (AWAY,)
+    (row,) = device_delivery.held([AWAY], bound, {**inodes, "/dev/vfio/7": 4}).granted
+    assert row.keys == (*AWAY.keys, "/inode:4:/dev/vfio/7", "/inode:3:/dev/vfio/vfio")
 
 
 def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then() -> None:
