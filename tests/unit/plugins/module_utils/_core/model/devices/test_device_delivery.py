@@ -204,3 +204,12 @@ def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then
     assert device_delivery.paths_of(["a.b/tty"], {"a.b/tty": [there]}, [AWAY]) == [
         "/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "/dev/ttyUSB0", "/dev/serial/by-path/usb-0",
     ]  # fmt: skip
+
+
+def test_before_a_list_is_set_the_record_says_what_is_away_and_claims_nothing_new() -> None:
+    back = AWAY._replace(id="/dev/serial/by-path/usb-1", keys=("/dev/ttyUSB1",))
+    rows = [AWAY._replace(keys=(*AWAY.keys, "/inode:7:/dev/ttyUSB0")), back._replace(keys=("/inode:8:/dev/ttyUSB1",))]
+    before = device_delivery.env_text([("serial", rows)], {})
+    now = [AWAY._replace(keys=("/unseen",)), back._replace(keys=("/inode:9:/dev/ttyUSB1",))]
+    (found,) = device_delivery.delivered(device_delivery.text_before_list(before, [("serial", now)], {}))
+    assert found.recorded == (rows[0]._replace(keys=(*rows[0].keys, "/unseen")), rows[1])
