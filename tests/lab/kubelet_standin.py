@@ -6,19 +6,17 @@
 
 It reads --config and the drop-ins of --config-dir, ends with the kubelet's words where a real one of 1.36 would refuse its CPU manager's
 state, writes that file where there is none, and answers /healthz. As a real one it is healthy for a moment before it ends.
+It loads what only that needs when it starts: its version is asked for on nodes that are so slow that seconds matter.
 """
 
 from __future__ import annotations
 
-import http.server
 import json
 import os
 import sys
 import threading
 import time
 import typing as t
-
-import yaml
 
 VERSION = "Kubernetes v1.36.2"
 BROKEN = "/root/kubelet-broken"  # while it is there, a kubelet with maxPods 13 ends
@@ -47,6 +45,8 @@ def merged(target: t.Any, patch: t.Any) -> t.Any:
 
 def configuration() -> dict[str, t.Any]:
     """The configuration of the files."""
+    import yaml
+
     with open(flag("config"), encoding="utf-8") as file:
         config: dict[str, t.Any] = yaml.safe_load(file)
     folder = flag("config-dir")
@@ -112,16 +112,21 @@ def check_state(config: dict[str, t.Any], path: str) -> None:
         )
 
 
-class Health(http.server.BaseHTTPRequestHandler):
-    """Healthy as long as it runs."""
+def serve() -> None:
+    """Say that it is healthy, as long as it runs."""
+    import http.server
 
-    def do_GET(self) -> None:
-        self.send_response(200 if self.path == "/healthz" else 404)
-        self.end_headers()
-        self.wfile.write(b"ok")
+    class Health(http.server.BaseHTTPRequestHandler):
+        def do_GET(self) -> None:
+            self.send_response(200 if self.path == "/healthz" else 404)
+            self.end_headers()
+            self.wfile.write(b"ok")
 
-    def log_message(self, *dummy: t.Any) -> None:
-        """Say nothing."""
+        def log_message(self, *dummy: t.Any) -> None:
+            """Say nothing."""
+
+    server = http.server.HTTPServer(("127.0.0.1", 10248), Health)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
 
 
 def main() -> int:
@@ -129,8 +134,7 @@ def main() -> int:
         print(VERSION)
         return 0
     config = configuration()
-    server = http.server.HTTPServer(("127.0.0.1", 10248), Health)
-    threading.Thread(target=server.serve_forever, daemon=True).start()
+    serve()
     time.sleep(BEFORE_CHECKS)
     try:
         if os.path.exists(BROKEN) and config.get("maxPods") == 13:
