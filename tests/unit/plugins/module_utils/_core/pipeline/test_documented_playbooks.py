@@ -5,6 +5,7 @@
 
 from __future__ import annotations
 
+import http.server
 import json
 import os
 import re
@@ -12,6 +13,7 @@ import shlex
 import shutil
 import subprocess
 import sys
+import threading
 import typing as t
 from pathlib import Path
 
@@ -197,6 +199,46 @@ def test_layers_of_the_role(shown: list[str], machines: Machines, fake: node.Nod
 
 
 # docs/fleet.md
+
+
+class LoadBalancer(http.server.BaseHTTPRequestHandler):
+    """Notes what it is asked for."""
+
+    asked: t.ClassVar[list[tuple[str, object]]] = []
+
+    def do_PUT(self) -> None:
+        body = json.loads(self.rfile.read(int(self.headers["Content-Length"])))
+        self.asked.append((self.path, body))
+        self.send_response(200)
+        self.send_header("Content-Length", "0")
+        self.end_headers()
+
+    def log_message(self, *dummy: t.Any) -> None:
+        """Say nothing."""
+
+
+@shows("docs/fleet.md", "# drain.yml")
+def test_a_host_is_taken_out_of_a_load_balancer(shown: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("ansible")
+    import test_rollout_playbook
+
+    monkeypatch.setattr(LoadBalancer, "asked", [])
+    server = http.server.ThreadingHTTPServer(("127.0.0.1", 0), LoadBalancer)
+    thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.05})
+    thread.start()
+    try:
+        assert shown.count("https://lb.example.com/") == 1
+        local = shown.replace("https://lb.example.com/", f"http://127.0.0.1:{server.server_port}/")
+        (tmp_path / "drain.yml").write_text(local)
+        fleet = test_rollout_playbook.Fleet(tmp_path)
+        fleet.set("b", profile="new")  # nothing to change
+        code, said, dummy = fleet.play("--limit", "a,b", corral_drain=str(tmp_path / "drain.yml"))
+    finally:
+        server.shutdown()
+        thread.join()
+        server.server_close()
+    assert code == 0, said
+    assert LoadBalancer.asked == [("/api/servers/a", {"state": "drain"})]
 
 
 @shows("docs/fleet.md", "# reboots.yml")
