@@ -344,6 +344,8 @@ def test_a_host_first_then_two_then_all_and_a_failed_batch_goes_back_and_the_res
     assert set(fleet.have().values()) == {"new"}
     assert "a: nothing to change" in said and "b,c,d: as follows" in said and "name: old -> new" in said
     assert fleet.node("a")["past"] == ["old", None], "it was left as it is"
+    kept = changed(order, "confirm")
+    assert kept[0] == "b" and sorted(kept[1:]) == ["c", "d"], "the first of those that change is their canary"
 
 
 def test_the_time_until_a_host_goes_back_is_as_long_as_its_batch_takes_unless_it_is_given(fleet: Fleet) -> None:
@@ -531,6 +533,25 @@ def test_a_second_rollout_of_the_same_run_goes_back_to_what_the_first_one_gave(f
     code, said, order = fleet.play("--limit", "a", plays=plays)
     assert code != 0 and "Drain: busy. The host has what it had before" in said, said
     assert fleet.have()["a"] == "new" and changed(order, "rollback") == [], said
+
+
+def test_a_second_rollout_of_the_same_run_has_hosts_of_its_own(fleet: Fleet) -> None:
+    book = fleet.folder / "collections/ansible_collections/corral/node/playbooks/each.yml"
+    text = (CHECKOUT / "playbooks/rollout.yml").read_text()
+    book.write_text(
+        text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
+    )
+    fleet.set("b", profile="newer")  # nothing to change in the second one
+    plays = """
+- import_playbook: each.yml
+  vars: {corral_hosts: a}
+- import_playbook: each.yml
+  vars: {corral_hosts: "b:c", corral_profile: {name: newer}}
+"""
+    code, said, order = fleet.play(plays=plays)
+    assert code == 0 and fleet.have() == {"a": "new", "b": "newer", "c": "newer", "d": "old"}, said
+    assert changed(order, "confirm") == ["a", "c"]
+    assert "Could not match" not in said, said
 
 
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
@@ -912,7 +933,7 @@ def test_files_of_tasks_are_looked_for_where_ansible_was_started_and_before_a_ho
     ("- meta: end_play\n  when: false\n", "meta: end_play would end the rollout of the host halfway"),
     ("- include_role: {nam: web}\n", "'name' is a required field for include_role"),
     ("- include_tasks:\n", "No file specified for include_tasks"),
-    ("- meta: end_role\n", "end_role"), # ansible-core 2.19 says it itself
+    ("- meta: end_role\n", "end_role"),  # ansible-core 2.19 says it itself
     ("- ansible.builtin.import_tasks: more.yml\n", "couldn't resolve module/action 'nowhere'"),
     ("$ANSIBLE_VAULT;1.1;AES256\n3333\n", "no vault secrets"),
 ])  # fmt: skip
