@@ -25,6 +25,7 @@ ROOT = "/sys/fs/cgroup"
 POOLS = ("corral.slice", "corral_isolated.slice")
 SLICES = [f"{ROOT}/{name}" for name in ("system.slice", "user.slice", "init.scope", "machine.slice", *POOLS)]
 PLACES = ("2-3", "6-7")
+LIMIT = 300.0  # s
 RECONCILER = ("corral-reconcile.timer", "corral-reconcile.path")
 THREADS = "import threading, time\nfor n in range(15): threading.Thread(target=time.sleep, args=(3600,)).start()\ntime.sleep(3600)"
 
@@ -97,6 +98,7 @@ def busy(pool: str) -> str:
 def main(turns: int) -> int:
     from _core.host import systemd
     from _core.host.files import Host
+    from _core.host.lock import Lock
     from _core.model.profile import profile
     from _core.pipeline import applying, declared_profile
 
@@ -143,14 +145,16 @@ def main(turns: int) -> int:
                 move(place)
 
     systemctl("stop", *RECONCILER)
-    systemctl(
-        "start", "corral-reconcile.service"
-    )  # Waits for a tick that began before its timer was stopped, or runs one.
+    # A tick that began before would move CPUs as well.
+    lock = Lock(Host())
+    if not lock.take(LIMIT):
+        raise SystemExit(f"a tick runs for {LIMIT:.0f} s")
     units = [busy(pool) for pool in POOLS]
     try:
         measured = watched(there_and_back)
     finally:
         systemctl("stop", *units)
+        lock.release()
         systemctl("start", *RECONCILER)
     json.dump({"floors": floors, "runs": runs, **measured}, sys.stdout)
     return 1 if measured["overlaps"] or not set(PLACES) <= set(measured["isolated"]) else 0
