@@ -245,15 +245,16 @@ def checked() -> None:
     mine = opened("one")[0]
     device = min(mine)
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "one")
-    timeout = json.loads(read("/etc/corral/profile.json"))["devices"][0]["check"]["timeout"]
+    timeout = json.loads(read("/etc/corral/profile.json"))["devices"][0]["check"]["timeout"].rstrip("s")
     for path, said in (
         (SICK, f"{CHECKS}: exit code 3: it is \\x07 sick"),
-        (HANGS, f"{CHECKS}: no answer within {timeout.rstrip('s')} s"),
+        (HANGS, f"{CHECKS}: no answer within {timeout} s"),
     ):
         write(path, device)
         wait(
             f"the drift says {said}",
             lambda said=said: said in [row["actual"] for row in tick()["items"] if row["subject"] == f"one {device}"],
+            seconds=60 + int(timeout),
         )
         expect("one runs on", run("systemctl", "show", "-p", "MainPID", "--value", "one"), pid)
         if path == HANGS:
