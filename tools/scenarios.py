@@ -58,14 +58,14 @@ LONG_ONLY = (
     "intruders-bullseye",
     "intruders-forky",
     "intruders-trixie",
-    "kubelet-fleet",
+    "kubelet-fleet-standin",
     "legacy",
     "powercut",
     "trixie",
     "workloads-trixie",
 )
 # A scenario that needs a program, by the variable that names it: it is no part of this project, nor made by it.
-PROGRAMS = {"kubelet": "CORRAL_KUBELET_BINARY"}
+PROGRAMS = dict.fromkeys(("kubelet", "kubelet-fleet"), "CORRAL_KUBELET_BINARY")
 # These take minutes, so they start first: none of them is then the last one to run, alone.
 LONGEST = (
     "fleet",

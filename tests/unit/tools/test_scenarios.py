@@ -274,7 +274,9 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("CORRAL_LONG", "1")
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
     monkeypatch.setenv("CORRAL_KUBELET_BINARY", "/usr/bin/kubelet")
-    assert {step.name.split()[1] for step in scenarios.steps()} - usual == {*scenarios.LONG_ONLY, "kubelet"}
+    assert {step.name.split()[1] for step in scenarios.steps()} - usual == {
+        *(*scenarios.LONG_ONLY, "kubelet", "kubelet-fleet")
+    }
 
 
 def test_patience_is_measured_once_and_never_below_one(monkeypatch: pytest.MonkeyPatch) -> None:
