@@ -518,13 +518,18 @@ def test_no_batch_begins_after_one_that_went_back_without_a_host_that_ended_earl
     assert fleet.have() == dict.fromkeys(HOSTS, "old") and fleet.node("c")["log"] == [], said
 
 
-def test_a_second_rollout_of_the_same_run_goes_back_to_what_the_first_one_gave(fleet: Fleet) -> None:
-    (fleet.folder / "drain.yml").write_text("- name: Drain\n  ansible.builtin.fail: {msg: busy}\n")
+def importable(fleet: Fleet) -> None:
+    """The rollout as each.yml beside the playbook, to be imported more than once."""
     book = fleet.folder / "collections/ansible_collections/corral/node/playbooks/each.yml"
     text = (CHECKOUT / "playbooks/rollout.yml").read_text()
     book.write_text(
         text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
     )
+
+
+def test_a_second_rollout_of_the_same_run_goes_back_to_what_the_first_one_gave(fleet: Fleet) -> None:
+    (fleet.folder / "drain.yml").write_text("- name: Drain\n  ansible.builtin.fail: {msg: busy}\n")
+    importable(fleet)
     plays = """
 - import_playbook: each.yml
 - import_playbook: each.yml
@@ -535,23 +540,61 @@ def test_a_second_rollout_of_the_same_run_goes_back_to_what_the_first_one_gave(f
     assert fleet.have()["a"] == "new" and changed(order, "rollback") == [], said
 
 
-def test_a_second_rollout_of_the_same_run_has_hosts_of_its_own(fleet: Fleet) -> None:
-    book = fleet.folder / "collections/ansible_collections/corral/node/playbooks/each.yml"
-    text = (CHECKOUT / "playbooks/rollout.yml").read_text()
-    book.write_text(
-        text.replace("  gather_facts: false\n", '  gather_facts: false\n  environment: "{{ node_environment }}"\n')
-    )
+def test_a_second_rollout_of_the_same_run_has_hosts_and_an_order_of_its_own(fleet: Fleet) -> None:
+    importable(fleet)
     fleet.set("b", profile="newer")  # nothing to change in the second one
     plays = """
 - import_playbook: each.yml
   vars: {corral_hosts: a}
 - import_playbook: each.yml
-  vars: {corral_hosts: "b:c", corral_profile: {name: newer}}
+  vars: {corral_hosts: "a:b:c", corral_profile: {name: newer}}
 """
-    code, said, order = fleet.play(plays=plays)
-    assert code == 0 and fleet.have() == {"a": "new", "b": "newer", "c": "newer", "d": "old"}, said
-    assert changed(order, "confirm") == ["a", "c"]
+    health = 'sh -c \'echo "$HOST health" >>"$ORDER"\''
+    code, said, order = fleet.play(plays=plays, corral_health_command=health)
+    assert code == 0 and fleet.have() == {"a": "newer", "b": "newer", "c": "newer", "d": "old"}, said
+    assert changed(order, "confirm") == ["a", "a", "c"]
+    assert changed(order, "health") == ["a", "a", "c", "b"], "the order of the second one is its own"
     assert "Could not match" not in said, said
+
+
+def test_a_second_rollout_without_a_host_of_this_run_touches_none_of_the_first_one(fleet: Fleet) -> None:
+    importable(fleet)
+    plays = """
+- import_playbook: each.yml
+  vars: {corral_hosts: "a:b"}
+- import_playbook: each.yml
+  vars: {corral_hosts: "c:d", corral_profile: {name: newer}}
+"""
+    code, said, order = fleet.play("--limit", "a,b", plays=plays)
+    assert code == 0 and fleet.have() == {"a": "new", "b": "new", "c": "old", "d": "old"}, said
+    assert changed(order) == ["a", "b"]
+
+
+def test_a_rollout_of_ungrouped_hosts_takes_them_all_and_its_profile_is_that_of_the_plan(fleet: Fleet) -> None:
+    fleet.set("a", adoptable={"pids": {"pid_max": 40000}})
+    code, said, dummy = fleet.play(
+        "-e",
+        "corral_hosts=ungrouped",
+        corral_on_drift="adopt",
+        corral_profile={"name": "{{ group_names | join(' ') }}"},
+    )
+    assert code == 0 and "name: old -> ungrouped" in said, said
+    assert set(fleet.have().values()) == {"ungrouped"}
+    assert [file.name for file in (fleet.folder / "corral_adopted").iterdir()] == ["a.yml"]
+
+
+def test_hosts_that_change_come_first_in_the_order_of_the_pattern_and_then_the_others(fleet: Fleet) -> None:
+    fleet.set("a", profile="new", past=["old", None])
+    fleet.set("c", profile="new", past=["old", None])
+    health = 'sh -c \'echo "$HOST health" >>"$ORDER"\''
+    words = ("-e", "corral_serial=1 corral_hosts=d,c,b,a", "-f", "1")
+    code, said, order = fleet.play(*words, corral_health_command=health)
+    assert code == 0 and changed(order, "health") == ["d", "b", "c", "a"], said
+    assert stats(said)["corral_would_change_hosts"] == ["b", "d"]
+    words = ("-e", "corral_serial=1 corral_hosts=!d", "-f", "1")
+    fleet.set("c", profile="old", past=[None])
+    code, said, order = fleet.play(*words, corral_health_command=health)
+    assert code == 0 and changed(order, "health") == ["c", "a", "b"], said
 
 
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
