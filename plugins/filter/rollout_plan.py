@@ -84,7 +84,8 @@ RETURN = r"""
 _value:
   description:
     - C(lines) is what a person reads. C(refused) has the reason for each host that cannot have the profile. C(changing) lists
-      the hosts on which something would change.
+      the hosts on which something would change. C(acting) has beside them those that are rebooted, and those with a change that an
+      earlier run did not confirm.
   type: dict
 """
 
@@ -113,6 +114,7 @@ class RolloutPlan(t.TypedDict):
     lines: list[str]
     refused: dict[str, str]
     changing: list[str]
+    acting: list[str]
 
 
 def rollout_plan(
@@ -138,7 +140,7 @@ def rollout_plan(
             continue
         lines = [*plan_lines(profiles[host], agent), *restart_lines(profiles[host])]
         lines += staying_lines(profiles[host], wanted[host].require_in_sync)
-        lines += reboot_lines(profiles[host], wanted[host])
+        lines += [*reboot_lines(profiles[host], wanted[host]), *unconfirmed_lines(profiles[host])]
         groups.setdefault(json.dumps(lines), []).append(host)
     shown: list[str] = []
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", by_name(row[1][0]))):
@@ -155,12 +157,23 @@ def rollout_plan(
         for host in sorted(profiles, key=by_name)
         if host not in refused and plan_lines(profiles[host], agents.get(host, {}))
     ]
+    acting = [
+        host
+        for host in sorted(profiles, key=by_name)
+        if host in changing or (host not in refused and acts(profiles[host], wanted[host]))
+    ]
     total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
     return {
         "lines": [*map(printable, shown), total + (f", {len(refused)} cannot have the profile" if refused else "")],
         "refused": refused,
         "changing": changing,
+        "acting": acting,
     }
+
+
+def acts(profile: t.Mapping[str, t.Any], terms: Terms) -> bool:
+    """Whether the rollout does something on a host on which nothing changes."""
+    return bool(unconfirmed_lines(profile) or (terms.reboot_ok and reboot_lines(profile, terms)))
 
 
 def terms_of(host: str, given: t.Mapping[str, t.Any]) -> Terms:
@@ -239,6 +252,11 @@ def reboot_lines(profile: t.Mapping[str, t.Any], terms: Terms) -> list[str]:
     reasons += [terms.reboot_for] if isinstance(terms.reboot_for, str) else map(str, terms.reboot_for)
     head = "is rebooted:" if terms.reboot_ok else "waits for a reboot, which corral_reboot_ok=true allows:"
     return [head, *(f"  {text}" for text in reasons)] if any(reasons) else []
+
+
+def unconfirmed_lines(profile: t.Mapping[str, t.Any]) -> list[str]:
+    """That an earlier run ended before it confirmed what it applied: it may have left the host drained."""
+    return ["has an unconfirmed change, which the rollout confirms or replaces"] if profile.get("unconfirmed") else []
 
 
 def key_line(one: EditedKey) -> str:

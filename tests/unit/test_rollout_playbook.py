@@ -583,7 +583,7 @@ def test_a_rollout_of_ungrouped_hosts_takes_them_all_and_its_profile_is_that_of_
     assert [file.name for file in (fleet.folder / "corral_adopted").iterdir()] == ["a.yml"]
 
 
-def test_hosts_that_change_come_first_in_the_order_of_the_pattern_and_then_the_others(fleet: Fleet) -> None:
+def test_hosts_with_something_to_do_come_first_in_the_order_of_the_pattern_and_then_the_others(fleet: Fleet) -> None:
     fleet.set("a", profile="new", past=["old", None])
     fleet.set("c", profile="new", past=["old", None])
     health = 'sh -c \'echo "$HOST health" >>"$ORDER"\''
@@ -591,7 +591,13 @@ def test_hosts_that_change_come_first_in_the_order_of_the_pattern_and_then_the_o
     code, said, order = fleet.play(*words, corral_health_command=health)
     assert code == 0 and changed(order, "health") == ["d", "b", "c", "a"], said
     assert stats(said)["corral_would_change_hosts"] == ["b", "d"]
+    # Of those with nothing to change: one is rebooted, and one has a change that nothing confirmed.
+    fleet.set("b", waits=True, confirmed="new")
+    due = "{{ ['a new kernel'] if inventory_hostname == 'c' else [] }}"
     words = ("-e", "corral_serial=1 corral_hosts=!d", "-f", "1")
+    code, said, order = fleet.play(*words, corral_health_command=health, corral_reboot_ok=True, corral_reboot_for=due)
+    assert code == 0 and changed(order, "health") == ["b", "c", "a"], said
+    assert changed(order, "reboot") == ["c"] and "3 hosts: 0 would change" in said
     fleet.set("c", profile="old", past=[None])
     code, said, order = fleet.play(*words, corral_health_command=health)
     assert code == 0 and changed(order, "health") == ["c", "a", "b"], said

@@ -97,6 +97,29 @@ def test_a_paused_host_cannot_have_it_unless_that_is_wanted_there() -> None:
     assert plan["changing"] == ["n2"]
 
 
+def test_a_rollout_does_something_on_hosts_that_change_are_rebooted_or_have_an_unconfirmed_change() -> None:
+    later = {"text": "the command line", "when": "next boot", "verdict": "drift", "disruption": "none"}
+    same = profile(4)
+    profiles = {
+        "n1": same, "n2": {**same, "unconfirmed": {"text": "until noon"}}, "n3": {**same, "drift": [later]}, "n4": {**same, "drift": [later]},
+        "n5": same, "n6": same, "n7": profile(1), "n8": {"skipped": True}, "n9": same,
+    }  # fmt: skip
+    terms = {"n3": {"reboot_ok": True}, "n5": {"reboot_ok": True, "reboot_for": ["a kernel"]}, "n6": {"reboot_for": ["a kernel"]},
+             "n8": {"reboot_ok": True, "reboot_for": ["a kernel"]}}  # fmt: skip
+    agents: dict[str, dict[str, t.Any]] = {
+        **dict.fromkeys(profiles, AGENT),
+        "n9": {"drift": [], "changes": [{"text": "~ agent"}]},
+    }
+    plan = rollout_plan(profiles, agents, terms)
+    assert plan["changing"] == ["n7", "n9"]
+    assert plan["acting"] == ["n2", "n3", "n5", "n7", "n9"]
+    told = "\n".join(plan["lines"])
+    assert "n2: as follows\n  has an unconfirmed change, which the rollout confirms or replaces\n" in told
+    assert "n1,n8: nothing to change" in told
+    gone = rollout_plan({"n1": {**same, "paused": {"text": "paused"}, "unconfirmed": {"text": "x"}}}, {"n1": AGENT})
+    assert gone["acting"] == [] and list(gone["refused"]) == ["n1"]
+
+
 @pytest.mark.parametrize(("terms", "said"), [
     ({"on_drift": "ignore"}, "n1: corral_on_drift: ignore: write stop, adopt or overwrite"),
     ({"during_pause": "wait"}, "n1: corral_during_pause: wait: write refuse or apply"),
