@@ -199,7 +199,7 @@ def why_refused(profile: t.Mapping[str, t.Any], agent: t.Mapping[str, t.Any], te
         if ("drift" not in result or result.get("problems")) and not result.get("skipped") and result:
             return message(result)
     if not profile:
-        return "the node was not asked"
+        return "the node was not asked, since the host failed before: Ansible's own error above says why"
     paused = profile.get("paused")
     if paused and terms.during_pause == "refuse":
         return f"{paused['text']}; end the pause, or set corral_during_pause to apply"

@@ -570,6 +570,22 @@ def test_a_second_rollout_without_a_host_of_this_run_touches_none_of_the_first_o
     assert changed(order) == ["a", "b"]
 
 
+def test_a_second_rollout_refuses_a_host_that_failed_in_the_first_one(fleet: Fleet) -> None:
+    importable(fleet)
+    plays = """
+- import_playbook: each.yml
+- import_playbook: each.yml
+  vars: {corral_profile: {name: newer}}
+"""
+    check = "sh -c 'test \"$HOST\" != b'"
+    options = ("-e", "corral_serial=2 corral_max_fail_percentage=50", "--limit", "a,b,c")
+    code, said, dummy = fleet.play(*options, plays=plays, corral_health_command=check)
+    assert code != 0 and fleet.have() == {"a": "new", "b": "old", "c": "new", "d": "old"}, said
+    told = " ".join(said.rpartition("TASK [Show it]")[2].split())
+    assert "b: cannot have it" in told and "the node was not asked, since the host failed before" in told, said
+    assert "1 of 3 hosts cannot have the profile, and no host was changed: b" in told
+
+
 def test_a_rollout_of_ungrouped_hosts_takes_them_all_and_its_profile_is_that_of_the_plan(fleet: Fleet) -> None:
     fleet.set("a", adoptable={"pids": {"pid_max": 40000}})
     code, said, dummy = fleet.play(
