@@ -599,6 +599,13 @@ def test_a_rollout_of_ungrouped_hosts_takes_them_all_and_its_profile_is_that_of_
     assert [file.name for file in (fleet.folder / "corral_adopted").iterdir()] == ["a.yml"]
 
 
+def test_no_batch_begins_where_an_adopted_layer_cannot_be_written(fleet: Fleet) -> None:
+    fleet.set("a", adoptable={"pids": {"pid_max": 40000}})
+    (fleet.folder / "file").write_text("")
+    code, said, order = fleet.play(corral_on_drift="adopt", corral_adopted_dir=str(fleet.folder / "file" / "adopted"))
+    assert code != 0 and order == [] and set(fleet.have().values()) == {"old"}, said
+
+
 def test_hosts_with_something_to_do_come_first_in_the_order_of_the_pattern_and_then_the_others(fleet: Fleet) -> None:
     fleet.set("a", profile="new", past=["old", None])
     fleet.set("c", profile="new", past=["old", None])
