@@ -621,9 +621,11 @@ def test_hosts_with_something_to_do_come_first_in_the_order_of_the_pattern_and_t
     code, said, order = fleet.play(*words, corral_health_command=health, corral_reboot_ok=True, corral_reboot_for=due)
     assert code == 0 and changed(order, "health") == ["b", "c", "a"], said
     assert changed(order, "reboot") == ["c"] and "3 hosts: 0 would change" in said
+    # The first host of the pattern is not in the limit.
     fleet.set("c", profile="old", past=[None])
+    words = ("-e", "corral_serial=1", "-f", "1", "--limit", "b,c,d")
     code, said, order = fleet.play(*words, corral_health_command=health)
-    assert code == 0 and changed(order, "health") == ["c", "a", "b"], said
+    assert code == 0 and changed(order, "health") == ["c", "b", "d"], said
 
 
 def test_a_host_that_went_back_by_itself_does_not_go_back_once_more(fleet: Fleet) -> None:
