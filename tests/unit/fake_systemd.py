@@ -597,7 +597,10 @@ class FakeSystemd:
         return entries
 
     def attach_program(self, name: str) -> None:
-        """What the kernel lets the processes of a service open: it knows numbers, and systemd follows links when it asks for them."""
+        """What the kernel lets the processes of a service open: it knows numbers, and systemd follows links when it asks for them.
+
+        /dev/char/MAJOR:MINOR is taken as it is (device_path_parse_major_minor), whether there is such a file or not.
+        """
         if name not in self.services:
             return
         try:
@@ -607,8 +610,10 @@ class FakeSystemd:
             )
         except LookupError:  # It runs on though its files are gone.
             return
-        files = (self.root / entry.split()[0].lstrip("/") for entry in entries)
-        numbers = frozenset(file.read_text().strip() for file in files if file.is_file())
+        paths = [entry.split()[0] for entry in entries]
+        numbers = frozenset(path[len("/dev/") :] for path in paths if path.startswith(("/dev/char/", "/dev/block/")))
+        files = (self.root / path.lstrip("/") for path in paths)
+        numbers |= frozenset(file.read_text().strip() for file in files if file.is_file())
         self.programs[name] = None if (policy or ["auto"])[-1] == "auto" and not entries else numbers
 
     def revert(self, name: str) -> Command:

@@ -131,11 +131,6 @@ class NodeHost(Host):
         text = file.read_text().strip() if path.startswith("/dev/") and file.is_file() else ""
         return self.tell(text if text.startswith(("char/", "block/")) else None, "device", path)
 
-    def inode(self, path: str) -> int | None:
-        """devtmpfs gives none twice, which other file systems do: what is put into /dev is counted."""
-        found = self.node.inodes.get(path, 1) if os.path.exists(self.at(path)) else None
-        return self.tell(found, "inode", path)
-
     def is_claimed(self, path: str) -> bool:
         claimed = path in self.node.claimed or path in self.node.open_files()
         return self.tell(claimed, "is_claimed", path)
@@ -190,7 +185,6 @@ class Node:
         self.in_use: dict[tuple[int, int], int] = {}
         self.compactions = 0
         self.podmans: dict[str, Storage] = {}  # by user
-        self.inodes: dict[str, int] = {}  # of files in /dev
         self.claimed: set[str] = set()  # device files that are in use so that no other can have them
         self.pci = FakePci(self.root)
         self.pci.open_files = self.open_files
@@ -281,8 +275,6 @@ class Node:
     def put(self, path: str, text: str) -> None:
         file = self.root / path.lstrip("/")
         file.parent.mkdir(parents=True, exist_ok=True)
-        if path.startswith("/dev/") and not file.exists():
-            self.inodes[path] = max(self.inodes.values(), default=1) + 1
         if not file.resolve().is_relative_to(self.root.resolve()):
             raise AssertionError(f"{path} is every fake node's: give this one a tree of its own, as set_online does")
         file.write_text(text)
@@ -452,7 +444,6 @@ class Node:
         twin.podmans = copy.deepcopy(self.podmans, memo)
         twin.programs = dict(self.programs)
         twin.claimed = set(self.claimed)
-        twin.inodes = dict(self.inodes)
         twin.runs, twin.holders, twin.reloads = dict(self.runs), dict(self.holders), self.reloads
         twin.said = list(self.said)
         twin.kubelet = copy.deepcopy(self.kubelet)

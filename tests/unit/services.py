@@ -211,10 +211,25 @@ def environment(fake: Node, unit: str) -> dict[str, str]:
 
 
 def allowed(fake: Node, unit: str) -> frozenset[str] | None:
-    """The devices that a service may open beside the usual ones; None for all (systemd.resource-control(5))."""
+    """The devices that a service may open beside the usual ones; None for all (systemd.resource-control(5)).
+
+    One in its list by number has the name of its file in /dev, or of the link there that leads to it.
+    """
     entries = fake.systemd.devices_allowed(unit)
     policy = [value for value in settings(fake, unit, "DevicePolicy") if value][-1:] or ["auto"]
-    return None if policy == ["auto"] and not entries else frozenset(entry.split()[0] for entry in entries)
+    return (
+        None if policy == ["auto"] and not entries else frozenset(name_of(fake, entry.split()[0]) for entry in entries)
+    )
+
+
+def name_of(fake: Node, path: str) -> str:
+    """What the device of an entry of DeviceAllow= is called in /dev."""
+    if not path.startswith(("/dev/char/", "/dev/block/")):
+        return path
+    files = [one for one in (fake.root / "dev").rglob("*") if one.is_file()]
+    named = [one for one in files if one.read_text().strip() == path[len("/dev/") :]]
+    named.sort(key=lambda one: (not one.is_symlink(), one))
+    return f"/{named[0].relative_to(fake.root)}" if named else path
 
 
 def sees(fake: Node, unit: str, path: str) -> bool:

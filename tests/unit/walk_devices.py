@@ -187,12 +187,18 @@ class Hardware:
         """Something that happens to devices, and to which: often to one that a workload has."""
         mine = [one for one in self.things if one in held]
         one = dice.choice(mine if mine and dice.random() < 0.6 else self.things)
-        act = dice.choice(["plug", "plug", "plug", "sicken", "sicken", "swap", "spec"])
+        act = dice.choice(["plug", "plug", "plug", "sicken", "sicken", "swap", "spec", "link"])
         if act == "spec" and "gpu" in self.kinds:
             self.is_spec_whole = not self.is_spec_whole or dice.random() < 0.7
             self.version = dice.choice(GPU_VERSIONS)
             self.write_spec()
             return f"the spec is made again, {self.version}, whole: {self.is_spec_whole}", self.of("gpu")
+        if act == "link" and one.kind == "tty" and one.plugged:
+            # udev makes a link anew, and systemd looks for it meanwhile.
+            self.fake.drop(f"{BY_PATH}{one.number}")
+            self.fake.systemctl("daemon-reload")
+            self.link(f"{BY_PATH}{one.number}", f"../..{one.file[4:]}")
+            return f"the link of {one.ident} is away for a moment", []
         if act == "sicken" and one.plugged and self.sicken(one):
             return f"{one.ident} is {'healthy' if one.healthy else 'unhealthy'}", [one]
         several = [other for other in self.of(one.kind) if other.plugged] if act == "swap" else [one]
@@ -484,7 +490,7 @@ class Users:
         self.tell("at rest there is a list of", lists - {units[workload] for workload in rows})
 
     def listed(self, unit: str) -> set[Thing] | None:
-        """The devices that the list of a service names, whether it runs or not."""
+        """The devices whose numbers the list of a service has, whether it runs or not."""
         try:
             entries = self.fake.systemd.devices_allowed(unit)
         except LookupError:
@@ -492,9 +498,8 @@ class Users:
         return {
             one
             for one in self.hardware.things
-            if one.file and one.plugged and {one.file, f"{BY_PATH}{one.number}" if one.kind == "tty" else ""}
-            & {entry.split()[0] for entry in entries}
-        }  # fmt: skip
+            if one.file and one.plugged and f"/dev/{one.code}" in {entry.split()[0] for entry in entries}
+        }
 
     def spec_rows(self) -> dict[str, set[str]]:
         """The device files that Corral's CDI specs give, by the names of their devices."""

@@ -218,14 +218,6 @@ class Host:
         number = f"{kind}/{os.major(found.st_rdev)}:{os.minor(found.st_rdev)}"
         return self.tell(number if kind else None, "device", path)
 
-    def inode(self, path: str) -> t.Optional[int]:
-        """Which file is at a path, links followed; None for none. In /dev one that is made again has another inode (devtmpfs counts on)."""
-        try:
-            found = os.stat(self.at(path)).st_ino
-        except (OSError, ValueError):
-            found = None
-        return self.tell(found, "inode", path)
-
     def is_claimed(self, path: str) -> bool:
         """Whether a device is in use so that no other can have it (EBUSY), or cannot be looked at: a disk that is mounted or a part of
         another one, an IOMMU group that a process has open.

@@ -13,12 +13,13 @@ from __future__ import annotations
 
 import fnmatch
 import re
-import types
 import typing as t
 
 from ..host import cgroup, state, systemd, workload_state
+from ..host.discovery import device_files
 from ..host.files import Host
 from ..model.devices import device_delivery
+from ..model.devices.device import is_place
 from ..model.devices.device_delivery import CDI_FOLDER, DRIVER_ENDING, FOLDER, flat
 from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
@@ -41,7 +42,7 @@ from .device_places import NAME, NOT_TOLD, TAKEN_BACK, WRITES
 from .manager import Manager
 
 if t.TYPE_CHECKING:
-    from ..model.devices.device import Device, GrantedDevice
+    from ..model.devices.device import Device
     from ..model.devices.device_delivery import Held
     from ..model.workload.resource_requirements import ResourceRequirements
 
@@ -52,14 +53,15 @@ LEFT_BEHIND = re.compile(r"\.(.*)\.corral")
 
 class Observed(NamedTuple):
     """What was delivered: the files for environments by path, the lists of units that have such a file, the CDI specs by path, and the
-    PCI functions that Corral has bound to a driver. ``inodes`` are those of the files of granted devices.
+    PCI functions that Corral has bound to a driver. ``numbers`` are those of device files, as below /sys/dev; None in a snapshot, which
+    has no device files.
     """
 
     files: t.Mapping[str, t.Optional[str]]
     lists: t.Mapping[str, UnitDevices]
     specs: t.Mapping[str, t.Optional[str]]
     bound: tuple[str, ...] = ()
-    inodes: t.Mapping[str, int] = types.MappingProxyType({})
+    numbers: t.Optional[t.Mapping[str, str]] = None
 
 
 class UnitDevices(NamedTuple):
@@ -94,7 +96,8 @@ def plan(host: Host, context: Context) -> Part:
         return Part((), frozenset())
     seen = observe(host, granted, names, specs, ended)
     devices = found.devices.known if found is not None and found.devices is not None else {}
-    seen = seen._replace(inodes=inodes_of(host, seen.files.values(), granted, devices, seen.bound))
+    if host.answers:
+        seen = seen._replace(numbers=numbers_of(host, granted, devices, seen.lists.values()))
     changes = decide(found, granted, seen, hooks)
     if context.by_timer:
         # A spec that cannot be written, such as in a folder that another program mounts, is to hold up nothing else.
@@ -152,26 +155,31 @@ def lists_set(lists: t.Mapping[str, UnitDevices], path: str) -> bool:
     return unit in lists and lists[unit].is_set
 
 
-def inodes_of(
+def numbers_of(
     host: Host,
-    records: t.Iterable[t.Optional[str]],
     granted: t.Iterable[Grant],
     devices: t.Mapping[str, tuple[Device, ...]],
-    bound: t.Collection[str] = (),
-) -> dict[str, int]:
-    """The inodes of the files of granted devices; a snapshot has no device files, and shows those that the ``records`` have.
+    lists: t.Iterable[UnitDevices],
+) -> dict[str, str]:
+    """The numbers of the files of granted devices, and of those that units may open by their paths.
 
-    What Corral has ``bound``, or is to bind, has a file only then, and its list is set whenever it is bound.
+    One that is not found any more, as without the link or the spec that named it, may have its file all the same.
     """
-    if not host.answers:
-        return {path: inode for text in records for path, inode in device_delivery.recorded_inodes(text).items()}
-    ids = {one.id for grant in granted for one in grant.devices}
-    held = [one for several in devices.values() for one in several if one.id in ids]
-    paths = device_delivery.files_of(
-        one for one in held if not (one.bind and (one.unbound or any(part in bound for part in one.functions)))
-    )
-    found = {path: host.inode(path) for path in paths}
-    return {path: inode for path, inode in found.items() if inode is not None}
+    held = {one.id: one for grant in granted for one in grant.devices}
+    known = [one for several in devices.values() for one in several if one.id in held]
+    lost = [device_delivery.not_seen(held[name]) for name in held.keys() - {one.id for one in known}]
+    paths = device_delivery.names_of([*known, *lost])
+    paths += [entry.split()[0] for one in lists for entry in one.now if entry.startswith("/dev/")]
+    found = {path: host.device(path) for path in dict.fromkeys(paths)}
+    for one in lost:
+        # Its place, where it is known, tells whether another device has its name by now.
+        places = set(filter(is_place, one.keys))
+        for path in one.files if places else ():
+            if path.startswith(device_delivery.VFIO_FOLDER):
+                continue  # That of a group, whose places are its functions.
+            if device_files.device_file(host, path).location not in {"", *places}:
+                found[path] = None
+    return {path: number for path, number in found.items() if number is not None}
 
 
 def as_optional(steps: t.Iterable[Step]) -> tuple[Step, ...]:
@@ -211,7 +219,7 @@ def decide(
     needs = {one.workload.name: one for one in found.needs} if found else {}
     changes: list[Change] = []
     kept: set[str] = set()
-    delivered = of_files(granted, needs, devices, seen.inodes)
+    delivered = of_files(granted, needs, devices)
     before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
     rows: dict[str, dict[str, t.Any]] = {}  # by version
     withheld: set[str] = set()
@@ -285,10 +293,7 @@ class Holder(NamedTuple):
 
 
 def of_files(
-    granted: t.Iterable[Grant],
-    declared: t.Container[str],
-    devices: t.Mapping[str, tuple[Device, ...]],
-    inodes: t.Mapping[str, int],
+    granted: t.Iterable[Grant], declared: t.Container[str], devices: t.Mapping[str, tuple[Device, ...]]
 ) -> dict[str, list[Holder]]:
     """The grants by the files with their environment.
 
@@ -298,7 +303,7 @@ def of_files(
     found: dict[str, list[Holder]] = {}
     for grant in sorted(granted, key=lambda one: one.workload not in declared):
         path = device_delivery.env_file(grant.workload, grant.unit)
-        found.setdefault(path, []).append(Holder(grant, device_delivery.held(grant.devices, devices, inodes)))
+        found.setdefault(path, []).append(Holder(grant, device_delivery.held(grant.devices, devices)))
     return found
 
 
@@ -315,36 +320,26 @@ def given(
     """The environment of a workload in its ``files``, and what its unit may open, which has the devices of all its grants. ``bound`` is
     what it sees beside its own /dev.
     """
-    (grant, own), path = several[0], files[0]
-    held = device_delivery.together([one.held for one in several])
-    # A group that is bound again has another number.
-    binds = any(one.unbound and not one.unhealthy for one in flat(held.devices))
-    moved = binds or leads_elsewhere(held.granted, seen.files.get(path))
-    there = seen.lists.get(grant.unit)
-    # The record is there before a list that it is to take back, and is written last where the same list is only set again: a run
-    # that dies before begins again.
-    again = moved and there is not None and is_set_already(there, held)
+    grant, own = several[0]
     text = text_of(several)
-    changes = [one for file in files for one in environment_change(grant, file, text, seen, order=1 if again else 0)]
+    changes = [one for file in files for one in environment_change(grant, file, text, seen)]
+    there = seen.lists.get(grant.unit)
     if there is not None and there.there:
-        allowed = device_delivery.allowed(flat(held.devices))
-        if held.missing:
-            # What it has stays as it is, but for what leads to another device by now.
-            allowed += [entry for entry in there.now if entry.split()[0] not in held.others]
-        change = allow_change(grant.unit, there, allowed, moved=moved)
+        devices = [device for one in several for device in flat(one.held.devices)]
+        wanted = wanted_list(there, device_delivery.allowed(devices, seen.numbers or {}, seen.bound))
+        first = None
+        change = None
+        if seen.numbers is not None:
+            first = list_before_checkpoint(there.now, wanted, seen.numbers, device_delivery.to_be_made(devices))
+        if seen.numbers is not None or not there.is_set:
+            change = allow_change(grant.unit, there, wanted, again=first is not None)
         if change is not None and change.steps:
-            wanted = wanted_list(there, allowed)
-            lost = [one for one in there.now if one not in wanted and one.split()[0] in held.others]
-            changes, change = in_turn(changes, change, several, files, seen, lost, again=again, starting=starting)
+            changes, change = in_turn(changes, change, several, files, seen, wanted, first, starting=starting)
         if change is not None:
             changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
         # A link leads nowhere without the file.
-        paths = [
-            *(entry.split()[0] for entry in device_delivery.allowed(flat(own.devices))),
-            *device_delivery.files_of(flat(own.devices)),
-        ]
-        changes += hidden_change(grant.unit, there, list(dict.fromkeys(paths)), bound)
+        changes += hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
     return changes
 
 
@@ -354,61 +349,63 @@ def in_turn(
     several: t.Sequence[Holder],
     files: t.Sequence[str],
     seen: Observed,
-    lost: t.Collection[str],
+    wanted: t.Sequence[str],
+    first: t.Optional[t.Sequence[str]],
     *,
-    again: bool,
     starting: bool,
 ) -> tuple[list[Change], Change]:
     """The changes of a unit's environment (``told``) and the one of its list, with their steps where each has to be.
 
-    The unit may start at any moment, after a run that died too. What others may be given (``lost``) is taken from its list before the
-    checkpoint is written, and it is told of a device only while its list has it: no longer before that is taken, and not until it is
-    there. A unit that is ``starting`` waits for all of it. With ``again`` the list is set though it is the same.
+    The unit may start at any moment, after a run that died too. What it is not to open any more is taken from its list before the
+    checkpoint is written (``first`` is the list then, None: nothing is to be taken), and it is told of a device only while its list has
+    it: no longer before that is taken, and not until it is there. A unit that is ``starting`` waits for all of it.
     """
     grant, own = several[0]
     before = seen.files.get(files[0])
     had, has = device_delivery.given_ids(before), device_delivery.given_ids(text_of(several))
     gains = not starting and not has <= had
-    if again or gains:
-        # The record says for which files the list was set: it is not written where systemd refuses the list.
+    last: list[Step] = []
+    if gains:
         last = [step._replace(phase=LIVE, order=1) for one in told for step in one.steps]
-        change = change._replace(steps=(*change.steps, *last))
-        told = []
         known = device_delivery.delivered(before)
-        is_known = bool(known)
-        # The list has no number of a device that is away once it is set: that is recorded first.
-        away = device_delivery.unseen(row for one in several for row in one.held.granted)
-        is_gone = not away <= device_delivery.unseen(row for one in known for row in one.recorded)
-        if not had <= has or (is_gone if is_known else not again):
-            records = [] if again and not is_known else [(one.grant.workload, one.held.granted) for one in several]
-            early = device_delivery.text_before_list(before, records, own.devices)
-            told = [one for file in files for one in environment_change(grant, file, early, seen)]
-    if lost:
+        rows = [(one.grant.workload, one.held.granted) for one in several]
+        if first is not None:  # The checkpoint does not have yet what is new.
+            old = {row[:3] for one in known for row in one.devices}
+            rows = [(name, tuple(row for row in held if row[:3] in old)) for name, held in rows]
+        early = device_delivery.text_before_list(before, rows, own.devices)
+        # The file is there before a list that it is to take back.
+        is_early = not had <= has or not known
+        told = [one for file in files for one in environment_change(grant, file, early, seen)] if is_early else []
+    steps = [*change.steps, *last]
+    if first is not None:
         if gains or has <= had:  # else it tells of what the checkpoint does not have yet
             told = [
                 one._replace(steps=tuple(step._replace(phase=CLAIM, order=NOT_TOLD) for step in one.steps))
                 for one in told
             ]
-        kept = "\n".join(one for one in seen.lists[grant.unit].now if one not in lost)
-        first = make_step.unit_property(grant.unit, DEVICE_ALLOW, kept, CLAIM, TAKEN_BACK)
-        change = change._replace(steps=(first, *change.steps))
-    return told, change
+        step = make_step.unit_property(grant.unit, DEVICE_ALLOW, "\n".join(first), CLAIM, TAKEN_BACK)
+        steps = [step, *(last if set(first) == set(wanted) else steps)]
+    return told, change._replace(steps=tuple(steps))
 
 
-def is_set_already(there: UnitDevices, held: Held) -> bool:
-    """Whether the list of a unit names all that was granted."""
-    return set(device_delivery.allowed(flat(held.devices))) <= set(there.now)
-
-
-def leads_elsewhere(granted: t.Iterable[GrantedDevice], before: t.Optional[str]) -> bool:
-    """Whether the kernel's list may be another one by now: unplugged and plugged in again, /dev/ttyUSB0 may be another device. The list
-    has no number of a device that was not there when systemd set it, at a restart of the unit or a daemon-reload for example.
+def list_before_checkpoint(
+    now: t.Sequence[str], wanted: t.Sequence[str], numbers: t.Mapping[str, str], to_make: t.Collection[str]
+) -> t.Optional[list[str]]:
+    """What a list is to have before the checkpoint is written, so that its unit opens nothing that it is not to open any more; None
+    where it opens nothing of that now. The files ``to_make`` are there only later.
     """
-    found = device_delivery.delivered(before)
-    if not found:
-        return True  # Without the record it is not known.
-    keys = {one[:3]: set(one.keys) for record in found for one in record.recorded}
-    return any(keys.get(one[:3]) != set(one.keys) for one in granted)  # Nor is it of a device that the record has not.
+
+    def code(entry: str) -> t.Optional[str]:
+        path = entry.split(maxsplit=1)[0]
+        return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
+
+    codes = {code(one) for one in wanted} | {None}
+    later = {one for one in (*now, *wanted) if one.split(maxsplit=1)[0] in to_make}
+    kept = [one for one in now if one not in later and (one in wanted or code(one) in codes)]
+    if len(kept) == len(now):
+        return None
+    kept += [one for one in wanted if one not in kept and one not in later and code(one) is None]
+    return kept or ([device_allow.NONE] if wanted else [])
 
 
 def environment_change(grant: Grant, path: str, text: str, seen: Observed, order: int = 0) -> list[Change]:
@@ -445,19 +442,17 @@ def wanted_list(seen: UnitDevices, granted: t.Iterable[str]) -> tuple[str, ...]:
     return tuple(dict.fromkeys([*seen.own, *granted]))
 
 
-def allow_change(unit: str, seen: UnitDevices, granted: t.Sequence[str], *, moved: bool = False) -> t.Optional[Change]:
+def allow_change(unit: str, seen: UnitDevices, wanted: t.Sequence[str], *, again: bool = False) -> t.Optional[Change]:
     """What a unit may open: what its own files say and what it was granted.
 
-    systemd follows a link when a list is set (and at a reload), and the kernel then knows numbers alone: with links that lead
-    elsewhere (``moved``) the same list is set again.
+    ``again``: the list is set though it is the same, since systemd looks up what is bound then.
     """
-    wanted = wanted_list(seen, granted)
-    if set(seen.now) == set(wanted) and not (moved and wanted):
+    if set(seen.now) == set(wanted) and not again:
         return None
     location = control_file(unit, DEVICE_ALLOW, runtime=True)
     shown_now, shown_then = ", ".join(seen.now) or None, ", ".join(wanted)
     if set(seen.now) == set(wanted):
-        shown_now = "set when links led to other devices"
+        shown_now = "set when a group was bound before"
     reason = ""
     if seen.hidden_by:
         reason = (

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 import json
 import re
-import types
 import typing as t
 
 from ..values.records import NamedTuple
@@ -35,19 +34,13 @@ HEADER = (
 )
 RECORD = "# grant: "
 IDS = "CORRAL_DEVICES_"  # how the variables with ids begin
-# Among the keys of a device in a record: it was not seen then, so that the kernel's list has no number of it.
-UNSEEN = "/unseen"
-# Among them as well, with an inode and a path: the device file that was there then. systemd looks for it whenever it sets the list,
-# at a restart of the unit and a daemon-reload too: one that was away meanwhile may be missing in the list, and has another inode.
-INODE = "/inode:"
 
 
 class Delivered(NamedTuple):
-    """What a file of FOLDER says of a workload: its devices. ``recorded`` are the same with UNSEEN and INODE among the keys."""
+    """What a file of FOLDER says of a workload: its devices."""
 
     workload: str
     devices: tuple[GrantedDevice, ...]
-    recorded: tuple[GrantedDevice, ...] = ()
 
 
 def env_file(workload: str, unit: str) -> str:
@@ -92,9 +85,14 @@ def paths_of(
 ) -> list[str]:
     """The device files that a unit may come to have of these resources, and those of what it has been ``granted``, links included."""
     devices = [one for name in resources for one in seen.get(name, ())]
-    found = [*(line.split()[0] for line in allowed(devices)), *files_of(devices)]
+    found = names_of(devices)
     found += [key for one in granted for key in one.keys if key.startswith("/dev/")]
     return list(dict.fromkeys(found))
+
+
+def names_of(devices: t.Collection[Device]) -> list[str]:
+    """The device files of devices, after the links that are their ids."""
+    return list(dict.fromkeys([*(one.id for one in devices if one.id.startswith("/dev/")), *files_of(devices)]))
 
 
 def files_of(devices: t.Iterable[Device]) -> list[str]:
@@ -105,10 +103,28 @@ def files_of(devices: t.Iterable[Device]) -> list[str]:
     return list(found)
 
 
-def allowed(devices: t.Iterable[Device]) -> list[str]:
-    """What DeviceAllow= lists for devices. A link stays one: systemd follows it again at each reload."""
-    linked = (one._replace(files=(one.id,)) if one.id.startswith("/dev/") else one for one in devices)
-    return [f"{file} {ACCESS}" for file in files_of(linked)]
+def allowed(devices: t.Iterable[Device], numbers: t.Mapping[str, str], bound: t.Collection[str] = ()) -> list[str]:
+    """What DeviceAllow= lists for devices: the ``numbers`` of their files (as below /sys/dev, by path).
+
+    systemd takes /dev/char/MAJOR:MINOR as it is, whether a file is there or not (bpf_devices_allow_list_device in its bpf-devices.c). A
+    path it looks up each time when it sets a list, at a restart of the unit and a daemon-reload too, and leaves out what is away then. A
+    path stands for what has no number now; a link leads to the same device under its next number. So it does for a group that Corral
+    binds, or has ``bound``: it has a number only then, and its list is set whenever it is bound.
+    """
+    codes, linked = dict(numbers), []
+    for one in devices:
+        is_path = one.id.startswith("/dev/")
+        linked.append(one._replace(files=(one.id,)) if is_path else one)
+        ways = [one.id, *one.files] if is_path else []
+        codes.update((one.id, numbers[path]) for path in ways[::-1] if path in numbers)
+        for file in one.files if is_bound(one, bound) else ():
+            codes.pop(file, None)
+    return [f"{f'/dev/{codes[file]}' if file in codes else file} {ACCESS}" for file in files_of(linked)]
+
+
+def is_bound(one: Device, bound: t.Collection[str]) -> bool:
+    """Whether Corral binds a device to its driver, or has ``bound`` one of its functions."""
+    return bool(one.bind) and (bool(one.unbound) or any(part in bound for part in one.functions))
 
 
 def variable(resource: str) -> str:
@@ -152,28 +168,12 @@ def text_before_list(
     devices: t.Mapping[str, t.Sequence[Device]],
 ) -> str:
     """The text of ``env_file`` while the list of a unit does not have yet what is ``granted``: variables for what it had ``before`` and
-    keeps. Records of that stay as they are, since they say for which files the list was set, but for what is not there now.
+    keeps.
     """
-    known = delivered(before)
-    had = given_ids(before) if known else frozenset()
+    had = given_ids(before) if delivered(before) else frozenset()
     names = {resource: f"{IDS}{variable(resource)}" for resource in devices}
     left = {key: [one for one in group if (names[key], one.id) in had] for key, group in devices.items()}
-    if known:
-        kept = {one[:3] for dummy, held in granted for one in held}
-        gone = unseen(one for dummy, held in granted for one in held)
-        rows = {one.workload: [row for row in one.recorded if row[:3] in kept] for one in known}
-        granted = [(name, [as_unseen(row) if row[:3] in gone else row for row in held]) for name, held in rows.items()]
     return env_text(granted, {key: group for key, group in left.items() if group})
-
-
-def unseen(rows: t.Iterable[GrantedDevice]) -> frozenset[tuple[str, str, str]]:
-    """The devices that were not there by their rows of a record: the container, resource and id of each."""
-    return frozenset(one[:3] for one in rows if UNSEEN in one.keys)
-
-
-def as_unseen(one: GrantedDevice) -> GrantedDevice:
-    """The row of a device that is not there any more."""
-    return one if UNSEEN in one.keys else one._replace(keys=(*one.keys, UNSEEN))
 
 
 def delivered(text: t.Optional[str]) -> tuple[Delivered, ...]:
@@ -194,23 +194,14 @@ def record(text: str) -> t.Optional[Delivered]:
     words = [workload, *(word for one in read for word in (*one[:3], *one.keys))]
     if not all(isinstance(word, str) for word in words):
         return None
-    found = (one._replace(keys=tuple(key for key in one.keys if not key.startswith((UNSEEN, INODE)))) for one in read)
-    return Delivered(workload, tuple(found), read)
-
-
-def recorded_inodes(text: t.Optional[str]) -> dict[str, int]:
-    """The inodes of device files as a file of FOLDER has them."""
-    keys = (key for record in delivered(text) for one in record.recorded for key in one.keys)
-    found = (key[len(INODE) :].partition(":") for key in keys if key.startswith(INODE))
-    return {path: int(number) for number, dummy, path in found if re.fullmatch("[0-9]{1,20}", number)}
+    return Delivered(workload, read)
 
 
 class Held(NamedTuple):
     """The devices of a grant by resource: as they are seen now, and one that is not seen (``missing``) with what is known of it.
 
     ``taken`` are keys of missing ones that another device has by now: no longer a way to them. ``others`` are the files of all other
-    devices. ``granted`` is the record of the grant: without what is taken, with UNSEEN for those that are missing or unhealthy, and with
-    INODE for the files that are there.
+    devices. ``granted`` is the record of the grant: without what is taken.
     """
 
     devices: t.Mapping[str, list[Device]]
@@ -220,12 +211,8 @@ class Held(NamedTuple):
     others: frozenset[str]
 
 
-def held(
-    granted: t.Sequence[GrantedDevice],
-    seen: t.Mapping[str, t.Iterable[Device]],
-    inodes: t.Mapping[str, int] = types.MappingProxyType({}),
-) -> Held:
-    """What is known of the devices of a grant; ``seen`` are the devices of the node by resource, ``inodes`` those of device files."""
+def held(granted: t.Sequence[GrantedDevice], seen: t.Mapping[str, t.Iterable[Device]]) -> Held:
+    """What is known of the devices of a grant; ``seen`` are the devices of the node by resource."""
     # Its resource may have another name by now.
     known = {one.id: one for devices in seen.values() for one in devices}
     missing = tuple(one for one in granted if one.id not in known)
@@ -240,25 +227,10 @@ def held(
         found.setdefault(one.resource, {})[one.id] = known.get(one.id) or not_seen(one, taken)
     return Held(
         {resource: list(devices.values()) for resource, devices in found.items()},
-        tuple(recorded(one, known.get(one.id), taken, inodes) for one in granted),
+        tuple(one if one.id in known else one._replace(keys=without(one.keys, taken)) for one in granted),
         missing,
         taken,
         others,
-    )
-
-
-def together(several: t.Sequence[Held]) -> Held:
-    """What is known of the devices of several grants of one unit."""
-    devices: dict[str, list[Device]] = {}
-    for one in several:
-        for resource, group in one.devices.items():
-            devices.setdefault(resource, []).extend(group)
-    return Held(
-        devices,
-        tuple(row for one in several for row in one.granted),
-        tuple(row for one in several for row in one.missing),
-        frozenset().union(*(one.taken for one in several)),
-        frozenset.intersection(*(one.others for one in several)),
     )
 
 
@@ -267,20 +239,17 @@ def flat(held: t.Mapping[str, t.Sequence[Device]]) -> list[Device]:
     return [one for dummy, group in sorted(held.items()) for one in group]
 
 
-def recorded(
-    one: GrantedDevice, now: t.Optional[Device], taken: t.Container[str], inodes: t.Mapping[str, int]
-) -> GrantedDevice:
-    """A granted device as a record has it: the files of one that is missing or unhealthy may be missing as well."""
-    keys = list(one.keys)
-    if now is None or now.unhealthy:
-        keys = [*(key for key in one.keys if key not in taken), UNSEEN]
-    # Of a group that Corral binds, only the file that all users of VFIO need may be known (device_grants.inodes_of).
-    if now is not None and (not now.bind or all(file in inodes for file in now.files)):
-        keys += [f"{INODE}{inodes[file]}:{file}" for file in files_of([now]) if file in inodes]
-    return one._replace(keys=tuple(keys))
+def without(keys: t.Iterable[str], taken: t.Container[str]) -> tuple[str, ...]:
+    """The keys of a device that another one has not taken."""
+    return tuple(key for key in keys if key not in taken)
 
 
-def not_seen(one: GrantedDevice, taken: t.Container[str]) -> Device:
+def to_be_made(devices: t.Iterable[Device]) -> list[str]:
+    """The files of IOMMU groups that are to be bound: the kernel makes each then, perhaps with another number than before."""
+    return [file for one in devices if one.unbound and not one.unhealthy for file in one.files]
+
+
+def not_seen(one: GrantedDevice, taken: t.Container[str] = ()) -> Device:
     """A granted device that is not seen now, with what its keys tell."""
     return Device(
         id=one.id,
@@ -289,7 +258,7 @@ def not_seen(one: GrantedDevice, taken: t.Container[str]) -> Device:
         functions=tuple(key for key in one.keys if PCI_ADDRESS.fullmatch(key)),
         driver=None,
         interfaces=(),
-        files=tuple(key for key in one.keys if key.startswith("/dev/") and key not in taken),
+        files=tuple(key for key in without(one.keys, taken) if key.startswith("/dev/")),
         keys=frozenset(one.keys),
         within=frozenset(),
     )

@@ -16,6 +16,9 @@ ALL = "rwm"
 TRUE = ("yes", "true", "on", "1", "y", "t")  # systemd.syntax(7)
 # What systemd takes (valid_device_allow_pattern in its cgroup.c) over D-Bus, where no specifier is resolved.
 ENTRY = r"(?:/dev/|/run/systemd/inaccessible/|char-|block-)[^\s%]+ r?w?m?"
+NUMBERS = ("/dev/char/", "/dev/block/")
+# With DevicePolicy=auto an empty list opens all devices. This one each unit with a list may open in any case.
+NONE = "/dev/null rwm"
 # A colon would begin the path in the unit; what stands for itself in a unit file (device.FIT_PATH) but for that.
 _CAN_BE_BOUND = re.compile(r"/dev/[A-Za-z0-9_.@+,=#/-]+")
 _OWN = ("fd", "hugepages", "mqueue", "pts", "shm")

@@ -892,21 +892,24 @@ def test_a_device_that_its_resource_finds_under_another_name_is_followed(rolled:
     assert held(rolled)["serial"] == ["/dev/ttyUSB0"]
     assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
     in_sync(rolled)
-    assert running(rolled, JOB).devices == {"/dev/ttyUSB1"}
+    assert running(rolled, JOB).devices == {LINKS[1]}
     assert shared(rolled) == []
 
 
-def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when_it_is_back(rolled: node.Node) -> None:
+@pytest.mark.parametrize("name", [0, 5], ids=["same number", "another number"])
+def test_a_device_that_was_not_there_at_the_start_of_a_unit_is_opened_to_it_when_it_is_back(
+    rolled: node.Node, name: int
+) -> None:
     roll_out(rolled, changed("dpdk", limits={"cpu": 2, "memory": "64Mi", TTY: 1}))
     services.stop(rolled, DPDK)
     runs.tick(rolled.host())
     unplug_tty(rolled, 0)
     running(rolled, DPDK)
+    runs.tick(rolled.host())
     assert rolled.systemd.programs[DPDK] == frozenset()
+    plug_tty_as(rolled, 0, name)
     runs.tick(rolled.host())
-    plug_tty(rolled, 0)
-    runs.tick(rolled.host())
-    assert rolled.systemd.programs[DPDK] == {"char/188:0"}
+    assert rolled.systemd.programs[DPDK] == {f"char/188:{name}"}
     in_sync(rolled)
 
 
@@ -939,28 +942,98 @@ def test_a_device_that_is_back_while_another_one_of_its_unit_is_away_is_opened_a
         shutil.rmtree(fake.root)
 
 
-def test_a_snapshot_has_the_device_files_that_are_recorded(rolled: node.Node) -> None:
-    records = [rolled.get(f"{FOLDER}/{DPDK}.env")]
-    found = {path: rolled.host().inode(path) for path in ("/dev/vfio/7", "/dev/vfio/vfio")}
-    assert device_grants.inodes_of(Host(str(rolled.root)), records, (), {}) == found
+def test_a_snapshot_which_has_no_device_files_tells_of_no_list_that_is_set(rolled: node.Node) -> None:
+    def said() -> list[tuple[str, str]]:
+        host = Host(str(rolled.root))
+        plan = planning.plan_profile(host, planning.compile_profile(host, profile.parse(PROFILE)))
+        return [(one.subject, one.property) for one in plan.changes if one.property == "DeviceAllow"]
+
+    assert said() == []
+    rolled.drop(f"/run/systemd/system.control/{DPDK}.d/50-DeviceAllow.conf")
+    assert said() == [(DPDK, "DeviceAllow")]
 
 
+@pytest.mark.parametrize("away", ["the device", "its link"])
 @pytest.mark.parametrize("meanwhile", ["restart", "daemon-reload"])
-def test_a_device_that_is_away_between_two_ticks_while_systemd_sets_the_list_is_opened_to_its_unit_again(
-    rolled: node.Node, meanwhile: str
+def test_a_device_that_is_away_between_two_ticks_while_systemd_sets_the_list_stays_open_to_its_unit(
+    rolled: node.Node, meanwhile: str, away: str
 ) -> None:
+    """udev makes its links anew, and a list that names a link has nothing of a device whose link is away at that moment."""
     running(rolled, SERIAL)
     in_sync(rolled)
-    unplug_tty(rolled, 0)
+    (rolled.root / LINKS[0][1:]).unlink()
+    if away == "the device":
+        rolled.drop("/dev/ttyUSB0")
     if meanwhile == "restart":
         services.restart(rolled, SERIAL)
     else:
         rolled.systemctl("daemon-reload")
     plug_tty(rolled, 0)
-    assert rolled.systemd.programs[SERIAL] == frozenset()
-    runs.tick(rolled.host())
     assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
     in_sync(rolled)
+
+
+@pytest.mark.parametrize("is_known", [False, True], ids=["place not known", "place known"])
+def test_a_tick_takes_nothing_from_a_unit_while_only_the_link_of_its_device_is_away(
+    rolled: node.Node, is_known: bool
+) -> None:
+    if is_known:
+        plug_tty_as(rolled, 0, 0)
+    running(rolled, SERIAL)
+    in_sync(rolled)
+    (rolled.root / LINKS[0][1:]).unlink()
+    host = rolled.host()
+    runs.tick(host)
+    assert rolled.systemd.programs[SERIAL] == {"char/188:0"}
+    assert [act for act in host.acts if "DeviceAllow=" in act] == []
+    plug_tty(rolled, 0)
+    runs.tick(rolled.host())
+    in_sync(rolled)
+
+
+def test_another_device_under_the_number_of_one_that_is_away_is_not_opened_though_no_resource_has_it(
+    rolled: node.Node,
+) -> None:
+    plug_tty_as(rolled, 0, 0)
+    running(rolled, SERIAL)
+    unplug_tty(rolled, 0)
+    rolled.put("/dev/ttyUSB0", "char/188:0\n")
+    link = rolled.root / "sys/dev/char/188:0"
+    link.unlink()
+    link.symlink_to("../../devices/pci0000:00/usb9/ttyUSB0")
+    runs.tick(rolled.host())
+    assert rolled.systemd.programs[SERIAL] == frozenset()
+    host = rolled.host()
+    runs.tick(host)
+    assert host.commands == []
+
+
+@pytest.mark.parametrize("happens", ["unplugged", "under another number"])
+def test_a_unit_whose_policy_is_auto_may_not_open_everything_while_its_list_changes(
+    rolled: node.Node, happens: str
+) -> None:
+    """With DevicePolicy=auto an empty list opens all devices (systemd.resource-control(5))."""
+    services.stop(rolled, DPDK)
+    by_id = [{"name": VFIO, "match": {"pci": "8086:1572"}}]  # some of which may have no device file
+    roll_out(
+        rolled, profile_with(devices=by_id, workloads=[one for one in PROFILE["workloads"] if one["name"] == "dpdk"])
+    )
+    running(rolled, DPDK)
+    runs.tick(rolled.host())
+    assert "DevicePolicy" not in rolled.get(DROPIN.format(DPDK))
+    for file in ("/dev/vfio/7", "/dev/vfio/vfio"):
+        rolled.drop(file)
+    if happens == "unplugged":
+        unplug_nic(rolled, NICS[0])
+    else:
+        rolled.put("/dev/vfio/7", "char/240:70\n")
+        rolled.put("/dev/vfio/vfio", "char/10:197\n")
+    seen: list[t.Any] = []
+    host = rolled.host(then=lambda dummy: seen.append(rolled.systemd.programs[DPDK]))
+    runs.tick(host)
+    assert any("DeviceAllow=" in act for act in host.acts)
+    assert None not in seen
+    assert seen[-1] == (frozenset() if happens == "unplugged" else {"char/240:70", "char/10:197"})
 
 
 @pytest.mark.parametrize(
@@ -1563,6 +1636,7 @@ def walk(fake: node.Node, seed: int, steps: int, counts: collections.Counter[str
         counts["several holders"] += len(opened(fake)) > 1
         seen += [f"{step} {act} {unit}: {one}" for one in shared(fake)]
         for name, files in before.items():
+            files = {file for file in files if fake.has(file)}
             if fake.runs.get(name) == runs_before[name] and not files <= opened(fake).get(name, set()):
                 seen.append(f"{step} {act} {unit}: {name} lost {files - opened(fake).get(name, set())}")
         fake.wait(dice.choice((1, 10)))

@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import json
-import os
 import typing as t
 from pathlib import Path
 
@@ -158,5 +157,3 @@ def test_the_number_of_a_device_file(tmp_path: Path) -> None:
     assert host.device("/dev/null") == host.device(str(tmp_path / "link")) == "char/1:3"
     assert host.device(str(tmp_path)) is None
     assert host.device("/dev/gone") is host.device("/dev/\0") is None
-    assert host.inode("/dev/null") == host.inode(str(tmp_path / "link")) == os.stat("/dev/null").st_ino
-    assert host.inode("/dev/gone") is host.inode("/dev/\0") is None

@@ -71,9 +71,8 @@ def test_a_group_comes_with_the_file_that_all_users_of_vfio_need() -> None:
     assert device_delivery.files_of([made("a", "/dev/ttyUSB0")]) == ["/dev/ttyUSB0"]
 
 
-def test_a_link_is_listed_as_a_link() -> None:
+def test_a_variable_names_the_file_that_a_link_leads_to() -> None:
     linked = made("/dev/serial/by-path/usb-0", "/dev/ttyUSB3")
-    assert device_delivery.allowed([linked]) == ["/dev/serial/by-path/usb-0 rwm"]
     assert device_delivery.environment({"a.b/c": [linked]})["CORRAL_FILES_A_B_C"] == "/dev/ttyUSB3"
 
 
@@ -160,7 +159,7 @@ def test_a_number_that_another_device_has_by_now_is_no_way_to_the_one_that_is_aw
     found = device_delivery.held([AWAY], {"a.b/tty": [at("/dev/serial/by-path/usb-1", "/dev/ttyUSB0", "devices/usb2")]})
     assert found.missing == (AWAY,)
     assert found.taken == {"/dev/ttyUSB0"}
-    assert found.granted == (AWAY._replace(keys=("devices/usb1", "/dev/serial/by-path/usb-0", device_delivery.UNSEEN)),)
+    assert found.granted == (AWAY._replace(keys=("devices/usb1", "/dev/serial/by-path/usb-0")),)
     assert found.devices["a.b/tty"][0].files == ("/dev/serial/by-path/usb-0",)
 
 
@@ -176,27 +175,20 @@ def test_of_a_device_whose_place_is_not_known_no_number_is_taken() -> None:
     assert found.others == {"/dev/ttyUSB0"}
 
 
-def test_the_record_says_that_an_unhealthy_device_may_have_had_no_file() -> None:
+def test_a_list_has_the_numbers_of_files_and_paths_of_what_has_none() -> None:
     there = at(AWAY.id, "/dev/ttyUSB0", "devices/usb1")
-    assert device_delivery.held([AWAY], {"a.b/tty": [there]}).granted == (AWAY,)
-    sick = there._replace(unhealthy="no such device")
-    assert device_delivery.UNSEEN in device_delivery.held([AWAY], {"a.b/tty": [sick]}).granted[0].keys
-
-
-def test_the_record_names_the_files_that_were_there() -> None:
-    there = at(AWAY.id, "/dev/ttyUSB0", "devices/usb1")
-    seen = {"a.b/tty": [there]}
-    found = device_delivery.held([AWAY], seen, {"/dev/ttyUSB0": 7, "/dev/ttyUSB1": 8})
-    assert found.granted == (AWAY._replace(keys=(*AWAY.keys, "/inode:7:/dev/ttyUSB0")),)
-    text = device_delivery.env_text([("serial", found.granted)], seen)
-    assert device_delivery.delivered(text) == (device_delivery.Delivered("serial", (AWAY,), found.granted),)
-    assert device_delivery.recorded_inodes(text) == {"/dev/ttyUSB0": 7}
-    assert device_delivery.recorded_inodes(text.replace("inode:7", "inode:x")) == {}
-    bound = {"a.b/tty": [there._replace(bind="vfio-pci", files=("/dev/vfio/7",))]}
-    inodes = {"/dev/vfio/vfio": 3}  # known by another device; that of a group that Corral binds is not
-    assert device_delivery.held([AWAY], bound, inodes).granted == (AWAY,)
-    (row,) = device_delivery.held([AWAY], bound, {**inodes, "/dev/vfio/7": 4}).granted
-    assert row.keys == (*AWAY.keys, "/inode:4:/dev/vfio/7", "/inode:3:/dev/vfio/vfio")
+    numbers = {"/dev/ttyUSB0": "char/188:0", "/dev/vfio/vfio": "char/10:196", "/dev/vfio/7": "char/240:1"}
+    assert device_delivery.allowed([there], numbers) == ["/dev/char/188:0 rwm"], "while its link is away as well"
+    assert device_delivery.allowed([there], {AWAY.id: "char/188:4", **numbers}) == ["/dev/char/188:4 rwm"]
+    assert device_delivery.allowed([there], {}) == [f"{AWAY.id} rwm"]
+    group = made("0000:3b:00.0", "/dev/vfio/7")._replace(functions=("0000:3b:00.0",))
+    by_number, by_path = ["/dev/char/240:1 rwm", "/dev/char/10:196 rwm"], ["/dev/vfio/7 rwm", "/dev/char/10:196 rwm"]
+    assert device_delivery.allowed([group], numbers) == by_number
+    # What Corral binds has its number only then.
+    to_bind = group._replace(bind="vfio-pci")
+    assert device_delivery.allowed([to_bind], numbers) == by_number, "others bound it"
+    assert device_delivery.allowed([to_bind], numbers, group.functions) == by_path
+    assert device_delivery.allowed([to_bind._replace(unbound=(("0000:3b:00.0", "i40e"),))], numbers) == by_path
 
 
 def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then() -> None:
@@ -206,10 +198,15 @@ def test_a_unit_may_come_to_have_what_it_was_granted_under_names_of_now_and_then
     ]  # fmt: skip
 
 
-def test_before_a_list_is_set_the_record_says_what_is_away_and_claims_nothing_new() -> None:
-    back = AWAY._replace(id="/dev/serial/by-path/usb-1", keys=("/dev/ttyUSB1",))
-    rows = [AWAY._replace(keys=(*AWAY.keys, "/inode:7:/dev/ttyUSB0")), back._replace(keys=("/inode:8:/dev/ttyUSB1",))]
-    before = device_delivery.env_text([("serial", rows)], {})
-    now = [AWAY._replace(keys=("/unseen",)), back._replace(keys=("/inode:9:/dev/ttyUSB1",))]
-    (found,) = device_delivery.delivered(device_delivery.text_before_list(before, [("serial", now)], {}))
-    assert found.recorded == (rows[0]._replace(keys=(*rows[0].keys, "/unseen")), rows[1])
+def test_before_a_list_is_set_its_unit_is_told_only_of_what_it_had() -> None:
+    old, new = (
+        at(AWAY.id, "/dev/ttyUSB0", "devices/usb1"),
+        at("/dev/serial/by-path/usb-1", "/dev/ttyUSB1", "devices/usb2"),
+    )
+    before = device_delivery.env_text([("serial", [AWAY])], {"a.b/tty": [old]})
+    row = AWAY._replace(id=new.id)
+    text = device_delivery.text_before_list(before, [("serial", [AWAY, row])], {"a.b/tty": [new, old]})
+    assert text == device_delivery.env_text([("serial", [AWAY, row])], {"a.b/tty": [old]})
+    assert device_delivery.text_before_list("", [("serial", [AWAY])], {"a.b/tty": [old]}) == device_delivery.env_text(
+        [("serial", [AWAY])], {}
+    )
