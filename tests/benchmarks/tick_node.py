@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import contextlib
 import io
+import os
 import shutil
+import stat
 import subprocess
 import typing as t
 from pathlib import Path
@@ -22,6 +24,7 @@ import trees
 from _core.host import apply_step, state
 from _core.model.plan.plan import steps_in_order
 from _core.model.profile import profile
+from _core.model.systemd.unit_property import DEVICE_ALLOW
 from _core.pipeline import applying, planning, recording_originals
 
 # 256 CPUs, 512 GiB.
@@ -97,6 +100,8 @@ def populate(fake: node.Node, count: int, devices: int, tenants: int) -> None:
         }
         for n in range(burstable)
     ]
+    if devices:
+        device_file(fake, "/dev/vfio/vfio", 10, 196)
     for number in range(devices):
         plug(fake, number)
     more: dict[str, t.Any] = {"devices": [{"name": NIC, "match": {"class": "0200"}}]} if devices else {}
@@ -107,12 +112,23 @@ def populate(fake: node.Node, count: int, devices: int, tenants: int) -> None:
 
 
 def plug(fake: node.Node, number: int) -> None:
-    """A network card on one of the two NUMA nodes."""
+    """A network card on one of the two NUMA nodes. Half of them are VFIO's and have a device file."""
     folder = f"/sys/bus/pci/devices/0000:{number // 32:02x}:{number % 32:02x}.0"
     rows = {"vendor": "0x8086", "device": "0x1592", "class": "0x020000", "numa_node": str(number % 2)}
     for name, text in rows.items():
         fake.put(f"{folder}/{name}", f"{text}\n")
-    (fake.root / folder[1:] / "driver").symlink_to("../../../bus/pci/drivers/ice")
+    driver = "vfio-pci" if number % 4 < 2 else "ice"
+    (fake.root / folder[1:] / "driver").symlink_to(f"../../../bus/pci/drivers/{driver}")
+    if driver == "vfio-pci":
+        (fake.root / folder[1:] / "iommu_group").symlink_to(f"../../../kernel/iommu_groups/{number}")
+        device_file(fake, f"/dev/vfio/{number}", 240, number)
+
+
+def device_file(fake: node.Node, path: str, major: int, minor: int) -> None:
+    """A device file that the tick on a folder takes for one: root alone makes it, and nothing opens it."""
+    file = fake.root / path.lstrip("/")
+    file.parent.mkdir(parents=True, exist_ok=True)
+    os.mknod(file, stat.S_IFCHR | 0o600, os.makedev(major, minor))
 
 
 def tenant(number: int, apps: t.Iterable[int]) -> Workload:
@@ -152,7 +168,7 @@ def roll_out(fake: node.Node, declared: profile.Profile, units: list[str]) -> No
     show = systemd.sync
     systemd.sync = lambda: None  # type: ignore[method-assign]
     for step in steps_in_order(plan.changes):
-        if step.kind == "property":
+        if step.kind == "property" and step.name != DEVICE_ALLOW:
             fake.systemctl("set-property", "--runtime", step.target, step.text or "")
         else:
             apply_step.perform(host, step)

@@ -126,8 +126,10 @@ class NodeHost(Host):
         super().remove_dir(path)
 
     def device(self, path: str) -> str | None:
-        """A file below /dev is a device where its text is a number, such as char/1:3."""
+        """A file below /dev is a device where its text is a number, such as char/1:3; and where it is one."""
         file = Path(self.at(path))
+        if file.is_char_device():
+            return super().device(path)
         text = file.read_text().strip() if path.startswith("/dev/") and file.is_file() else ""
         return self.tell(text if text.startswith(("char/", "block/")) else None, "device", path)
 
