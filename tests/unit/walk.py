@@ -314,7 +314,6 @@ class Walk(Judge):
         self.give_up()
         if self.devices:
             self.devices.give_up()
-            self.devices.leaves = True
         text = self.with_fault("remove", lambda host: runs.remove(host).leftovers, ("", "", "killed", "torn"))
         certain, ruled = not self.set_files.uncertain, set(self.set_files.ruled)
         # Of two files of an administrator's the last one is in force, and the persistent one would be read.
@@ -322,8 +321,6 @@ class Walk(Judge):
         if self.devices:
             self.devices.give_up()
         again = runs.remove(self.fake.host())
-        if self.devices:
-            self.devices.leaves = False
         if again.error or again.leftovers:
             self.set_files.uncertain = True
         else:

@@ -308,7 +308,6 @@ class Users:
         self.earlier: dict[str, str] = {}  # who had a device last
         self.loose = False  # devices have other numbers since the last whole tick
         self.bare: set[str] = set()  # units of which somebody removed files since the last whole tick
-        self.leaves = False  # while Corral is removed: what starts after a removal that died is given nothing
         self.touched: set[Thing] = set()  # what happened to devices in this step
 
     def before_step(self) -> None:
@@ -358,7 +357,7 @@ class Users:
             for one in self.hardware.called(ids):
                 self.counts["passed to another"] += self.earlier.get(one.ident, unit) != unit
                 self.earlier[one.ident] = unit
-            if not (self.loose or self.leaves or unit in self.bare):
+            if not (self.loose or unit in self.bare):
                 opens = self.opens(unit)
                 mine = {one for one in self.hardware.called(ids) if one.plugged and one.healthy and one.file}
                 missing = mine - (opens or set())

@@ -506,10 +506,16 @@ def hidden_change(unit: str, seen: UnitDevices, paths: t.Sequence[str], bound: t
 
 
 def taken_back(path: str, seen: Observed) -> list[Change]:
-    """The end of what was delivered to a workload. Its file goes last: a run that dies before begins again."""
+    """The end of what was delivered to a workload. Its file goes last: a run that dies before begins again. A unit that starts meanwhile
+    is told of nothing.
+    """
     unit = device_delivery.unit_of(path[len(FOLDER) + 1 :])
     there = seen.lists.get(unit)
     steps: list[Step] = []
+    text = seen.files[path]
+    if unit and device_delivery.given_ids(text):
+        record = device_delivery.env_text(device_delivery.delivered(text), {})
+        steps.append(make_step.file(path, record, CLAIM, NOT_TOLD, mode=0o644))
     if there is not None and there.is_set:
         own = "\n".join(there.own)
         steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, CLAIM, TAKEN_BACK, optional=True))

@@ -35,6 +35,7 @@ from shared_data import REPOSITORY
 from test_workloads import lines_of, status
 
 Make = t.Callable[..., node.Node]
+Act = t.Callable[[node.Node, node.NodeHost], object]
 CHECKPOINT = "/var/lib/corral/checkpoint.json"
 SPEC = "/run/cdi/corral.node-grant.json"
 NEWER_SPEC = "/run/cdi/corral.node-grant-0.5.0.json"
@@ -1415,6 +1416,37 @@ def known_to(fake: node.Node, unit: str, workload: str) -> tuple[set[str], set[s
     )
 
 
+def releases(fake: node.Node, host: node.NodeHost) -> object:
+    return runs.command(host, "release", "extra")
+
+
+def removes(fake: node.Node, host: node.NodeHost) -> object:
+    return runs.remove(host)
+
+
+@pytest.mark.parametrize("fail", ["killed", "torn", "error"])
+@pytest.mark.parametrize("act", [releases, removes], ids=lambda act: act.__name__)
+def test_a_unit_that_starts_after_a_release_or_removal_that_died_may_open_what_it_is_told_of(
+    rolled: node.Node, act: Act, fail: str
+) -> None:
+    services.add(rolled, "extra.service")
+    own = ("--unit", "extra.service", "--requests", f"{TTY}=1", "--hold", "declared")
+    assert runs.command(rolled.host(), "admit", "extra", *own) == 0
+    services.stop(rolled, DPDK)  # Else it loses its CPUs by a removal.
+    host = rolled.clone(rolled.root.with_name("probe")).host()
+    act(host.node, host)
+    assert any("DeviceAllow=" in command for command in host.acts)
+    for number in range(1, len(host.acts) + 1):
+        fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
+        with contextlib.suppress(node.Killed, CorralError, OSError):
+            act(fake, fake.host(fail, number))
+        services.begin(fake, "extra.service")
+        told = [value for name, value in fake.runs["extra.service"].env.items() if name.startswith("CORRAL_FILES_")]
+        opens = fake.systemd.programs["extra.service"]
+        assert opens is None or {fake.get(path).strip() for path in told} <= opens, (number, host.acts[number - 1])
+        shutil.rmtree(fake.root)
+
+
 @pytest.mark.parametrize("fail", ["killed", "torn"])
 @pytest.mark.parametrize(
     ("first", "then"),
@@ -1511,7 +1543,6 @@ def watched(fake: node.Node, seen: list[str], fail: str = "", fail_at: int = 0) 
     return fake.host(fail, fail_at, then=lambda number: seen.extend(f"{number}: {one}" for one in shared(fake)))
 
 
-Act = t.Callable[[node.Node, node.NodeHost], object]
 FAULTS = ("error", "killed", "torn")
 
 
