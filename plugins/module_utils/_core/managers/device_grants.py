@@ -223,9 +223,17 @@ def decide(
     before = {path: device_delivery.spec_of(text) for path, text in seen.specs.items()}
     rows: dict[str, dict[str, t.Any]] = {}  # by version
     withheld: set[str] = set()
+    # What a unit that is about to start gets: it does not start where systemd leaves that open to another one.
+    numbers = seen.numbers or {}
+    sole = [one for several in delivered.values() if is_starting(found, several) for one in several]
+    needed = {
+        code_of(entry, numbers)
+        for one in sole
+        for entry in device_delivery.allowed(flat(one.held.devices), numbers, seen.bound)
+    } - {None, numbers.get(device_delivery.VFIO_CONTROL)}
     for path, several in delivered.items():
         # A unit that is about to start does not start without its list; any other one is asked again by the next tick.
-        starting = found is not None and any(grant.workload in found.status.starting for grant, dummy in several)
+        starting = is_starting(found, several)
         for grant, held in several:
             changes += missing(grant, declared)
             changes += device_drivers.driver_changes(held, starting=starting)
@@ -240,7 +248,7 @@ def decide(
         kept.update((path, as_read))
         is_others = as_read != path and as_read in delivered
         paths = (path,) if is_others else tuple(dict.fromkeys((path, as_read)))
-        changes += given(several, paths, seen, starting=starting, bound=bound)
+        changes += given(several, paths, seen, starting=starting, needed=needed, bound=bound)
         if is_others:
             changes.append(environment_of_another(grant, as_read))
     hooks = {name: hook for name, hook in hooks.items() if name not in withheld}
@@ -249,6 +257,11 @@ def decide(
     in_use = {key for grant in granted for one in grant.devices for key in one.keys}
     changes += [device_drivers.given_back(address) for address in seen.bound if address not in in_use]
     return [*changes, *device_specs.spec_changes(seen.specs, device_specs.with_hooks(rows, hooks))]
+
+
+def is_starting(found: t.Optional[Workloads], several: t.Sequence[Holder]) -> bool:
+    """Whether the unit of these grants is about to start."""
+    return found is not None and any(grant.workload in found.status.starting for grant, dummy in several)
 
 
 def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[Change]:
@@ -315,10 +328,16 @@ def text_of(several: t.Sequence[Holder]) -> str:
 
 
 def given(
-    several: t.Sequence[Holder], files: t.Sequence[str], seen: Observed, *, starting: bool, bound: t.Sequence[Setting]
+    several: t.Sequence[Holder],
+    files: t.Sequence[str],
+    seen: Observed,
+    *,
+    starting: bool,
+    needed: t.AbstractSet[t.Optional[str]],
+    bound: t.Sequence[Setting],
 ) -> list[Change]:
-    """The environment of a workload in its ``files``, and what its unit may open, which has the devices of all its grants. ``bound`` is
-    what it sees beside its own /dev.
+    """The environment of a workload in its ``files``, and what its unit may open, which has the devices of all its grants. ``needed`` are
+    the numbers of what a unit gets that is about to start. ``bound`` is what it sees beside its own /dev.
     """
     grant, own = several[0]
     text = text_of(several)
@@ -336,7 +355,11 @@ def given(
         if change is not None and change.steps:
             changes, change = in_turn(changes, change, several, files, seen, wanted, first, starting=starting)
         if change is not None:
-            changes.append(change if starting else change._replace(steps=as_optional(change.steps)))
+            left = there.now if first is None else first
+            gone = {code_of(entry, seen.numbers or {}) for entry in there.now if entry not in left}
+            must = 1 if needed & gone else 0
+            steps = change.steps if starting else (*change.steps[:must], *as_optional(change.steps[must:]))
+            changes.append(change._replace(steps=steps))
         changes += [left_out_change(grant.unit, entry) for entry in there.left_out]
         # A link leads nowhere without the file.
         changes += hidden_change(grant.unit, there, device_delivery.names_of(flat(own.devices)), bound)
@@ -394,18 +417,19 @@ def list_before_checkpoint(
     """What a list is to have before the checkpoint is written, so that its unit opens nothing that it is not to open any more; None
     where it opens nothing of that now. The files ``to_make`` are there only later.
     """
-
-    def code(entry: str) -> t.Optional[str]:
-        path = entry.split(maxsplit=1)[0]
-        return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
-
-    codes = {code(one) for one in wanted} | {None}
+    codes = {code_of(one, numbers) for one in wanted} | {None}
     later = {one for one in (*now, *wanted) if one.split(maxsplit=1)[0] in to_make}
-    kept = [one for one in now if one not in later and (one in wanted or code(one) in codes)]
+    kept = [one for one in now if one not in later and (one in wanted or code_of(one, numbers) in codes)]
     if len(kept) == len(now):
         return None
-    kept += [one for one in wanted if one not in kept and one not in later and code(one) is None]
+    kept += [one for one in wanted if one not in kept and one not in later and code_of(one, numbers) is None]
     return kept or ([device_allow.NONE] if wanted else [])
+
+
+def code_of(entry: str, numbers: t.Mapping[str, str]) -> t.Optional[str]:
+    """The number that an entry of a list opens now, as below /sys/dev; None where it is not known."""
+    path = entry.split(maxsplit=1)[0]
+    return path[len("/dev/") :] if path.startswith(device_allow.NUMBERS) else numbers.get(path)
 
 
 def environment_change(grant: Grant, path: str, text: str, seen: Observed, order: int = 0) -> list[Change]:

@@ -22,6 +22,7 @@ import services
 import test_workloads
 import yaml
 from _core.host import state
+from _core.host.command import Command
 from _core.host.files import Host
 from _core.managers import device_grants
 from _core.model.plan.plan import Change, Outcome
@@ -1007,6 +1008,38 @@ def test_another_device_under_the_number_of_one_that_is_away_is_not_opened_thoug
     host = rolled.host()
     runs.tick(host)
     assert host.commands == []
+
+
+def test_a_unit_does_not_start_with_a_device_that_systemd_leaves_open_to_another_one(
+    rolled: node.Node, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The kernel gives the number of an IOMMU group that went to the next one."""
+    roll_out(rolled, changed("job", requests={VFIO: 1}))
+    takes = type(rolled.systemd).set_devices
+    refuses = {"is": True}
+
+    def set_devices(systemd: t.Any, name: str, assignments: t.Sequence[str]) -> t.Any:
+        if refuses["is"] and name == DPDK:
+            return Command(1, "", f"Failed to set unit properties on {name}: Unit {name} has a bad unit file setting.")
+        return takes(systemd, name, assignments)
+
+    monkeypatch.setattr(type(rolled.systemd), "set_devices", set_devices)
+    unplug_nic(rolled, NICS[0])
+    rolled.drop("/dev/vfio/7")
+    rolled.put("/dev/vfio/8", "char/240:7\n")
+    assert runs.tick(rolled.host()) == 2
+    assert (DPDK, "DeviceAllow") in [(one["subject"], one["property"]) for one in status(rolled)["items"]]
+    assert services.start(rolled, JOB) is None
+    assert any(f"set-property {DPDK} DeviceAllow=" in line and "bad unit file" in line for line in rolled.said)
+    assert "job:job@a" not in held(rolled)
+    rolled.put("/dev/vfio/8", "char/240:8\n")  # What needs nothing of it starts.
+    assert running(rolled, JOB).devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+    services.stop(rolled, JOB)
+    rolled.put("/dev/vfio/8", "char/240:7\n")
+    refuses["is"] = False
+    assert running(rolled, JOB).devices == {"/dev/vfio/8", "/dev/vfio/vfio"}
+    assert rolled.systemd.programs[DPDK] == {"char/10:196"}
+    assert rolled.systemd.programs[JOB] == {"char/10:196", "char/240:7"}
 
 
 @pytest.mark.parametrize("happens", ["unplugged", "under another number"])
