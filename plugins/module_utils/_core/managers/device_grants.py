@@ -11,6 +11,7 @@ corral-boot.service brings back what lasts. What a running workload was given st
 
 from __future__ import annotations
 
+import contextlib
 import fnmatch
 import re
 import typing as t
@@ -36,6 +37,7 @@ from ..model.systemd.unit_property import (
     with_dropin,
 )
 from ..model.values.records import NamedTuple
+from ..model.workload import grants
 from ..model.workload.grants import Grant
 from . import device_drivers, device_specs
 from .device_places import NAME, NOT_TOLD, TAKEN_BACK, WRITES
@@ -575,10 +577,19 @@ def on_removal(host: Host, removed: t.Container[str]) -> tuple[Change, ...]:
     """Everything that was delivered is taken back; with the agent alone what its program does at the start of a container."""
     if NAME not in removed:
         return device_specs.without_program(device_specs.specs_of(host)) if AGENT in removed else ()
-    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host))
+    seen = observe(host, (), host.names(FOLDER), device_specs.specs_of(host), files_of_checkpoint(host))
     back = [change for path in sorted(seen.files) for change in taken_back(path, seen)]
     back += [device_drivers.given_back(address) for address in seen.bound]
     return (*back, *device_specs.spec_changes(seen.specs, {}))
+
+
+def files_of_checkpoint(host: Host) -> set[str]:
+    """The files of the grants that the checkpoint has: one that was removed by hand tells no longer of its list."""
+    for path in (state.CHECKPOINT, f"{state.CHECKPOINT}.previous"):
+        with contextlib.suppress(ValueError):
+            found = grants.from_data(state.checked(host, path))[0].grants
+            return {device_delivery.env_file(one.workload, one.unit) for one in found if one.devices}
+    return set()
 
 
 def status_files(dummy_host: Host) -> tuple[str, ...]:

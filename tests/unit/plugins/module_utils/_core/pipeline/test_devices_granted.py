@@ -335,6 +335,20 @@ def test_a_list_is_taken_back_though_its_record_was_removed(rolled: node.Node) -
     in_sync(rolled)
 
 
+@pytest.mark.parametrize("damaged", [False, True], ids=["checkpoint", "previous one"])
+def test_a_removal_takes_a_list_back_though_its_record_was_removed(rolled: node.Node, damaged: bool) -> None:
+    running(rolled, SERIAL)
+    services.stop(rolled, SERIAL, rolled.host("killed", 1))
+    rolled.drop(f"{FOLDER}/{SERIAL}.env")
+    services.stop(rolled, DPDK)
+    if damaged:
+        rolled.put(f"{CHECKPOINT}.previous", rolled.get(CHECKPOINT))
+        rolled.put(CHECKPOINT, "lost")
+    assert runs.remove(rolled.host()).error == ""
+    assert not rolled.has(f"/run/systemd/system.control/{SERIAL}.d")
+    assert services.allowed(rolled, SERIAL) is None
+
+
 def test_what_systemd_refuses_to_take_back_holds_up_no_release(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     host = rolled.clone(rolled.root.with_name("probe")).host()
