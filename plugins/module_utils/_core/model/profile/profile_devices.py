@@ -87,7 +87,7 @@ def _check_requests(reader: Reader, at: str, row: t.Mapping[str, t.Any], declare
 def _check_match(reader: Reader, path: str, given: t.Mapping[str, t.Any], require_link: bool) -> None:
     there = [key for key in (*ALONE, *OF_PCI) if given.get(key) is not None]
     alone = [key for key in there if key in ALONE]
-    if not there:
+    if not there and given.keys() <= {*ALONE, *OF_PCI}:  # else an unknown key is refused already, as the likely mistake
         reader.refuse(
             path, None, f"matches everything: write one or more of {', '.join(OF_PCI)}, or {' or '.join(ALONE)}"
         )

@@ -62,7 +62,7 @@ DEFAULT_TIMES = {"cpu_manager_reconcile_period": "10s", "image_minimum_gc_age": 
 CLOSEST, NODES = "prefer-closest-numa-nodes", "max-allowable-numa-nodes"
 
 
-def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[str, t.Any]) -> None:
+def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t.Any]) -> None:
     """Refuse what contradicts another part of the profile. What a kubelet refuses is found with all of its configuration."""
     kubelet = values.get("kubelet")
     if kubelet is None:
@@ -100,9 +100,12 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
     for first, second in cpu_options.forbidden(chosen):
         path = f"kubelet.cpu_manager_policy_options.{second}"
         reader.refuse(path, True, f"cannot be combined with {first} (the kubelet's rule): leave one out")
-    periods = kubelet.get("eviction_soft_grace_period") or {}
-    for name in kubelet.get("eviction_soft") or {}:
-        if name not in periods:
+    soft = kubelet.get("eviction_soft") or {}
+    periods = (
+        (given["kubelet"].get("eviction_soft_grace_period") or {}) if soft else {}
+    )  # as written: wrong ones are refused
+    for name in soft:
+        if isinstance(periods, dict) and name not in periods:
             message = "has no grace period: declare it in kubelet.eviction_soft_grace_period as well"
             reader.refuse(join("kubelet.eviction_soft", name), None, message)
 

@@ -180,8 +180,12 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
     ]  # the kubelet's maxPods is max_pods
     if same:
         return join(path, same[0])
-    if name in schema.KUBELET_NAMES:
-        return schema.KUBELET_NAMES[name]
+    plain = name.replace(
+        "_", ""
+    ).lower()  # reservedSystemCPUs, and reserved_system_cpus as this section's own keys are written
+    kubelets = [own for theirs, own in schema.KUBELET_NAMES.items() if theirs.lower() == plain]
+    if kubelets:
+        return kubelets[0]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
     return _here(elsewhere[0], path) if len(elsewhere) == 1 else None
 
@@ -208,7 +212,8 @@ def _example(key: schema_key.Key) -> str:
     if key.example:
         return f"write it as in {key.name}: {key.example}"
     above = f"{key.path}[]." if key.many == schema_key.LIST else f"{key.path}."
-    names = [other.name for other in schema.KEYS if other.path.startswith(above) and not other.later]
+    below = {other.path[len(above) :]: other for other in schema.KEYS if other.path.startswith(above)}
+    names = [name for name, other in below.items() if "." not in name and not other.later]
     return f"write {'items with' if key.many == schema_key.LIST else 'one of its keys,'} {', '.join(names)}"
 
 

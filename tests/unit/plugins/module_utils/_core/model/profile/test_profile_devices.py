@@ -119,6 +119,21 @@ REFUSED = (
 )  # fmt: skip
 
 
+def test_an_unknown_key_of_a_match_is_the_only_problem() -> None:
+    """As long as the key may be what the match is about, "matches everything" would be a guess."""
+    assert lines(row(vendor="8086")) == [
+        "devices[0].match.vendor: unknown key: write one of address, pci, class, driver, interface, iommu_group, path, cdi"
+    ]
+
+
+def test_a_section_that_is_no_list_names_the_keys_of_an_item_alone() -> None:
+    with pytest.raises(CorralError) as caught:
+        profile.parse({"name": "x", "devices": {"name": "example.com/nic"}})
+    assert str(caught.value).splitlines() == [
+        "devices: a mapping of 1: is a mapping, not a list: write items with name, match, require_link, bind, check"
+    ]
+
+
 @pytest.mark.parametrize(("rows", "part"), REFUSED, ids=[part[:60] for dummy, part in REFUSED])
 def test_it_is_refused_with_path_value_and_way_out(rows: list[t.Any], part: str) -> None:
     found = lines(*rows)

@@ -146,6 +146,19 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
         {"cpu": {**CPU["cpu"], "shared": {"slices": ["kubepods.slice"]}}, "kubelet": {}},
         "cpu.shared.slices[0]: kubepods.slice: the kubelet sets the CPUs of pods: leave it out",
     ),
+    (
+        {
+            "kubelet": {
+                "eviction_soft": {"memory.available": "1Gi"},
+                "eviction_soft_grace_period": {"memory.available": 90},
+            }
+        },
+        'kubelet.eviction_soft_grace_period["memory.available"]: 90: has no unit: write seconds as 90s, or such as 2m, 1h30m or 7d',
+    ),
+    (
+        {"kubelet": {"reserved_system_cpus": "0-1"}},
+        "kubelet.reserved_system_cpus: unknown key: did you mean cpu.reserved.cpus?",
+    ),
 ]
 
 
