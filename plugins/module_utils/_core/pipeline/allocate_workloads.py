@@ -24,7 +24,7 @@ from ..model.profile.schema_types import is_own
 from ..model.topology import cpu_topology
 from ..model.topology.topology import Topology
 from ..model.values import cpuset
-from ..model.values.errors import CorralError
+from ..model.values.errors import CorralError, Problem
 from ..model.values.records import NamedTuple
 from ..model.workload import admission, grants, resource_requirements, task_budget
 from ..model.workload.admission import WorkloadStatus
@@ -154,7 +154,7 @@ def never_granted(
     }
     refusals = {name: admission.refused_alone(inputs, need) for name, need in waiting.items()}
     return [
-        f"workload {name}: each of its starts would be refused on this node: {one.key}: {one.value}: {one.message}"
+        f"workload {name}: each of its starts would be refused on this node: {Problem(one.key, one.value, one.message).line()}"
         for name, one in refusals.items()
         if one is not None
     ]

@@ -10,7 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..values import cpuset
-from ..workload.resources import shown
+from ..workload.resources import is_device, shown
 from . import topology_manager as manager
 from .node_sets import Demand, Provider, narrowest, satisfies
 from .topology_manager import Policy
@@ -37,7 +37,8 @@ def shortage(demand: Demand, size: int) -> str:
     total = sum(free.values())
     if total < demand.amount:
         missing = shown(demand.resource, demand.amount - total)
-        return f"{asked}, {shown(demand.resource, total)} free in all ({_listed(demand.resource, free)}): {missing} missing"
+        where = "on NUMA nodes" if is_device(demand.resource) else "in all"  # devices without a node are not aligned
+        return f"{asked}, {shown(demand.resource, total)} free {where} ({_listed(demand.resource, free)}): {missing} missing"
     most = sum(sorted(free.values(), reverse=True)[:size])
     if most >= demand.amount:
         return ""

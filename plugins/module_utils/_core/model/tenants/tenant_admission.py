@@ -57,7 +57,7 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         holders = f" ({tenant_quota.holders_text(resource, parts)})" if parts else ""
         raise Refused(
             "name" if resource == COUNT else resource,
-            more,
+            need.workload.name.partition(":")[0] if resource == COUNT else more,
             f"tenant {tenant.name}, quota {excess.quota}: {resource} used {used}, asked {more}, hard {hard}{holders}: "
             "ask for less, raise the quota, or release a workload of the tenant",
         )
@@ -95,7 +95,7 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
         who = f"container {lacking[0]}" if lacking[0] else "the workload"
         raise Refused(
             resource,
-            "",
+            None,
             f"tenant {tenant.name}, quota {quota}: it counts {resource}, and {who} names none: write it, or a default in the "
             "limits of the tenant",
         )

@@ -19,10 +19,10 @@ REQUESTS, LIMITS = "requests", "limits"
 
 
 class Violation(NamedTuple):
-    """Why limits refuse a workload: the key of the workload, its value, and the message."""
+    """Why limits refuse a workload: the key of the workload, its value (None where it has none), and the message."""
 
     key: str
-    value: str
+    value: t.Optional[str]
     message: str
 
 
@@ -120,7 +120,7 @@ def of_range(
         section, amount = asked[0]
         if amount is None:
             message = f"{who} names no {section}.{resource}, and the least is {amount_text(resource, least)} ({where}): write it"
-            yield Violation(f"{at}{section}.{resource}", "", message)
+            yield Violation(f"{at}{section}.{resource}", None, message)
             continue
         for section, amount in asked:
             if amount is not None and amount < least:
@@ -134,7 +134,7 @@ def of_range(
             message = (
                 f"{who} names no limits.{resource}, and the most is {amount_text(resource, most)} ({where}): write it"
             )
-            yield Violation(f"{at}limits.{resource}", "", message)
+            yield Violation(f"{at}limits.{resource}", None, message)
             continue
         for section, amount in (("limits", limit), ("requests", requests.get(resource, 0))):
             if amount > most:
@@ -148,7 +148,7 @@ def of_range(
         if not (request and limit):
             lacking = "requests" if not request else "limits"
             message = f"{who} names no {lacking}.{resource}, and a limit may be {allowed} times the request ({where}): write both"
-            yield Violation(f"{at}{lacking}.{resource}", "", message)
+            yield Violation(f"{at}{lacking}.{resource}", None, message)
         elif limit * 1000 > ratio * request:
             text, request_text = amount_text(resource, limit), amount_text(resource, request)
             message = (

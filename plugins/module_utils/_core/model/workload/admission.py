@@ -48,7 +48,7 @@ class Refusal(NamedTuple):
 
     workload: str
     key: str
-    value: str
+    value: t.Optional[str]
     message: str
 
 

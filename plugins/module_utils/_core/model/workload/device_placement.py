@@ -78,7 +78,7 @@ class DevicePool:
         there = f"of {len(devices)} devices {able} can be given" if devices else "no device of this node matches"
         holders = f" ({'; '.join(notes)})" if notes else ""
         held = any(one.resource == resource for held in self.budget.devices.by_workload.values() for one in held)
-        hint = "release one of them" if held or not unhealthy else "repair one of them"
+        hint = "release one of them" if held else "repair one of them" if unhealthy else "correct the match in devices"
         return f"{asked - able} missing: {there}{holders}: ask for fewer, or {hint} (corral devices)"
 
     def had(self, container: str, resource: str) -> set[str]:

@@ -72,9 +72,9 @@ class AllocationInput(NamedTuple):
 
 
 class Refused(Exception):
-    """A workload cannot have what it requests; the text says what is missing and what to do."""
+    """A workload cannot have what it requests; the text says what is missing and what to do. ``value`` is None where none is declared."""
 
-    def __init__(self, key: str, value: str, message: str) -> None:
+    def __init__(self, key: str, value: t.Optional[str], message: str) -> None:
         super().__init__(message)
         self.key = key
         self.value = value
@@ -172,7 +172,7 @@ class NodeBudget:
         by_node = self.inputs.topology.node_cpus()
         free = ", ".join(f"node {node}: {len(cpus & self.free)}" for node, cpus in sorted(by_node.items()) if cpus)
         holders = [f"{grant.workload} has {cpuset.format(grant.cpus)}" for grant in self.grants.values() if grant.cpus]
-        return f" (free: {free}{'; ' + ', '.join(holders) if holders else ''})"
+        return f" (free CPUs: {free}{'; ' + ', '.join(holders) if holders else ''})"
 
 
 def allocatable(pools: Pools, memory: t.Mapping[int, t.Mapping[str, int]]) -> dict[str, int]:

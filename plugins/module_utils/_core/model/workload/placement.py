@@ -173,7 +173,7 @@ def affinity_of(
     nodes = numa_nodes(budget)
     if topology_manager.too_many_nodes(policy.name, len(nodes), policy.max_nodes):
         raise Refused(
-            "requests", shown(need, CPU),
+            "requests", requests_text(need),
             f"topology policy {policy.name} is for at most {policy.max_nodes} NUMA nodes here, this machine has "
             f"{len(nodes)}: raise topology.options.max-allowable-numa-nodes",
         )  # fmt: skip
@@ -181,8 +181,9 @@ def affinity_of(
     if not found.admitted:
         raise Refused(
             "requests",
-            shown(need, CPU),
-            f"topology policy {policy.name}: {'; '.join(found.reasons)}{budget.holders_note()}",
+            requests_text(need),
+            f"topology policy {policy.name}: {'; '.join(found.reasons)}{budget.holders_note() if cpus else ''}: ask for less, "
+            "release a workload, or declare another topology.policy",
         )
     return found
 
@@ -306,6 +307,11 @@ def memory_demand(inputs: AllocationInput, need: ResourceRequirements) -> dict[s
 def shown(need: ResourceRequirements, resource: str) -> str:
     """What is asked for of a resource."""
     return amount_text(resource, dict(need.requests).get(resource, 0))
+
+
+def requests_text(need: ResourceRequirements) -> str:
+    """All that is asked for, on one line: ``cpu 2, memory 64Mi, example.com/nic 1``."""
+    return ", ".join(f"{resource} {amount_text(resource, amount)}" for resource, amount in need.requests)
 
 
 def distances(topology: Topology) -> t.Optional[topology_manager.Distances]:

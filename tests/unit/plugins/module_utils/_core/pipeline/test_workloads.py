@@ -827,7 +827,7 @@ REFUSED: dict[str, tuple[dict[str, t.Any], str]] = {
     ),
     "too many CPUs for a NUMA node": (
         {**changed("dataplane", limits={"cpu": 4, "memory": "5Gi"}), "memory": {"policy": "static"}},
-        "workloads[0].requests: 4: dataplane: topology policy single-numa-node: ",
+        "workloads[0].requests: cpu 4, memory 5Gi: dataplane: topology policy single-numa-node: ",
     ),
     "too much memory": (
         changed("feed", requests={"memory": "40Gi"}, limits={}),

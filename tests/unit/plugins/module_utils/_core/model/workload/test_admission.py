@@ -136,8 +136,10 @@ def test_cpus_that_are_free_in_sum_but_not_here_are_told_by_node() -> None:
     node = Node(2, 6, 1, cpu={"reserved": {"cpus": "0,6"}}, topology={"policy": "single-numa-node"})
     node.guaranteed("first", 3)
     said = refusal(node.guaranteed("wide", 6))
-    assert said.startswith("wide.requests: 6: topology policy single-numa-node: ")
-    assert said.endswith("(free: node 0: 2, node 1: 5; first has 1-3)")
+    assert said.startswith("wide.requests: cpu 6, memory 1Mi: topology policy single-numa-node: ")
+    assert said.endswith(
+        "(free CPUs: node 0: 2, node 1: 5; first has 1-3): ask for less, release a workload, or declare another topology.policy"
+    )
 
 
 @pytest.mark.parametrize(("strict", "most"), [(True, 6), (False, 8)])
@@ -146,7 +148,7 @@ def test_the_shared_pool_keeps_its_minimum(strict: bool, most: int) -> None:
     node = Node(cpu={"shared": {"min_cpus": 4}, "options": {"strict-cpu-reservation": strict}})
     assert refusal(node.guaranteed("a", most + 1)) == (
         f"a.requests.cpu: {most + 1}: the shared pool would be left with fewer than 4 CPUs (cpu.shared.min_cpus): "
-        "ask for fewer, or reserve fewer (free: node 0: 10)"
+        "ask for fewer, or reserve fewer (free CPUs: node 0: 10)"
     )
     assert not node.guaranteed("a", most).refusals
     assert node.shared == 4
@@ -218,7 +220,7 @@ def test_memory_of_one_node_or_none() -> None:
         "c.requests.memory: 700Mi: 52Mi missing: this node can give 2048Mi in all, a has 700Mi, b has 700Mi"
     )
     said = refusal(node.guaranteed("c", 2, "500Mi"))
-    assert said.startswith("c.requests: 2: topology policy single-numa-node: ")
+    assert said.startswith("c.requests: cpu 2, memory 500Mi: topology policy single-numa-node: ")
     assert "memory" in said
 
 

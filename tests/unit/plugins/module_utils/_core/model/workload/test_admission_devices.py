@@ -129,7 +129,9 @@ def test_more_than_there_are_is_refused_with_who_has_them() -> None:
     )
     assert node.has("two") == []
     node.delete("two")
-    assert "no device of this node matches" in refusal(Node().nics("one", 1))
+    assert refusal(Node().nics("one", 1)).endswith(
+        "1 missing: no device of this node matches: ask for fewer, or correct the match in devices (corral devices)"
+    )
     assert refusal(node.declare("gpu", requests={GPU: 1})).endswith(
         "no such resource is declared here: declare it in devices of the node's profile"
     )
@@ -158,6 +160,14 @@ def test_devices_of_other_classes_are_aligned_too() -> None:
     node.nics("first", 1)
     node.nics("both", 2)
     assert (node.has("first"), node.has("both")) == (["a"], ["b", "c"])
+
+
+def test_devices_without_a_node_are_not_counted_as_aligned_and_the_refusal_says_so() -> None:
+    node = Node(device("a", 1), device("b", -1), policy="single-numa-node")
+    assert refusal(node.nics("two", 2)) == (
+        "two.requests: example.com/nic 2: topology policy single-numa-node: example.com/nic: 2 asked, 1 free on NUMA nodes "
+        "(node 0: 0, node 1: 1): 1 missing: ask for less, release a workload, or declare another topology.policy"
+    )
 
 
 def test_devices_without_a_node_have_no_say() -> None:
