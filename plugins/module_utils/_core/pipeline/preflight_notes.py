@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Notes to read before a rollout: other programs that manage the node, and services that would have fewer CPUs.
+"""Notes to read before a rollout: other programs that manage the node, resources without a device, and services that would have fewer CPUs.
 
 Only the command line and the modules use it, never the tick.
 """
@@ -12,9 +12,10 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import cgroup, cpu_usage, hugepage_files, other_agents
+from ..host import cgroup, checked_devices, cpu_usage, hugepage_files, other_agents
 from ..host.files import Host
 from ..model.cpu import busy_services, slices
+from ..model.devices.device import Resource
 from ..model.plan.context import Context
 from ..model.status import conflicts
 
@@ -32,7 +33,17 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
         hugepage_files.default_kib(host),
     )
     services = list(busy_notes(host, context))
-    return (*found, *services, *([busy_services.HINT] if services else []))
+    return (
+        *found,
+        *device_notes(host, context.profile.devices),
+        *services,
+        *([busy_services.HINT] if services else []),
+    )
+
+
+def device_notes(host: Host, resources: t.Sequence[Resource]) -> tuple[str, ...]:
+    """A line for each resource that no device of the node matches, each device that two resources match, and each bad CDI spec."""
+    return tuple(checked_devices.devices_of(host, resources).problems) if resources else ()
 
 
 def busy_notes(host: Host, context: Context) -> t.Iterator[str]:

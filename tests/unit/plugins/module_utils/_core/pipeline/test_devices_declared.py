@@ -28,3 +28,19 @@ def test_a_resource_is_kept_with_the_profile_and_shown(fake: node.Node, capsys: 
     assert not runs.declare(fake.host()).error
     assert runs.command(fake.host(), "devices") == 0
     assert capsys.readouterr().out == "the profile declares no devices\n"
+
+
+def test_check_mode_notes_what_no_device_matches_and_what_two_resources_match(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A workload would only be refused for want of a device later, and with devices of the wrong resource not at all."""
+    fake.put("/dev/ttyUSB0", "char/188:0\n")
+    gone = {"name": "example.com/gone", "match": {"path": "/dev/ttyACM*"}}
+    same = {"name": "example.com/same", "match": {"path": "/dev/ttyUSB0"}}
+    assert not runs.declare(fake.host(), devices=[*DEVICES, gone, same]).error
+    capsys.readouterr()
+    runs.command(fake.host(), "plan")
+    assert [line for line in capsys.readouterr().out.splitlines() if "devices[" in line] == [
+        "devices[1].match: path /dev/ttyACM*: no device of this node matches: compare it with ls -l of that folder",
+        "devices[2].match: path /dev/ttyUSB0: /dev/ttyUSB0 is in devices[0] (example.com/tty) already: narrow one of the two",
+    ]
