@@ -58,4 +58,5 @@ def show_tenants(host: Host, args: argparse.Namespace) -> int:
 
     rows = tenant_table.rows(context)
     command_output.show(args, {"tenants": rows}, tenant_table.lines(rows))
-    return IN_SYNC
+    exceeded = any(one["used"] > one["hard"] for row in rows for one in row["quota"])
+    return DIFFERS if exceeded else IN_SYNC

@@ -41,7 +41,7 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
     known = [row["name"] for row in workload_table.rows(found)]
     # A pattern that matches several units is one workload for each of them.
     names = [name for name in known if name == args.name or name.startswith(f"{args.name}:")]
-    names = names or by_unit(host, args.name, known)
+    names = names or by_unit(host, args.name, known, {need.workload.name.partition(":")[0] for need in found.needs})
     said, rows = [], []
     for name in names:
         shown = context
@@ -65,9 +65,9 @@ def do_explain(host: Host, args: argparse.Namespace) -> int:
     return DIFFERS if any(row["state"] == "refused" for row in rows) else IN_SYNC
 
 
-def by_unit(host: Host, text: str, known: t.Container[str]) -> list[str]:
+def by_unit(host: Host, text: str, known: t.Container[str], decided: t.Container[str]) -> list[str]:
     """The workload that ``text`` means by its unit (UNIT or WORKLOAD:UNIT, with or without .service), also an instance that has not
-    started yet. Raises CorralError.
+    started yet. ``decided`` are the declared names of those that are granted or refused, also for a tenant alone. Raises CorralError.
     """
     from ..pipeline import admit_workload, allocate_workloads
     from .grant_service import started_name
@@ -77,7 +77,7 @@ def by_unit(host: Host, text: str, known: t.Container[str]) -> list[str]:
     colon = colon if first in {one.name for one in declared} else ""  # An instance may have one in its name.
     unit = (rest if colon else text).removesuffix(".service")
     for one in sorted(declared, key=lambda one: one.is_glob):  # A unit's own drop-in wins over that of its template.
-        is_meant = one.has_resources and one.match == "unit" and (not colon or one.name == first)
+        is_meant = one.name in decided and one.match == "unit" and (not colon or one.name == first)
         is_pattern = unit.endswith("@") or workload_state.WILD.search(unit) or text == one.name
         if is_meant and is_pattern and (text == one.name or fnmatch.fnmatchcase(f"{unit}.service", one.pattern)):
             message = f"is every unit that matches {one.pattern}, and none is known yet: name one of them"

@@ -397,7 +397,7 @@ def test_used_against_hard(rolled: node.Node, capsys: pytest.CaptureFixture[str]
         "all requests.cpu 2500m of 4"
     )
     roll_out(rolled, profile_of(with_hard(memory="128Mi")))
-    runs.command(rolled.host(), "status", "--tenants")
+    assert runs.command(rolled.host(), "status", "--tenants") == 2
     assert "limits.memory    320Mi  128Mi  exceeded" in capsys.readouterr().out
 
 
@@ -410,6 +410,18 @@ def test_a_workload_says_its_tenant_and_what_that_gave_it(
     assert "tenant" not in capsys.readouterr().out
     shown = {one["name"]: one["tenant"] for one in status(rolled)["workloads"]}
     assert (shown["dataplane"], shown["feed"], shown[BOTH]) == (None, "acme", "acme")
+
+
+def test_a_workload_that_a_tenant_alone_gives_something_is_explained_by_its_unit(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It requests nothing itself, and is granted what its tenant gives by default."""
+    test_workloads.install(fake)
+    row = {"name": "plain", "match": {"unit": "batch@*.service"}, "hold": "running"}
+    roll_out(fake, profile_of({key: ACME[key] for key in ("name", "members", "limits")}, workloads=[row]))
+    capsys.readouterr()
+    assert runs.command(fake.host(), "explain", "batch@7") == 0
+    assert capsys.readouterr().out.startswith("plain:batch@7: would be granted, if it started now\n")
 
 
 def test_a_node_without_tenants_says_so(fake: node.Node) -> None:
