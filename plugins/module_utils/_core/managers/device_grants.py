@@ -26,6 +26,7 @@ from ..model.plan import make_step
 from ..model.plan.context import Context, Workloads
 from ..model.plan.plan import CLAIM, LIVE, UNCHANGEABLE, Change, Part, Step
 from ..model.profile.profile import Profile
+from ..model.profile.profile_workloads import RUNNING
 from ..model.systemd import device_allow, workload_units
 from ..model.systemd.unit_property import (
     DEVICE_ALLOW,
@@ -275,7 +276,12 @@ def missing(grant: Grant, devices: t.Mapping[str, tuple[Device, ...]]) -> list[C
         there = next((device for device in devices.get(one.resource, ()) if device.id == one.id), None)
         why = "gone" if there is None else there.unhealthy
         if why:
-            reason = f"{grant.workload} has it: bring it back, or stop and start {grant.workload} for another one (hold: running)"
+            way_out = (
+                f"stop and start {grant.workload} for another one"
+                if grant.hold == RUNNING
+                else f"take the request for it out of the profile and stop {grant.workload}"
+            )
+            reason = f"{grant.workload} has it: bring it back, or {way_out}"
             found[one.id] = Change(
                 NAME, f"{grant.workload} {one.id}", "health", why, "healthy", reason, one.id, (), UNCHANGEABLE
             )

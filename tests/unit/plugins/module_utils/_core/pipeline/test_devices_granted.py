@@ -774,7 +774,7 @@ def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node)
     (item,) = status(rolled)["items"]
     assert (item["subject"], item["property"], item["actual"]) == (f"serial {LINKS[0]}", "health", "gone")
     assert item["verdict"] == "unchangeable"
-    assert "serial has it" in item["reason"]
+    assert item["reason"] == "serial has it: bring it back, or stop and start serial for another one"
     assert held(rolled) == before
     assert services.allowed(rolled, SERIAL) == {LINKS[0]}
     # Others get what is left, and it gets its own back.
@@ -1183,7 +1183,9 @@ def test_an_unhealthy_device_is_not_given_out(rolled: node.Node) -> None:
     plug_nic(rolled, NICS[0], driver="i40e")
     assert runs.tick(rolled.host()) == 2
     # Its match asks for vfio-pci: it is gone from the resource.
-    assert [one["actual"] for one in status(rolled)["items"]] == ["gone"]
+    assert [(one["actual"], one["reason"]) for one in status(rolled)["items"]] == [
+        ("gone", "dpdk has it: bring it back, or take the request for it out of the profile and stop dpdk")
+    ]  # it holds its grant while it is declared, also over a stop
     assert rolled.runs[DPDK].devices == services.allowed(rolled, DPDK)
     assert held(rolled) == {"dpdk": [NICS[0]]}
 
