@@ -3,8 +3,9 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""Notes to read before a rollout: other programs that manage the node, resources without a device, and services that would have fewer CPUs.
+"""Notes to read before a rollout.
 
+Other programs that manage the node, resources without a device, tenants without a workload, and services that would have fewer CPUs.
 Only the command line and the modules use it, never the tick.
 """
 
@@ -36,6 +37,7 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
     return (
         *found,
         *device_notes(host, context.profile.devices),
+        *tenant_notes(context),
         *services,
         *([busy_services.HINT] if services else []),
     )
@@ -44,6 +46,21 @@ def notes(host: Host, context: Context) -> tuple[str, ...]:
 def device_notes(host: Host, resources: t.Sequence[Resource]) -> tuple[str, ...]:
     """A line for each resource that no device of the node matches, each device that two resources match, and each bad CDI spec."""
     return tuple(checked_devices.devices_of(host, resources).problems) if resources else ()
+
+
+def tenant_notes(context: Context) -> t.Iterator[str]:
+    """A line for each tenant without a workload, and each priority in a quota that no workload has: both may be misspelt."""
+    found = context.workloads
+    needs = found.needs if found is not None else ()
+    having = {need.tenant for need in needs}
+    priorities = sorted({need.workload.priority for need in needs if need.workload.priority})
+    for index, tenant in enumerate(context.profile.tenants):
+        if tenant.name not in having:
+            yield f"tenants[{index}].members: no workload belongs to tenant {tenant.name} yet: compare its patterns with the workloads"
+        for number, quota in enumerate(tenant.quotas):
+            for name in sorted({value for one in quota.selectors for value in one.values} - set(priorities)):
+                known = f"they have {', '.join(priorities)}" if priorities else "none has any"
+                yield f"tenants[{index}].quota[{number}].scope_selector: {name}: no workload has this priority yet ({known})"
 
 
 def busy_notes(host: Host, context: Context) -> t.Iterator[str]:

@@ -424,6 +424,23 @@ def test_a_workload_that_a_tenant_alone_gives_something_is_explained_by_its_unit
     assert capsys.readouterr().out.startswith("plain:batch@7: would be granted, if it started now\n")
 
 
+def test_a_plan_notes_patterns_and_priorities_that_no_workload_has(
+    fake: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Misspelt, they would leave workloads without limits and quota, and nothing else would say so."""
+    test_workloads.install(fake)
+    urgent = {"scope": "PriorityClass", "operator": "In", "values": ["hihg"]}
+    quota = {"name": "urgent", "hard": {"count/workloads": 1}, "scope_selector": [urgent]}
+    nobody = {"name": "globex", "members": {"units": ["gloebx-*.service"]}}
+    roll_out(fake, profile_of({**ACME, "quota": [quota]}, nobody))
+    capsys.readouterr()
+    runs.command(fake.host(), "plan")
+    assert [line for line in capsys.readouterr().out.splitlines() if line.startswith("tenants[")] == [
+        "tenants[0].quota[0].scope_selector: hihg: no workload has this priority yet (none has any)",
+        "tenants[1].members: no workload belongs to tenant globex yet: compare its patterns with the workloads",
+    ]
+
+
 def test_a_node_without_tenants_says_so(fake: node.Node) -> None:
     test_workloads.install(fake)
     roll_out(fake)
