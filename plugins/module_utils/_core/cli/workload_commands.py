@@ -125,7 +125,13 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
     row = {"name": args.name, "match": match, "hold": args.hold}
     row.update({"priority": args.priority} if args.priority else {})
     row.update({key: amounts(getattr(args, key)) for key in ("requests", "limits") if getattr(args, key)})
-    workload = profile.parse_workloads([row])[0]
+    try:
+        workload = profile.parse_workloads([row])[0]
+    except (
+        CorralError
+    ) as error:  # Its options are no part of a profile: as with other refusals, the name stands for the workload.
+        named = [one._replace(path=one.path.replace("workloads[0]", args.name, 1)) for one in error.problems]
+        raise CorralError(*named) from None
     if args.dry_run:
         request = admit_workload.admission(host, workload)[0]
         plan = admit_workload.to_be_applied(host, request, args.name, with_files=True)

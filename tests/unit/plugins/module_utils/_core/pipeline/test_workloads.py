@@ -1417,6 +1417,22 @@ def test_options_of_what_the_profile_declares_are_refused(rolled: node.Node) -> 
     assert refused.value.problems[0].path == "--limits"
 
 
+@pytest.mark.parametrize(
+    ("words", "said"),
+    [
+        (("--unit", "batch"), "extra.match.unit: batch: is not the full name of a unit: did you mean batch.service?"),
+        (("--container", "extra", "--limits", "memory=1GB"), "extra.limits.memory: 1GB: is not a quantity"),
+        (("--container", "extra", "--limits", "cpus=2"), "extra.limits.cpus: the key is not a resource"),
+    ],
+)
+def test_options_of_an_admission_are_refused_by_the_workload_and_not_by_a_list(
+    rolled: node.Node, words: tuple[str, ...], said: str
+) -> None:
+    with pytest.raises(CorralError) as caught:
+        runs.command(rolled.host(), "admit", "extra", *words)
+    assert str(caught.value).startswith(said)
+
+
 def test_a_unit_that_is_not_there_yet_is_told_when_it_is_admitted(
     rolled: node.Node, capsys: pytest.CaptureFixture[str]
 ) -> None:
