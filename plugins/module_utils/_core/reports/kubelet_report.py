@@ -167,7 +167,12 @@ def lines(found: Inspection) -> list[str]:
     if found.drift:
         said += ["", "differs from the declared profile:", *(f"  {drift_text(found, one)}" for one in found.drift)]
     findings = [dated_text(found, one) for one in found.findings]
-    return [*said, "", *(findings or ["no assignment leaks, no CPUs overlap"])]
+    # Without the assignments of CPUs nothing can be found: that is not the same as nothing wrong.
+    unread = [one.path for one in found.refusals if found.cpus is None and one.path.endswith("/cpu_manager_state")]
+    unknown = [f"unknown whether assignments leak or CPUs overlap: {path} cannot be read" for path in unread]
+    return (
+        [*said, "", *findings, *unknown] if findings or unknown else [*said, "", "no assignment leaks, no CPUs overlap"]
+    )
 
 
 def drift_text(found: Inspection, one: Change) -> str:

@@ -211,6 +211,9 @@ def test_a_torn_file_is_refused_and_nothing_else_is_lost(tree: Tree) -> None:
     found = tree.look()
     assert [one.path for one in found.refusals] == ["/var/lib/kubelet/cpu_manager_state"]
     assert "unexpected end of JSON input, please drain this node" in found.refusals[0].refusal
+    assert list(kubelet_report.lines(found))[-1] == (
+        "unknown whether assignments leak or CPUs overlap: /var/lib/kubelet/cpu_manager_state cannot be read"
+    )
     assert found.config.get("maxPods") == 50
 
 
