@@ -19,6 +19,7 @@ from ..model.workload.resource_requirements import ResourceRequirements
 from ..model.workload.resources import PIDS, Amounts, about, amount_text, is_device
 
 if t.TYPE_CHECKING:
+    from ..model.devices.device import Device
     from ..model.status import json_shapes
 
 
@@ -203,7 +204,11 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, 
         said += [f"exclusive CPUs: {enforced}"] if enforced else []
         if one["memory_nodes"] is not None:
             said.append(f"memory: bound to NUMA node {one['memory_nodes']}")
-        said += [f"devices: {resource} {', '.join(ids)}" for resource, ids in one["devices"].items()]
+        there = found.devices.devices if found.devices is not None else {}
+        said += [
+            f"devices: {resource} {', '.join(device_text(name, there.get(resource)) for name in ids)}"
+            for resource, ids in one["devices"].items()
+        ]
         if topology is not None and topology.name != "none":
             said.append(f"placed by: topology policy {topology.name}, scope {topology.scope}")
         said += container_lines(need, one["containers"])
@@ -212,6 +217,15 @@ def explained(context: Context, name: str, enforced: t.Optional[str] = None, *, 
     elif one["state"] == "waiting":
         said.append("it is granted what it asks for when it starts")
     return said
+
+
+def device_text(name: str, devices: t.Optional[t.Sequence[Device]]) -> str:
+    """The id of a granted device, and why it is not healthy; ``devices`` are those of its resource, None if it is declared no longer."""
+    if devices is None:
+        return name
+    device = next((one for one in devices if one.id == name), None)
+    why = "gone" if device is None else device.unhealthy
+    return f"{name} ({why})" if why else name
 
 
 def container_lines(need: t.Optional[ResourceRequirements], own: t.Mapping[str, str]) -> list[str]:

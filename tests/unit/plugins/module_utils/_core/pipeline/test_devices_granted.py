@@ -766,7 +766,9 @@ def test_the_key_that_a_change_follows_from(subject: str, wanted: str) -> None:
 # Devices that go and come
 
 
-def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node) -> None:
+def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(
+    rolled: node.Node, capsys: pytest.CaptureFixture[str]
+) -> None:
     running(rolled, SERIAL)
     unplug_tty(rolled, 0)
     before = held(rolled)
@@ -776,6 +778,9 @@ def test_a_device_that_is_gone_is_drift_and_taken_from_no_one(rolled: node.Node)
     assert item["verdict"] == "unchangeable"
     assert item["reason"] == "serial has it: bring it back, or stop and start serial for another one"
     assert held(rolled) == before
+    capsys.readouterr()
+    runs.command(rolled.host(), "explain", "serial")
+    assert f"devices: {TTY} {LINKS[0]} (gone)" in capsys.readouterr().out.splitlines()
     assert services.allowed(rolled, SERIAL) == {LINKS[0]}
     # Others get what is left, and it gets its own back.
     assert running(rolled, JOB).devices == {LINKS[1]}
