@@ -21,7 +21,7 @@ from ..model.topology.topology import Topology
 from ..model.values import cpuset, quantity
 from ..model.values.records import NamedTuple
 from ..model.values.sizes import page_text
-from . import kubelet_node
+from . import kubelet_node, kubelet_unit
 from .files import Host
 
 GATE = "PodLevelResourceManagers"
@@ -128,6 +128,24 @@ def counts_hugepages(host: Host) -> bool:
         return False
     text = host.read(f"{kubelet_node.files(host, running).root_dir}/{MEMORY.file}") or ""
     return state_files.read(MEMORY, text, pod_level=True).values.get("PolicyName") == start_checks.STATIC_MEMORY
+
+
+def counted(host: Host) -> tuple[str, dict[int, dict[str, int]]]:
+    """The memory manager's file of a kubelet that gives hugepages to pods by NUMA node, and the bytes by node and kind with which it
+    starts, whether or not it runs now; "" and nothing where there is none.
+    """
+    running = kubelet_node.of_unit(host)
+    if running is None and not kubelet_unit.is_installed(host):
+        return "", {}
+    path = f"{kubelet_node.files(host, running).root_dir}/{MEMORY.file}"
+    read = state_files.read(MEMORY, host.read(path) or "", pod_level=True)
+    if read.refusal or read.values.get("PolicyName") != start_checks.STATIC_MEMORY:
+        return "", {}
+    nodes = state_files.memory_state(read).nodes
+    return path, {
+        node: {kind: table["TotalMemSize"] for kind, table in (one["MemoryMap"] or {}).items() if table}
+        for node, one in nodes.items()
+    }
 
 
 def totals(topology: Topology) -> dict[int, dict[str, int]]:

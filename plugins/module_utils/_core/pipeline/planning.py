@@ -261,6 +261,15 @@ def finish(host: Host, context: t.Optional[Context], parts: t.Sequence[Part], ma
 
         changes += lost_originals.not_owned(host, managers, owned)
         changes += lost_originals.loss(host) if context is not None and is_whole else ()
+    if (
+        context is not None
+        and context.in_tick
+        and any(one.kind == "pool" for change in changes for one in change.steps)
+    ):
+        from . import counted_hugepages  # Few ticks find a pool that differs.
+
+        changes, kept = counted_hugepages.left_to_runs(host, changes)
+        obsolete -= kept
     unreadable = state.unreadable(host)
     if unreadable:
         from . import lost_originals

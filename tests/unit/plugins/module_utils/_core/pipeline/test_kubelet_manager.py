@@ -26,6 +26,7 @@ from _core.managers import kubelet_change, registry
 from _core.model.kubelet import kubelet_config, start_checks, state_files
 from _core.model.kubelet.go_values import checksum
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome
+from _core.model.profile import profile
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import confirming, planning
 from _core.pipeline import tick as full_tick
@@ -970,6 +971,66 @@ def test_hugepages_that_the_kernel_would_give_later_wait_for_a_kubelet_that_coun
     kubelet.stop(fake)
     assert runs.declare(fake.host(), kubelet=static, memory=memory).remaining == ()
     assert (fake.pool(0), fake.has(f"{ROOT}/memory_manager_state")) == (200, False)
+
+
+LEFT = f"the kubelet would not start with {ROOT}/memory_manager_state once it has: a tick leaves this to a rollout, or corral reconcile"
+
+
+@pytest.mark.parametrize("runs_on", [True, False], ids=["runs", "starts"])
+@pytest.mark.parametrize("count", [100, None], ids=["others", "before"])
+def test_a_tick_leaves_hugepages_that_a_kubelet_has_counted_to_a_run(
+    count: t.Optional[int], runs_on: bool, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """The power went within a rollout. The first tick of the boot took up what was declared, beside a kubelet that was starting."""
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    sections: dict[str, t.Any] = {
+        "kubelet": static,
+        "memory": {"hugepages": [{"size": "2Mi", "count": count, "node": "each"}]} if count else {},
+    }
+    before = (fake.pool(0), fake.pool(1))
+    runs.declare(fake.host(), kubelet=static, memory={"hugepages": [{"size": "2Mi", "count": 200, "node": "each"}]})
+    fitting_memory_state(fake, kubelet)
+    fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(**sections))))
+    kubelet.acts.clear()
+    if not runs_on:
+        kubelet.stop(fake)
+    for dummy in range(2):
+        runs.tick(fake.host())
+        fake.wait(3600)
+        assert (fake.pool(0), fake.pool(1)) == (200, 200)
+    reasons = [one["reason"] for one in json.loads(fake.get(state.STATUS))["items"] if "hugepages" in one["location"]]
+    assert len(reasons) == 2
+    assert all(LEFT in reason for reason in reasons), reasons
+    fake.put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "150")
+    assert runs.declare(fake.host(), **sections).error == ""
+    assert (fake.pool(0), fake.pool(1)) == ((count, count) if count else before)
+
+
+def test_a_tick_mends_hugepages_as_a_kubelet_has_counted_them(fake: node.Node, kubelet: FakeKubelet) -> None:
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}}
+    for at, pages in enumerate(({"count": 400}, {"count": 200, "node": "each"})):
+        runs.declare(fake.host(), kubelet=static, memory={"hugepages": [{"size": "2Mi", **pages}]})
+        fitting_memory_state(fake, kubelet)
+        fake.put("/sys/devices/system/node/node0/hugepages/hugepages-2048kB/nr_hugepages", "150")
+        fake.put("/sys/kernel/mm/hugepages/hugepages-2048kB/nr_hugepages", "350")
+        fake.wait(3600)
+        runs.tick(fake.host())
+        assert (fake.pool(0), fake.pool(1)) == (200, 200), at
+        assert not [one for one in json.loads(fake.get(state.STATUS))["items"] if "hugepages" in one["location"]]
+
+
+def test_a_tick_changes_hugepages_where_the_kubelet_of_a_state_file_is_gone(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    static = {"memory_manager_policy": "static", "system_reserved": {"memory": "1Gi"}, "optional": True}
+    runs.declare(fake.host(), kubelet=static)
+    fitting_memory_state(fake, kubelet)
+    kubelet.stop(fake)
+    fake.drop("/usr/lib/systemd/system/kubelet.service")
+    pages = {"hugepages": [{"size": "2Mi", "count": 100, "node": "each"}]}
+    fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(kubelet=static, memory=pages))))
+    runs.tick(fake.host())
+    assert (fake.pool(0), fake.pool(1)) == (100, 100)
 
 
 def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: node.Node, kubelet: FakeKubelet) -> None:
