@@ -19,6 +19,7 @@ import json
 import os
 import resource
 import shutil
+import signal
 import statistics
 import subprocess
 import sys
@@ -33,10 +34,13 @@ from kubelet_node import (
     BROKEN,
     BY_SYSTEMD,
     CONFIG,
+    CPUSETS,
     DROPIN,
+    EFFECTIVE,
     ENVIRONMENT,
     HOOK,
     HOOK_LOG,
+    IS_V1,
     MANIFESTS,
     PODS,
     ROOT,
@@ -140,7 +144,7 @@ def pod_with_its_own_cpu() -> t.Iterator[None]:
     state.update(defaultCpuSet=",".join(shared[1:]), entries={"uid": {"main": shared[0]}})
     run("systemctl", "stop", UNIT)
     write(STATE, json.dumps(state))
-    group = f"/sys/fs/cgroup/kubepods.slice/kubepods-poduid.slice/cri-containerd-{'0123456789abcdef' * 4}.scope"
+    group = f"{CPUSETS}/kubepods.slice/kubepods-poduid.slice/cri-containerd-{'0123456789abcdef' * 4}.scope"
     os.makedirs(group)
     run("systemctl", "start", UNIT)
     wait("it has read it", has_started)
@@ -162,7 +166,7 @@ def the_hook() -> None:
         if is_real():
             wait(
                 "the pod is back, on all CPUs",
-                lambda: cpus_of("own") == read("/sys/fs/cgroup/cpuset.cpus.effective"),
+                lambda: cpus_of("own") == read(f"{CPUSETS}/{EFFECTIVE}"),
                 120,
             )
     in_sync()
@@ -265,13 +269,13 @@ def leaked() -> None:
     (group,) = glob.glob(f"{PODS}/**/*pod{uid}{'.slice' if BY_SYSTEMD else ''}", recursive=True)
     run("systemctl", "stop", UNIT)
     os.rename(f"{MANIFESTS}/second.json", f"{AWAY}/second.json")
-    write(f"{group}/cgroup.kill", "1")
-    wait("its containers are gone", lambda: "populated 0" in read(f"{group}/cgroup.events"))
+    wait("its containers are gone", lambda: not kill_all(group))
     if BY_SYSTEMD:
         run("systemctl", "stop", os.path.basename(group))
-    for folder, dummy_folders, dummy_files in os.walk(group, topdown=False):
-        os.rmdir(folder)
-    wait("their control groups are gone", lambda: not os.path.exists(group))
+    for one in trees_of(group):
+        for folder, dummy_folders, dummy_files in os.walk(one, topdown=False):
+            os.rmdir(folder)
+    wait("their control groups are gone", lambda: not trees_of(group))
     shutil.rmtree(f"{ROOT}/pods/{uid}")
     found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
     expect(
@@ -286,24 +290,40 @@ def leaked() -> None:
     own_cpus("shared")
 
 
+def kill_all(group: str) -> list[str]:
+    """Kill the processes in a control group and in those below it; the processes that there were."""
+    found = [pid for path in glob.glob(f"{group}/**/cgroup.procs", recursive=True) for pid in read(path).split()]
+    for one in found:
+        with contextlib.suppress(ProcessLookupError):
+            os.kill(int(one), signal.SIGKILL)
+    return found
+
+
+def trees_of(group: str) -> list[str]:
+    """A pod's control group where it is there: with cgroup v1 in the hierarchy of each controller."""
+    below = os.path.relpath(group, CPUSETS)
+    mounts = [line.split()[1] for line in read("/proc/mounts").splitlines() if line.split()[2] in ("cgroup", "cgroup2")]
+    return [f"{mount}/{below}" for mount in mounts if os.path.isdir(f"{mount}/{below}")]
+
+
 def mended_when_asked() -> None:
     """A shared container that somebody lets onto exclusive CPUs while no kubelet runs: found, and brought back when asked for."""
     taken, before = own_cpus("shared"), numbers(cpus_of("shared"))
     digits = pods()["shared"]["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     (place,) = groups_of(digits)
     run("systemctl", "stop", UNIT)
-    if BY_SYSTEMD:
+    if BY_SYSTEMD and not IS_V1:  # With cgroup v1 systemd has no cpusets.
         run("systemctl", "set-property", "--runtime", os.path.basename(place), "AllowedCPUs=0-7")
     else:
         write(f"{place}/cpuset.cpus", "0-7")
     found = json.loads(run("corral", "kubelet", "--json", code=2))["findings"]
     expect("kinds", {one["kind"] for one in found}, {"overlap", "stopped"})
-    expect("untouched", numbers(read(f"{place}/cpuset.cpus.effective")), frozenset(range(8)))
+    expect("untouched", numbers(read(f"{place}/{EFFECTIVE}")), frozenset(range(8)))
     found = json.loads(run("corral", "kubelet", "--mend-shared", "--json", code=2))["findings"]
     expect("kinds", {one["kind"] for one in found}, {"stopped"})
-    expect("as before", numbers(read(f"{place}/cpuset.cpus.effective")), before)
+    expect("as before", numbers(read(f"{place}/{EFFECTIVE}")), before)
     run("systemctl", "daemon-reload")
-    expect("after a daemon-reload", numbers(read(f"{place}/cpuset.cpus.effective")), before)
+    expect("after a daemon-reload", numbers(read(f"{place}/{EFFECTIVE}")), before)
     run("systemctl", "start", UNIT)
     wait("it has started", has_started, 120)
     expect("the others", own_cpus("shared"), taken)
