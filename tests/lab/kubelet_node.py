@@ -214,9 +214,10 @@ def aside() -> list[str]:
 # Pods
 
 
-def put_pod(name: str, cpus: t.Optional[int]) -> None:
-    """A static pod: with so many CPUs of its own (under the policy static), or on shared ones."""
-    resources = {"limits": {"cpu": cpus, "memory": "32Mi"}} if cpus else {}
+def put_pod(name: str, cpus: t.Optional[int], hugepages: str = "") -> None:
+    """A static pod: with so many CPUs of its own (under the policy static) and so much in pages of 2 MiB, or on shared CPUs."""
+    pages = {"hugepages-2Mi": hugepages} if hugepages else {}
+    resources = {"limits": {"cpu": cpus, "memory": "32Mi", **pages}} if cpus else {}
     container = {
         "name": "main",
         "image": f"docker.io/{IMAGE}",
