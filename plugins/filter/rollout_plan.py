@@ -157,10 +157,11 @@ def rollout_plan(
         for host in sorted(profiles, key=by_name)
         if host not in refused and plan_lines(profiles[host], agents.get(host, {}))
     ]
+    known = set(changing)
     acting = [
         host
         for host in sorted(profiles, key=by_name)
-        if host in changing or (host not in refused and acts(profiles[host], wanted[host]))
+        if host in known or (host not in refused and acts(profiles[host], wanted[host]))
     ]
     total = f"{len(profiles)} host{'s'[: len(profiles) != 1]}: {len(changing)} would change"
     return {
