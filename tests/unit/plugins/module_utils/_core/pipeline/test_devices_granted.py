@@ -25,6 +25,7 @@ from _core.host import state
 from _core.host.command import Command
 from _core.host.files import Host
 from _core.managers import device_grants
+from _core.model.devices import device_delivery
 from _core.model.plan.plan import Change, Outcome
 from _core.model.profile import profile
 from _core.model.status import command_shapes
@@ -1522,6 +1523,11 @@ def test_a_unit_that_starts_after_an_admission_that_died_may_open_what_it_is_tol
         fake = rolled.clone(rolled.root.with_name(f"{fail}{number}"))
         with contextlib.suppress(node.Killed):
             admitted(fake.host(fail, number), then)
+        # The grants are made again from these records where the checkpoint is lost.
+        path = device_delivery.env_file_as_read(device_delivery.env_file("extra", unit))
+        records = device_delivery.delivered(fake.get(path)) if fake.has(path) else ()
+        recorded = {row.id for one in records for row in one.devices}
+        assert recorded <= set(held(fake).get("extra", ())), host.acts[number - 1]
         told, opens, granted = known_to(fake, unit, "extra")
         assert told <= opens <= granted, host.acts[number - 1]
         services.stop(fake, unit)
