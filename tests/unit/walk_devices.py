@@ -375,7 +375,7 @@ class Users:
         self.look()
         for unit, (run, before) in self.open_before.items():
             now = self.opens(unit)
-            if self.given.get(unit, ("",))[0] != run or now is None:
+            if self.given.get(unit, ("",))[0] != run or now is None or unit in self.bare:
                 continue
             lost = (before & self.things(unit)) - now - self.touched
             self.tell(f"{unit} runs and may not open any more", (one.ident for one in lost))
