@@ -122,7 +122,8 @@ def prepare() -> None:
         bring_image()
     write(CONFIG, base())
     write(ENVIRONMENT, "KUBELET_EXTRA_ARGS=\n")
-    refuse = f"import os, sys\nif os.path.exists({BROKEN!r}) and 'maxPods: 13' in open({DROPIN!r}).read():\n"
+    refuse = f"import glob, os, sys\nfound = [open(path).read() for path in glob.glob({DROPIN!r})]\n"
+    refuse += f"if os.path.exists({BROKEN!r}) and any('maxPods: 13' in text for text in found):\n"
     write(MAY_START, f"#!/usr/bin/python3\n{refuse}    sys.exit('made to fail')\n")
     write(HOOK, DRAINER)
     for program in (MAY_START, HOOK):

@@ -269,8 +269,6 @@ def set_devices(host: Host, step: Step) -> None:
     The kernel shows nothing of it (a BPF program), so systemd's own file of it is read back. A unit that is gone has no list.
     """
     wanted = (step.value or "").splitlines()
-    if not wanted and not host.exists(control_file(step.target, step.name, runtime=True)):
-        return
     # Entries add up, in systemd's memory as well: an empty one comes first.
     answer = systemd.set_properties(host, step.target, [f"{step.name}={entry}" for entry in ("", *wanted)])
     if answer.code and wanted:

@@ -548,7 +548,8 @@ def taken_back(path: str, seen: Observed) -> list[Change]:
     if unit and device_delivery.given_ids(text):
         record = device_delivery.env_text(device_delivery.delivered(text), {})
         steps.append(make_step.file(path, record, CLAIM, NOT_TOLD, mode=0o644))
-    if there is not None and there.is_set:
+    # Also where a change by hand took it from systemd's files: a reload may leave what the kernel was told of a unit that runs.
+    if there is not None:
         own = "\n".join(there.own)
         steps.append(make_step.unit_property(unit, DEVICE_ALLOW, own, CLAIM, TAKEN_BACK, optional=True))
         removal = live_file_removal(unit, DEVICE_ALLOW)

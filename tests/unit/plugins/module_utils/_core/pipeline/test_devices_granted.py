@@ -350,6 +350,24 @@ def test_a_removal_takes_a_list_back_though_its_record_was_removed(rolled: node.
     assert services.allowed(rolled, SERIAL) is None
 
 
+@pytest.mark.parametrize("reload_applies", [True, False])
+def test_a_removal_takes_from_the_kernel_what_a_revert_by_hand_left_there(
+    make: t.Callable[..., node.Node], reload_applies: bool
+) -> None:
+    """systemd 257 reads the files of a unit that runs, and tells the kernel nothing of them."""
+    fake = make(reload_applies=reload_applies)
+    equip(fake)
+    assert not runs.install(fake.host()).error
+    assert roll_out(fake).remaining == ()
+    running(fake, SERIAL)
+    assert fake.systemd.programs[SERIAL]
+    fake.systemd.revert(SERIAL)
+    assert bool(fake.systemd.programs[SERIAL]) == (not reload_applies)
+    assert runs.remove(fake.host()).error == ""
+    assert not fake.systemd.programs[SERIAL]
+    assert not fake.has(f"/run/systemd/system.control/{SERIAL}.d")
+
+
 def test_what_systemd_refuses_to_take_back_holds_up_no_release(rolled: node.Node) -> None:
     running(rolled, SERIAL)
     host = rolled.clone(rolled.root.with_name("probe")).host()
