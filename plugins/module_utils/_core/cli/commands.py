@@ -54,7 +54,11 @@ def parser() -> argparse.ArgumentParser:
             "--svg", action="store_true", help="print a drawing: sockets, NUMA nodes, caches, cores, threads"
         )
     had = command("devices", "the devices of each resource that the profile declares, and who has them", profiles=True)
-    had.add_argument("--check", action="store_true", help="first run the profile's commands for their health again")
+    either = had.add_mutually_exclusive_group()
+    either.add_argument("--check", action="store_true", help="first run the profile's commands for their health again")
+    either.add_argument(
+        "--kubelet", action="store_true", help="instead, the devices that the node's kubelet has given to containers"
+    )
     had.add_argument("--tick", action="store_true", help=argparse.SUPPRESS)  # corral-device-checks.service: what is due
     shown = command("profile", "the declared profile, or one that describes the node as it is", tree=True)
     shown.add_argument("--from-node", action="store_true", help="print a profile that describes this node as it is")

@@ -3,7 +3,7 @@
 # SPDX-License-Identifier: GPL-3.0-or-later
 
 # This module is private to the collection corral.node.
-"""The command devices: which devices of the node belong to which resource of the profile, and who has them."""
+"""The command devices: which devices of the node belong to which resource of the profile, and who has them; those of a kubelet as well."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ import argparse
 from ..constants import DIFFERS, IN_SYNC
 from ..host import checked_devices, state
 from ..host.files import Host
+from ..model.values.errors import refusal
 from ..pipeline import admit_workload, run_device_checks
 from ..reports import device_table
 from . import command_output
@@ -22,6 +23,8 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
     if args.tick:
         run_device_checks.tick(host)
         return IN_SYNC
+    if args.kubelet:
+        return of_kubelet(host, args)
     declared = command_output.the_profile(host, args.profile)
     if args.check:
         run_device_checks.check_unknown(host, declared, all_again=True)
@@ -29,3 +32,20 @@ def do_devices(host: Host, args: argparse.Namespace) -> int:
     grants = admit_workload.current_grants(host) if host.exists(state.STATE) else ()
     command_output.show(args, device_table.to_data(found, grants), device_table.lines(found, grants))
     return IN_SYNC if device_table.is_whole(found, grants) and not found.problems else DIFFERS
+
+
+def of_kubelet(host: Host, args: argparse.Namespace) -> int:
+    """The devices that the kubelet's own device manager has given out."""
+    from ..pipeline import kubelet_inspection  # The passes of device checks do without.
+    from ..reports import kubelet_report
+
+    if args.profile:
+        raise refusal(
+            "is about the devices of a profile, and the kubelet gives out others: leave it out", path="--profile"
+        )
+    file, found = kubelet_inspection.devices(host)
+    entries = found.entries if found else ()
+    command_output.show(
+        args, kubelet_report.devices_data(file, entries), kubelet_report.devices_lines(file, entries), schema=False
+    )
+    return DIFFERS if file.refusal else IN_SYNC

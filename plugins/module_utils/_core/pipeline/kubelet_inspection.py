@@ -61,12 +61,7 @@ class Inspection(NamedTuple):
 
 def inspect(host: Host) -> Inspection:
     """Look at the node's kubelet. Raises CorralError where there is none, and for one that is part of another program."""
-    process = kubelet_node.process(host)
-    places = kubelet_node.files(host, process)
-    if process is None and not is_installed(host, places.root_dir):
-        raise refusal(
-            "no kubelet runs here and there is no folder of one: is this a Kubernetes node?", path=places.root_dir
-        )
+    process, places = found_here(host)
     # Without a process and flags the path of the configuration is a guess, and no file there is no problem.
     guessed = process is None and not places.flags
     layers, wrong = ([], []) if guessed and not host.exists(places.config) else kubelet_node.layers(host, places)
@@ -100,6 +95,22 @@ def inspect(host: Host) -> Inspection:
         devices, tuple(findings), {one.origin: host.modified(one.origin) or 0.0 for one in layers}, *declared(host, topology),
         unlike=running_otherwise(host, config) if process else None,
     )  # fmt: skip
+
+
+def found_here(host: Host) -> tuple[t.Optional[kubelet_node.Process], kubelet_node.KubeletFiles]:
+    """The kubelet's process, and where its files are. Raises CorralError as inspect()."""
+    process = kubelet_node.process(host)
+    places = kubelet_node.files(host, process)
+    if process is None and not is_installed(host, places.root_dir):
+        raise refusal(
+            "no kubelet runs here and there is no folder of one: is this a Kubernetes node?", path=places.root_dir
+        )
+    return process, places
+
+
+def devices(host: Host) -> tuple[File, t.Optional[DeviceState]]:
+    """The file of the kubelet's device manager, and what it has given out. Raises CorralError as inspect()."""
+    return kubelet_state.inspect_devices(host, found_here(host)[1].root_dir)
 
 
 def is_installed(host: Host, root_dir: str) -> bool:

@@ -30,7 +30,9 @@ if t.TYPE_CHECKING:
         KubeletAmount,
         KubeletCpus,
         KubeletDevice,
+        KubeletDevices,
         KubeletDifference,
+        KubeletFile,
         KubeletFinding,
         KubeletReport,
         KubeletSetting,
@@ -49,10 +51,7 @@ def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
         "config_problems": list(found.config.problems),
         "config_newer": list(found.newer),
         "config_running": None if found.unlike is None else [difference_data(one) for one in found.unlike],
-        "files": [
-            {"path": one.path, "exists": one.exists, "version": one.version or None, "refusal": one.refusal or None}
-            for one in found.files
-        ],
+        "files": [file_data(one) for one in found.files],
         "cpus": None if found.cpus is None else cpus_data(found.cpus),
         "devices": [device_data(one) for one in (found.devices.entries if found.devices else ())],
         "findings": [finding_data(found, one) for one in found.findings],
@@ -60,6 +59,22 @@ def to_data(found: Inspection, mended: t.Sequence[str] = ()) -> KubeletReport:
         "drift": change_text.dated(found.drift, found.drift_since),
         "mended": list(mended),
     }
+
+
+def devices_data(file: File, entries: t.Iterable[DeviceEntry]) -> KubeletDevices:
+    """The device manager's file and assignments as JSON."""
+    return {"schema": SCHEMA, "file": file_data(file), "devices": [device_data(one) for one in entries]}
+
+
+def devices_lines(file: File, entries: t.Sequence[DeviceEntry]) -> list[str]:
+    """The device manager's assignments as text, below its file."""
+    given = device_assignments(entries) if entries else ["the kubelet has given out no devices"]
+    return [f"{file.path}: {of_file(file)}", *([] if file.refusal else given)]
+
+
+def file_data(one: File) -> KubeletFile:
+    """A state file as JSON."""
+    return {"path": one.path, "exists": one.exists, "version": one.version or None, "refusal": one.refusal or None}
 
 
 def setting_data(found: Inspection, one: Setting) -> KubeletSetting:

@@ -48,6 +48,14 @@ class KubeletDevice(t.TypedDict):
     devices: dict[str, list[str]]
 
 
+class KubeletDevices(t.TypedDict):
+    """What ``corral devices --kubelet --json`` prints."""
+
+    schema: int
+    file: KubeletFile
+    devices: list[KubeletDevice]
+
+
 class KubeletFinding(t.TypedDict):
     """Something that is not as the kubelet's state has it."""
 

@@ -14,7 +14,8 @@ import pytest
 from _core.cli import devices_command
 from _core.host.files import Host
 from _core.main import main
-from _core.model.status import command_shapes
+from _core.model.status import command_shapes, kubelet_shapes
+from _core.model.values.errors import CorralError
 from shapes import misfits
 
 NIC = "0000:3b:00.0"
@@ -33,7 +34,7 @@ def made_node(tmp_path: Path) -> Path:
 def corral(node: Path, *matches: dict[str, t.Any], as_json: bool = False, **more: t.Any) -> int:
     rows = [{"name": f"example.com/r{number}", "match": match, **more} for number, match in enumerate(matches)]
     (node / "profile.json").write_text(json.dumps({"name": "x", "devices": rows}))
-    args = argparse.Namespace(profile=str(node / "profile.json"), json=as_json, check=False, tick=False)
+    args = argparse.Namespace(profile=str(node / "profile.json"), json=as_json, check=False, tick=False, kubelet=False)
     return devices_command.do_devices(Host(str(node)), args)
 
 
@@ -79,3 +80,63 @@ def test_a_profile_that_is_refused(tmp_path: Path, capsys: pytest.CaptureFixture
     (tmp_path / "profile.json").write_text('{"name": "x", "devices": [{"name": "nic", "match": {}}]}')
     assert main(["devices", "--profile", str(tmp_path / "profile.json")]) == 1
     assert "devices[0].name: nic: is not the name of a resource" in capsys.readouterr().err
+
+
+KUBELET_FILE = "var/lib/kubelet/device-plugins/kubelet_internal_checkpoint"
+
+
+def kubelets(node: Path, text: str | None, as_json: bool = False) -> int:
+    file = node / KUBELET_FILE
+    file.parent.mkdir(parents=True)
+    (node / "var/lib/kubelet/config.yaml").touch()
+    if text is not None:
+        file.write_text(text)
+    args = argparse.Namespace(profile=None, json=as_json, check=False, tick=False, kubelet=True)
+    return devices_command.do_devices(Host(str(node)), args)
+
+
+ROW = {
+    "PodUID": "p1",
+    "ContainerName": "main",
+    "ResourceName": "a.com/nic",
+    "DeviceIDs": {"1": ["d1"]},
+    "AllocResp": "",
+}
+GIVEN = json.dumps({"Data": {"PodDeviceEntries": [ROW], "RegisteredDevices": {}}, "Checksum": 1})
+
+
+def test_the_devices_that_a_kubelet_gave_out(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kubelets(node, GIVEN) == 0
+    said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
+    assert said == [f"/{KUBELET_FILE}: checksum wrong", "devices:", "a.com/nic d1 (NUMA node 1) p1 main"]
+
+
+def test_the_json_of_the_devices_that_a_kubelet_gave_out(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert kubelets(node, GIVEN, as_json=True) == 0
+    data = json.loads(capsys.readouterr().out)
+    assert misfits(data, kubelet_shapes.KubeletDevices) == []
+    assert data["file"]["version"] == "checksum wrong"
+    assert data["devices"] == [{"pod": "p1", "container": "main", "resource": "a.com/nic", "devices": {"1": ["d1"]}}]
+
+
+@pytest.mark.parametrize(
+    ("text", "code", "said"), [(None, 0, "not there"), ("", 0, "empty"), ("{", 2, "the kubelet would not start")]
+)
+def test_a_kubelet_without_devices(
+    node: Path, capsys: pytest.CaptureFixture[str], text: str | None, code: int, said: str
+) -> None:
+    assert kubelets(node, text) == code
+    shown = capsys.readouterr().out
+    assert said in shown
+    assert ("has given out no devices" in shown) == (code == 0)
+
+
+def test_the_devices_of_a_kubelet_that_is_not_there(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    profile = tmp_path / "profile.json"
+    profile.write_text('{"name": "x"}')
+    assert main(["devices", "--kubelet", "--profile", str(profile)]) == 1
+    assert "--profile: is about the devices of a profile" in capsys.readouterr().err
+    with pytest.raises(CorralError, match="is this a Kubernetes node"):
+        devices_command.do_devices(
+            Host(str(tmp_path)), argparse.Namespace(profile=None, json=False, check=False, tick=False, kubelet=True)
+        )
