@@ -145,7 +145,7 @@ def refuse_others(host: Host) -> None:
         link = host.link(path)
         if link is None and host.mode(path) is not None:
             raise refusal(away.format("file", f"{what} goes"), path=path)
-        if link not in (None, target) and f"link:{path}" not in recorded:
+        if link not in (None, target) and f"file:{path}" not in recorded:
             raise refusal(away.format("link", f"{what} goes"), path=path, value=link)
 
 
@@ -225,7 +225,7 @@ def decide(
             change = change._replace(steps=(*change.steps, make_step.unit(agent_units.TIMER, "restart", START, 10)))
         changes.append(change)
     changes += [slice_change(seen), *(state_change(unit, seen) for unit in agent_units.WANTED_BY)]
-    owned = {f"file:{path}" for path in files} | {f"link:{path}" for path in (*links, LAUNCHER)} | {f"file:{LAUNCHER}"}
+    owned = {f"file:{path}" for path in (*files, *links, LAUNCHER)}
     owned |= {f"unit:{unit}" for unit in (*agent_units.STARTED, agent_units.SLICE)} | {one.key for one in seen.programs}
     if program is not None:
         owned.add(f"compile:{program.folder}")

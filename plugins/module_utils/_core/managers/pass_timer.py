@@ -57,8 +57,8 @@ class PassTimer(NamedTuple):
 
     def owned(self) -> frozenset[str]:
         """The keys of what the manager keeps."""
-        files = {f"file:{ETC}/{unit}" for unit in (self.timer, self.service)}
-        return frozenset(files | {f"link:{self.link}", f"unit:{self.timer}"})
+        files = (*(f"{ETC}/{unit}" for unit in (self.timer, self.service)), self.link)
+        return frozenset({*(f"file:{path}" for path in files), f"unit:{self.timer}"})
 
 
 class Passes(NamedTuple):

@@ -43,7 +43,8 @@ DECLARE = 90  # the profile itself, last: it becomes the declared one when all o
 
 
 def key_of(kind: str, target: str, name: str) -> str:
-    """The key of a step and of its original: what it writes to, of a property its unit and name."""
+    """The key of a step and of its original: what it writes to, of a property its unit and name. A link and a file are of one place."""
+    kind = "file" if kind == "link" else kind
     return ":".join(filter(None, [kind, target, name if kind == "property" else ""]))
 
 

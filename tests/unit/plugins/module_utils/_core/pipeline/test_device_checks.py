@@ -477,3 +477,19 @@ def test_a_recorded_machine_is_not_asked(fake: node.Node) -> None:
     host = Host(str(fake.root))
     run_device_checks.check_unknown(host, profile.parse(checked()))
     assert (host.commands, host.writes) == ([], [])
+
+
+def test_a_start_with_a_profile_that_no_tick_applied_leaves_the_timers_link_to_the_tick(
+    fake: node.Node, rolled: node.Node
+) -> None:
+    """A start forgets no original that it does not restore itself."""
+    assert os.path.lexists(fake.root / LINK.lstrip("/"))
+    data = json.loads(fake.get("/etc/corral/profile.json"))
+    for one in data["devices"]:
+        one.pop("check", None)
+    fake.put("/etc/corral/profile.json", json.dumps(data))
+    running(fake, SERIAL)
+    assert os.path.lexists(fake.root / LINK.lstrip("/"))
+    runs.tick(fake.host())
+    assert not os.path.lexists(fake.root / LINK.lstrip("/"))
+    assert not any(map(fake.has, UNITS))
