@@ -1224,7 +1224,7 @@ def test_an_admission_that_died_before_it_was_written_down_holds_nothing(rolled:
         (("admit", "x", "--unit", "x.service", "--limits", "cpu"), "cpu: is not RESOURCE=AMOUNT"),
         (
             ("admit", "x", "--unit", "corral-reconcile.service", "--limits", "cpu=1,memory=1Mi"),
-            "workloads[0].match.unit: corral-reconcile.service: is Corral's own",
+            "x.match.unit: corral-reconcile.service: is Corral's own",
         ),
         (("admit", "x", "--unit", "x.service", "--limits", "cpu=9,memory=1Mi"), "x.requests.cpu: 9: "),
         (("release", "nobody"), "name: nobody: no such workload was admitted here"),
