@@ -47,6 +47,7 @@ LOOK = "/etc/systemd/system/kubelet.service.d/90-look.conf"
 STARTS = "/root/kubelet-starts"  # a line for each start of the kubelet
 KEPT = "/root/kubelet-kept.json"
 MOUNT = "/dev/hugepages-pods"
+SYSTEM = "/sys/fs/cgroup/system.slice"
 PAGE = 2 << 20
 # Reserved CPUs, and pages of each NUMA node: those of before, and those of a change. They are another one's in turn.
 VARIANTS = (("0-1", (24, 40)), ("0-2", (32, 36)))
@@ -108,12 +109,11 @@ def counted() -> list[int]:
 def look() -> None:
     """Write down what the kubelet is about to find, and whether a tick of the agent has been before."""
     ticks = run("systemctl", "show", "--value", "--property=ExecMainStartTimestampMonotonic", SERVICE)
-    system = "/sys/fs/cgroup/system.slice"
     row = {
         "boot": read("/proc/sys/kernel/random/boot_id"),
         "pools": pools(),
         "mounted": mounted(),
-        "system": read(f"{system}/{EFFECTIVE}") if os.path.exists(f"{system}/{EFFECTIVE}") else "",
+        "system": read(f"{SYSTEM}/{EFFECTIVE}") if os.path.exists(f"{SYSTEM}/{EFFECTIVE}") else "",
         "ticked": ticks.strip() != "0",
     }
     with open(STARTS, "a", encoding="utf-8") as file:
@@ -258,6 +258,12 @@ def after_cut() -> None:
     print(f"  {kept['moment']}: the kubelet has {'what was declared' if held != kept['variant'] else 'what it had'}")
     print(f"  {there()}, starts {len(starts())}: {starts()[-1]}")
     tick()  # It takes up what is declared, but for what would need another start of the kubelet.
+    services = numbers(read(f"{SYSTEM}/{EFFECTIVE}"))
+    expect(
+        f"system services, on {sorted(services)}, keep to the kubelet's reserve",
+        services - numbers(VARIANTS[held][0]),
+        set(),
+    )
     if is_real():
         expect("the kubelet has counted the pools that there are", counted(), pools())
     expect("the pools", pools() in [list(pages) for dummy, pages in VARIANTS], True)

@@ -241,6 +241,24 @@ def another_reserve() -> None:
     in_sync()
 
 
+def reserve_by_hand() -> None:
+    """A reserve declared by hand with CPUs that a pod has to itself: a tick, which restarts no kubelet, keeps system services off them."""
+    taken, before, first = own_cpus("shared"), read(PROFILE), pid()
+    cpus = numbers(MORE_RESERVED) | numbers(taken["first"])
+    profile = json.loads(before)
+    profile["cpu"]["reserved"] = {"cpus": ",".join(map(str, sorted(cpus)))}
+    write(PROFILE, json.dumps(profile))
+    for dummy in range(2):
+        said = tick()
+        expect("system services", numbers(read(f"{CPUSETS}/system.slice/{EFFECTIVE}")), numbers(MORE_RESERVED))
+    expect("the drift", [one["subject"] for one in said["items"]], ["reservedSystemCPUs"])
+    expect("findings", json.loads(run("corral", "kubelet", "--json", code=2))["findings"], [])
+    expect("the same process", pid(), first)
+    expect("the pods' CPUs", own_cpus("shared"), taken)
+    write(PROFILE, before)
+    in_sync()
+
+
 def failing_with_pods() -> None:
     """A kubelet that does not start after such a change: all is as before, and the pods run on CPUs of their own."""
     taken, before = own_cpus("shared"), aside()
@@ -487,6 +505,7 @@ WITH_PODS = (
     exclusive_pods,
     options_keep_pods,
     another_reserve,
+    reserve_by_hand,
     failing_with_pods,
     mended_when_asked,
     leaked,

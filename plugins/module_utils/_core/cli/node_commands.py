@@ -85,7 +85,9 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
             raise broken
         declared = in_force or declared
     run_device_checks.check_unknown(host, declared, writes=False)
-    context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
+    fresh = not declared_profile.applied_already(host, declared)
+    # What a tick leaves of the declared profile is what its status says.
+    context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=args.profile is None)
     plan = tick.plan_node(host, context, with_agent=True)
     if broken is not None:
         plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))

@@ -169,12 +169,13 @@ def version_of(host: Host, process: t.Optional[Process]) -> tuple[t.Optional[tup
 def machine(host: Host, context: Context, *, pools_stay: bool = False) -> Machine:
     """What the configuration is to fit on this node, once the rest of the profile is applied."""
     topology, pids = context.topology, context.profile.pids
+    pools = context.declared_pools or context.pools
     limits = capacity(pids, {key: sysctl.live(host, key) for key in (PID_MAX, THREADS_MAX)})
     return Machine(
         None,
         topology.online,
-        context.pools.reserved if context.profile.cpu is not None else None,
-        context.pools.isolated,
+        pools.reserved if context.profile.cpu is not None else None,
+        pools.isolated,
         topology.isolated or cpuset.EMPTY,
         max(len(topology.sockets), 1),
         numa(topology, [*(() if pools_stay else no_longer_declared(host, context)), *asked_for(host, context)]),

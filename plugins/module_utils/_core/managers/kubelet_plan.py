@@ -14,10 +14,12 @@ from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubele
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
 from ..model.kubelet.kubelet_drift import Difference
+from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
 from ..model.plan.context import Context
 from ..model.plan.plan import Change, Part, Step
 from ..model.profile.profile_kubelet import Kubelet
 from ..model.profile.schema_types import CORRAL_SLICE
+from ..model.values import cpuset
 from ..model.values.errors import Problem
 from . import kubelet_change, kubelet_observed
 from .kubelet_change import Drain, State
@@ -151,6 +153,8 @@ def changes_of(
         found.append(file_item(seen, then, write if not starts else steps, when, disruption if starts else "none"))
     for one in differences:
         reason = f"set by {one.origin}" if one.origin != DEFAULT else "the kubelet's default"
+        if one.key == RESERVED_CPUS and context.declared_pools is not None:
+            reason += f", and system services have CPUs {cpuset.format(context.pools.reserved)} meanwhile"
         found.append(
             Change(NAME, one.key, "value", one.actual, one.wanted, f"{reason}; {why}" if why else reason,
                    seen.own if one.origin == DEFAULT else one.origin.partition(" ")[0], () if why else tuple(steps),

@@ -181,7 +181,7 @@ def next_start(found: Workloads, name: str) -> Request:
 
 def what_if(host: Host, request: Request) -> Context:
     """The result that a run would have; nothing is changed."""
-    return planning.compile_profile(host, profile_of(host), request=request)
+    return planning.compile_profile(host, profile_of(host), request=request, keeps_kubelet=True)
 
 
 def planned(host: Host, request: Request, name: str, *, with_files: bool = False) -> Plan:

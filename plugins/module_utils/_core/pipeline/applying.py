@@ -63,7 +63,10 @@ def refresh(host: Host, context: Context) -> Context:
     """The context for the observation after an apply, with what the kernel gave and what workloads were granted."""
     if context.workloads is not None:
         origins, timer, boot = context.origins, context.by_timer, context.at_boot
-        context = planning.compile_profile(host, context.declared, topology=context.topology)
+        keeps_kubelet = context.declared_pools is not None
+        context = planning.compile_profile(
+            host, context.declared, topology=context.topology, keeps_kubelet=keeps_kubelet
+        )
         context = context._replace(origins=origins, by_timer=timer, at_boot=boot)
     return context._replace(now=host.now(), attempts=attempts.read(host), fresh=False)
 

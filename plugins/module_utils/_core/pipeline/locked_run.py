@@ -97,7 +97,8 @@ def published(host: Host, outcome: Outcome) -> Outcome:
     try:
         if host.exists(state.REJECTED):
             profile_in_force.refuse_rejected(host, declared)
-        context = planning.compile_profile(host, declared, fresh=not declared_profile.applied_already(host, declared))
+        fresh = not declared_profile.applied_already(host, declared)
+        context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=True)
         items = tick.plan_node(host, context, with_agent=True).changes
     except CorralError:
         return outcome

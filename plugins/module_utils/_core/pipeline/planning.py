@@ -28,6 +28,7 @@ from ..model.values.errors import CorralError, Problem
 from . import declared_profile
 
 if t.TYPE_CHECKING:
+    from ..model.cpu.pools import Pools
     from ..model.profile.node_intent import Resolved
     from ..model.systemd.agent_units import Options
     from .allocate_workloads import Request
@@ -42,8 +43,11 @@ def compile_profile(
     fresh: bool = False,
     topology: t.Optional[Topology] = None,
     request: t.Optional[Request] = None,
+    keeps_kubelet: bool = False,
 ) -> Context:
     """The profile on this machine, or on that ``topology`` of it; ``request`` has the workloads that start or stop now.
+
+    ``keeps_kubelet``: the kubelet is not restarted, and the pools are as far as the CPUs that it reserves allow.
 
     Raises CorralError with every problem at once.
     """
@@ -61,12 +65,17 @@ def compile_profile(
     computed = pools.compute(literal, topology)
     if resolved:
         computed = computed._replace(notes=(*computed.notes, *resolved.notes))
+    wanted = computed
+    if keeps_kubelet and literal.kubelet is not None and literal.cpu is not None:
+        computed = beside_kubelet(host, computed, topology)
     before = {one.target: one.value for one in befores if one.kind == "value" and one.value}
     original_cpus = {
         one.target: one.value or "" for one in befores if one.kind == "property" and one.name == "AllowedCPUs"
     }
     tried = attempts.read(host)
     context = Context(literal, topology, computed, host.now(), tried, fresh, before, original_cpus, resolved=resolved)
+    if computed is not wanted:
+        context = context._replace(declared_pools=wanted)
     claims = declared.workloads or declared.tenants
     if not (request or claims or any(state.written_before(host, path) for path in state.WORKLOADS)):
         return context
@@ -78,6 +87,17 @@ def compile_profile(
         host, literal, topology, computed, request or allocate_workloads.NOTHING, fresh=fresh, before=before
     )
     return context._replace(pools=left, workloads=allocated)
+
+
+def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
+    """The pools as far as the CPUs allow that the node's kubelet reserves: another one could be a pod's own.
+
+    A kubelet whose configuration cannot be read sets no bounds.
+    """
+    from ..host import other_agents
+
+    reserve = other_agents.configured_kubelet(host).reserved
+    return computed if reserve == computed.reserved | computed.isolated else pools.within(computed, topology, reserve)
 
 
 def resolve(

@@ -119,7 +119,8 @@ def reconcile(host: Host, declared: Profile, broken: t.Optional[CorralError], no
     takes_up = fresh and not at_boot and broken is None
     takes_up = takes_up and (declared.confirm is not None or host.exists(state.UNCONFIRMED))
     try:
-        context = planning.compile_profile(host, declared, fresh=fresh)
+        # A boot applies it to a kubelet that is yet to start.
+        context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=not at_boot)
         # A unit that the boot has yet to start is no drift.
         trigger = os.environ.get("TRIGGER_UNIT", "")
         plan = plan_node(host, context, with_agent=not at_boot, trigger=trigger)

@@ -94,6 +94,19 @@ def with_exclusive(pools: Pools, exclusive: CpuSet) -> Pools:
     return pools._replace(shared=pools.shared - exclusive, exclusive=exclusive, per_numa=per_numa)
 
 
+def within(pools: Pools, topology: Topology, reserve: CpuSet) -> Pools:
+    """The pools as far as the CPUs that a kubelet reserves allow: none of the others is reserved or isolated, as pods may have it.
+
+    Of a kubelet that reserves none, or all, the pools stay as they are.
+    """
+    reserve &= pools.online
+    if not reserve or reserve == pools.online:
+        return pools
+    isolated = pools.isolated & reserve
+    reserved = pools.reserved & reserve or reserve - isolated or reserve
+    return _pools(topology, reserved, isolated - reserved, [*pools.notes], strict=pools.strict)
+
+
 def shown(pools: Pools) -> tuple[str, ...]:
     """The pools to display; the exclusive pool is among them only where a workload has exclusive CPUs."""
     return POOLS if pools.exclusive else POOLS[:-1]

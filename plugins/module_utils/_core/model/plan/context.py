@@ -63,7 +63,8 @@ class Context(NamedTuple):
 
     ``before`` has the original kernel values that Corral has changed, by file: what a profile no longer declares
     returns to them, and the rest of the plan must take that into account. ``original_cpus`` has the CPUs that each unit requested before
-    Corral gave it others ("" for none). ``origins`` has the layer that each leaf of the
+    Corral gave it others ("" for none). ``declared_pools`` are the profile's where ``pools`` are others, because a kubelet that is not
+    restarted reserves other CPUs (None: the same). ``origins`` has the layer that each leaf of the
     profile comes from, where that is known (see compose.py). ``by_timer`` is a tick: it reads, and starts no process. ``in_tick`` is any
     tick but that at boot: its unit may write few places and has no network. ``at_boot`` units are yet to be started.
     """
@@ -82,6 +83,7 @@ class Context(NamedTuple):
     at_boot: bool = False
     workloads: t.Optional[Workloads] = None
     resolved: t.Optional[Resolved] = None
+    declared_pools: t.Optional[Pools] = None
 
     @property
     def declared(self) -> Profile:

@@ -27,8 +27,9 @@ from _core.model.kubelet import kubelet_config, start_checks, state_files
 from _core.model.kubelet.go_values import checksum
 from _core.model.plan.plan import UNCHANGEABLE, UNKNOWN, Change, Outcome
 from _core.model.profile import profile
+from _core.model.values import cpuset
 from _core.model.values.errors import CorralError, Problem
-from _core.pipeline import confirming, planning
+from _core.pipeline import admit_workload, confirming, planning
 from _core.pipeline import tick as full_tick
 from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
 from test_state_files import STATIC as MEMORY_STATE
@@ -1031,6 +1032,83 @@ def test_a_tick_changes_hugepages_where_the_kubelet_of_a_state_file_is_gone(
     fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(kubelet=static, memory=pages))))
     runs.tick(fake.host())
     assert (fake.pool(0), fake.pool(1)) == (100, 100)
+
+
+CPU = {"reserved": {"cpus": "0,2,4,6"}, "isolated": {"cpus": "3,7"}}
+
+
+def declared_by_hand(fake: node.Node, **sections: t.Any) -> None:
+    """A profile that the next tick finds, as an editor leaves it."""
+    fake.put(state.DECLARED, json.dumps(profile.to_data(node.parsed(**sections))))
+
+
+def cpus_of(fake: node.Node, *units: str) -> tuple[str, ...]:
+    return tuple(fake.get(f"/sys/fs/cgroup/{unit}/cpuset.cpus").strip() for unit in units)
+
+
+@pytest.mark.parametrize(
+    ("reserved", "isolated", "meanwhile"),
+    [
+        pytest.param("0-2,4,6", "3,7", ("0,2,4,6", "3,7"), id="more"),
+        pytest.param("0,2", "3,7", ("0,2", "3,7"), id="fewer"),
+        pytest.param("1,5", "3,7", ("0,2,4,6", "3,7"), id="others"),
+        pytest.param("0,2,4,6", "1,3,7", ("0,2,4,6", "3,7"), id="more isolated"),
+        pytest.param("1", "0,2-4,6-7", ("0,2-4,6-7", None), id="others, and all of them isolated"),
+    ],
+)
+def test_a_tick_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
+    reserved: str,
+    isolated: str,
+    meanwhile: tuple[str, t.Optional[str]],
+    fake: node.Node,
+    kubelet: FakeKubelet,
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """A profile declared by hand: the tick moved system.slice onto CPUs that pods had exclusively, for as long as no run came."""
+    assert runs.declare(fake.host(), cpu=CPU, kubelet=STATIC).remaining == ()
+    assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
+    cpu = {"reserved": {"cpus": reserved}, "isolated": {"cpus": isolated}}
+    declared_by_hand(fake, cpu=cpu, kubelet=STATIC)
+    for dummy in range(2):
+        runs.tick(fake.host())
+        assert cpus_of(fake, "system.slice") == meanwhile[:1]
+        if meanwhile[1]:
+            assert cpus_of(fake, "corral_isolated.slice") == meanwhile[1:]
+        items = json.loads(fake.get(state.STATUS))["items"]
+        (found,) = [one for one in items if one["manager"] in ("cpu", "kubelet")]
+        assert found["subject"] == "reservedSystemCPUs"
+        assert f"system services have CPUs {meanwhile[0]} meanwhile" in found["reason"]
+        assert json.loads(fake.get("/run/corral/pools.json"))["reserved"] == meanwhile[0]
+        assert runs.command(fake.host(), "drift", "--json") == 2
+        shown = json.loads(capsys.readouterr().out)["changes"]
+        assert [one["reason"] for one in shown if one["manager"] in ("cpu", "kubelet")] == [found["reason"]]
+    assert runs.declare(fake.host(), cpu=cpu, kubelet=STATIC).remaining == ()
+    assert cpus_of(fake, "system.slice", "corral_isolated.slice") == (reserved, isolated)
+    assert cpuset.parse(kubelet.config["reservedSystemCPUs"]) == cpuset.parse(reserved) | cpuset.parse(isolated)
+
+
+def test_a_tick_takes_cpus_back_that_a_killed_run_reserved_before_the_kubelet_did(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    declared_by_hand(fake, cpu={**CPU, "reserved": {"cpus": "0-2,4,6"}}, kubelet=STATIC)
+    fake.host().run("systemctl", "set-property", "--runtime", "system.slice", "AllowedCPUs=0-2,4,6")
+    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+
+
+def test_a_start_of_a_workload_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
+    fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    workload = {"name": "batch", "match": {"unit": "batch.service"}, "hold": "running", "limits": {"cpu": "500m"}}
+    assert not runs.declare(fake.host(), cpu=CPU, kubelet=STATIC, workloads=[workload]).error
+    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+    declared_by_hand(fake, cpu=cpu, kubelet=STATIC, workloads=[workload])
+    admit_workload.start(fake.host(), "batch", "a-run")
+    assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
 
 
 def test_hugepages_that_are_no_longer_declared_restart_a_kubelet_as_well(fake: node.Node, kubelet: FakeKubelet) -> None:
