@@ -55,7 +55,7 @@ def declare(
     outcome = apply(host, plan, again, keep_going=keep_going, before_steps=before_steps)
     if not outcome.error:
         state.record_profile(host, profile.to_data(declared))
-        write_effective_profile(host, context)
+        write_effective_profile(host, plan.context or context)
     return outcome
 
 

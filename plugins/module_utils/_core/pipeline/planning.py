@@ -148,6 +148,10 @@ def plan_profile(
     except NoSafeOrder as stuck:
         problem = f"no order of steps hands the CPUs of {stuck} over without an overlap: apply a profile in between"
         raise CorralError(Problem("cpu", None, problem)) from None
+    may_restart = context.profile.kubelet is not None and not context.in_tick
+    kept = keeping_kubelet(host, context, parts) if may_restart else None
+    if kept is not None:
+        return plan_profile(host, kept, declare=declare, managers=managers)
     problems = [problem for part in parts for problem in part.problems]
     if context.resolved is not None:
         problems = list(map(context.resolved.as_declared, problems))
@@ -163,6 +167,22 @@ def plan_profile(
 
         overlap_check.refuse_overlaps(host, plan)
     return plan
+
+
+def keeping_kubelet(host: Host, context: Context, parts: t.Iterable[Part]) -> t.Optional[Context]:
+    """The pools as far as the CPUs allow that the kubelet reserves, where these parts leave those as they are: a flag wins, or it is refused.
+
+    None where the pools are no others.
+    """
+    from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
+
+    changes = (change for part in parts for change in part.changes)
+    if context.declared_pools is not None or not any(one.subject == RESERVED_CPUS and not one.steps for one in changes):
+        return None
+    kept = compile_profile(host, context.declared, fresh=context.fresh, topology=context.topology, keeps_kubelet=True)
+    if kept.declared_pools is None:
+        return None
+    return context._replace(pools=kept.pools, workloads=kept.workloads, declared_pools=kept.declared_pools)
 
 
 def drifted_from(host: Host, applied: object) -> frozenset[tuple[str, str, str]]:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import json
 import os
+import pathlib
 import shutil
 import time
 import typing as t
@@ -1087,6 +1088,19 @@ def test_a_tick_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
     assert cpuset.parse(kubelet.config["reservedSystemCPUs"]) == cpuset.parse(reserved) | cpuset.parse(isolated)
 
 
+def test_the_plan_of_another_reserve_has_the_moves_of_a_rollout(
+    fake: node.Node, kubelet: FakeKubelet, tmp_path: pathlib.Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(node.edge(cpu={**CPU, "reserved": {"cpus": "0-2,4,6"}}, kubelet=STATIC)))
+    assert runs.command(fake.host(), "plan", "--profile", str(file), "--json") == 2
+    found = json.loads(capsys.readouterr().out)["changes"]
+    moved = [one["wanted"] for one in found if (one["subject"], one["property"]) == ("system.slice", "AllowedCPUs")]
+    assert moved == ["0-2,4,6"]
+    assert "meanwhile" not in next(one["reason"] for one in found if one["subject"] == "reservedSystemCPUs")
+
+
 def test_a_tick_takes_cpus_back_that_a_killed_run_reserved_before_the_kubelet_did(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:
@@ -1096,6 +1110,38 @@ def test_a_tick_takes_cpus_back_that_a_killed_run_reserved_before_the_kubelet_di
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
     runs.tick(fake.host())
     assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+
+
+def test_a_boot_reserves_no_cpu_of_pods_that_the_kubelet_keeps(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """Containers run where corral-boot.service is started again by hand, or which a soft reboot left."""
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    fill_with_pod(fake, kubelet)
+    declared_by_hand(fake, cpu={**CPU, "reserved": {"cpus": "0,2,4,5,6"}}, kubelet=STATIC)
+    runs.tick(fake.host())
+    kubelet.stop(fake)
+    runs.tick(fake.host(), at_boot=True)
+    assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+    kubelet.start(fake)
+    assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
+
+
+def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(fake: node.Node, kubelet: FakeKubelet) -> None:
+    service = f"/usr/lib/systemd/system/{fake_kubelet.UNIT}"
+    fake.put(service, fake.get(service).replace("--config-dir", "--reserved-cpus=0,2,4,6,3,7 --config-dir"))
+    kubelet.restart(fake)
+    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    for dummy in range(2):
+        (left,) = runs.declare(fake.host(), **sections).remaining
+        assert "the flag --reserved-cpus in" in left.reason
+        assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+        host = fake.host()
+        runs.tick(host)
+        assert [act for act in host.acts if "set-property" in act] == []
+        assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+    kubelet.stop(fake)
+    fake.put(service, fake.get(service).replace("--reserved-cpus=0,2,4,6,3,7 ", ""))
+    assert runs.declare(fake.host(), **sections).remaining == ()
+    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
 
 
 def test_a_start_of_a_workload_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
