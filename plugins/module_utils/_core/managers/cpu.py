@@ -84,7 +84,7 @@ def plan(host: Host, context: Context) -> Part:
         return decide(wanted, observe(host, wanted, context.original_cpus), context)
     from . import cpu_v1  # Imported here: a node with cgroup v2 does not load it.
 
-    return cpu_v1.plan(host, context.pools, now)
+    return cpu_v1.plan(host, context, now)
 
 
 def refused_for_boot(host: Host, context: Context) -> dict[str, str]:
@@ -105,10 +105,7 @@ def decide(wanted: Wanted, seen: Observation, context: Context) -> Part:
     """The changes that make the slice tree as wanted."""
     own = {unit: cpus for unit, cpus in wanted.now.items() if is_exclusive(unit)}
     open_to_all = cpuset.EMPTY.union(*(cpus for unit, cpus in own.items() if not kept_by_kernel(unit, wanted, seen)))
-    # With the section kubelet the CPUs of pods are the kubelet's matter: its configuration says which ones are Corral's.
-    others = [
-        one for one in seen.unmanaged if context.profile.kubelet is None or not unmanaged_groups.is_of_pods(one.name)
-    ]
+    others = [one for one in seen.unmanaged if not unmanaged_groups.is_the_kubelets(one.name, context.profile)]
     found = (one for one in others if one.populated or one.requested or unmanaged_groups.may_start_on(one, open_to_all))
     # A partition has what it requests, also what partitions in it took from its effective CPUs.
     foreign = seen.foreign & wanted.online

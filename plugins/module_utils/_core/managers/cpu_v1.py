@@ -21,7 +21,9 @@ from ..model.cpu.pools import Pools
 from ..model.cpu.slices import SCOPE
 from ..model.cpu.unmanaged_groups import Unmanaged
 from ..model.plan import make_step
+from ..model.plan.context import Context
 from ..model.plan.plan import CPUS, Change, Part, Step
+from ..model.profile.profile import Profile
 from ..model.systemd.agent_units import BOOT, WANTED_BY
 from ..model.systemd.unit_property import ETC
 from ..model.values import cpuset
@@ -55,17 +57,17 @@ class Observation(NamedTuple):
     boots: bool
 
 
-def plan(host: Host, pools: Pools, wanted: t.Mapping[str, frozenset[int]]) -> Part:
+def plan(host: Host, context: Context, wanted: t.Mapping[str, frozenset[int]]) -> Part:
     """The cpu manager's part of the plan."""
     if not cgroup_v1_cpuset.mounted(host):
         reason = "neither cgroup v2 nor the cpuset controller of v1 is mounted at its place"
         return slices.unreadable(reason, cgroup.CPUSETS)
     # PID 1 first: from then on the processes that it starts stay off the CPUs that others are about to get.
     wanted = {unit: wanted[unit] for unit in sorted(wanted, key=lambda unit: unit != SCOPE)}
-    return decide(pools, wanted, observe(host, wanted))
+    return decide(context.pools, wanted, observe(host, wanted, context.profile))
 
 
-def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
+def observe(host: Host, wanted: t.Mapping[str, frozenset[int]], profile: Profile) -> Observation:
     """Read the directories and which processes are in them: kernel files, no command."""
     units = {}
     for unit in (*wanted, *slices.left_over(wanted, [ISOLATED_SLICE])):
@@ -78,7 +80,7 @@ def observe(host: Host, wanted: t.Mapping[str, frozenset[int]]) -> Observation:
     unmanaged = tuple(
         Unmanaged(name, topmost(host), frozenset(), True, cgroup.processes_shown(host, f"{cgroup.units(host)}/{name}"))
         for name in cgroup.top_level(host)
-        if name not in units and cgroup.populated(host, name)
+        if name not in units and not unmanaged_groups.is_the_kubelets(name, profile) and cgroup.populated(host, name)
     )
     return Observation(units, unmanaged, host.exists(BOOT_LINK))
 

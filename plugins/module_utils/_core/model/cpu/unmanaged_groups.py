@@ -12,6 +12,7 @@ import types
 import typing as t
 
 from ..plan.plan import DRIFT, UNCHANGEABLE, Change
+from ..profile.profile import Profile
 from ..profile.schema_types import CORRAL_SLICE
 from ..systemd.unit_group import group_of
 from ..values import cpuset
@@ -41,9 +42,12 @@ class Unmanaged(NamedTuple):
     is_partition: bool = False
 
 
-def is_of_pods(name: str) -> bool:
-    """Whether a control group is the one of a kubelet's pods, whose CPUs the kubelet sets."""
-    return name in ("kubepods.slice", "kubepods")
+def is_the_kubelets(name: str, profile: Profile) -> bool:
+    """Whether a control group is the one of pods, whose CPUs the kubelet sets.
+
+    With the section kubelet they are the kubelet's matter: its configuration says which ones are Corral's.
+    """
+    return profile.kubelet is not None and name in ("kubepods.slice", "kubepods")
 
 
 def may_start_on(one: Unmanaged, cpus: frozenset[int]) -> bool:

@@ -1521,6 +1521,18 @@ def test_pods_are_not_confined_behind_the_kubelets_back(fake: node.Node, kubelet
     assert [one.subject for one in without.applied if "kubepods" in one.subject] == ["kubepods.slice"]
 
 
+@pytest.mark.parametrize("group", ["kubepods.slice", "kubepods"])
+def test_with_cgroup_v1_pods_are_the_kubelets_matter_as_well(group: str, make: t.Callable[..., node.Node]) -> None:
+    fake = make(legacy=True)
+    fake_kubelet.install(fake).stop(fake)
+    fake.intrude(f"{group}/podbusy")
+    outcome = runs.declare(fake.host(), kubelet=PODS)
+    assert (outcome.error, [one.subject for one in outcome.remaining]) == ("", [])
+    assert runs.tick(fake.host()) == 0
+    without = runs.declare(fake.host())
+    assert [one.subject for one in without.remaining] == [group]
+
+
 def test_a_tick_that_finds_nothing_new_looks_no_further_and_sees_another_kubelet(
     fake: node.Node, kubelet: FakeKubelet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
