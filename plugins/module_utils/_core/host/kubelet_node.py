@@ -27,7 +27,10 @@ LOGS = "/var/log/containers"
 # A program that holds a kubelet within itself, and has configuration of another form.
 EMBEDDED = {"k3s": "k3s", "k3s-server": "k3s", "k3s-agent": "k3s", "rke2": "RKE2", "kubelite": "MicroK8s", "microshift": "MicroShift"}  # fmt: skip
 PODS = "kubepods"  # in the name of their control group, whatever it is below
-INACTIVE = re.compile(r"^inactive_file ([0-9]+)$", re.MULTILINE)
+INACTIVE = re.compile(r"^(?:total_)?inactive_file ([0-9]+)$", re.MULTILINE)
+# The files that count the memory and the tasks of a top-level control group; the first one has its parts.
+COUNTERS_V2 = ("{}/memory.stat", "{}/memory.current", "{}/pids.current")
+COUNTERS_V1 = ("memory/{}/memory.stat", "memory/{}/memory.usage_in_bytes", "pids/{}/pids.current")
 # What the address of a runtime has, its unit, and its program.
 RUNTIMES = (
     ("crio", "crio.service", "crio"),
@@ -221,20 +224,20 @@ def effective(host: Host, path: str) -> frozenset[int]:
 
 
 def used_beside_pods(host: Host) -> list[Use]:
-    """What each top-level control group without pods uses (cgroup v2); those that count nothing are left out.
+    """What each top-level control group without pods uses; those that count nothing are left out.
 
     Memory is the kubelet's working set: all but the cache of files that were not used lately.
     """
     found = []
-    for top in host.folders(cgroup.ROOT) if cgroup.unified(host) else ():
-        path = f"{cgroup.ROOT}/{top}"
-        if any(PODS in name for name in (top, *host.folders(path))):
+    base, files_of = cgroup.units(host), COUNTERS_V2 if cgroup.unified(host) else COUNTERS_V1
+    for top in host.folders(base):
+        if any(PODS in name for name in (top, *host.folders(f"{base}/{top}"))):
             continue
-        counted = [(host.read(f"{path}/{name}.current") or "").strip() for name in ("memory", "pids")]
-        memory, tasks = (int(text) if text.isdigit() else 0 for text in counted)
-        cache = INACTIVE.search(host.read(f"{path}/memory.stat") or "")
+        stat, *texts = (host.read(f"{cgroup.ROOT}/{file.format(top)}") or "" for file in files_of)
+        memory, tasks = (int(text) if text.strip().isdigit() else 0 for text in texts)
+        cache = INACTIVE.findall(stat)  # With v1 the total, with the groups below, is the last one.
         if memory or tasks:
-            found.append(Use(top, max(memory - int(cache.group(1) if cache else 0), 0), tasks))
+            found.append(Use(top, max(memory - int(cache[-1] if cache else 0), 0), tasks))
     return found
 
 

@@ -1400,7 +1400,12 @@ def test_a_node_may_do_without(prepare: t.Callable[[node.Node], None], fake: nod
     assert any("kubelet is left out (kubelet.optional)" in note for note in outcome.plan.notes)
 
 
-def test_reserves_that_are_in_use_already_are_told_before_a_change(fake: node.Node, kubelet: FakeKubelet) -> None:
+@pytest.mark.parametrize("legacy", [False, True], ids=["v2", "v1"])
+def test_reserves_that_are_in_use_already_are_told_before_a_change(
+    legacy: bool, make: t.Callable[..., node.Node]
+) -> None:
+    fake = make(legacy=legacy)
+    fake_kubelet.install(fake).stop(fake)
     groups = {
         "system.slice": (2000, 500, 90),
         "user.slice": (246, 0, 12),
@@ -1409,9 +1414,17 @@ def test_reserves_that_are_in_use_already_are_told_before_a_change(fake: node.No
         "kubelet.slice": (9000, 0, 999),
     }
     for group, (memory, cache, tasks) in groups.items():
-        fake.put(f"/sys/fs/cgroup/{group}/memory.current", f"{memory << 20}\n")
-        fake.put(f"/sys/fs/cgroup/{group}/memory.stat", f"anon 5\ninactive_file {cache << 20}\nactive_file 7\n")
-        fake.put(f"/sys/fs/cgroup/{group}/pids.current", f"{tasks}\n")
+        pids = f"/sys/fs/cgroup/pids/{group}" if legacy else f"/sys/fs/cgroup/{group}"
+        stat = f"anon 5\ninactive_file {cache << 20}\nactive_file 7\n"
+        if legacy:
+            fake.put(f"/sys/fs/cgroup/systemd/{group}/tasks", "")
+            fake.put(f"/sys/fs/cgroup/memory/{group}/memory.usage_in_bytes", f"{memory << 20}\n")
+            stat = f"cache 5\ninactive_file 0\nactive_file 7\ntotal_inactive_file {cache << 20}\ntotal_active_file 7\n"
+            fake.put(f"/sys/fs/cgroup/memory/{group}/memory.stat", stat)
+        else:
+            fake.put(f"/sys/fs/cgroup/{group}/memory.current", f"{memory << 20}\n")
+            fake.put(f"/sys/fs/cgroup/{group}/memory.stat", stat)
+        fake.put(f"{pids}/pids.current", f"{tasks}\n")
 
     def notes(**section: t.Any) -> list[str]:
         context = planning.compile_profile(fake.host(), node.parsed(kubelet=section), fresh=True)
