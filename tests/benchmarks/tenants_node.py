@@ -7,7 +7,7 @@
 The process asks to be woken after 5 ms, and then adds up numbers for some milliseconds. It and the others are bound to one
 CPU of the shared pool, so that it is the kernel's scheduler that says who runs there: an emulated machine has fewer real CPUs
 than its own. By turns: ``alone``; ``beside`` a fork bomb whose processes never rest, and a memory hog that is killed at its
-tenant's limit and starts again; ``inside``, the same bomb as part of the process' own service. And with two CPUs of its own:
+limit and starts again; ``inside``, the same bomb as part of the process' own service. And with two CPUs of its own:
 ``own`` and ``own_beside``. On stdout: JSON with lists of milliseconds, of each turn the median from the moment for which it
 asked until the sum is there; ``…_99``, the 99th percentile; ``…_late``, the median until it is awake. ``bomb`` and
 ``bomb_inside`` are the processes of the bomb in each turn; ``killed``, how often a process of its tenant was killed or

@@ -321,7 +321,7 @@ def lost_files() -> None:
 
 
 def tenants() -> None:
-    """A fork bomb and a hog end at their tenant's limits, and the other tenant does not notice."""
+    """A fork bomb and a hog end at their own limits, within their tenant's, and the other tenant's service runs on untouched."""
     run("systemctl", "start", "globex-db")
     pid = run("systemctl", "show", "-p", "MainPID", "--value", "globex-db")
     expect("acme's limits", [read(f"{ACME}/{name}") for name in ("memory.max", "pids.max")], [str(192 << 20), "96"])
