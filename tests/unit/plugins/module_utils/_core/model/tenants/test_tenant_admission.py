@@ -34,6 +34,7 @@ class Node:
         self.held: tuple[Grant, ...] = ()
         self.starting: dict[str, str] = {}
         self.pids: int | None = None
+        self.offline: frozenset[int] = frozenset()
         self.tenants(*tenants)
 
     def tenants(self, *rows: Row) -> None:
@@ -41,7 +42,7 @@ class Node:
         self.declared = profile.parse(
             {"name": "x", "cpu": {"policy": "static", "reserved": {"count": 2}}, "tenants": listed}
         )
-        topology = machine(1, 16, 1)
+        topology = machine(1, 16, 1, offline_present=self.offline)
         tables = {0: {"memory": 1 << 40}}
         self.machine = AllocationInput(
             self.declared, topology, cpu_topology.of(topology), pools.compute(self.declared, topology), tables, 1000
@@ -179,6 +180,28 @@ def test_a_lower_quota_or_other_limits_touch_nothing_that_is_granted() -> None:
     assert [one.key for one in node.declare("acme-b", requests={"cpu": 1}, limits={"cpu": 1}).refusals] == [
         "requests.cpu"
     ]
+
+
+def test_a_grant_that_has_to_move_is_not_asked_for_again() -> None:
+    """Its tenant refuses by now what it was granted, and one of its CPUs goes offline."""
+    node, limits = Node(quota(cpu=4)), {"cpu": 2, "memory": "1Mi"}
+    app = [{"name": "app", "limits": limits}]
+    node.declare("acme-a", limits=limits)
+    node.declare("acme-b", containers=app, share_process_namespace=True)
+    cpus = [grant.cpus for grant in node.held]
+    node.offline = frozenset(min(found) for found in cpus)
+    less = {
+        **quota(cpu=1, pids=9),
+        "limits": [{"type": "container", "max": {"cpu": 1}}],
+        "share_process_namespace": False,
+    }
+    node.tenants(less)
+    found = node.allocate()
+    assert (found.refusals, node.granted()) == ((), ["acme-a", "acme-b"])
+    for before, grant in zip(cpus, node.held):
+        assert len(grant.cpus) == 2
+        assert grant.cpus != before
+        assert not grant.cpus & node.offline
 
 
 def test_a_tenant_that_comes_later_counts_what_is_granted_and_touches_nothing() -> None:
