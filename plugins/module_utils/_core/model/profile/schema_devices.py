@@ -46,11 +46,25 @@ def _resource(value: object) -> str:
 
 def _hexadecimal(value: object, pattern: re.Pattern[str], what: str, such_as: str) -> str:
     if isinstance(value, (int, float)) and not isinstance(value, bool):
-        raise ValueError(f"is {kind(value)}, as YAML reads digits: write it in quotes, such as {such_as}")
+        meant = _without_quotes(value, pattern)
+        said = f'{meant} without quotes: write "{meant}"' if meant else f"digits: write it in quotes, such as {such_as}"
+        raise ValueError(f"is {kind(value)}, as YAML reads {said}")
     text = read_text(value, such_as=such_as)
     if not pattern.fullmatch(text):
         raise ValueError(f"is not {what}: write it as in {such_as}")
     return text.lower()
+
+
+def _without_quotes(value: int | float, pattern: re.Pattern[str]) -> str:
+    """The digits that YAML 1.1 read as this number: 0200 is the octal 128, 0000:03:00.1 counts to sixty; "" for none that would do."""
+    if not 0 <= value < 1 << 32:
+        return ""
+    if isinstance(value, int):
+        written = [f"0{value:o}", str(value)]
+    else:
+        hours, rest = divmod(value, 3600)
+        written = [f"{int(hours):04}:{int(rest // 60):02}:{rest % 60:04.1f}"]
+    return next((text for text in written if pattern.fullmatch(text)), "")
 
 
 def _pci_address(value: object) -> str:

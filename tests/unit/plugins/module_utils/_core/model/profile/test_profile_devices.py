@@ -89,7 +89,14 @@ REFUSED = (
     ([{**row(path="/dev/a"), "require_link": True}], "devices[0].match.path: /dev/a: has no link"),
     ([row(pci="8086")], "devices[0].match.pci: 8086: is not VENDOR:DEVICE"),
     ([row(pci=8086)], "devices[0].match.pci: 8086: is a number, as YAML reads digits: write it in quotes"),
-    ([row(**{"class": 128})], "devices[0].match.class: 128: is a number, as YAML reads digits: write it in quotes"),
+    ([row(**{"class": 0o200})], 'devices[0].match.class: 128: is a number, as YAML reads 0200 without quotes: write "0200"'),
+    ([row(**{"class": 1200})], 'devices[0].match.class: 1200: is a number, as YAML reads 1200 without quotes: write "1200"'),
+    ([row(**{"class": -1})], 'devices[0].match.class: -1: is a number, as YAML reads digits: write it in quotes, such as "0200"'),
+    (
+        [row(address=180.1)],  # 0000:03:00.1
+        ("devices[0].match.address: 180.1: is a number with a decimal point, as YAML reads 0000:03:00.1 without quotes: "
+        'write "0000:03:00.1"'),
+    ),
     ([row(**{"class": "020"})], "devices[0].match.class: 020: is not the first 2, 4 or 6"),
     ([row(driver="../i40e")], "is not the name of a driver"),
     ([row(interface="a/b")], "is not the name of a network interface"),
