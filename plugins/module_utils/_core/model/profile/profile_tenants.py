@@ -157,12 +157,13 @@ def _check_order(reader: Reader, at: str, row: t.Mapping[str, t.Any]) -> None:
         for resource, amount in row.get(lower, {}).items():
             most = row.get(upper, {}).get(resource)
             if most is not None and amount.nano > most.nano:
-                message = f"is more than {upper} ({most.text}): the order is min, default_request, default, max"
+                message = f"is more than {upper} ({reader.written(join(join(at, upper), resource))}): the order is min, default_request, default, max"
                 reader.refuse(join(join(at, lower), resource), amount.text, message)
     for resource, amount in row.get("default_request", {}).items():
         limit = row.get("default", {}).get(resource)
         if resource.startswith(HUGEPAGES) and limit is not None and limit.nano > amount.nano:
-            message = f"hugepages cannot be overcommitted, the default limit is {limit.text}: write both equal"
+            shown = reader.written(join(join(at, "default"), resource))
+            message = f"hugepages cannot be overcommitted, the default limit is {shown}: write both equal"
             reader.refuse(join(join(at, "default_request"), resource), amount.text, message)
 
 
@@ -175,9 +176,8 @@ def _check_ratios(reader: Reader, at: str, row: t.Mapping[str, t.Any]) -> None:
         elif ratio.nano % MILLI:
             reader.refuse(where, ratio.text, "is finer than a thousandth: write it as in 1.5")
         elif low is not None and high is not None and low.nano > 0 and ratio.nano * low.nano > high.nano * NANO:
-            message = (
-                f"is more than max / min ({high.text} / {low.text}), so it never counts: write less, or leave it out"
-            )
+            most, least = (reader.written(join(join(at, key), resource)) for key in ("max", "min"))
+            message = f"is more than max / min ({most} / {least}), so it never counts: write less, or leave it out"
             reader.refuse(where, ratio.text, message)
 
 

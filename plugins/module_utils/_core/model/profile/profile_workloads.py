@@ -158,19 +158,23 @@ def _check_amounts(reader: Reader, at: str, values: t.Mapping[str, t.Any]) -> No
         )
     for resource, amount in requests.items():
         limit = limits.get(resource)
-        path = join(join(at, "requests"), resource)
+        path, other = join(join(at, "requests"), resource), join(join(at, "limits"), resource)
         if resource.startswith(HUGEPAGES) and (limit is None or limit.nano != amount.nano):
-            shown = "none" if limit is None else limit.text
+            shown = "none" if limit is None else reader.written(other)
             reader.refuse(
                 path, amount.text, f"hugepages cannot be overcommitted, the limit is {shown}: write both equal"
             )
         elif is_device(resource) and limit is not None and limit.nano != amount.nano:
             reader.refuse(
-                path, amount.text, f"devices cannot be overcommitted, the limit is {limit.text}: write one of the two"
+                path,
+                amount.text,
+                f"devices cannot be overcommitted, the limit is {reader.written(other)}: write one of the two",
             )
         elif limit is not None and amount.nano > limit.nano:
             reader.refuse(
-                path, amount.text, f"is more than its limit ({limit.text}): write at most that, or raise the limit"
+                path,
+                amount.text,
+                f"is more than its limit ({reader.written(other)}): write at most that, or raise the limit",
             )
 
 

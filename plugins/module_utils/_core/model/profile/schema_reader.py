@@ -15,7 +15,7 @@ import re
 import typing as t
 
 from ..values import suggest
-from ..values.errors import Problem
+from ..values.errors import Problem, shown
 from . import schema, schema_key, schema_types
 
 # A list of everything that is wrong helps up to here.
@@ -51,13 +51,21 @@ class Reader:
 
     def __init__(self) -> None:
         self.problems: list[Problem] = []
+        # The path and the value as they stand in the profile, by the path with each key as it was read: checks know a value only
+        # as it was read, and a person only as it was written (cpu: 1.5 is 1500m, hugepages-2048Ki is hugepages-2Mi).
+        self._written: dict[str, tuple[str, object]] = {}
 
     def refuse(self, path: str, value: object, message: str) -> None:
-        """Notes a problem; ``message`` ends with the way out."""
+        """Notes a problem; ``message`` ends with the way out. A value that was read is shown as it was written."""
+        path, value = self._written.get(path, (path, value))
         if len(self.problems) < PROBLEMS_LIMIT:
             self.problems.append(Problem(path, brief(value), message))
         elif len(self.problems) == PROBLEMS_LIMIT:
             self.problems.append(Problem("", None, "there are more problems than these: correct them and check again"))
+
+    def written(self, path: str) -> str:
+        """What stands at the path of a value that was read, for a message about another one."""
+        return shown(brief(self._written[path][1]))
 
     def one_of(self, path: str, given: dict[str, t.Any], names: t.Sequence[str]) -> None:
         """Refuses a section that declares none of the keys, or more than one. ``given`` is the data as written."""
@@ -104,6 +112,7 @@ class Reader:
         else:
             try:
                 found[key.name] = key.type.read(value)
+                self._written[path] = (path, value)
             except ValueError as exc:
                 self.refuse(path, value, str(exc))
 
@@ -129,6 +138,7 @@ class Reader:
                 self.refuse(where, item, "is in the list twice: leave one out")
             else:
                 items.append(read)
+                self._written[where] = (where, item)
         return items
 
     def _map(self, path: str, value: object, key: schema_key.Key) -> dict[t.Any, t.Any]:
@@ -153,6 +163,7 @@ class Reader:
             except ValueError as exc:
                 self.refuse(where, item, str(exc))
                 continue
+            self._written[where] = self._written[join(path, str(index))] = (where, item)
             if index in read:
                 self.refuse(where, item, "is declared twice, in two spellings: leave one out")
             read[index] = amount

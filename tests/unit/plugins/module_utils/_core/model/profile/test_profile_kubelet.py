@@ -91,7 +91,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
     ),
     (
         {"kubelet": {"eviction_soft": {"memory.available": "1Gi"}}},
-        'kubelet.eviction_soft["memory.available"]: has no grace period: declare it in kubelet.eviction_soft_grace_period as well',
+        'kubelet.eviction_soft["memory.available"]: 1Gi: has no grace period: declare it in kubelet.eviction_soft_grace_period as well',
     ),
     (
         {"kubelet": {"system_reserved": {"cpu": "-1"}}},

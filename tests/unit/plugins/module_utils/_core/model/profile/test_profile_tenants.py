@@ -84,6 +84,7 @@ REFUSED: list[tuple[Row, str]] = [
     ({"members": {}}, f"{T0}.members: names no workload: write one or more of units, containers, pods, labels, slices, users"),
     ({"members": {"units": ["a.timer"]}}, f"{T0}.members.units[0]: a.timer: is not a service, and only services are given resources: name a .service"),
     (limits(min={"cpu": 2}, max={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than max (1): {ORDER}"),
+    (limits(min={"cpu": 1.5}, max={"cpu": "0.5"}), f"{LIMITS}.min.cpu: 1.5: is more than max (0.5): {ORDER}"),
     (limits(min={"cpu": 2}, default={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than default (1): {ORDER}"),
     (limits(min={"cpu": 2}, default_request={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than default_request (1): {ORDER}"),
     (limits(default_request={"cpu": 2}, default={"cpu": 1}), f"{LIMITS}.default_request.cpu: 2: is more than default (1): {ORDER}"),
@@ -92,12 +93,13 @@ REFUSED: list[tuple[Row, str]] = [
     (limits(default={"hugepages-2Mi": "4Mi"}, default_request={"hugepages-2Mi": "2Mi"}),
      (f"{LIMITS}.default_request.hugepages-2Mi: 2Mi: hugepages cannot be overcommitted, the default limit is 4Mi: "
       "write both equal")),
+    (limits(max={"hugepages-2048Ki": "3072Ki"}), f"{LIMITS}.max.hugepages-2048Ki: 3072Ki: is not a whole number of pages: write a multiple of 2Mi"),
     (limits(max={"hugepages-2Mi": "3Mi"}), f"{LIMITS}.max.hugepages-2Mi: 3Mi: is not a whole number of pages: write a multiple of 2Mi"),
     (limits(default_request={"pids": 1}), f"{LIMITS}.default_request.pids: 1: tasks are limited only: write min, max or default"),
     (limits(max_limit_request_ratio={"cpu": "0.5"}),
-     (f"{LIMITS}.max_limit_request_ratio.cpu: 500m: is less than 1, and no limit is below its request: "
+     (f"{LIMITS}.max_limit_request_ratio.cpu: 0.5: is less than 1, and no limit is below its request: "
       "write 1 or more")),
-    (limits(max_limit_request_ratio={"cpu": "1.0001"}), f"{LIMITS}.max_limit_request_ratio.cpu: 1000100u: is finer than a thousandth: write it as in 1.5"),
+    (limits(max_limit_request_ratio={"cpu": "1.0001"}), f"{LIMITS}.max_limit_request_ratio.cpu: 1.0001: is finer than a thousandth: write it as in 1.5"),
     (limits(min={"cpu": 1}, max={"cpu": 2}, max_limit_request_ratio={"cpu": 3}),
      (f"{LIMITS}.max_limit_request_ratio.cpu: 3: is more than max / min (2 / 1), so it never counts: "
       "write less, or leave it out")),
@@ -121,12 +123,12 @@ REFUSED: list[tuple[Row, str]] = [
     (quota({"requests.a b/nic": 1}), f'{HARD}["requests.a b/nic"]: the key is not a resource that a quota limits: {WRITE}'),
     (quota({"services": 1}), f"{HARD}.services: the key is not a resource that a quota limits: {WRITE}"),
     (quota({"requests.pids": 1}), f'{HARD}["requests.pids"]: 1: tasks are limited only: write limits.pids'),
-    (quota({"cpu": -1}), f'{HARD}["requests.cpu"]: -1: is negative: write 0 or more'),
-    (quota({"count/workloads": "1.5"}), f'{HARD}["count/workloads"]: 1500m: is not a whole number: write it as 10'),
+    (quota({"cpu": -1}), f"{HARD}.cpu: -1: is negative: write 0 or more"),
+    (quota({"count/workloads": "1.5"}), f'{HARD}["count/workloads"]: 1.5: is not a whole number: write it as 10'),
     (quota({"cpu": 1, "requests.cpu": 1}), f'{HARD}["requests.cpu"]: 1: is declared twice, in two spellings: leave one out'),
     (quota({"cpu": 1}, scopes=["BestEffort"]),
-     (f'{HARD}["requests.cpu"]: 1: a workload of class BestEffort has no requests or limits to count: '
-      'write count/workloads alone')),
+     (f"{HARD}.cpu: 1: a workload of class BestEffort has no requests or limits to count: "
+      "write count/workloads alone")),
     (quota({"cpu": 1}, scopes=["Terminating", "NotTerminating"]),
      (f"{T0}.quota[0].scopes: NotTerminating and Terminating exclude each other, no workload has both: "
       "leave one out")),
