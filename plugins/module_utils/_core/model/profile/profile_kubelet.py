@@ -10,8 +10,10 @@ from __future__ import annotations
 import typing as t
 
 from ..cpu import cpu_options
-from ..values import duration, sizes
+from ..values import duration, quantity, sizes
 from ..values.records import NamedTuple
+from ..workload.resources import MEMORY, PIDS
+from .profile_workloads import amount_problem
 from .schema_reader import Reader, join
 
 Texts = t.Mapping[str, str]
@@ -56,6 +58,15 @@ class Kubelet(NamedTuple):
 
 
 AMOUNTS = ("system_reserved", "kube_reserved")
+THRESHOLDS = ("eviction_hard", "eviction_soft")
+COUNTS = (
+    "nodefs.inodesFree",
+    "imagefs.inodesFree",
+    "containerfs.inodesFree",
+    "pid.available",
+)  # the other signals are of bytes
+# What the kubelet's resources are to be checked as.
+COUNTED_AS = {"pid": PIDS, "ephemeral-storage": MEMORY}
 TIMES = ("cpu_manager_reconcile_period", "image_minimum_gc_age", "image_maximum_gc_age")
 # 0s is how the kubelet's files leave a time unset; other times it takes as they are.
 DEFAULT_TIMES = {"cpu_manager_reconcile_period": "10s", "image_minimum_gc_age": "2m0s"}
@@ -89,8 +100,12 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
                 reader.refuse(f"kubelet.{key}.cpu", str(kubelet[key]["cpu"]), message)
     for key in AMOUNTS:
         for name, amount in (kubelet.get(key) or {}).items():
-            if amount.nano < 0:
-                reader.refuse(f"kubelet.{key}.{name}", str(amount), "is negative: write 0 or more")
+            _check_amount(reader, join(f"kubelet.{key}", name), COUNTED_AS.get(name, name), amount)
+    for key in THRESHOLDS:
+        for signal, text in (kubelet.get(key) or {}).items():
+            if not text.endswith("%"):
+                counted = PIDS if signal in COUNTS else MEMORY
+                _check_amount(reader, join(f"kubelet.{key}", signal), counted, quantity.parse(text))
     for key, default in DEFAULT_TIMES.items():
         if kubelet.get(key) == 0:
             message = f"is the kubelet's word for its default ({default}): write 1s or more, or leave it out"
@@ -108,6 +123,15 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], given: t.Mapping[str, t
         if isinstance(periods, dict) and name not in periods:
             message = "has no grace period: declare it in kubelet.eviction_soft_grace_period as well"
             reader.refuse(join("kubelet.eviction_soft", name), None, message)
+
+
+def _check_amount(reader: Reader, path: str, resource: str, amount: quantity.Quantity) -> None:
+    """Refuse an amount that Kubernetes takes, and that can only be a slip: a part of a byte, or a few bytes."""
+    said = (
+        "is negative: write 0 or more" if amount.nano < 0 else amount_problem(resource, amount) if amount.nano else ""
+    )
+    if said:
+        reader.refuse(path, amount.text, said)
 
 
 def build(kubelet: t.Optional[t.Mapping[str, t.Any]]) -> t.Optional[Kubelet]:

@@ -17,7 +17,8 @@ import typing as t
 from ..values import sizes
 from ..values.quantity import NANO, Quantity
 from ..values.records import NamedTuple
-from ..workload.resources import CPU, HUGEPAGES, PIDS, Amounts, amount_text, is_device, page_bytes
+from ..workload.resources import CPU, HUGEPAGES, MEMORY, PIDS, Amounts, amount_text, is_device, page_bytes
+from .schema_quantities import LEAST_MEMORY, TOO_LITTLE
 from .schema_reader import Reader, join
 
 # The keys that match a workload; exactly one of them is set.
@@ -188,6 +189,8 @@ def amount_problem(resource: str, amount: Quantity) -> str:
         return "" if amount.is_whole() else "is not a whole number: devices are given as a whole, write it as 1"
     if not amount.is_whole():
         return "is not a whole number" + (" of bytes: write it as 512Mi" if resource != PIDS else ": write it as 512")
+    if resource == MEMORY and amount.value() < LEAST_MEMORY:
+        return TOO_LITTLE
     if resource.startswith(HUGEPAGES):
         page = page_bytes(resource)
         if amount.value() % page:

@@ -133,7 +133,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "kubelet.reserved_memory",
-        quantities.SIZE,
+        quantities.MEMORY,
         "`reservedMemory`: memory by NUMA node. The sum must be what `kubeReserved`, `systemReserved` and the hard eviction threshold "
         "of memory add up to. When it is left out with the policy `static`, that sum is divided in proportion to the NUMA nodes' memory.",
         example='{"0": 1Gi, "1": 612Mi}',

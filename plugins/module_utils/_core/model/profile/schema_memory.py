@@ -23,7 +23,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "memory.reserved",
-        quantities.SIZE,
+        quantities.MEMORY,
         "Memory of each NUMA node that hugepages must not take.",
         example='{"0": 1Gi, "1": 512Mi}',
         many=MAP,
@@ -31,7 +31,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "memory.reserved_per_numa",
-        quantities.SIZE_OR_SHARE,
+        quantities.MEMORY_OR_SHARE,
         "The same for each NUMA node that has memory and is not in `memory.reserved`: a size, or a share of the NUMA node's memory.",
         example="10%",
     ),

@@ -18,6 +18,9 @@ from .schema_types import Type, kind, read_text
 
 # Larger than any machine (2^60 bytes); keeps every sum within the kernel's 64 bits.
 SIZE_LIMIT = 1 << 60
+# Fewer bytes of memory are MiB or GiB without their unit.
+LEAST_MEMORY = 1 << 20
+TOO_LITTLE = "is less than 1Mi: write it with its unit, such as 512Mi"
 # The number of workloads, as a resource of quotas.
 COUNT = "count/workloads"
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%")
@@ -36,6 +39,14 @@ def _size(value: object) -> int:
         raise ValueError("is not more than 0: write a size such as 512Mi, or leave the key out")
     if size > SIZE_LIMIT:
         raise ValueError(f"is more than any machine has: write a size up to {size_text(SIZE_LIMIT)}")
+    return size
+
+
+def _memory(value: object) -> int:
+    """Bytes of memory: a size that is no slip."""
+    size = _size(value)
+    if size < LEAST_MEMORY:
+        raise ValueError(TOO_LITTLE)
     return size
 
 
@@ -130,14 +141,17 @@ def _share(value: object) -> Share:
     return Share(parts)
 
 
-def _size_or_share(value: object) -> int | Share:
+def _memory_or_share(value: object) -> int | Share:
     """Bytes, or a share of the memory of the NUMA node."""
-    return _share(value) if isinstance(value, str) and value.strip().endswith("%") else _size(value)
+    return _share(value) if isinstance(value, str) and value.strip().endswith("%") else _memory(value)
 
 
 SHARE = Type("share in percent", _share, pattern=rf"\s*{_SHARE.pattern}\s*")
 SIZE = Type("quantity in bytes", _size, bounds=(1, SIZE_LIMIT), pattern=".+")
-SIZE_OR_SHARE = Type("quantity in bytes, or share in percent", _size_or_share, SIZE.bounds, pattern=".+")
+MEMORY = Type("quantity in bytes, from 1Mi", _memory, bounds=(LEAST_MEMORY, SIZE_LIMIT), pattern=".+")
+MEMORY_OR_SHARE = Type(
+    "quantity in bytes, from 1Mi, or share in percent", _memory_or_share, MEMORY.bounds, pattern=".+"
+)
 PAGE_SIZE = Type("page size", _page_size)
 QUANTITY = Type("quantity", _amount, bounds=(0, SIZE_LIMIT), pattern=".+")
 RESOURCE = Type("resource", _resource)

@@ -97,6 +97,30 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
         {"kubelet": {"system_reserved": {"cpu": "-1"}}},
         "kubelet.system_reserved.cpu: -1: is negative: write 0 or more",
     ),
+    (
+        {"kubelet": {"system_reserved": {"memory": 1.5}}},
+        "kubelet.system_reserved.memory: 1.5: is not a whole number of bytes: write it as 512Mi",
+    ),
+    (
+        {"kubelet": {"kube_reserved": {"ephemeral-storage": 10}}},
+        "kubelet.kube_reserved.ephemeral-storage: 10: is less than 1Mi: write it with its unit, such as 512Mi",
+    ),
+    (
+        {"kubelet": {"kube_reserved": {"pid": "1.5"}}},
+        "kubelet.kube_reserved.pid: 1.5: is not a whole number: write it as 512",
+    ),
+    (
+        {"kubelet": {"eviction_hard": {"memory.available": 500, "nodefs.inodesFree": 500}}},
+        'kubelet.eviction_hard["memory.available"]: 500: is less than 1Mi: write it with its unit, such as 512Mi',
+    ),
+    (
+        {"kubelet": {"eviction_hard": {"nodefs.available": "500m"}}},
+        'kubelet.eviction_hard["nodefs.available"]: 500m: is not a whole number of bytes: write it as 512Mi',
+    ),
+    (
+        {"kubelet": {"reserved_memory": {"0": 612}}},
+        "kubelet.reserved_memory.0: 612: is less than 1Mi: write it with its unit, such as 512Mi",
+    ),
     ({"kubelet": {"reserve_formula": "gke"}}, "kubelet.reserve_formula: gke: is not known: write gke-v1"),
     (
         {"kubelet": {"drain": "drain node7"}},

@@ -86,6 +86,7 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
     (limits(cpu=True), f"{AT_LIMITS}.cpu: true: is true or false, not a quantity: write it as in 2, 500m or 1Gi"),
     (limits(cpu="1e300"), f"{AT_LIMITS}.cpu: 1e300: is more than any machine has: write at most 1Ei"),
     (limits(memory="512m"), f"{AT_LIMITS}.memory: 512m: is not a whole number of bytes: write it as 512Mi"),
+    (limits(memory=512), f"{AT_LIMITS}.memory: 512: is less than 1Mi: write it with its unit, such as 512Mi"),
     (limits(pids="1.5"), f"{AT_LIMITS}.pids: 1.5: is not a whole number: write it as 512"),
     (limits(hugepages_2Mi="3Mi"),
      f"{AT_LIMITS}.hugepages-2Mi: 3Mi: is not a whole number of pages: write a multiple of 2Mi"),
@@ -167,11 +168,11 @@ def test_a_name_is_one_part_of_a_slices_name(name: str, escaped: str) -> None:
 @st.composite
 def claims(draw: st.DrawFn) -> dict[str, t.Any]:
     """Requests within limits, as amounts."""
-    cpu, memory, pages = (draw(st.none() | st.integers(1, 1 << 20)) for dummy in range(3))
+    cpu, memory, pages = (draw(st.none() | st.integers(least, 1 << 30)) for least in (1, MIB, 1))
     found: dict[str, t.Any] = {"requests": {}, "limits": {}}
-    for name, amount in (("cpu", cpu), ("memory", memory)):
+    for name, amount, least in (("cpu", cpu, 1), ("memory", memory, MIB)):
         if amount is not None:
-            below = draw(st.none() | st.integers(1, amount))
+            below = draw(st.none() | st.integers(least, amount))
             unit_of = "m" if name == "cpu" else ""
             found["limits"][name] = f"{amount}{unit_of}"
             if below is not None:

@@ -122,7 +122,7 @@ def test_not_enough_cpus_says_how_many_are_missing_where_and_who_has_them() -> N
     node = Node(2, 6, 1, cpu={"reserved": {"cpus": "0,6"}})
     node.guaranteed("first", 6)
     node.workloads["third"] = profile.parse_workloads(
-        [{"name": "third", "match": {"unit": "t.service"}, "limits": {"cpu": 5, "memory": 1}}]
+        [{"name": "third", "match": {"unit": "t.service"}, "limits": {"cpu": 5, "memory": "1Mi"}}]
     )[0]
     found = node.allocate()
     assert refusal(found) == (
@@ -333,7 +333,7 @@ def test_who_had_something_comes_before_who_is_new() -> None:
 
 def profile_of(**cpus: int) -> dict[str, Workload]:
     rows = [
-        {"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": count, "memory": 1}}
+        {"name": name, "match": {"unit": f"{name}.service"}, "limits": {"cpu": count, "memory": "1Mi"}}
         for name, count in cpus.items()
     ]
     return {one.name: one for one in profile.parse_workloads(rows)}
