@@ -80,7 +80,8 @@ def of(
         note = "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"
         if workload.containers:
             note = "a container of it asks for a part of a CPU: the whole pod runs on the shared pool"
-        return need._replace(note=note)
+        # Who asks for less than one CPU expects none of its own.
+        return need._replace(note=note if max(own) >= 1000 else "")
     containers = tuple((one, milli // 1000) for one, milli in zip(members, own))
     return need._replace(cpus=requests[CPU] // 1000, containers=containers)
 

@@ -39,6 +39,10 @@ def whole(cpu: int, memory: int = MIB) -> tuple[Amounts, Amounts]:
         (alone(*whole(4)), "none", "Guaranteed", 0, ""),
         (alone(amounts(cpu=1500, memory=MIB), amounts(cpu=1500, memory=MIB)), "static", "Guaranteed", 0,
          "not a whole number of CPUs: it runs on the shared pool, as in the kubelet"),
+        (alone(amounts(cpu=500, memory=MIB), amounts(cpu=500, memory=MIB)), "static", "Guaranteed", 0, ""),
+        (pod(*[(APP, amounts(cpu=500, memory=MIB), amounts(cpu=500, memory=MIB))] * 2), "static", "Guaranteed", 0, ""),
+        (pod((APP, *whole(1)), (APP, amounts(cpu=500, memory=MIB), amounts(cpu=500, memory=MIB))), "static", "Guaranteed", 0,
+         "a container of it asks for a part of a CPU: the whole pod runs on the shared pool"),
         (alone(amounts(cpu=1500, memory=MIB), amounts(cpu=1500, memory=MIB)), "none", "Guaranteed", 0, ""),
         (alone(amounts(cpu=4000), amounts(cpu=4000)), "static", "Burstable", 0,  # as in the kubelet
          "asks for 4 whole CPUs and limits no memory: it is Burstable and runs on the shared pool; add limits.memory"),
