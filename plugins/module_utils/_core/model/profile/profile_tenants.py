@@ -65,8 +65,12 @@ def check(reader: Reader, values: t.Mapping[str, t.Any], dummy_given: t.Mapping[
 
 def _is_empty(reader: Reader, at: str, row: t.Mapping[str, t.Any], key: str) -> bool:
     """Whether a section was read without a problem, so that nothing in it was refused."""
-    path = join(at, key)
-    return key in row and not any(problem.path.startswith(path) for problem in reader.problems)
+    return key in row and not _has_problem(reader, join(at, key))
+
+
+def _has_problem(reader: Reader, path: str) -> bool:
+    """Whether a problem was found in a section."""
+    return any(problem.path.startswith(path) for problem in reader.problems)
 
 
 def _check_apart(reader: Reader, rows: t.Sequence[t.Mapping[str, t.Any]]) -> None:
@@ -148,6 +152,8 @@ def _check_limits(reader: Reader, path: str, rows: t.Sequence[t.Mapping[str, t.A
                 where, said = join(join(at, key), resource), amount_problem(resource, amount)
                 if said and where not in refused:
                     reader.refuse(where, amount.text, said)
+        if not any(row.get(key) for key in (*AMOUNTS, RATIO)) and not _has_problem(reader, at):
+            reader.refuse(at, None, f"limits nothing: write one or more of {', '.join((*AMOUNTS, RATIO))}")
         _check_order(reader, at, row)
         _check_ratios(reader, at, row)
 

@@ -7,6 +7,8 @@
 
 from __future__ import annotations
 
+import re
+
 from ..tenants import tenant
 from . import schema_devices
 from . import schema_quantities as quantities
@@ -14,6 +16,10 @@ from . import schema_types as types
 from .schema_key import LIST, MAP, Key
 from .schema_quantities import COUNT
 from .schema_types import Type
+
+LAST_UID = (1 << 32) - 2  # the number above means "no user" (systemd's UIDS-GIDS)
+_SLICE_PART = r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2})+"
+_SLICE = re.compile(rf"{_SLICE_PART}(?:-{_SLICE_PART})*\.slice")
 
 
 def _quota_resource(value: object) -> str:
@@ -39,7 +45,34 @@ def _quota_resource(value: object) -> str:
     return f"{section or 'requests'}.{found}"
 
 
+def _slice(value: object) -> str:
+    """A slice that a unit can name in Slice=, at any depth."""
+    text = types.read_text(value, such_as="acme.slice")
+    hint = "name a slice such as acme.slice or apps-acme.slice"
+    if types.is_own(text):
+        raise ValueError(f"is Corral's own, in which no unit's files put it: {hint}")
+    if text == "-.slice":
+        raise ValueError(f"is the root of all slices: {hint}")
+    if len(text) > 255 or not _SLICE.fullmatch(text):
+        raise ValueError(f"is not the name of a slice: {hint}")
+    return text
+
+
+def _user(value: object) -> str:
+    """The name or number of a user, as it stands in User=."""
+    if isinstance(value, int) and not isinstance(value, bool):
+        value = str(value)
+    text = types.read_text(value, such_as="acme")
+    if text.isascii() and text.isdigit():
+        if str(int(text[:12])) != text or int(text) > LAST_UID:
+            raise ValueError(f"is not the number of a user: write it as in 1000, at most {LAST_UID}")
+        return text
+    return str(types.ACCOUNT.read(text))
+
+
 QUOTA_RESOURCE = Type("resource of a quota", _quota_resource)
+SLICE = Type("slice", _slice, pattern=_SLICE.pattern)
+USER = Type("user, by name or number", _user, bounds=(0, LAST_UID), pattern=rf"{types.ACCOUNT.pattern}|[0-9]{{1,10}}")
 
 KEYS: tuple[Key, ...] = (
     Key(
@@ -76,16 +109,16 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "tenants[].members.slices",
-        types.SLICE,
+        SLICE,
         "Services whose files set `Slice=` to this slice, or to one within it.",
-        example="[acme.slice]",
+        example="[acme.slice, apps-acme.slice]",
         many=LIST,
     ),
     Key(
         "tenants[].members.users",
-        types.ACCOUNT,
-        "Services whose files set `User=` to this user.",
-        example="[acme]",
+        USER,
+        "Services whose files set `User=` to this user, by name or number as it stands there.",
+        example='[acme, "1000"]',
         many=LIST,
     ),
     Key(

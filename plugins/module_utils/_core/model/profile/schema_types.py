@@ -57,7 +57,8 @@ _SLICE = re.compile(r"(?:[A-Za-z0-9:_.]|\\x[0-9a-f]{2}){1,200}\.slice")
 _PATH = re.compile(r"/[A-Za-z0-9_.:@+/-]*")
 _PCI = re.compile(r"(?:([0-9a-f]{4,8}):)?([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
 _INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name() without what no udev rule makes
-_ACCOUNT = re.compile(r"[a-z_][a-z0-9_-]{0,30}\$?")  # useradd(8)
+# What systemd takes as well (systemd.exec(5), USER_NAMES): john.doe, and names of a domain such as john@corp.
+_ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,62}\$?")
 _IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
 _CONTAINER = re.compile(r"[a-zA-Z0-9*?][a-zA-Z0-9_.*?-]{0,252}")  # libpod's NameRegex
 _CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n]{0,1024})?")
@@ -289,7 +290,9 @@ def _near(value: object) -> str:
 def _account(value: object) -> str:
     text = read_text(value, such_as="qemu")
     if not _ACCOUNT.fullmatch(text):
-        raise ValueError("is not the name of an account: write lower-case letters, digits, _ and -, such as qemu")
+        raise ValueError(
+            "is not the name of an account: write letters, digits, _ . @ and -, not a digit first, such as qemu"
+        )
     return text
 
 

@@ -267,7 +267,7 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     (mount(mode="rwxr-x---"),
      'memory.mounts[0].mode: rwxr-x---: is not a mode of three octal digits (and the sticky bit): write it in quotes, such as "0770"'),
     (mount(uid=0, user="root"), "memory.mounts[0].uid: 0: is declared together with user: root: leave one of them out"),
-    (mount(group="a,b"), "memory.mounts[0].group: a,b: is not the name of an account: write lower-case letters, digits, _ and -, such as qemu"),
+    (mount(group="a,b"), "memory.mounts[0].group: a,b: is not the name of an account: write letters, digits, _ . @ and -, not a digit first, such as qemu"),
     ({"memory": {"mounts": [{"path": "/mnt/a", "pagesize": "2Mi"}, {"path": "/mnt/a", "pagesize": "1Gi"}]}},
      "memory.mounts[1].path: /mnt/a: is the path of memory.mounts[0] already: give each mount its own"),
     ({"memory": {"mounts": [{"path": "/mnt/a/b", "pagesize": "2Mi"}, {"path": "/mnt/a", "pagesize": "1Gi"}]}},
@@ -326,7 +326,7 @@ REFUSED: list[tuple[dict[t.Any, t.Any], str]] = [
     ({"gc": {"images": {}, "users": ["root"]}}, "gc.users: root: root's storage is always looked after: leave it out"),
     ({"gc": {"images": {}, "users": ["alice", "alice"]}}, "gc.users[1]: alice: is in the list twice: leave one out"),
     ({"gc": {"images": {}, "users": ["al ice"]}},
-     "gc.users[0]: al ice: is not the name of an account: write lower-case letters, digits, _ and -, such as qemu"),
+     "gc.users[0]: al ice: is not the name of an account: write letters, digits, _ . @ and -, not a digit first, such as qemu"),
     # Workloads.
     (workloads({}), "workloads[0].match: declares nothing: write exactly one of unit, container, pod, label"),
     (workloads({"pod": "a", "unit": "b.service"}),

@@ -70,6 +70,12 @@ def test_what_is_read_is_written() -> None:
     assert profile.to_data(found)["tenants"][0]["limits"][0]["max_limit_request_ratio"] == {"cpu": "1500m"}
 
 
+def test_a_user_is_named_as_in_the_file_of_a_unit() -> None:
+    found = parse({"members": {"users": ["john.doe", 1000, "1001", "CORP-svc$", "john@corp"]}})
+    assert found.tenants[0].members.users == ("john.doe", "1000", "1001", "CORP-svc$", "john@corp")
+    assert profile.parse(profile.to_data(found)) == found
+
+
 def test_a_priority_is_a_name_of_a_workload() -> None:
     found = parse({}, workloads=[{"name": "a", "match": {"unit": "a.service"}, "priority": "high"}])
     assert found.workloads[0].priority == "high"
@@ -77,12 +83,27 @@ def test_a_priority_is_a_name_of_a_workload() -> None:
 
 
 T0 = "tenants[0]"
+SLICE = "is not the name of a slice: name a slice such as acme.slice or apps-acme.slice"
 LIMITS, HARD = f"{T0}.limits[0]", f"{T0}.quota[0].hard"
 ORDER = "the order is min, default_request, default, max"
 WRITE = "write requests.cpu, limits.memory, limits.pids, requests.hugepages-2Mi, requests.example.com/nic or count/workloads"
 REFUSED: list[tuple[Row, str]] = [
     ({"members": {}}, f"{T0}.members: names no workload: write one or more of units, containers, pods, labels, slices, users"),
     ({"members": {"units": ["a.timer"]}}, f"{T0}.members.units[0]: a.timer: is not a service, and only services are given resources: name a .service"),
+    ({"members": {"slices": ["init.scope"]}}, f"{T0}.members.slices[0]: init.scope: {SLICE}"),
+    ({"members": {"slices": ["a--b.slice"]}}, f"{T0}.members.slices[0]: a--b.slice: {SLICE}"),
+    ({"members": {"slices": ["corral-acme.slice"]}},
+     (f"{T0}.members.slices[0]: corral-acme.slice: is Corral's own, in which no unit's files put it: "
+      "name a slice such as acme.slice or apps-acme.slice")),
+    ({"members": {"users": [".john"]}},
+     f"{T0}.members.users[0]: .john: is not the name of an account: write letters, digits, _ . @ and -, not a digit first, such as qemu"),
+    ({"members": {"users": [4294967295]}},
+     f"{T0}.members.users[0]: 4294967295: is not the number of a user: write it as in 1000, at most 4294967294"),
+    ({"members": {"users": ["01000"]}},
+     f"{T0}.members.users[0]: 01000: is not the number of a user: write it as in 1000, at most 4294967294"),
+    (limits(), f"{LIMITS}: limits nothing: write one or more of min, max, default, default_request, max_limit_request_ratio"),
+    (limits(max={}), f"{LIMITS}: limits nothing: write one or more of min, max, default, default_request, max_limit_request_ratio"),
+    (limits(maxx={}), f"{LIMITS}.maxx: unknown key: did you mean {LIMITS}.max?"),
     (limits(min={"cpu": 2}, max={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than max (1): {ORDER}"),
     (limits(min={"cpu": 1.5}, max={"cpu": "0.5"}), f"{LIMITS}.min.cpu: 1.5: is more than max (0.5): {ORDER}"),
     (limits(min={"cpu": 2}, default={"cpu": 1}), f"{LIMITS}.min.cpu: 2: is more than default (1): {ORDER}"),
@@ -109,7 +130,8 @@ REFUSED: list[tuple[Row, str]] = [
     ({"limits": [{"type": "pod", "default": {"cpu": 1}}]},
      (f"{LIMITS}.default: only containers have defaults (Kubernetes' rule): "
       "write it in the limits of type container")),
-    ({"limits": [{"type": "pod"}, {"type": "pod"}]}, f"{T0}.limits[1].type: pod: is in {T0}.limits[0] already: write both as one"),
+    ({"limits": [{"type": "pod", "max": {"cpu": 1}}, {"type": "pod", "min": {"cpu": 1}}]},
+     f"{T0}.limits[1].type: pod: is in {T0}.limits[0] already: write both as one"),
     (quota({}), f"{HARD}: limits nothing: write it as in {{requests.cpu: 4, count/workloads: 10}}"),
     (quota({"requests.storage": 1}), f'{HARD}["requests.storage"]: the key is storage, which Corral does not give: {WRITE}'),
     (quota({"persistentvolumeclaims": 1}), f"{HARD}.persistentvolumeclaims: the key is storage, which Corral does not give: {WRITE}"),
@@ -160,6 +182,7 @@ def test_it_is_refused_with_path_value_and_way_out(row: Row, line: str) -> None:
     [
         ({"units": ["acme-*.service"]}, {"units": ["*-web.service"]}, "units[0]: *-web.service"),
         ({"labels": ["tenant"]}, {"labels": ["a", "tenant=b"]}, "labels[1]: tenant=b"),
+        ({"slices": ["apps.slice"]}, {"slices": ["apps-acme.slice"]}, "slices[0]: apps-acme.slice"),
         ({"slices": ["acme.slice"]}, {"slices": ["acme.slice"]}, "slices[0]: acme.slice"),
     ],
 )
