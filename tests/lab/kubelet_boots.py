@@ -24,10 +24,13 @@ import typing as t
 from cpu_list import cpus as numbers
 from kubelet_change import DUE, PROFILE, own_cpus
 from kubelet_node import (
+    CGROUPS,
+    CPUSETS,
     DROPIN,
     EFFECTIVE,
     HOOK,
     HOOK_LOG,
+    IS_V1,
     MANIFESTS,
     ROOT,
     STATE,
@@ -47,7 +50,7 @@ LOOK = "/etc/systemd/system/kubelet.service.d/90-look.conf"
 STARTS = "/root/kubelet-starts"  # a line for each start of the kubelet
 KEPT = "/root/kubelet-kept.json"
 MOUNT = "/dev/hugepages-pods"
-SYSTEM = "/sys/fs/cgroup/system.slice"
+SYSTEM = f"{CPUSETS}/system.slice"
 PAGE = 2 << 20
 # Reserved CPUs, and pages of each NUMA node: those of before, and those of a change. They are another one's in turn.
 VARIANTS = (("0-1", (24, 40)), ("0-2", (32, 36)))
@@ -130,7 +133,9 @@ def held_to(name: str) -> dict[str, str]:
     """What the kernel holds a pod to: the NUMA nodes of its container, and its bytes of hugepages."""
     digits = pods()[name]["status"]["containerStatuses"][0]["containerID"].rpartition("/")[2]
     (group,) = groups_of(digits)
-    return {"mems": read(f"{group}/cpuset.mems"), "pages": read(f"{os.path.dirname(group)}/hugetlb.2MB.max")}
+    pod = os.path.relpath(os.path.dirname(group), CPUSETS)
+    pages = f"{CGROUPS}/hugetlb/{pod}/hugetlb.2MB.limit_in_bytes" if IS_V1 else f"{CGROUPS}/{pod}/hugetlb.2MB.max"
+    return {"mems": read(f"{group}/cpuset.mems"), "pages": read(pages)}
 
 
 def pods_run() -> dict[str, str]:
