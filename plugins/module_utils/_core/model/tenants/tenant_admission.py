@@ -46,8 +46,8 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
     for violation in tenant_limits.violations(need.workload, tenant):
         raise Refused(violation.key, violation.value, violation.message)
     check_named(tenant, need, need.member)
-    had = charge(before) if before is not None and before.tenant == tenant.name else None
-    others = [one for one in charges(budget.grants.values(), tenant.name) if one.workload != need.workload.name]
+    had = next(iter(charges([before], tenant.name)), None) if before is not None else None
+    others = charges(budget.grants.values(), tenant.name)
     asked = Charge(need.workload.name, need.member, need.requests, need.limits)
     for excess in tenant_quota.exceeded(tenant, others, asked, had):
         resource, parts = excess.resource, excess.parts
@@ -63,9 +63,9 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         )
 
 
-def is_raised(grant: Grant, need: t.Optional[ResourceRequirements]) -> bool:
+def is_raised(grant: Grant, need: ResourceRequirements) -> bool:
     """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well."""
-    if need is None or not need.tenant or grant.tenant != need.tenant:
+    if grant.tenant != need.tenant:
         return False
     return grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
 
@@ -101,15 +101,13 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
         )
 
 
-def charge(grant: Grant) -> t.Optional[Charge]:
-    """A grant as quotas count it; None for one of no tenant."""
-    return Charge(grant.workload, grant.member, grant.requests, grant.limits) if grant.member else None
-
-
 def charges(grants: t.Iterable[Grant], tenant: str) -> list[Charge]:
     """The grants of a tenant, as quotas count them."""
-    found = (charge(one) for one in grants if one.tenant == tenant)
-    return [one for one in found if one is not None]
+    return [
+        Charge(one.workload, one.member, one.requests, one.limits)
+        for one in grants
+        if one.member is not None and one.member.tenant == tenant
+    ]
 
 
 def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[QuotaUsage]:

@@ -137,7 +137,7 @@ def hard_limit(tenant: Tenant, resource: str) -> t.Optional[int]:
 def amount_text(resource: str, amount: int) -> str:
     """An amount of a resource of a quota, as a profile writes it."""
     base = resource.partition(".")[2]
-    return str(amount) if resource == COUNT or "/" in base else resources.amount_text(base, amount)
+    return str(amount) if resource == COUNT else resources.amount_text(base, amount)
 
 
 def holders_text(resource: str, parts: t.Iterable[tuple[str, int]]) -> str:

@@ -153,16 +153,16 @@ def test_defaults_come_before_limits_and_limits_before_quotas() -> None:
 
 
 @pytest.mark.parametrize(
-    ("row", "key"),
+    ("row", "who"),
     [
-        ({"requests": {"memory": "1Mi"}}, "limits.memory"),
-        ({"containers": [{"name": "a", "limits": {"memory": "1Mi"}}, {"name": "b"}]}, "limits.memory"),
+        ({"requests": {"memory": "1Mi"}}, "the workload"),
+        ({"containers": [{"name": "a", "limits": {"memory": "1Mi"}}, {"name": "b"}]}, "container b"),
     ],
 )
-def test_what_a_quota_counts_is_named_or_given_by_default(row: Row, key: str) -> None:
+def test_what_a_quota_counts_is_named_or_given_by_default(row: Row, who: str) -> None:
     node = Node(quota(memory="1Gi"))
     found = node.declare("acme-a", **row).refusals
-    assert [(one.key, "names none" in one.message) for one in found] == [(key, True)]
+    assert [(one.key, f"and {who} names none" in one.message) for one in found] == [("limits.memory", True)]
     node.tenants({**quota(memory="1Gi"), "limits": [{"type": "container", "default": {"memory": "1Mi"}}]})
     assert not node.allocate().refusals
 
@@ -232,6 +232,23 @@ def test_who_is_refused_more_keeps_the_grant_as_it_was(first: Row, more: Row) ->
     del node.rows["acme-b"]
     assert not node.allocate().refusals
     assert node.used() == {"requests.cpu": 3000}
+
+
+def test_the_first_unit_of_a_resource_is_more() -> None:
+    node = Node({})
+    node.declare("acme-a", requests={"cpu": 1})
+    node.tenants(quota(pids=0))
+    assert [one.key for one in node.declare("acme-a", requests={"cpu": 1}, limits={"pids": 1}).refusals] == [
+        "limits.pids"
+    ]
+
+
+def test_more_of_one_resource_is_not_refused_for_another_one_above_its_quota() -> None:
+    node = Node(quota(cpu=4))
+    node.declare("acme-a", requests={"cpu": 3, "memory": "1Mi"})
+    node.tenants(quota(cpu=1))
+    assert not node.declare("acme-a", requests={"cpu": 3, "memory": "2Mi"}).refusals
+    assert dict(node.held[0].requests) == {"cpu": 3000, "memory": 2 << 20}
 
 
 def test_a_limit_that_is_raised_or_dropped_is_asked_for() -> None:

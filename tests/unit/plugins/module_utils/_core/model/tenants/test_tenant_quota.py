@@ -168,6 +168,7 @@ def test_a_resource_with_a_slash_is_counted_as_it_is() -> None:
     there = [charge("a", {"example.com/nic": 2048})]
     assert tenant_quota.usage(quota, there)[0].used == 2048
     assert tenant_quota.amount_text("requests.example.com/nic", 2048) == "2048"
+    assert tenant_quota.amount_text("count/workloads", 2048) == "2048"
     assert len(tenant_quota.exceeded(tenant, there, charge("b", {"example.com/nic": 1}), None)) == 1
 
 
