@@ -53,7 +53,7 @@ def item(need: ResourceRequirements, shared: bool, difference: Difference, tenan
     target, subject = "shared" if shared else "separate", need.workload.name
     if not difference.known:
         return Change(NAME, subject, PROPERTY, None, target, reason, location, (), UNKNOWN)
-    tenant = named(tenants, need.tenant) if need.tenant else None
+    tenant = named(tenants, need.tenant)
     if tenant is not None and not tenant.share_process_namespace:
         reason += f"; tenant {tenant.name} {FORBIDDEN}"
     way = "podman pod create --share +pid" if shared else "a pod without --share pid, containers without --pid"

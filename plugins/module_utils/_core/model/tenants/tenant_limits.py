@@ -27,13 +27,11 @@ class Violation(NamedTuple):
 
 
 def effective(limits: LimitRange) -> LimitRange:
-    """The limits with what follows from them (Kubernetes 1.36, SetDefaults_LimitRangeItem), for containers only.
+    """The limits of containers with what follows from them (Kubernetes 1.36, SetDefaults_LimitRangeItem).
 
     A missing default limit is the maximum; a missing default request is the default limit, else the minimum. Tasks are
     limited only.
     """
-    if limits.kind != CONTAINER:
-        return limits
     default = {**dict(limits.max), **dict(limits.default)}
     request = {**dict(limits.min), **default, **dict(limits.default_request)}
     request.pop(PIDS, None)
@@ -113,21 +111,16 @@ def of_range(
 ) -> t.Iterator[Violation]:
     """What one LimitRange refuses (Kubernetes 1.36, limitranger: minConstraint, maxConstraint, limitRequestRatioConstraint)."""
     where = f"limits of type {limits.kind}"
+    # Limits are not below requests: above_limit() and, of a sum, each container see to that.
     for resource, least in limits.min:
-        asked = [("limits", own.get(resource))]
-        if resource != PIDS:
-            asked.insert(0, ("requests", requests.get(resource)))
-        section, amount = asked[0]
+        section, amount = (LIMITS, own.get(resource)) if resource == PIDS else (REQUESTS, requests.get(resource))
         if amount is None:
             message = f"{who} names no {section}.{resource}, and the least is {amount_text(resource, least)} ({where}): write it"
             yield Violation(f"{at}{section}.{resource}", None, message)
-            continue
-        for section, amount in asked:
-            if amount is not None and amount < least:
-                text = amount_text(resource, amount)
-                message = f"{who} has {section}.{resource} {text}, the least is {amount_text(resource, least)} ({where}): write more"
-                yield Violation(f"{at}{section}.{resource}", text, message)
-                break
+        elif amount < least:
+            text = amount_text(resource, amount)
+            message = f"{who} has {section}.{resource} {text}, the least is {amount_text(resource, least)} ({where}): write more"
+            yield Violation(f"{at}{section}.{resource}", text, message)
     for resource, most in limits.max:
         limit = own.get(resource)
         if limit is None:
@@ -135,17 +128,16 @@ def of_range(
                 f"{who} names no limits.{resource}, and the most is {amount_text(resource, most)} ({where}): write it"
             )
             yield Violation(f"{at}limits.{resource}", None, message)
-            continue
-        for section, amount in (("limits", limit), ("requests", requests.get(resource, 0))):
-            if amount > most:
-                text = amount_text(resource, amount)
-                message = f"{who} has {section}.{resource} {text}, the most is {amount_text(resource, most)} ({where}): write less"
-                yield Violation(f"{at}{section}.{resource}", text, message)
-                break
+        elif limit > most:
+            text = amount_text(resource, limit)
+            message = (
+                f"{who} has limits.{resource} {text}, the most is {amount_text(resource, most)} ({where}): write less"
+            )
+            yield Violation(f"{at}limits.{resource}", text, message)
     for resource, ratio in limits.max_limit_request_ratio:
         request, limit = requests.get(resource, 0), own.get(resource, 0)
         allowed = amount_text(CPU, ratio)
-        if not (request and limit):
+        if not limit:  # as there is none without a request
             lacking = "requests" if not request else "limits"
             message = f"{who} names no {lacking}.{resource}, and a limit may be {allowed} times the request ({where}): write both"
             yield Violation(f"{at}{lacking}.{resource}", None, message)

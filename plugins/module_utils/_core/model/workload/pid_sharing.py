@@ -43,7 +43,7 @@ class Difference(NamedTuple):
 
 def wanted(workload: Workload, tenant: str, tenants: t.Iterable[Tenant]) -> t.Optional[bool]:
     """Whether the containers of a workload are to share a namespace (None: either is right), its tenant's word included."""
-    own = named(tenants, tenant) if tenant else None
+    own = named(tenants, tenant)
     return False if own is not None and not own.share_process_namespace else workload.share_process_namespace
 
 

@@ -161,6 +161,8 @@ def test_a_message_names_tenant_container_amount_and_bound() -> None:
     assert [one.message for one in found] == [
         "tenant acme: container c1 has limits.cpu 1, the most is 800m (limits of type container): write less"
     ]
+    found = tenant_limits.violations(workload(limits={"cpu": 1}), tenant_with(CPU_BOUNDS))
+    assert found[0].message.startswith("tenant acme: the workload has limits.cpu 1, the most is 800m ")
 
 
 def test_without_limits_nothing_is_given_or_refused() -> None:

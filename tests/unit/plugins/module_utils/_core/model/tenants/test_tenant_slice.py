@@ -56,6 +56,13 @@ def test_a_quota_of_nothing_leaves_the_least_that_systemd_takes() -> None:
     assert (limits["MemoryMax"], limits["TasksMax"]) == ("4096", "1")
 
 
+def test_a_drop_in_has_what_the_quota_alone_says() -> None:
+    lines = tenant_slice.slice_text(tenant(limits_cpu=2, limits_memory="96Mi", limits_pids=9)).splitlines()
+    assert lines[-5:] == ["", "[Slice]", "CPUWeight=79", f"MemoryMax={96 * MIB}", "TasksMax=9"]
+    assert lines[lines.index("[Unit]") + 1] == "Description=Corral: tenant acme"
+    assert "[Slice]" not in tenant_slice.slice_text(tenant())
+
+
 def test_the_share_of_cpu_time_is_the_quotas_or_what_is_requested_in_the_slice() -> None:
     granted = [
         grant("a", requests={"cpu": 500}, cpu=1000),
