@@ -18,7 +18,7 @@ import test_workloads
 import yaml
 from _core.model.profile import profile
 from _core.model.values.errors import CorralError
-from _core.pipeline import admit_workload, applying, planning
+from _core.pipeline import admit_workload, applying, planning, tenant_workloads
 from example_counts import in_turn
 from shared_data import REPOSITORY
 from test_workloads import BATCH, BOTH, CGROUP, DATAPLANE, FEED, OTHER, held, profile_with, roll_out, status
@@ -232,6 +232,17 @@ def test_a_unit_belongs_by_its_files(lines: str, members: Row, fake: node.Node) 
     fresh = profile_of(tenant, rival)
     outcome = roll_out(fake, fresh)
     assert [one.subject for one in outcome.remaining] == [], "it has its grant already"
+
+
+def test_a_container_with_the_name_of_a_unit_has_none_of_its_settings(fake: node.Node) -> None:
+    services.add(fake, FEED, lines="User=web\nRuntimeMaxSec=90\n")
+    quota = {"name": "jobs", "hard": {"count/workloads": 1}, "scopes": ["Terminating"]}
+    declared = profile.parse(profile_of({**ACME, "members": {"users": ["web"]}, "quota": [quota]}))
+    units = tenant_workloads.UnitSettings(fake.host(), declared, declared.workloads)
+    feed = next(one for one in declared.workloads if one.pattern == FEED)
+    assert (units.membership(feed), units.terminating(feed)) == (("", "web"), True)
+    box = feed._replace(name="box", match="container")
+    assert (units.membership(box), units.terminating(box)) == (("", ""), False)
 
 
 def test_a_unit_that_two_tenants_claim_is_refused(fake: node.Node) -> None:

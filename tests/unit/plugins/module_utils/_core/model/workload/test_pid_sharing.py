@@ -47,6 +47,7 @@ def test_one_container_neither_shares_nor_not(shared: bool, spaces: tuple[str, .
         (True, ("infra x", "x", "y"), "shared in part", named("c")),
         # The infra container's is the right one, however many have another.
         (True, ("infra x", "y", "y"), "shared in part", named("b", "c")),
+        (True, ("infra x", "x", "y", "y", "y"), "shared in part", named("c", "d", "e")),
         (False, ("x", "x"), "shared", named("b", shares="a")),
         (False, ("infra x", "y", "y"), "shared in part", named("c", shares="b")),
         (False, ("x", "x", "y", "y"), "shared in part", f"{named('b', shares='a')}; {named('d', shares='c')}"),
