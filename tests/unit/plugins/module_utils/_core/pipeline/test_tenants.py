@@ -269,9 +269,10 @@ def test_a_scope_tells_units_with_a_time_limit_apart(fake: node.Node) -> None:
 
 def test_a_workload_without_resources_is_placed_and_counted(fake: node.Node) -> None:
     test_workloads.install(fake)
-    services.add(fake, "bare.service")
+    services.add(fake, "bare.service", "free.service")
     assert not runs.install(fake.host()).error
-    rows = [*test_workloads.PROFILE["workloads"], {"name": "bare", "match": {"unit": "bare.service"}}]
+    bare = [{"name": name, "match": {"unit": f"{name}.service"}} for name in ("bare", "free")]
+    rows = [*test_workloads.PROFILE["workloads"], *bare]
     tenant = {
         "name": "acme",
         "members": {"units": ["bare.service"]},
@@ -281,7 +282,11 @@ def test_a_workload_without_resources_is_placed_and_counted(fake: node.Node) -> 
     run = services.start(fake, "bare.service")
     assert run
     assert run.place == "corral.slice/corral-acme.slice/corral-acme-bare.slice/bare.service"
+    run = services.start(fake, "free.service")
+    assert run
+    assert run.place == "system.slice/free.service", "one of no tenant stays where it is"
     in_sync(fake)
+    assert [one["name"] for one in status(fake)["workloads"] if one["name"] in ("bare", "free")] == ["bare"]
 
 
 def test_an_admission_by_hand_is_asked_for_by_its_tenant(rolled: node.Node) -> None:
