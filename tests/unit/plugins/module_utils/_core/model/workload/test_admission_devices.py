@@ -227,8 +227,22 @@ def test_a_start_with_its_grant_keeps_the_same_device() -> None:
     node.allocate(job="by-hand")
     node.alive.add("job")
     node.nics("other", 1)
-    node.allocate(job="run-1")
+    (event,) = node.allocate(job="run-1").events
     assert (node.has("job"), node.has("other")) == (["a"], ["b"])
+    assert (event.workload, event.reason) == ("job", "its declaration changed"), "the run alone is another one"
+
+
+@pytest.mark.parametrize(
+    ("devices", "reason"),
+    [(THREE[1:], "a is gone"), ((device("a", 0, "it is sick"), *THREE[1:]), "a is unhealthy (it is sick)")],
+)
+def test_a_start_with_a_device_that_cannot_be_used_gets_another_one(devices: tuple[Device, ...], reason: str) -> None:
+    node = Node(*THREE)
+    node.nics("one", 1, hold="running")
+    node.allocate(one="run-1")
+    node.devices[NIC] = devices
+    (event,) = node.allocate(one="run-2").events
+    assert (node.has("one"), event.reason) == (["b"], reason)
 
 
 def test_a_stopped_workload_keeps_a_device_that_is_gone_as_it_may_come_back() -> None:
@@ -255,6 +269,58 @@ def test_one_that_asks_for_more_or_less() -> None:
     node.alive.clear()
     node.nics("two", 1)
     assert node.has("one") == ["a"]
+
+
+SINGLE = "single-numa-node"
+
+
+def test_fewer_for_a_running_workload_has_to_meet_all_that_it_has() -> None:
+    node = Node(device("a"), device("b", 1), policy="restricted", **{GPU: (device("g"), device("h", 1))})
+    node.nics("one", 2)
+    node.alive.add("one")
+    assert not node.declare("one", requests={NIC: 1, GPU: 2}).refusals, "two are on no fewer than two nodes"
+    assert sorted(node.has("one")) == ["a", "b", "g", "h"]
+
+
+def test_more_for_a_running_workload_has_to_meet_what_it_has() -> None:
+    node = Node(device("a"), device("b", 1), device("c", 1), policy=SINGLE)
+    node.nics("one", 1)
+    node.alive.add("one")
+    assert SINGLE in refusal(node.nics("one", 2)), "b and c meet, but a is in use"
+    assert node.has("one") == ["a"]
+    node.devices[NIC] += (device("d"),)
+    assert not node.allocate().refusals
+    assert node.has("one") == ["a", "d"]
+
+
+def test_what_a_running_workload_lost_has_to_meet_nothing() -> None:
+    node = Node(device("a"), device("b"), device("c", 1), device("d", 1), policy=SINGLE)
+    node.nics("one", 2)
+    node.alive.add("one")
+    node.devices[NIC] = node.devices[NIC][1:]
+    assert SINGLE in refusal(node.nics("one", 3)), "b is the last one on its node"
+    node.devices[NIC] += (device("e"),)
+    assert not node.allocate().refusals
+    assert node.has("one") == ["a", "b", "e"]
+
+
+def test_what_a_stopped_workload_had_need_not_be_met() -> None:
+    node = Node(device("a"), device("b", 1), device("c", 1), policy=SINGLE)
+    node.nics("one", 1)
+    assert node.has("one") == ["a"]
+    assert not node.nics("one", 2).refusals
+    assert node.has("one") == ["b", "c"]
+
+
+def test_more_for_a_container_of_a_running_pod_has_to_meet_that_containers_own() -> None:
+    node = Node(device("a"), device("b", 1), policy=SINGLE)
+    containers = [{"name": "x", "requests": {NIC: 1}}, {"name": "y", "requests": {NIC: 1}}]
+    node.declare("web", containers=containers)
+    node.alive.add("web")
+    node.devices[NIC] += (device("c", 1), device("d"))
+    containers[0]["requests"] = {NIC: 2}
+    assert not node.declare("web", containers=containers).refusals
+    assert [(one.container, one.id) for one in node.held[0].devices] == [("x", "a"), ("x", "d"), ("y", "b")]
 
 
 def test_a_running_workload_that_cannot_have_more_keeps_what_it_has() -> None:
@@ -320,13 +386,14 @@ def test_a_device_under_another_resource_or_name_is_still_held() -> None:
     assert "of 1 devices 0 can be given" in refusal(node.declare("two", requests={GPU: 1}))
 
 
-def test_of_two_grants_with_one_device_the_later_one_gets_another() -> None:
+@pytest.mark.parametrize("starting", [{}, {"b": "run-1"}], ids=["stopped", "starting"])
+def test_of_two_grants_with_one_device_the_later_one_gets_another(starting: dict[str, str]) -> None:
     node = Node(device("n0"), device("n1"))
     node.nics("a", 1)
     node.nics("b", 1)
     first, second = node.held
     node.held = (first, second._replace(devices=first.devices))
-    (event,) = node.allocate().events
+    (event,) = node.allocate(**starting).events
     assert (event.workload, event.reason) == ("b", "n0 belongs to another grant")
     assert (node.has("a"), node.has("b")) == (["n0"], ["n1"])
 
