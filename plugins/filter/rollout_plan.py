@@ -90,6 +90,7 @@ _value:
 """
 
 NAMED = 12  # so many hosts of a group are named
+NOTED = 20  # so many different notes of a group are shown
 UNREACHABLE = "unreachable: "
 DIFFERS = "differs from the profile that it has applied"
 HEADS = {
@@ -146,6 +147,7 @@ def rollout_plan(
     for text, hosts in sorted(groups.items(), key=lambda row: (row[0] == "[]", by_name(row[1][0]))):
         lines = json.loads(text)
         shown += [f"{named(hosts)}: {'as follows' if lines else 'nothing to change'}", *(f"  {line}" for line in lines)]
+        shown += [f"  {line}" for line in note_lines(profiles, hosts)]
     reasons: dict[str, list[str]] = {}
     for host, why in refused.items():
         reasons.setdefault(without_address(why) if why.startswith(UNREACHABLE) else why, []).append(host)
@@ -229,6 +231,17 @@ def staying_lines(profile: t.Mapping[str, t.Any], require_in_sync: bool) -> list
     ]
     head = "stays, so the host goes back unless corral_require_in_sync is false:" if require_in_sync else "stays:"
     return [head, *(f"  {text}" for text in items)] if items else []
+
+
+def note_lines(profiles: t.Mapping[str, t.Mapping[str, t.Any]], hosts: t.Sequence[str]) -> list[str]:
+    """The notes on a group of hosts, those of most hosts first; one that not all of them have with its hosts."""
+    having: dict[str, list[str]] = {}
+    for host in hosts:
+        for note in dict.fromkeys(profiles[host].get("notes") or ()):
+            having.setdefault(note, []).append(host)
+    rows = sorted(having.items(), key=lambda row: -len(row[1]))
+    lines = [f"note{'' if len(own) == len(hosts) else f' ({named(own)})'}: {text}" for text, own in rows[:NOTED]]
+    return [*lines, *([f"and {len(rows) - NOTED} more notes"] if len(rows) > NOTED else [])]
 
 
 def restart_lines(profile: t.Mapping[str, t.Any]) -> list[str]:

@@ -26,7 +26,7 @@ ITEM_VERDICTS = ("drift", "unchangeable", "unknown")
 NOTHING = type(None)
 TEXTS = ("name", "mode")
 MAPPINGS = ("pools", "effective_profile", "paused", "unconfirmed")
-LINES = ("cpu_map", "cpu_map_now", "gc_report")
+LINES = ("cpu_map", "cpu_map_now", "gc_report", "notes")
 ROWS = ("drift", "changes", "by_key", "problems", "numa_nodes", "workloads", "tenants")
 CELLS: dict[str, dict[str, tuple[type, ...]]] = {  # what the plan and the page have of each row
     "by_key": {

@@ -65,6 +65,7 @@ def test_a_key_says_where_it_is_from_and_what_it_disturbs() -> None:
         {"drift": [], "by_key": [{**profile(1)["by_key"][0], "changes": [{}]}]},
         "by_key[0].changes has a mapping, expected texts",
     ),
+    ({"drift": [], "notes": [{}]}, "notes[0] is a mapping, expected text"),
     ({"drift": [], "paused": "x"}, "paused is text, expected a mapping"),
 ])  # fmt: skip
 def test_a_host_that_returns_impossible_data_is_named_and_keeps_no_other_from_its_plan(
@@ -79,6 +80,30 @@ def test_a_host_that_returns_impossible_data_is_named_and_keeps_no_other_from_it
     ]
     other = rollout_plan({"n1": profile(1)}, {"n1": {"drift": [], "changes": ["x"]}})
     assert "the module agent returned impossible data: changes[0] is text" in other["refused"]["n1"]
+
+
+def test_notes_are_below_the_plan_of_their_hosts_and_split_no_group() -> None:
+    typo = "tenants[0].members: no workload belongs to tenant acme yet"
+    profiles = {
+        "n1": {**profile(1), "notes": ["irqbalance runs", typo]},
+        "n2": {**profile(1), "notes": [typo, "db.service used 5 CPUs"]},
+        "n3": {**profile(4), "notes": [typo]},
+        "n4": {**profile(4), "notes": [f"note {number}" for number in range(30)]},
+        "n5": profile(4),
+    }
+    plan = rollout_plan(profiles, dict.fromkeys(profiles, AGENT))
+    assert plan["lines"][:7] == [
+        "n1,n2: as follows",
+        "  cpu.isolated.cores: 1 -> 4",
+        "    a change",
+        f"  note: {typo}",
+        "  note (n1): irqbalance runs",
+        "  note (n2): db.service used 5 CPUs",
+        "n3,n4,n5: nothing to change",
+    ]
+    assert plan["lines"][7:9] == [f"  note (n3): {typo}", "  note (n4): note 0"]
+    assert plan["lines"][-3:-1] == ["  note (n4): note 18", "  and 11 more notes"]
+    assert plan["changing"] == plan["acting"] == ["n1", "n2"]
 
 
 def test_no_text_of_a_host_moves_the_cursor_of_a_terminal() -> None:
