@@ -68,6 +68,8 @@ def _without_quotes(value: int | float, pattern: re.Pattern[str]) -> str:
 
 
 def _pci_address(value: object) -> str:
+    if isinstance(value, str) and not _ADDRESS.fullmatch(value) and _ADDRESS.fullmatch(f"0000:{value}"):
+        raise ValueError(f'has no domain, which lspci shows with -D: did you mean "0000:{value}"?')
     return _hexadecimal(value, _ADDRESS, "DOMAIN:BUS:SLOT.FUNCTION (lspci -D)", '"0000:5e:00.0"')
 
 
@@ -107,6 +109,8 @@ def _path(value: object) -> str:
     parts = text.split("/")[2:]
     if any(part in ("", ".", "..") for part in parts):
         raise ValueError("has an empty part, . or .. in it: write a path such as /dev/ttyUSB*")
+    if len(parts) == 1 and not parts[0].strip("*?"):
+        raise ValueError("matches all of /dev, null and disks among it: write a path such as /dev/ttyUSB*")
     if parts[0] in _NO_DEVICES or (len(parts) > 1 and re.search(r"[*?]", parts[0])):
         raise ValueError("may lead to files that users make: name a folder of devices, such as /dev/dri/renderD*")
     return text

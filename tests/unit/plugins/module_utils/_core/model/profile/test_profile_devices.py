@@ -97,6 +97,10 @@ REFUSED = (
         ("devices[0].match.address: 180.1: is a number with a decimal point, as YAML reads 0000:03:00.1 without quotes: "
         'write "0000:03:00.1"'),
     ),
+    (
+        [row(address="3b:00.0")],
+        'devices[0].match.address: 3b:00.0: has no domain, which lspci shows with -D: did you mean "0000:3b:00.0"?',
+    ),
     ([row(**{"class": "020"})], "devices[0].match.class: 020: is not the first 2, 4 or 6"),
     ([row(driver="../i40e")], "is not the name of a driver"),
     ([row(interface="a/b")], "is not the name of a network interface"),
@@ -104,6 +108,7 @@ REFUSED = (
     ([row(path="/etc/passwd")], "devices[0].match.path: /etc/passwd: is not a path in /dev"),
     ([row(path="/dev/../etc/*")], "has an empty part, . or .. in it"),
     ([row(path="/dev/shm/*")], "may lead to files that users make"),
+    ([row(path="/dev/*")], "devices[0].match.path: /dev/*: matches all of /dev, null and disks among it: write a path"),
     ([row(path="/dev/*/a")], "may lead to files that users make"),
     ([row(cdi="gpu")], "devices[0].match.cdi: gpu: is not a CDI kind"),
     ([row(drivr="i40e")], "devices[0].match.drivr: unknown key: did you mean devices[0].match.driver?"),
