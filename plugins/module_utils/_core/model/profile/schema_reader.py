@@ -198,7 +198,14 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
     if kubelets:
         return kubelets[0]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
-    return _here(elsewhere[0], path) if len(elsewhere) == 1 else None
+    meant = _here(elsewhere[0], path) if len(elsewhere) == 1 else ""
+    # Nobody who writes an item of one list means a key of the items of another.
+    return None if "[]" in meant and _top(meant) != _top(path) and "[" in path else meant or None
+
+
+def _top(path: str) -> str:
+    """The section of a profile in which a path lies."""
+    return re.split(r"[.\[]", path, maxsplit=1)[0]
 
 
 def _here(meant: str, path: str) -> str:

@@ -61,7 +61,7 @@ _INTERFACE = re.compile(r"[A-Za-z0-9_.@+-]{1,15}")  # dev_valid_name() without w
 _ACCOUNT = re.compile(r"[A-Za-z_][A-Za-z0-9_.@-]{0,62}\$?")
 _IMAGE = re.compile(r"[A-Za-z0-9*?][A-Za-z0-9._:@/*?+-]{0,511}")
 _CONTAINER = re.compile(r"[a-zA-Z0-9*?][a-zA-Z0-9_.*?-]{0,252}")  # libpod's NameRegex
-_CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n]{0,1024})?")
+_CONTAINER_LABEL = re.compile(r"([A-Za-z0-9._/-]{1,255})(=[^\n*]{0,1024})?")
 _CONTAINER_NAME = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,62}")
 _UNIT = re.compile(r"[A-Za-z0-9:_.\\@*?-]{1,240}\.(service|scope|slice|socket|timer)")
 _MODE = re.compile(r"0?[0-7]{3}|[01][0-7]{3}")
@@ -373,6 +373,16 @@ def _unit(value: object) -> str:
     raise ValueError(f"is not the full name of a unit: {hint}")
 
 
+def _container_label(value: object) -> str:
+    text = read_text(value, such_as="app=batch")
+    key, equals, value_of = text.partition("=")
+    if equals and "*" in value_of and _CONTAINER_LABEL.fullmatch(key):
+        raise ValueError(f"is compared as it is, * is no pattern in a label: write {key} for any value of it")
+    if not _CONTAINER_LABEL.fullmatch(text):
+        raise ValueError("is not a label, KEY or KEY=VALUE: write it as in app=batch")
+    return text
+
+
 BOOLEAN = Type("true or false", _boolean)
 BOOLEAN_OR_ANY = Type("true, false or any", _boolean_or_any)
 LABEL = Type("DNS label", _label, pattern=_LABEL.pattern)
@@ -400,9 +410,7 @@ IMAGE = Type("image name", _pattern(_IMAGE, "quay.example/base:*", "the name of 
 CONTAINER = Type(
     "container name", _pattern(_CONTAINER, "batch-*", "the name of a container or pod"), pattern=_CONTAINER.pattern
 )
-CONTAINER_LABEL = Type(
-    "label", _pattern(_CONTAINER_LABEL, "app=batch", "a label, KEY or KEY=VALUE"), pattern=_CONTAINER_LABEL.pattern
-)
+CONTAINER_LABEL = Type("label", _container_label, pattern=_CONTAINER_LABEL.pattern)
 CONTAINER_NAME = Type(
     "container name",
     _pattern(_CONTAINER_NAME, "app", "the name of a container, without * and ?"),
