@@ -46,6 +46,7 @@ from ..reports.value_text import counted
 from . import command_output
 
 if t.TYPE_CHECKING:
+    from ..model.plan.context import Context
     from ..model.status.json_shapes import RenderedPause
 
 
@@ -86,12 +87,18 @@ def planned(host: Host, args: argparse.Namespace) -> Plan:
         declared = in_force or declared
     run_device_checks.check_unknown(host, declared, writes=False)
     fresh = not declared_profile.applied_already(host, declared)
-    # What a tick leaves of the declared profile is what its status says.
+    # Without a file it is what differs, as a tick finds it; with one it is what a run with that profile would do, or refuse.
     context = planning.compile_profile(host, declared, fresh=fresh, keeps_kubelet=args.profile is None)
-    plan = tick.plan_node(host, context, with_agent=True)
+    plan = tick.plan_node(host, context, with_agent=True) if args.profile is None else plan_of_run(host, context)
     if broken is not None:
         plan = plan._replace(changes=(*plan.changes, tick.broken_profile(broken)))
     return plan._replace(notes=(*plan.notes, *gc_report.lines(host), *preflight_notes.notes(host, context)))
+
+
+def plan_of_run(host: Host, context: Context) -> Plan:
+    """The plan of a run that applies a profile, and of the agent's units as they are installed."""
+    plan, options = planning.plan_profile(host, context), agent_install.installed(host)
+    return plan if options is None else planning.joined(plan, planning.plan_agent(host, options))
 
 
 def do_plan(host: Host, args: argparse.Namespace) -> int:

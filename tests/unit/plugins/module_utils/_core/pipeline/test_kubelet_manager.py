@@ -11,6 +11,7 @@ import pathlib
 import shutil
 import time
 import typing as t
+from pathlib import Path
 from unittest import mock
 
 import fake_kubelet
@@ -32,6 +33,7 @@ from _core.model.values import cpuset
 from _core.model.values.errors import CorralError, Problem
 from _core.pipeline import admit_workload, confirming, planning
 from _core.pipeline import tick as full_tick
+from _core.reports import change_text
 from fake_kubelet import BASE, CONFIG, DROPINS, ROOT, FakeKubelet
 from test_state_files import STATIC as MEMORY_STATE
 
@@ -357,6 +359,23 @@ def test_cpus_are_not_taken_from_pods_without_a_word_about_draining(fake: node.N
     assert kubelet.acts == []
     rolled_out(fake, **STATIC, drain="none")
     assert kubelet.acts == ["stop", "start"]
+
+
+def test_a_plan_of_a_profile_is_that_of_its_run(
+    fake: node.Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with_exclusive_pod(fake)
+    file = tmp_path / "profile.json"
+    file.write_text(json.dumps(node.edge(kubelet=STATIC)))
+    with pytest.raises(CorralError, match="lose their exclusive CPUs or memory: default/web"):
+        runs.command(fake.host(), "plan", "--profile", str(file))
+    file.write_text(json.dumps(node.edge(kubelet={**STATIC, "drain": "none"})))
+    capsys.readouterr()
+    assert runs.command(fake.host(), "plan", "--profile", str(file), "--json") == 2
+    planned = {row["text"] for row in json.loads(capsys.readouterr().out)["changes"] if row["manager"] == "kubelet"}
+    done = {change_text.with_text(change)["text"] for change in rolled_out(fake, **STATIC, drain="none")}
+    assert planned == done
+    assert any(f"kubelet {STATE} state" in text for text in planned)
 
 
 def test_the_hook_drains_before_the_stop_and_resumes_when_healthy(fake: node.Node) -> None:
