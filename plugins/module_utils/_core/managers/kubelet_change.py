@@ -230,7 +230,7 @@ def sizing_notes(host: Host, now: Config, then: Config, seen: Observation) -> li
     """What pods may have afterwards, where that changes; and reserves that are in use already."""
     before, after = (kubelet_sizing.sizing(config, seen.machine) for config in (now, then))
     changed = [
-        f"allocatable {new.resource} of the kubelet: {new.text(old.allocatable)} -> {new.text(new.allocatable)} (of {new.text(new.capacity)})"
+        f"allocatable {new.resource} of the kubelet: {new.about(old.allocatable)} -> {new.about(new.allocatable)} (of {new.about(new.capacity)})"
         for old, new in kubelet_sizing.compared(before, after)
     ]
     return [*changed, *kubelet_sizing.exceeded(then, kubelet_node.used_beside_pods(host))]

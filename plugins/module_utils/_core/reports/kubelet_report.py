@@ -200,8 +200,8 @@ def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
     rows = []
     for now, then in amounts(found):
         changes = then is not None and then.allocatable != now.allocatable
-        after = f"-> {then.text(then.allocatable)} by the declared profile" if then is not None and changes else ""
-        rows.append((now.resource, f"{now.text(now.allocatable)} of {now.text(now.capacity)}", after))
+        after = f"-> {then.about(then.allocatable)} by the declared profile" if then is not None and changes else ""
+        rows.append((now.resource, f"{now.about(now.allocatable)} of {now.about(now.capacity)}", after))
     return rows
 
 

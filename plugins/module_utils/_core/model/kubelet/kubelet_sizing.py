@@ -36,6 +36,11 @@ class Amount(NamedTuple):
             return str(value // 1000) if value % 1000 == 0 else f"{value}m"
         return str(value) if self.resource in ("pid", "pods") else sizes.size_text(value)
 
+    def about(self, value: int) -> str:
+        """The same for display: bytes that are no whole MiB rounded down."""
+        exact = self.resource in ("cpu", "pid", "pods") or value % (1 << 20) == 0
+        return self.text(value) if exact else sizes.about_text(value)
+
 
 class Use(NamedTuple):
     """What a control group beside the pods uses now: bytes of memory without cache that the kernel can drop at once, and tasks."""

@@ -179,6 +179,9 @@ def test_a_reserve_without_a_list_counts_both_amounts() -> None:
     config = effective([Layer(FILE, {"kubeReserved": {"cpu": "500m"}, "systemReserved": {"cpu": "250m"}})])
     assert kubelet_sizing.sizing(config, MACHINE)[0] == Amount("cpu", 8000, 7250)
     assert kubelet_sizing.sizing(config, MACHINE)[0].text(7250) == "7250m"
+    memory = Amount("memory", 8 << 30, 8_089_934_592)
+    assert [memory.text(amount) for amount in memory[1:]] == ["8Gi", "8089934592"], "exact, for programs"
+    assert [memory.about(amount) for amount in memory[1:]] == ["8Gi", "7715Mi"]
 
 
 SCALARS = st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False) | st.text(max_size=5)
