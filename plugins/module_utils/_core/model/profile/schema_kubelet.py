@@ -38,7 +38,9 @@ def _threshold(value: object) -> str:
     except ValueError:
         amount = None
     if amount is None or amount.nano < 0:
-        raise ValueError("is neither a quantity nor a share in percent: write it as in 500Mi or 10%")
+        meant = quantities.binary(text)
+        hint = f"did you mean {meant}?" if meant and amount is None else "write it as in 500Mi or 10%"
+        raise ValueError(f"is neither a quantity nor a share in percent: {hint}")
     return text
 
 
@@ -265,7 +267,7 @@ KEYS: tuple[Key, ...] = (
     ),
     Key(
         "kubelet.container_log_max_size",
-        quantities.SIZE,
+        quantities.LOG_SIZE,
         "`containerLogMaxSize`: the size at which a container's log is rotated.",
         example="10Mi",
     ),

@@ -21,6 +21,7 @@ SIZE_LIMIT = 1 << 60
 # Fewer bytes of memory are MiB or GiB without their unit.
 LEAST_MEMORY = 1 << 20
 TOO_LITTLE = "is less than 1Mi: write it with its unit, such as 512Mi"
+LEAST_LOG = 1 << 10
 # The number of workloads, as a resource of quotas.
 COUNT = "count/workloads"
 _SHARE = re.compile(r"([0-9]{1,3})(?:\.([0-9]{1,2}))?%")
@@ -50,6 +51,14 @@ def _memory(value: object) -> int:
     return size
 
 
+def _log_size(value: object) -> int:
+    """Bytes of a log: a size that is no slip."""
+    size = _size(value)
+    if size < LEAST_LOG:
+        raise ValueError("is less than 1Ki: write it with its unit, such as 10Mi")
+    return size
+
+
 def _quantity(text: str) -> int:
     if text.strip().endswith("%"):
         raise ValueError("a share in percent depends on the node: write a size such as 512Mi")
@@ -58,7 +67,7 @@ def _quantity(text: str) -> int:
     try:
         amount = quantity.parse(text)
     except ValueError:
-        wanted = _binary(text)
+        wanted = binary(text)
         hint = f"did you mean {wanted}?" if wanted else "write a size such as 512Mi or 1Gi"
         raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
     size = amount.value()
@@ -68,7 +77,7 @@ def _quantity(text: str) -> int:
     return size
 
 
-def _binary(text: str) -> str | None:
+def binary(text: str) -> str | None:
     """``512 MB``, ``512mb``, ``512MiB``, ``2048kB`` as Kubernetes writes what was probably meant."""
     match = re.fullmatch(r"([0-9]{1,18})\s*([kmgt])i?b?", text.strip(), re.IGNORECASE)
     return f"{match.group(1)}{match.group(2).upper()}i" if match else None
@@ -99,7 +108,7 @@ def _amount(value: object) -> quantity.Quantity:
     try:
         amount = quantity.parse(value)
     except ValueError:
-        wanted = _binary(value) if isinstance(value, str) else None
+        wanted = binary(value) if isinstance(value, str) else None
         hint = f"did you mean {wanted}?" if wanted else "write it as in 2, 500m or 1Gi"
         raise ValueError(f"is not a quantity as Kubernetes writes it: {hint}") from None
     if amount.nano > SIZE_LIMIT * quantity.NANO:
@@ -152,6 +161,7 @@ MEMORY = Type("quantity in bytes, from 1Mi", _memory, bounds=(LEAST_MEMORY, SIZE
 MEMORY_OR_SHARE = Type(
     "quantity in bytes, from 1Mi, or share in percent", _memory_or_share, MEMORY.bounds, pattern=".+"
 )
+LOG_SIZE = Type("quantity in bytes, from 1Ki", _log_size, bounds=(LEAST_LOG, SIZE_LIMIT), pattern=".+")
 PAGE_SIZE = Type("page size", _page_size)
 QUANTITY = Type("quantity", _amount, bounds=(0, SIZE_LIMIT), pattern=".+")
 RESOURCE = Type("resource", _resource)

@@ -121,6 +121,14 @@ REFUSED: list[tuple[dict[str, t.Any], str]] = [
         {"kubelet": {"reserved_memory": {"0": 612}}},
         "kubelet.reserved_memory.0: 612: is less than 1Mi: write it with its unit, such as 512Mi",
     ),
+    (
+        {"kubelet": {"container_log_max_size": 10}},
+        "kubelet.container_log_max_size: 10: is less than 1Ki: write it with its unit, such as 10Mi",
+    ),
+    (
+        {"kubelet": {"eviction_hard": {"memory.available": "500MB"}}},
+        'kubelet.eviction_hard["memory.available"]: 500MB: is neither a quantity nor a share in percent: did you mean 500Mi?',
+    ),
     ({"kubelet": {"reserve_formula": "gke"}}, "kubelet.reserve_formula: gke: is not known: write gke-v1"),
     (
         {"kubelet": {"drain": "drain node7"}},
