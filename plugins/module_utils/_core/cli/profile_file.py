@@ -14,6 +14,7 @@ import json
 import typing as t
 
 from ..model.profile.schema_reader import DuplicateKey, unique
+from ..model.values import yaml_error
 from ..model.values.errors import refusal
 
 
@@ -34,7 +35,7 @@ def load(text: str, path: str) -> t.Any:
     except DuplicateKey as error:
         raise refusal(str(error), path=path) from None
     except (yaml.YAMLError, RecursionError, ValueError) as error:
-        raise refusal(_not_yaml(error), path=path) from None
+        raise refusal(yaml_error.line(error), path=path) from None
     except (AttributeError, LookupError):
         # So PyYAML fails at a value that its tag does not fit: `!!int ""`, `!!bool maybe`, `!!timestamp soon`.
         raise refusal("is not YAML: a value is not what its tag (!!) says: leave the tag out", path=path) from None
@@ -58,22 +59,11 @@ def check_text(text: str, path: str) -> None:
     except DuplicateKey as error:
         raise refusal(str(error), path=path) from None
     except yaml.YAMLError as error:
-        raise refusal(_not_yaml(error), path=path) from None
+        raise refusal(yaml_error.line(error), path=path) from None
     except (RecursionError, ValueError):
         pass
     finally:
         loader.dispose()
-
-
-def _not_yaml(error: Exception) -> str:
-    """What is wrong with a text, its place first: PyYAML's own message shows the line in the middle of it."""
-    mark, problem = getattr(error, "problem_mark", None), getattr(error, "problem", None)
-    if mark is None or problem is None:
-        return f"is not YAML: {' '.join(str(error).split())}"
-    context, begin = getattr(error, "context", None), getattr(error, "context_mark", None)
-    opened = f" of line {begin.line + 1}" if begin and begin.line != mark.line else ""
-    before = f"{context}{opened}, " if context else ""
-    return f"is not YAML: line {mark.line + 1}, column {mark.column + 1}: {before}{problem}"
 
 
 def _load_yaml(yaml: t.Any, text: str) -> t.Any:

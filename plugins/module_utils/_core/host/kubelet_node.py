@@ -185,7 +185,9 @@ def load(text: str, path: str) -> t.Any:
     try:
         return config_shape.plain(yaml.safe_load(text))
     except (yaml.YAMLError, RecursionError, ValueError, AttributeError, LookupError) as error:
-        raise refusal(f"is not YAML: {' '.join(str(error).split())}", path=path) from None
+        from ..model.values import yaml_error  # Only a mistake needs it.
+
+        raise refusal(yaml_error.line(error), path=path) from None
 
 
 def imported_yaml() -> t.Any:

@@ -206,7 +206,13 @@ def _spec(host: Host, path: str, problems: list[str]) -> list[cdi_spec.SpecDevic
         problems.append(f"{shown(path)}: cannot be read: {host.why(path)}")
         return []
     try:
-        return cdi_spec.parse(kubelet_node.load(text, path), path)
+        data = kubelet_node.load(text, path)
+    except CorralError as error:
+        is_torn = error.problems[0].message.startswith("is not YAML")  # else PyYAML is not here
+        problems.append(f"{error}: generate the spec again, or remove it" if is_torn else str(error))
+        return []
+    try:
+        return cdi_spec.parse(data, path)
     except CorralError as error:
         problems.append(str(error))
         return []

@@ -140,7 +140,9 @@ def test_damaged_specs_and_names_in_two_of_them_are_problems_and_the_rest_is_rea
     tree.link("/etc/cdi/e.json", "gone")
     found = tree.look(cdi="a.com/gpu")
     assert [one.name for one in found.cdi] == ["0", "2"]
-    begins = ["/etc/cdi/b.json: a.com/gpu=1 is in /etc/cdi/a.json as well", "/etc/cdi/c.json: is not YAML",
+    torn = "line 1, column 8: while parsing a flow mapping, expected ',' or '}', but got '<stream end>'"
+    begins = ["/etc/cdi/b.json: a.com/gpu=1 is in /etc/cdi/a.json as well",
+              f"/etc/cdi/c.json: is not YAML: {torn}: generate the spec again, or remove it",
               "/etc/cdi/d.yaml: is not a CDI spec", "/etc/cdi/e.json: cannot be read: No such file"]  # fmt: skip
     assert len(found.problems) == len(begins)
     assert [text for text, begin in zip(found.problems, begins) if not text.startswith(begin)] == []
