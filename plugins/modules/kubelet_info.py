@@ -37,7 +37,7 @@ EXAMPLES = r"""
 
 - name: Do not restart a kubelet that would not start again
   ansible.builtin.assert:
-    that: kubelet.files | selectattr('refusal') | length == 0
+    that: kubelet.files | rejectattr('starts') | length == 0
     fail_msg: "{{ kubelet.report | join('\n') }}"
 """
 
@@ -93,7 +93,9 @@ config_running:
   sample:
     - {"key": "maxPods", "running": "70", "configured": "50", "origin": "/var/lib/kubelet/config.yaml"}
 files:
-  description: The kubelet's state files. The refusal is why the kubelet would not start with it, V(null) where it would.
+  description:
+    - The kubelet's state files. The refusal is why the kubelet would not use it, V(null) where it would. C(starts) is whether the
+      kubelet would start with it.
   returned: success
   type: list
   elements: dict
@@ -102,6 +104,7 @@ files:
       exists: true
       version: v2
       refusal: null
+      starts: true
 cpus:
   description: The CPU manager's assignments as CPU lists, V(null) where its file does not say.
   returned: success

@@ -29,12 +29,17 @@ GATE = "PodLevelResourceManagers"
 
 class File(NamedTuple):
     """A state file: its path, whether it is there, its version or the state of its checksum, and why the kubelet would
-    not start with it ("": it would)."""
+    not use it ("": it would)."""
 
     path: str
     exists: bool
     version: str = ""
     refusal: str = ""
+
+    @property
+    def starts(self) -> bool:
+        """Whether the kubelet would start with it. The device manager begins without a file that it cannot read (its Start)."""
+        return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
 
 
 def gate(config: Config) -> bool:

@@ -55,7 +55,7 @@ class Inspection(NamedTuple):
 
     @property
     def refusals(self) -> tuple[File, ...]:
-        """The files that the kubelet would not start with."""
+        """The files that the kubelet would not use."""
         return tuple(one for one in self.files if one.refusal)
 
 

@@ -35,7 +35,7 @@ def mend(host: Host) -> list[Mended]:
     Raises CorralError where there is no kubelet. A state file that the kubelet would refuse says nothing that is to be enforced.
     """
     found = kubelet_inspection.inspect(host)
-    if found.cpus is None or found.refusals or not found.cpus.default:
+    if found.cpus is None or not all(one.starts for one in found.files) or not found.cpus.default:
         return []
     wanted = found.cpus.default
     listed = pod_findings.strayed(found.cpus, kubelet_node.containers(host))

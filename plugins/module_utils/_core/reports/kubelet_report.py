@@ -12,6 +12,7 @@ import typing as t
 
 from ..constants import SCHEMA
 from ..host.kubelet_state import File
+from ..model.kubelet import state_files
 from ..model.kubelet.kubelet_config import DEFAULT, Setting
 from ..model.kubelet.kubelet_drift import Difference
 from ..model.kubelet.kubelet_sizing import Amount
@@ -24,6 +25,9 @@ from ..pipeline.kubelet_inspection import Inspection
 from ..pipeline.kubelet_mending import Mended
 from . import change_text
 from .text_table import aligned
+
+# What a device manager does with a file that it cannot read.
+BEGIN_WITHOUT = "begin without it"
 
 if t.TYPE_CHECKING:
     from ..model.status.kubelet_shapes import (
@@ -74,7 +78,13 @@ def devices_lines(file: File, entries: t.Sequence[DeviceEntry]) -> list[str]:
 
 def file_data(one: File) -> KubeletFile:
     """A state file as JSON."""
-    return {"path": one.path, "exists": one.exists, "version": one.version or None, "refusal": one.refusal or None}
+    return {
+        "path": one.path,
+        "exists": one.exists,
+        "version": one.version or None,
+        "refusal": one.refusal or None,
+        "starts": one.starts,
+    }
 
 
 def setting_data(found: Inspection, one: Setting) -> KubeletSetting:
@@ -208,7 +218,9 @@ def sizing_rows(found: Inspection) -> list[tuple[str, str, str]]:
 def of_file(one: File) -> str:
     """A state file in a word, or the kubelet's refusal."""
     if one.refusal:
-        return f"the kubelet would not start: {one.refusal}"
+        return f"the kubelet would {BEGIN_WITHOUT if one.starts else 'not start'}: {one.refusal}"
+    if one.version == f"checksum {state_files.WRONG}":
+        return f"{one.version}: the kubelet would {BEGIN_WITHOUT}"
     return (one.version or "empty") if one.exists else "not there"
 
 

@@ -28,6 +28,7 @@ class KubeletFile(t.TypedDict):
     exists: bool
     version: t.Optional[str]
     refusal: t.Optional[str]
+    starts: bool
 
 
 class KubeletCpus(t.TypedDict):

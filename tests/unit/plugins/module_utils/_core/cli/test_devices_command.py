@@ -108,19 +108,28 @@ GIVEN = json.dumps({"Data": {"PodDeviceEntries": [ROW], "RegisteredDevices": {}}
 def test_the_devices_that_a_kubelet_gave_out(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert kubelets(node, GIVEN) == 0
     said = [" ".join(line.split()) for line in capsys.readouterr().out.splitlines()]
-    assert said == [f"/{KUBELET_FILE}: checksum wrong", "devices:", "a.com/nic d1 (NUMA node 1) p1 main"]
+    assert said == [
+        f"/{KUBELET_FILE}: checksum wrong: the kubelet would begin without it",
+        "devices:",
+        "a.com/nic d1 (NUMA node 1) p1 main",
+    ]
 
 
 def test_the_json_of_the_devices_that_a_kubelet_gave_out(node: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert kubelets(node, GIVEN, as_json=True) == 0
     data = json.loads(capsys.readouterr().out)
     assert misfits(data, kubelet_shapes.KubeletDevices) == []
-    assert data["file"]["version"] == "checksum wrong"
+    assert (data["file"]["version"], data["file"]["starts"]) == ("checksum wrong", True)
     assert data["devices"] == [{"pod": "p1", "container": "main", "resource": "a.com/nic", "devices": {"1": ["d1"]}}]
 
 
 @pytest.mark.parametrize(
-    ("text", "code", "said"), [(None, 0, "not there"), ("", 0, "empty"), ("{", 2, "the kubelet would not start")]
+    ("text", "code", "said"),
+    [
+        (None, 0, "not there"),
+        ("", 0, "empty"),
+        ("{", 2, "the kubelet would begin without it: unexpected end of JSON input"),
+    ],
 )
 def test_a_kubelet_without_devices(
     node: Path, capsys: pytest.CaptureFixture[str], text: str | None, code: int, said: str

@@ -117,6 +117,13 @@ def test_a_state_file_that_the_kubelet_would_refuse_is_not_enforced(tree: Tree, 
     assert systemd.asked == []
 
 
+def test_a_torn_file_of_devices_with_which_the_kubelet_starts_keeps_nothing_from_it(
+    tree: Tree, systemd: Systemd
+) -> None:
+    tree.write("var/lib/kubelet/device-plugins/kubelet_internal_checkpoint", "{")
+    test_a_shared_container_on_exclusive_cpus_gets_the_shared_ones(tree, systemd)
+
+
 def test_a_copy_of_a_node_is_not_mended(tree: Tree, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["kubelet", "--mend-shared", "--root", str(tree.folder)]) == 1
     assert "--mend-shared: changes containers of this machine" in capsys.readouterr().err
