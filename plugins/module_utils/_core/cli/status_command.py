@@ -23,6 +23,8 @@ from . import command_output, status_text
 def do_status(host: Host, args: argparse.Namespace) -> int:
     """corral status"""
     if args.tenants:
+        if args.html:
+            raise refusal("its page shows no tenants: leave one of the two out", path="--html")
         return show_tenants(host, args)
     status = status_file.last_status(host)
     if not status:

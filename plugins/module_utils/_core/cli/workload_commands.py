@@ -114,12 +114,15 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
         if given:
             message = "is only for a workload that the profile does not declare (--unit or --container): change a declared one in the profile"
             raise refusal(message, path=f"--{given[0]}")
-        if args.dry_run:
-            request = allocate_workloads.Request(start={args.name: "what-if"})
-            plan = admit_workload.to_be_applied(host, request, args.name, with_files=False)
-            refuse_as_run(host, plan)
-            return show_grant(args, admit_workload.granted(plan, args.name), ())
-        found = started(host, args.name, "")
+        try:
+            if args.dry_run:
+                request = allocate_workloads.Request(start={args.name: "what-if"})
+                plan = admit_workload.to_be_applied(host, request, args.name, with_files=False)
+                refuse_as_run(host, plan)
+                return show_grant(args, admit_workload.granted(plan, args.name), ())
+            found = started(host, args.name, "")
+        except admit_workload.Undeclared as error:
+            raise undeclared(host, args.name, error) from None
         return show_grant(args, found.grant, found.outcome.applied)
     run_device_checks.check_unknown(host, admit_workload.profile_of(host), writes=not args.dry_run)
     row = {"name": args.name, "match": match, "hold": args.hold}
@@ -136,13 +139,31 @@ def do_admit(host: Host, args: argparse.Namespace) -> int:
         request = admit_workload.admission(host, workload)[0]
         plan = admit_workload.to_be_applied(host, request, args.name, with_files=True)
         refuse_as_run(host, plan)
+        tell_notes(plan, args.name)
         return show_grant(args, admit_workload.granted(plan, args.name), ())
 
     found = locked_run.locked(host, lambda: admit_workload.admit(host, workload), publish=published)
-    for note in found.outcome.plan.notes:
-        if note.startswith(f"workload {args.name}: "):
-            sys.stderr.write(f"corral: {note}\n")
+    tell_notes(found.outcome.plan, args.name)
     return show_grant(args, found.grant, found.outcome.applied)
+
+
+def tell_notes(plan: Plan, name: str) -> None:
+    """Say what a plan notes about a workload."""
+    for note in plan.notes:
+        if note.startswith(f"workload {name}: "):
+            sys.stderr.write(f"corral: {note}\n")
+
+
+def undeclared(host: Host, name: str, error: CorralError) -> CorralError:
+    """Why a workload cannot be admitted by its name alone: it stands for many units, or the profile has none of that name."""
+    from ..pipeline import admit_workload
+
+    whole = next((one for one in admit_workload.profile_of(host).workloads if one.name == name and one.is_glob), None)
+    if whole is not None:
+        message = f"is every unit that matches {whole.pattern}: name one of them, as in {name}:UNIT"
+        return refusal(message, path="name", value=name)
+    text = f"{error.problems[0].message}, and --unit or --container admits another one"
+    return refusal(text, path=name)
 
 
 def published(host: Host, found: Admission) -> None:
@@ -166,6 +187,8 @@ def amounts(text: str) -> dict[str, str]:
         name, equals, value = part.partition("=")
         if not equals or not value:
             raise refusal("is not RESOURCE=AMOUNT: write it as cpu=4,memory=2Gi", value=part)
+        if name.strip() in found:
+            raise refusal(f"{name.strip()} is there twice: leave one out", value=text)
         found[name.strip()] = value.strip()
     return found
 

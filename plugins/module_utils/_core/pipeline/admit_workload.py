@@ -238,7 +238,9 @@ def refuse(context: Context, name: str) -> None:
     if not name or (found is not None and grant_of(context, name) is not None):
         return
     if found is None or name not in {need.workload.name for need in found.needs}:
-        raise Undeclared(Problem(name, None, "the profile declares no such workload with resources"))
+        raise Undeclared(
+            Problem(name, None, "the profile declares no such workload with resources; corral status lists them")
+        )
     said = [
         Problem(f"{one.workload}.{one.key}", one.value, one.message)
         for one in found.allocated.refusals

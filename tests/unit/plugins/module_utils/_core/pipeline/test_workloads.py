@@ -1213,10 +1213,33 @@ def test_an_admission_that_died_before_it_was_written_down_holds_nothing(rolled:
     ticks_until_quiet(rolled)
 
 
+def test_a_dry_run_has_the_notes_of_the_run(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    words = ("admit", "x", "--unit", "x.service", "--limits", "cpu=1500m,memory=1Mi")
+    said = []
+    for more in (("--dry-run",), ()):
+        capsys.readouterr()
+        assert runs.command(rolled.host(), *words, *more) == 0
+        said.append(capsys.readouterr().err)
+    assert said[0] == said[1] != ""
+
+
 @pytest.mark.parametrize(
     ("words", "said"),
     [
-        (("admit", "nobody"), "nobody: the profile declares no such workload with resources"),
+        (
+            ("admit", "nobody"),
+            "nobody: the profile declares no such workload with resources; corral status lists them, and --unit or --container admits",
+        ),
+        (
+            ("admit", "batch"),
+            "name: batch: is every unit that matches batch@*.service: name one of them, as in batch:UNIT",
+        ),
+        (("admit", "batch", "--dry-run"), "name: batch: is every unit that matches batch@*.service"),
+        (
+            ("admit", "x", "--unit", "x.service", "--limits", "cpu=1,cpu=2"),
+            "cpu=1,cpu=2: cpu is there twice: leave one",
+        ),
+        (("status", "--tenants", "--html"), "--html: its page shows no tenants: leave one of the two out"),
         (
             ("admit", "dataplane", "--unit", "x.service", "--limits", "cpu=1"),
             "name: dataplane: is declared in the node's profile",
