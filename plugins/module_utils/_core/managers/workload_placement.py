@@ -213,7 +213,11 @@ def later_change(
     need: ResourceRequirements, name: str, settings: t.Sequence[Setting], wanted: str
 ) -> t.Optional[Change]:
     """Another file that sorts after Corral's drop-in and sets a property to another value."""
-    return unit_property.later_change(NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need))
+    # No key of a profile sets it, and tenants know their units by Slice= of files before Corral's.
+    way_out = f"take {name}= out of it, or rename it to sort before Corral's"
+    return unit_property.later_change(
+        NAME, need.workload.pattern, name, settings, wanted, ours=place_file(need), way_out=way_out
+    )
 
 
 def running_containers(host: Host, needs: t.Iterable[ResourceRequirements]) -> list[tuple[str, str]]:

@@ -165,6 +165,7 @@ def later_change(
     values: t.Sequence[str] = (),
     meaning: t.Callable[[list[Setting]], str] = last_value,
     differs_now: bool = False,
+    way_out: str = "",
 ) -> t.Optional[Change]:
     """A file of others that sorts after our drop-in, or the one we would write, and changes the property at the next reload.
 
@@ -185,6 +186,6 @@ def later_change(
         return None
     reason = f"{culprit} sorts after {ours}"
     if not steps:
-        reason += f": remove it, or declare its {name} in the profile"
+        reason += f": {way_out or f'remove it, or declare its {name} in the profile'}"
     verdict = DRIFT if steps else UNCHANGEABLE
     return Change(manager, unit, f"{name} at the next reload", result, wanted, reason, culprit, steps, verdict)

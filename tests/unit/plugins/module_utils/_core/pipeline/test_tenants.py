@@ -538,3 +538,17 @@ def test_whatever_happens_at_any_write_the_next_run_makes_it_good(name: str, fai
         if held(fake) != held(undisturbed):
             wrong.append(f"{number} {what}: {held(fake)}")
     assert wrong == []
+
+
+def test_a_drop_in_that_wins_over_the_place_of_a_unit_has_a_way_out_that_keeps_its_tenant(fake: node.Node) -> None:
+    test_workloads.install(fake)
+    data = profile_of({"name": "acme", "members": {"slices": ["apps-acme.slice"]}, "limits": ACME["limits"]})
+    late, early = (f"/etc/systemd/system/{FEED}.d/{name}.conf" for name in ("override", "05-place"))
+    fake.put(late, "[Service]\nSlice=apps-acme.slice\n")
+    with pytest.raises(CorralError, match=r"take Slice= out of it, or rename it to sort before Corral's"):
+        roll_out(fake, data)
+    fake.drop(late)
+    fake.put(early, "[Service]\nSlice=apps-acme.slice\n")
+    assert roll_out(fake, data).remaining == ()
+    assert services.start(fake, FEED)
+    assert fake.runs[FEED].place == f"{PLACE}/{FEED}"[len("/sys/fs/cgroup/") :]
