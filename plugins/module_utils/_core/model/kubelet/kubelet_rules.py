@@ -303,9 +303,13 @@ def shown(size: int) -> str:
 
 
 def check_swap(rules: Rules) -> None:
-    """failSwapOn on a machine with swap."""
-    if rules.machine.swap and rules.config.get("failSwapOn") is True:
-        message = (
-            "swap is on here, and the kubelet would not start: turn it off (swapoff -a, /etc/fstab), or declare false"
-        )
-        rules.refuse(True, message, "failSwapOn")
+    """failSwapOn on a machine with swap. A profile that asks for swap cannot have it, whoever sets failSwapOn."""
+    if not rules.machine.swap or rules.config.get("failSwapOn") is not True:
+        return
+    behavior = rules.mapping("memorySwap").get("swapBehavior")
+    if behavior == "LimitedSwap" and "memorySwap" in rules.own:
+        message = "swap is on here, and with failSwapOn the kubelet would not start: declare kubelet.fail_swap_on: false as well"
+        rules.refuse(behavior, message, "memorySwap")
+        return
+    message = "swap is on here, and the kubelet would not start: turn it off (swapoff -a, /etc/fstab), or declare false"
+    rules.refuse(True, message, "failSwapOn")

@@ -361,6 +361,19 @@ def test_cpus_are_not_taken_from_pods_without_a_word_about_draining(fake: node.N
     assert kubelet.acts == ["stop", "start"]
 
 
+def test_swap_for_pods_needs_a_kubelet_that_starts_with_swap(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """failSwapOn was true before, which alone is a note: without a restart it does no harm."""
+    fake.put("/proc/swaps", "Filename Type Size Used Priority\n/dev/sda2 partition 100 0 -2\n")
+    assert refusal(fake, swap_behavior="LimitedSwap") == [
+        (
+            "kubelet.swap_behavior: LimitedSwap: swap is on here, and with failSwapOn the kubelet would not start: "
+            "declare kubelet.fail_swap_on: false as well"
+        )
+    ]
+    assert kubelet.acts == []
+    rolled_out(fake, swap_behavior="LimitedSwap", fail_swap_on=False)
+
+
 def test_a_plan_of_a_profile_is_that_of_its_run(
     fake: node.Node, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
