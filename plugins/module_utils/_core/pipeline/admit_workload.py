@@ -160,10 +160,16 @@ def withdraw(host: Host, name: str) -> Admission:
         raise refusal(
             "holds what it has as long as the profile declares it: change the profile", path="name", value=name
         )
-    if grant_named(host, name) is None:
+    granted = grant_named(host, name)
+    if granted is None:
         runs = [one.workload for one in current_grants(host) if one.workload.startswith(f"{name}:")]
         hint = f"release {' or '.join(runs)}" if runs else "corral status lists them"
         raise refusal(f"has no grant here: {hint}", path="name", value=name)
+    if granted.devices and allocate_workloads.runs(
+        host, granted
+    ):  # CPUs are no danger: what runs on shares those that are left.
+        message = "runs, and would share its devices with whom they are given next: stop it, and it gives them back"
+        raise refusal(message, path="name", value=name)
     return stop(host, name, "")
 
 

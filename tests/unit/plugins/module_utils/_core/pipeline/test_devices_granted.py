@@ -1852,3 +1852,12 @@ def test_cpus_go_back_at_a_release_where_the_unit_runs_elsewhere_with_its_device
     services.stop(fake, "late.service")
     runs.tick(fake.host())
     assert not fake.has(CHECKPOINT), "nothing is granted any more"
+
+
+def test_a_hand_releases_no_devices_of_what_runs(rolled: node.Node, capsys: pytest.CaptureFixture[str]) -> None:
+    assert services.start(rolled, SERIAL)
+    with pytest.raises(CorralError, match="name: serial: runs, and would share its devices"):
+        runs.command(rolled.host(), "release", "serial")
+    services.stop(rolled, SERIAL)
+    assert runs.command(rolled.host(), "admit", "serial") == 0, "by hand, before its start"
+    assert runs.command(rolled.host(), "release", "serial") == 0
