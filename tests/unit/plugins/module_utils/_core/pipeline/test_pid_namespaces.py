@@ -5,7 +5,9 @@
 
 from __future__ import annotations
 
+import json
 import os
+import shutil
 import typing as t
 
 import node
@@ -46,7 +48,7 @@ def start(
     fake.put(f"{group}/cgroup.procs", "")
     fake.put(f"{group}/container/cgroup.procs", f"{first}\n{first - 50}\n")
     for pid, inner in ((first, space), (first - 50, "pid:[999]")):  # A process of it may make a namespace in turn.
-        fake.put(f"/proc/{pid}/stat", f"{pid} (a ) b) S {' '.join(['0'] * 18)} {100 * os.sysconf('SC_CLK_TCK')} 0\n")
+        fake.put(f"/proc/{pid}/stat", f"{pid} (a ) b) S {' '.join(['0'] * 18)} {160 * os.sysconf('SC_CLK_TCK')} 0\n")
         os.makedirs(fake.root / f"proc/{pid}/ns", exist_ok=True)
         link(fake, pid, inner)
     fake.put(f"/run/{ident}/pidfile", f"{first}" if pidfile else "")
@@ -91,8 +93,9 @@ def test_half_of_a_pod_shares(ready: node.Node) -> None:
     assert (item.subject, item.actual, item.wanted) == ("web", "shared in part", "shared")
     assert (item.verdict, item.when, item.location) == ("unchangeable", "next start", "/proc/103/ns/pid")
     assert item.reason.startswith(
-        "log (PID 103, since 2023-11-14 22:15:00 UTC, started by log.service) does not share that of 0123-infra: "
+        "log (PID 103, since 2023-11-14 22:16:00 UTC, started by log.service) does not share that of 0123-infra: "
     )
+    assert item.reason.endswith("start it again (podman pod create --share +pid)")
     assert items(ready, declared("any")) == []
 
 
@@ -105,6 +108,7 @@ def test_separate_ones_are_right_where_that_is_declared(ready: node.Node) -> Non
     assert (item.actual, item.wanted) == ("shared in part", "separate")
     assert "log (PID 103, since" in item.reason
     assert "shares that of app" in item.reason
+    assert item.reason.endswith("start it again (a pod without --share pid, containers without --pid)")
 
 
 def test_the_hosts_namespace_is_named(ready: node.Node) -> None:
@@ -125,10 +129,34 @@ def test_without_its_monitors_file_the_first_process_has_the_lowest_pid(ready: n
     assert [(row[1], row[2]) for row in pid_namespaces.containers(ready.host(), "/", (SLICE,))] == [("app", 51)]
 
 
+@pytest.mark.parametrize("text", ["", "999", "7x"])
+def test_a_monitors_file_names_a_process_of_the_container(ready: node.Node, text: str) -> None:
+    start(ready, 1, "app", "pid:[7]")
+    ready.put(f"/run/{1:064x}/pidfile", text)
+    assert [row[2] for row in pid_namespaces.containers(ready.host(), "/", (SLICE,))] == [51]
+
+
+def test_a_container_without_its_monitor_has_the_name_of_podmans_storage_and_one_that_ended_has_no_line(
+    ready: node.Node,
+) -> None:
+    for number, name in enumerate(("app", "log", "ended"), 1):
+        start(ready, number, name, f"pid:[{number}]")
+    for number in (1, 2):
+        shutil.rmtree(ready.root / f"proc/{500 + number}")
+    ready.put(f"{POD}/libpod-{3:064x}.scope/container/cgroup.procs", "")
+    rows = [{"id": f"{2:064x}", "names": ["stored"]}]
+    ready.put("/var/lib/containers/storage/overlay-containers/containers.json", json.dumps(rows))
+    found = pid_namespaces.containers(ready.host(), "/", (SLICE,))
+    assert [(row[1], row[2], row[4]) for row in found] == [("0" * 12, 51, ""), ("stored", 52, "")]
+
+
 def test_another_workloads_containers_do_not_count(ready: node.Node) -> None:
     start(ready, 1, "app", "pid:[7]")
     start(ready, 2, "other", "pid:[8]", place="/sys/fs/cgroup/corral.slice/corral-webx.slice")
     assert items(ready, declared()) == []
+    data = profile.to_data(declared())
+    data["workloads"].append({**data["workloads"][0], "name": "webx", "match": {"pod": "webx"}})
+    assert items(ready, profile.parse(data)) == [], "each has one namespace"
 
 
 def test_a_tenant_that_forbids_it(ready: node.Node) -> None:
@@ -143,9 +171,12 @@ def test_a_tenant_that_forbids_it(ready: node.Node) -> None:
     start(ready, 3, "log", "pid:[7]", place=place)
     (item,) = items(ready, declared(None, forbids))
     assert (item.actual, item.wanted) == ("shared", "separate")
+    assert item.reason.startswith("log (PID 103, since")
     assert "tenant acme forbids it" in item.reason
     assert "the host's PID namespace" in item.reason
     assert items(ready, declared(None, ACME)) == []
+    (item,) = items(ready, declared(False, ACME))
+    assert "forbids" not in item.reason, "the workload itself wants them apart"
 
 
 def test_a_quiet_tick_sees_a_namespace_that_differs(ready: node.Node) -> None:
