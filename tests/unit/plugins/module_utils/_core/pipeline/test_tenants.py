@@ -234,6 +234,16 @@ def test_a_unit_belongs_by_its_files(lines: str, members: Row, fake: node.Node) 
     assert [one.subject for one in outcome.remaining] == [], "it has its grant already"
 
 
+@pytest.mark.parametrize(("limit", "terminating"), [("", False), ("0", False), ("infinity", False), ("1min", True)])
+def test_the_time_of_a_unit_is_limited_where_its_files_say_so(limit: str, terminating: bool, fake: node.Node) -> None:
+    services.add(fake, FEED, lines=f"RuntimeMaxSec=90\nRuntimeMaxSec={limit}\n")
+    quota = {"name": "jobs", "hard": {"count/workloads": 1}, "scopes": ["NotTerminating"]}
+    declared = profile.parse(profile_of({**ACME, "quota": [quota]}))
+    units = tenant_workloads.UnitSettings(fake.host(), declared, declared.workloads)
+    feed = next(one for one in declared.workloads if one.pattern == FEED)
+    assert units.terminating(feed) == terminating
+
+
 def test_a_container_with_the_name_of_a_unit_has_none_of_its_settings(fake: node.Node) -> None:
     services.add(fake, FEED, lines="User=web\nRuntimeMaxSec=90\n")
     quota = {"name": "jobs", "hard": {"count/workloads": 1}, "scopes": ["Terminating"]}

@@ -37,6 +37,7 @@ def quota(hard: Row, **row: t.Any) -> Row:
 
 def test_what_is_read_is_written() -> None:
     everything = {
+        "share_process_namespace": False,
         "members": {**UNITS, "containers": ["a-*"], "pods": ["p"], "labels": ["k=v"], "slices": ["acme.slice"], "users": ["web"]},
         "limits": [
             {
@@ -61,6 +62,7 @@ def test_what_is_read_is_written() -> None:
     }  # fmt: skip
     found = parse(everything)
     assert profile.parse(profile.to_data(found)) == found
+    assert not found.tenants[0].share_process_namespace
     assert dict(found.tenants[0].quotas[0].hard) == {
         "requests.cpu": 1500,
         "limits.memory": 1 << 30,
@@ -121,6 +123,7 @@ REFUSED: list[tuple[Row, str]] = [
     (limits(max={"hugepages-2048Ki": "3072Ki"}), f"{LIMITS}.max.hugepages-2048Ki: 3072Ki: is not a whole number of pages: write a multiple of 2Mi"),
     (limits(max={"hugepages-2Mi": "3Mi"}), f"{LIMITS}.max.hugepages-2Mi: 3Mi: is not a whole number of pages: write a multiple of 2Mi"),
     (limits(default_request={"pids": 1}), f"{LIMITS}.default_request.pids: 1: tasks are limited only: write min, max or default"),
+    (limits(max_limit_request_ratio={"pids": 2}), f"{LIMITS}.max_limit_request_ratio.pids: 2: tasks are limited only: write min, max or default"),
     (limits(max_limit_request_ratio={"cpu": "0.5"}),
      (f"{LIMITS}.max_limit_request_ratio.cpu: 0.5: is less than 1, and no limit is below its request: "
       "write 1 or more")),
@@ -136,6 +139,9 @@ REFUSED: list[tuple[Row, str]] = [
       "write it in the limits of type container")),
     ({"limits": [{"type": "pod", "max": {"cpu": 1}}, {"type": "pod", "min": {"cpu": 1}}]},
      f"{T0}.limits[1].type: pod: is in {T0}.limits[0] already: write both as one"),
+    ({"limits": [{"type": "pod", "default_request": {"cpu": 1}}]},
+     (f"{LIMITS}.default_request: only containers have defaults (Kubernetes' rule): "
+      "write it in the limits of type container")),
     (quota({}), f"{HARD}: limits nothing: write it as in {{requests.cpu: 4, count/workloads: 10}}"),
     (quota({"requests.storage": 1}), f'{HARD}["requests.storage"]: the key is storage, which Corral does not give: {WRITE}'),
     (quota({"persistentvolumeclaims": 1}), f"{HARD}.persistentvolumeclaims: the key is storage, which Corral does not give: {WRITE}"),
@@ -158,12 +164,24 @@ REFUSED: list[tuple[Row, str]] = [
     (quota({"cpu": 1}, scopes=["Terminating", "NotTerminating"]),
      (f"{T0}.quota[0].scopes: NotTerminating and Terminating exclude each other, no workload has both: "
       "leave one out")),
+    (quota({"cpu": 1}, scopes=["Terminating"], scope_selector=[{"scope": "NotTerminating", "operator": "Exists"}]),
+     (f"{T0}.quota[0].scopes: NotTerminating and Terminating exclude each other, no workload has both: "
+      "leave one out")),
+    (quota({"count/workloads": 1}, scopes=["BestEffort", "NotBestEffort"]),
+     (f"{T0}.quota[0].scopes: BestEffort and NotBestEffort exclude each other, no workload has both: "
+      "leave one out")),
     (quota({"cpu": 1}, scopes=["CrossNamespacePodAffinity"]),
      (f"{T0}.quota[0].scopes[0]: CrossNamespacePodAffinity: not in this version of Corral: write BestEffort or NotBestEffort or "
       "Terminating or NotTerminating or PriorityClass")),
     (quota({"cpu": 1}, scope_selector=[{"scope": "PriorityClass", "operator": "In"}]),
      (f"{T0}.quota[0].scope_selector[0].values: In compares with values: "
       "write it as in values: [high]")),
+    (quota({"cpu": 1}, scope_selector=[{"scope": "PriorityClass", "operator": "NotIn"}]),
+     (f"{T0}.quota[0].scope_selector[0].values: NotIn compares with values: "
+      "write it as in values: [high]")),
+    (quota({"cpu": 1}, scope_selector=[{"scope": "PriorityClass", "operator": "DoesNotExist", "values": ["a"]}]),
+     (f"{T0}.quota[0].scope_selector[0].values: DoesNotExist compares with nothing: "
+      "leave values out")),
     (quota({"cpu": 1}, scope_selector=[{"scope": "PriorityClass", "operator": "Exists", "values": ["a"]}]),
      (f"{T0}.quota[0].scope_selector[0].values: Exists compares with nothing: "
       "leave values out")),
@@ -179,6 +197,37 @@ REFUSED: list[tuple[Row, str]] = [
 @pytest.mark.parametrize(("row", "line"), REFUSED, ids=[line for dummy, line in REFUSED])
 def test_it_is_refused_with_path_value_and_way_out(row: Row, line: str) -> None:
     assert lines(row) == [line]
+
+
+@pytest.mark.parametrize(
+    "row",
+    [
+        limits(max_limit_request_ratio={"cpu": 1}),
+        limits(min={"cpu": 1}, max={"cpu": 2}, max_limit_request_ratio={"cpu": 2}),
+        limits(min={"cpu": 1}, max_limit_request_ratio={"cpu": 3}),
+        limits(max={"cpu": 1}, max_limit_request_ratio={"cpu": 3}),
+        limits(min={"cpu": 1}, default_request={"cpu": 1}, default={"cpu": 1}, max={"cpu": 1}),
+        limits(default={"hugepages-2Mi": "4Mi"}, default_request={"hugepages-2Mi": "4Mi"}),
+        limits(default_request={"hugepages-2Mi": "4Mi"}),
+        limits(default={"cpu": 2}, default_request={"cpu": 1}),
+        quota({"cpu": 0, "limits.pids": 0}, scopes=["PriorityClass", "NotBestEffort", "Terminating"]),
+    ],
+)
+def test_what_lies_on_a_bound_is_read(row: Row) -> None:
+    assert parse(row).tenants[0].name == "t0"
+
+
+@pytest.mark.parametrize(
+    "own",
+    [{"requests": {"cpu": 1}}, {"limits": {"cpu": 1}}, {"containers": [{"name": "a"}]}],
+    ids=lambda own: next(iter(own)),
+)
+def test_namespaces_are_looked_for_where_a_workload_has_a_slice(own: Row) -> None:
+    row = {"name": "a", "match": {"pod": "a"}, "share_process_namespace": True}
+    assert parse(workloads=[{**row, **own}]).workloads[0].share_process_namespace
+    assert lines(workloads=[row]) == [
+        "workloads[0].share_process_namespace: true: is looked for in the slice of the workload: write requests, limits or containers"
+    ]
 
 
 @pytest.mark.parametrize(

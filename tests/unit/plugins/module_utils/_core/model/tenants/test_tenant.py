@@ -79,3 +79,8 @@ def test_a_unit_belongs_by_its_settings_and_may_be_claimed_twice() -> None:
     assert tenant.tenants_of_unit(tenants, "system.slice", "web") == ["two"]
     assert tenant.tenants_of_unit(tenants, "acme.slice", "web") == ["one", "two"]
     assert tenant.tenants_of_unit(tenants, "", "") == []
+
+
+def test_a_tenant_is_found_by_its_name() -> None:
+    tenants = [Tenant("one", Members()), Tenant("two", Members())]
+    assert [tenant.named(tenants, name) for name in ("one", "two", "")] == [*tenants, None]
