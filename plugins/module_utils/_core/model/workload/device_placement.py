@@ -16,6 +16,7 @@ import typing as t
 
 from ..devices import device_allocation
 from ..devices.device import Device, GrantedDevice, is_place
+from ..devices.device_delivery import PCI_ADDRESS
 from ..numa.node_sets import Demand
 from ..profile.profile_workloads import INIT
 from .grants import Grant
@@ -145,25 +146,52 @@ def free_devices(budget: NodeBudget, resource: str, workload: str) -> list[Devic
 
 
 def followed(granted: t.Sequence[Grant], devices: t.Mapping[str, t.Iterable[Device]]) -> list[Grant]:
-    """The grants with the ids that their devices have now: a resource that matches otherwise may find the same device under another one.
+    """The grants with the ids that their devices have now.
 
-    It is the same where all its places are (is_place), unless another grant has that id.
+    A resource that matches otherwise may find the same device under another id, and a CDI spec that is made again may give its id to
+    another device. A grant is for the device, not for the name: what has its identity is it, whatever it is called. Where that is not
+    seen and the id is by now of a device that was granted as well, the granted one is gone: its place, or its file, is its id till then.
     """
     known = {one.id: one for found in devices.values() for one in found}
-    taken = {one.id for grant in granted for one in grant.devices}
-    there = {places(one.keys): one for one in known.values() if one.id not in taken}
+    there = {identity(one): one.id for one in known.values()}
     there.pop(frozenset(), None)
+    rows = [(grant.workload, one, identity(one)) for grant in granted for one in grant.devices]
+    owners = {one.id: name for name, one, own in rows if one.id in known and is_still(own, known[one.id])}
+    identities = {row[2] for row in rows if row[2]}
+    ids = {row[1].id for row in rows}
 
-    def now(one: GrantedDevice) -> GrantedDevice:
-        found = there.get(places(one.keys)) if one.id not in known else None
-        return one if found is None else one._replace(id=found.id, keys=tuple(sorted(found.keys)))
+    def now(workload: str, one: GrantedDevice) -> GrantedDevice:
+        own, device = identity(one), known.get(one.id)
+        if device is not None and is_still(own, device):
+            return one
+        name = there.get(own)
+        if name is not None and owners.setdefault(name, workload) == workload:
+            return one._replace(id=name, keys=tuple(sorted(known[name].keys)))
+        if device is None or all(identity(device).isdisjoint(other) for other in identities - {own}):
+            return one
+        name = min(own, key=lambda key: (not PCI_ADDRESS.fullmatch(key), key))
+        return one if name in ids else one._replace(id=name, keys=tuple(key for key in one.keys if key != one.id))
 
-    return [grant._replace(devices=tuple(map(now, grant.devices))) if grant.devices else grant for grant in granted]
+    return [
+        grant._replace(devices=tuple(now(grant.workload, one) for one in grant.devices)) if grant.devices else grant
+        for grant in granted
+    ]
 
 
-def places(keys: t.Iterable[str]) -> frozenset[str]:
-    """Where a device is, by its keys."""
-    return frozenset(filter(is_place, keys))
+def is_still(own: t.AbstractSet[str], device: Device) -> bool:
+    """Whether a device may be the one with this identity, which is not known where it is empty."""
+    return not (own and identity(device)) or not own.isdisjoint(device.keys)
+
+
+def identity(device: t.Union[Device, GrantedDevice]) -> frozenset[str]:
+    """What tells a device from all others, whatever its id is: its places, else its own files. Empty where it is not known.
+
+    A link without a place is none: it may lead to another file by now.
+    """
+    found = frozenset(filter(is_place, device.keys))
+    if found or (device.id.startswith("/dev/") and device.id not in device.keys):
+        return found
+    return frozenset(key for key in device.keys if key.startswith("/dev/"))
 
 
 def why_broken(budget: NodeBudget, grant: Grant, need: ResourceRequirements, *, running: bool, starting: bool) -> str:

@@ -485,6 +485,66 @@ def test_the_spec_stays_as_it_is_while_a_device_of_another_spec_is_gone(fake: no
     assert fake.get(NEWER_SPEC) == before
 
 
+def counted_anew(*numbers: int) -> str:
+    """The spec of GPUs once the vendor's tool has counted those that are there from 0 on."""
+    rows = [
+        {"name": f"{at}", "containerEdits": {"deviceNodes": [{"path": f"/dev/gpu{number}"}]}}
+        for at, number in enumerate(numbers)
+    ]
+    return json.dumps({**GPU_SPEC, "devices": rows})
+
+
+@pytest.mark.parametrize("in_sysfs", [True, False])
+def test_a_gpu_that_is_gone_is_not_taken_for_the_next_one_that_the_spec_counts_in_its_place(
+    fake: node.Node, in_sysfs: bool
+) -> None:
+    """What a vendor's tool writes once a GPU is lost: those after it have another number, and the holders they had."""
+    plug_gpus(fake)
+    for number in (0, 1) if in_sysfs else ():
+        folder = f"/sys/devices/pci0000:00/0000:00:0{number + 1}.0/gpu/gpu{number}"
+        fake.put(f"{folder}/dev", f"195:{number}\n")
+        link = fake.root / f"sys/dev/char/195:{number}"
+        link.parent.mkdir(parents=True, exist_ok=True)
+        link.symlink_to(f"../../{folder[5:]}")
+    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
+    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "abc"]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert (running(fake, JOB).devices, running(fake, OTHER).devices) == ({"/dev/gpu0"}, {"/dev/gpu1"})
+    fake.drop("/dev/gpu0")
+    if in_sysfs:
+        fake.drop("/sys/dev/char/195:0")
+    fake.put("/etc/cdi/vendor.json", counted_anew(1))
+    for dummy in range(2):
+        assert runs.tick(fake.host()) == 2
+        fake.wait(10)
+    gone = [(one["subject"], one["actual"]) for one in status(fake)["items"]]
+    place = "devices/pci0000:00/0000:00:01.0/gpu/gpu0" if in_sysfs else "/dev/gpu0"
+    assert gone == [(f"joba {place}", "gone")]
+    assert held(fake) == {"joba": [place], "jobb": ["vendor.com/gpu=0"]}
+    assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
+    assert "/dev/char/195:1 rwm" in fake.systemd.devices_allowed(OTHER)
+    services.stop(fake, JOB)
+    assert services.start(fake, "job@c.service") is None
+    assert services.start(fake, JOB) is None, "the other has the only one"
+    services.stop(fake, OTHER)
+    assert running(fake, JOB).devices == {"/dev/gpu1"}
+    in_sync(fake)
+
+
+def test_gpus_that_the_spec_counts_otherwise_stay_with_what_runs(fake: node.Node) -> None:
+    plug_gpus(fake)
+    ask = {"hold": "running", "requests": {"vendor.com/gpu": 1}}
+    rows = [{"name": f"job{one}", "match": {"unit": f"job@{one}.service"}, **ask} for one in "ab"]
+    roll_out(fake, profile_with(devices=GPUS, workloads=rows))
+    assert running(fake, JOB).devices == {"/dev/gpu0"}
+    fake.put("/etc/cdi/vendor.json", counted_anew(1, 0))
+    assert running(fake, OTHER).devices == {"/dev/gpu1"}
+    runs.tick(fake.host())
+    in_sync(fake)
+    assert held(fake) == {"joba": ["vendor.com/gpu=1"], "jobb": ["vendor.com/gpu=0"]}
+    assert "/dev/char/195:1 rwm" not in fake.systemd.devices_allowed(JOB)
+
+
 def test_a_newer_spec_of_a_vendor_leaves_other_grants_to_older_engines(rolled: node.Node) -> None:
     rolled.put("/dev/gpu0", "char/195:0\n")
     rolled.put("/etc/cdi/vendor.json", json.dumps(GPU_SPEC))

@@ -95,7 +95,12 @@ def file(name: str, *places: str) -> Device:
         ((file("tty0", "devices/usb1"), file("other", "devices/usb2")), ["tty0", "other"]),
         ((file("tty0", "devices/usb3"), file("tty1")), ["link", "other"]),  # other devices
         ((file("tty0", "devices/usb1", "devices/usb3"),), ["link", "other"]),  # more than it was
-        ((file("other", "devices/usb1"),), ["link", "other"]),  # the name is the other's
+        (
+            (file("other", "devices/usb1"),),
+            ["other", "devices/usb2"],
+        ),  # the first has the other's name, and the other is gone
+        ((file("other", "devices/usb1"), file("link", "devices/usb2")), ["other", "link"]),
+        ((file("other", "devices/usb1"), file("link", "devices/usb3")), ["other", "devices/usb2"]),
     ],
 )
 def test_a_granted_device_is_followed_to_another_name(seen: tuple[Device, ...], ids: list[str]) -> None:
@@ -105,6 +110,45 @@ def test_a_granted_device_is_followed_to_another_name(seen: tuple[Device, ...], 
     node.devices[NIC] = seen
     node.allocate()
     assert [*node.has("w"), *node.has("v")] == ids
+
+
+def gpu(number: int, name: str) -> Device:
+    """A device of a CDI spec whose file the kernel has no place for in sysfs."""
+    return Device(name, -1, "", (), None, (), (), frozenset({f"/dev/gpu{number}", name}), frozenset())
+
+
+@pytest.mark.parametrize(
+    ("seen", "ids"),
+    [
+        ((gpu(0, "x/gpu=0"), gpu(1, "x/gpu=1")), ["x/gpu=0", "x/gpu=1"]),
+        ((gpu(1, "x/gpu=0"), gpu(0, "x/gpu=1")), ["x/gpu=1", "x/gpu=0"]),
+        ((gpu(1, "x/gpu=0"),), ["/dev/gpu0", "x/gpu=0"]),  # the first is gone, and the second is counted from 0
+        ((gpu(2, "x/gpu=0"), gpu(1, "x/gpu=1")), ["x/gpu=0", "x/gpu=1"]),  # its file has another name
+        ((gpu(0, "x/gpu=a"), gpu(1, "x/gpu=b")), ["x/gpu=a", "x/gpu=b"]),
+    ],
+)
+@pytest.mark.parametrize("together", [True, False])
+def test_devices_that_a_spec_counts_otherwise_have_their_holders_as_before(
+    seen: tuple[Device, ...], ids: list[str], together: bool
+) -> None:
+    node = Node(gpu(0, "x/gpu=0"), gpu(1, "x/gpu=1"), gpu(2, "x/gpu=2"))
+    node.nics("w", 2 if together else 1)
+    if not together:
+        node.nics("v", 1)
+    node.alive = {"w", "v"}
+    node.devices[NIC] = seen
+    found = node.allocate()
+    assert sorted(name for grant in node.held for name in node.has(grant.workload)) == sorted(ids)
+    assert together or [*node.has("w"), *node.has("v")] == ids
+    assert found.refusals == ()
+    keys = [key for grant in node.held for one in grant.devices for key in one.keys]
+    assert len(keys) == len(set(keys)), keys
+    # As before, once the spec counts them as before.
+    node.devices[NIC] = (gpu(0, "x/gpu=0"), gpu(1, "x/gpu=1"))
+    node.allocate()
+    if {one.id for one in seen} == {"x/gpu=0", "x/gpu=1"} and gpu(2, "x/gpu=0") in seen:
+        return  # Nothing tells which one it was.
+    assert sorted(name for grant in node.held for name in node.has(grant.workload)) == ["x/gpu=0", "x/gpu=1"]
 
 
 THREE = (device("a"), device("b"), device("c", 1))
