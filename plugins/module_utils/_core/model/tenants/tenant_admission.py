@@ -64,9 +64,12 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
 
 
 def is_raised(grant: Grant, need: ResourceRequirements) -> bool:
-    """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well."""
-    if grant.tenant != need.tenant:
-        return False
+    """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well.
+
+    One that was granted in another tenant, or in none, comes with what it had, and asks for the rest as well.
+    """
+    if not need.tenant or (need.barred and grant.tenant != need.tenant):
+        return False  # It keeps what it has while two tenants claim it: what more it requests is refused when it is admitted.
     return grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
 
 

@@ -186,7 +186,8 @@ def attempt(
         if name in raised:
             more, refusal = raise_grant(budget, need, raised[name], status)
             refusals += [refusal] if refusal else []
-            events += [AllocationEvent(name, raised[name], more, "its declaration changed")] if not refusal else []
+            changes = more != raised[name] or not refusal
+            events += [AllocationEvent(name, raised[name], more, "its declaration changed")] if changes else []
             continue
         before, reason = broken.get(name, (None, "granted"))
         wanted = (
@@ -227,13 +228,14 @@ def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirement
 def raise_grant(
     budget: NodeBudget, need: ResourceRequirements, before: Grant, status: WorkloadStatus
 ) -> tuple[Grant, t.Optional[Refusal]]:
-    """A larger grant for a workload of a tenant; where it is refused, the grant stays as it was."""
+    """A larger grant for a workload of a tenant; where it is refused, the grant stays as it was, and counts in that tenant."""
     budget.take_back(before)
     try:
         return admit(budget, need, before, status), None
     except Refused as refused:
-        budget.reserve(before)
-        return before, Refusal(need.workload.name, refused.key, refused.value, str(refused))
+        kept = before if before.tenant == need.tenant else before._replace(member=need.member)
+        budget.reserve(kept)
+        return kept, Refusal(need.workload.name, refused.key, refused.value, str(refused))
 
 
 def why_ended(grant: Grant, need: t.Optional[ResourceRequirements], status: WorkloadStatus) -> str:

@@ -105,6 +105,29 @@ def test_the_refusal_names_tenant_resource_used_asked_hard_and_holders() -> None
     assert node.granted() == ["acme-a", "other"]
 
 
+@pytest.mark.parametrize("before", [[], [{"name": "old"}]])
+def test_a_workload_that_comes_from_another_tenant_and_asks_for_more_is_decided_on(before: list[Row]) -> None:
+    """A tenant that is renamed, or is split, or is there from now on: what was granted before does not open its quota."""
+    node = Node(*before, {"name": "other", "members": {"units": ["other.service"]}})
+    assert not node.declare("acme-a", requests={"cpu": "1500m"}).refusals
+    node.tenants(quota(cpu=2))
+    ((key, value, message),) = said(node.declare("acme-a", requests={"cpu": 5}))
+    assert (key, value) == ("requests.cpu", "5")
+    assert "tenant acme, quota all: requests.cpu used 0, asked 5, hard 2" in message
+    assert node.used() == {"requests.cpu": 1500}, "it has what it had, and its tenant of now counts that"
+    assert said(node.allocate()) == [(key, value, message)]
+    assert not node.declare("acme-a", requests={"cpu": 2}).refusals
+    assert node.used() == {"requests.cpu": 2000}
+
+
+def test_what_a_workload_brings_from_another_tenant_stays_above_the_quota() -> None:
+    node = Node({"name": "old"})
+    assert not node.declare("acme-a", requests={"cpu": 5}).refusals
+    node.tenants(quota(cpu=2))
+    assert (node.allocate().refusals, node.used()) == ((), {"requests.cpu": 5000})
+    assert node.declare("acme-b", requests={"cpu": 1}).refusals
+
+
 def test_a_tenant_that_forbids_a_shared_namespace_later_touches_nothing_that_is_granted() -> None:
     node, containers = Node({}), [{"name": "app", "limits": {"memory": "1Mi"}}]
     assert not node.declare("acme-a", containers=containers, share_process_namespace=True).refusals
