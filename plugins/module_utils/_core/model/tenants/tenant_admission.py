@@ -104,13 +104,21 @@ def check_named(tenant: Tenant, need: ResourceRequirements, member: Member) -> N
         )
 
 
+def charge(grant: Grant, member: Member) -> Charge:
+    """A grant as quotas count it.
+
+    A run that asks for fewer devices by now has them all until it stops.
+    """
+    requests = dict(grant.requests)
+    held = [resource for resource, dummy in {(one.resource, one.id) for one in grant.devices}]
+    for resource in held:
+        requests[resource] = max(requests.get(resource, 0), held.count(resource))
+    return Charge(grant.workload, member, tuple(sorted(requests.items())), grant.limits)
+
+
 def charges(grants: t.Iterable[Grant], tenant: str) -> list[Charge]:
     """The grants of a tenant, as quotas count them."""
-    return [
-        Charge(one.workload, one.member, one.requests, one.limits)
-        for one in grants
-        if one.member is not None and one.member.tenant == tenant
-    ]
+    return [charge(one, one.member) for one in grants if one.member is not None and one.member.tenant == tenant]
 
 
 def usages(tenants: t.Iterable[Tenant], grants: t.Sequence[Grant]) -> list[QuotaUsage]:

@@ -581,6 +581,25 @@ def test_a_quota_of_devices_is_kept_over_the_workloads_of_a_tenant(fake: node.No
     assert running(fake, JOB).devices
 
 
+@pytest.mark.parametrize("left", [1, 0])
+def test_a_quota_counts_the_devices_that_a_run_has_until_it_stops(fake: node.Node, left: int) -> None:
+    """It asks for fewer of them by now, or for none, and no other one of the tenant gets what that would leave of the quota."""
+    equip(fake)
+    quota = [{"name": "ports", "hard": {f"requests.{TTY}": 2}}]
+    tenants = [{**ACME, "quota": quota}]
+    rows = [{"name": "serial", "match": {"unit": SERIAL}, "hold": "running", "requests": {TTY: 2}}]
+    rows.append({"name": "job", "match": {"unit": JOB}, "hold": "running", "requests": {TTY: 1}})
+    roll_out(fake, profile_with(tenants=tenants, workloads=rows))
+    assert len(running(fake, SERIAL).devices) == 2
+    rows[0]["requests"] = {TTY: 1} if left else {"cpu": "100m"}
+    roll_out(fake, profile_with(tenants=tenants, workloads=rows))
+    assert len(held(fake)["serial"]) == 2
+    assert services.start(fake, JOB) is None, "three of the tenant's two"
+    assert f"tenant acme, quota ports: requests.{TTY} used 2, asked 1, hard 2 (serial has 2)" in " ".join(fake.said)
+    services.stop(fake, SERIAL)
+    assert running(fake, JOB).devices
+
+
 # What is shown
 
 
