@@ -41,7 +41,7 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         return
     if before is None and need.workload.share_process_namespace and not tenant.share_process_namespace:
         raise Refused("share_process_namespace", "true", f"tenant {tenant.name} {FORBIDDEN}: leave it out")
-    if before is not None and not is_raised(before, need):
+    if before is not None and not is_raised(before, need, tenant):
         return
     for violation in tenant_limits.violations(need.workload, tenant):
         raise Refused(violation.key, violation.value, violation.message)
@@ -63,14 +63,24 @@ def check(budget: NodeBudget, need: ResourceRequirements, before: t.Optional[Gra
         )
 
 
-def is_raised(grant: Grant, need: ResourceRequirements) -> bool:
-    """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well.
+def is_raised(grant: Grant, need: ResourceRequirements, tenant: t.Optional[Tenant]) -> bool:
+    """Whether a workload that has a grant asks its tenant for more than that: a limit that is gone is more as well, and so is what a
+    quota with scopes did not count before, as of a workload that gets another priority.
 
     One that was granted in another tenant, or in none, comes with what it had, and asks for the rest as well.
     """
     if not need.tenant or (need.barred and grant.tenant != need.tenant):
         return False  # It keeps what it has while two tenants claim it: what more it requests is refused when it is admitted.
-    return grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
+    more = grows(dict(grant.requests), need.requests) or grows(dict(grant.limits), need.limits) or lacks(grant, need)
+    return more or (tenant is not None and is_counted_anew(grant, need, tenant))
+
+
+def is_counted_anew(grant: Grant, need: ResourceRequirements, tenant: Tenant) -> bool:
+    """Whether a quota counts a workload that it did not count when it was granted; one of another tenant brings what it had."""
+    before, now = grant.member, need.member
+    if before is None or now is None or before.tenant != now.tenant:
+        return False
+    return any(tenant_quota.counts(one, now) and not tenant_quota.counts(one, before) for one in tenant.quotas)
 
 
 def grows(before: t.Mapping[str, int], now: Amounts) -> bool:

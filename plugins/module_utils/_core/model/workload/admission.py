@@ -219,10 +219,11 @@ def attempt(
 
 def raised_in_tenant(budget: NodeBudget, grant: Grant, need: ResourceRequirements, status: WorkloadStatus) -> bool:
     """Whether a grant that could go on as it is belongs to a workload that asks its tenant for more by now."""
-    from ..tenants import tenant_admission  # A node without tenants does not load it.
+    from ..tenants import tenant, tenant_admission  # A node without tenants does not load them.
 
     lost = grant.workload in status.lost_memory or why_misplaced(budget, grant)
-    return not lost and tenant_admission.is_raised(grant, need)
+    own = tenant.named(budget.inputs.profile.tenants, need.tenant)
+    return not lost and tenant_admission.is_raised(grant, need, own)
 
 
 def raise_grant(

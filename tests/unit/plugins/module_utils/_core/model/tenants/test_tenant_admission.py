@@ -120,6 +120,33 @@ def test_a_workload_that_comes_from_another_tenant_and_asks_for_more_is_decided_
     assert node.used() == {"requests.cpu": 2000}
 
 
+@pytest.mark.parametrize(
+    ("scope", "first", "then", "asked"),
+    [
+        (
+            {"scope_selector": [{"scope": "PriorityClass", "operator": "In", "values": ["high"]}]},
+            {"requests": {"cpu": 3}, "priority": "low"},
+            {"requests": {"cpu": 3}, "priority": "high"},
+            {"requests.cpu": 2},
+        ),
+        ({"scopes": ["BestEffort"]}, {"requests": {"cpu": 3}}, {}, {"count/workloads": 0}),
+    ],
+)
+def test_a_workload_that_comes_into_the_scope_of_a_quota_is_decided_on(
+    scope: Row, first: Row, then: Row, asked: Row
+) -> None:
+    """Else one is admitted outside of it, and changed afterwards."""
+    node = Node({"quota": [{"name": "part", "hard": asked, **scope}]})
+    assert not node.declare("acme-a", **first).refusals
+    (refusal,) = node.declare("acme-a", **then).refusals
+    assert "tenant acme, quota part" in refusal.message
+    assert set(node.used().values()) == {0}, "its grant stays as it was"
+    assert not node.declare("acme-a", **first).refusals
+    # A quota that comes to count it touches nothing.
+    node.tenants({"quota": [{"name": "part", "hard": {"requests.cpu": 1}}]})
+    assert (node.allocate().refusals, node.used()) == ((), {"requests.cpu": 3000})
+
+
 def test_what_a_workload_brings_from_another_tenant_stays_above_the_quota() -> None:
     node = Node({"name": "old"})
     assert not node.declare("acme-a", requests={"cpu": 5}).refusals
