@@ -65,7 +65,7 @@ LONG_ONLY = (
     "workloads-trixie",
 )
 # A scenario that needs a program, by the variable that names it: it is no part of this project, nor made by it.
-PROGRAMS = dict.fromkeys(("kubelet", "kubelet-fleet", "kubelet-v1"), "CORRAL_KUBELET_BINARY")
+PROGRAMS = dict.fromkeys(("kubelet", "kubelet-fleet", "kubelet-legacy"), "CORRAL_KUBELET_BINARY")
 # These take minutes, so they start first: none of them is then the last one to run, alone.
 LONGEST = (
     "fleet",

@@ -275,7 +275,7 @@ def test_some_are_the_long_tests_alone(monkeypatch: pytest.MonkeyPatch) -> None:
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == set(scenarios.LONG_ONLY)
     monkeypatch.setenv("CORRAL_KUBELET_BINARY", "/usr/bin/kubelet")
     assert {step.name.split()[1] for step in scenarios.steps()} - usual == {
-        *(*scenarios.LONG_ONLY, "kubelet", "kubelet-fleet", "kubelet-v1")
+        *(*scenarios.LONG_ONLY, "kubelet", "kubelet-fleet", "kubelet-legacy")
     }
 
 
