@@ -95,7 +95,7 @@ REFUSED = (
     (
         [row(address=180.1)],  # 0000:03:00.1
         ("devices[0].match.address: 180.1: is a number with a decimal point, as YAML reads 0000:03:00.1 without quotes: "
-        'write "0000:03:00.1"'),
+         'write "0000:03:00.1"'),
     ),
     (
         [row(address="3b:00.0")],
