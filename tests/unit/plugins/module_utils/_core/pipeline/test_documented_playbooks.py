@@ -20,6 +20,7 @@ from pathlib import Path
 import controller_plugins
 import node
 import pytest
+import test_agent_conflicts
 import test_documented_examples
 import trees
 import yaml
@@ -285,8 +286,10 @@ def test_the_plan_of_a_rollout(shown: str, machines: Machines) -> None:
     for fake, cores in ((usual, 1), (has_it, 2)):
         assert result_of(fake, edge(cores), check=False)["drift"] == []
     of_usual = result_of(usual, edge(2))
+    test_agent_conflicts.run_irqbalance(usual)
     results = {
         **dict.fromkeys(("n1", "n2", "n3"), of_usual),
+        "n2": result_of(usual, edge(2)),
         "n4": result_of(has_it, edge(2)),
         "n5": result_of(small, edge(2)),
     }

@@ -419,7 +419,7 @@ def test_every_key_is_documented() -> None:
 ages = st.integers(0, 10**6)
 kept_names = st.lists(st.from_regex(r"[a-z*][a-z0-9./:*?]{0,8}", fullmatch=True), unique=True, max_size=3).map(tuple)
 patterns = st.lists(st.from_regex(r"[a-z*][a-z0-9.*?-]{0,8}", fullmatch=True), unique=True, max_size=3).map(tuple)
-labels = st.lists(st.from_regex(r"[a-z./]{1,5}(=[ -~]{0,5})?", fullmatch=True), unique=True, max_size=3).map(tuple)
+labels = st.lists(st.from_regex(r"[a-z./]{1,5}(=[ -)+-~]{0,5})?", fullmatch=True), unique=True, max_size=3).map(tuple)
 thresholds = st.tuples(st.integers(0, 100), st.integers(0, 100)).filter(lambda pair: pair[0] > pair[1])
 image_sections = st.builds(
     lambda pair, ages, *rest: ImageGC(*pair, ages[0], ages[1] and ages[0] + ages[1], *rest),
