@@ -303,7 +303,7 @@ def shown(size: int) -> str:
 
 
 def check_swap(rules: Rules) -> None:
-    """failSwapOn on a machine with swap. A profile that asks for swap cannot have it, whoever sets failSwapOn."""
+    """failSwapOn on a machine with swap. Swap for pods is refused wherever failSwapOn is set."""
     if not rules.machine.swap or rules.config.get("failSwapOn") is not True:
         return
     behavior = rules.mapping("memorySwap").get("swapBehavior")

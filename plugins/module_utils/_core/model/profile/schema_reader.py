@@ -199,7 +199,7 @@ def _meant(name: str, path: str, known: dict[str, schema.Node]) -> str | None:
         return kubelets[0]
     elsewhere = [key.path for key in schema.KEYS if key.name == name]
     meant = _here(elsewhere[0], path) if len(elsewhere) == 1 else ""
-    # Nobody who writes an item of one list means a key of the items of another.
+    # A key of the items of another list is no suggestion for this one.
     return None if "[]" in meant and _top(meant) != _top(path) and "[" in path else meant or None
 
 
