@@ -88,6 +88,17 @@ AGAIN = (
     "files_of_tasks",
     "cannot_go_back_from_a_first",
     "new_login_fails",
+    "neither_drained_nor_undrained",
+    "something_to_do_come_first",
+    "is_drained_for_a_reboot",
+    "ask_for_a_reboot",
+    "failed_after_its_drain",
+    "the_tag_agent",
+    "rollout_without_a_host",
+    "rollout_refuses_a_host",
+    "of_ungrouped_hosts",
+    "without_systemd",
+    "host_pinned",
 )
 # The sanity tests that read the collection with ansible-core's own code; .venv's runs all of its own, make test-long all of both.
 OF_THE_VERSION = ("action-plugin-docs", "ansible-doc", "compile", "import", "runtime-metadata", "validate-modules")

@@ -221,6 +221,17 @@ class ActionModule(ActionBase):
 """
 
 
+# The command of that name. Ansible forks for each task of a host, and where nothing collects garbage these share their memory.
+ANSIBLE_PLAYBOOK = """
+import gc, sys
+gc.disable()
+from ansible.cli import playbook
+gc.freeze()
+sys.argv[0] = "ansible-playbook"
+playbook.main()
+"""
+
+
 @pytest.fixture(name="fleet")
 def make_fleet(tmp_path: Path) -> Fleet:
     return Fleet(tmp_path)
@@ -295,13 +306,7 @@ class Fleet:
             "PATH": f"{self.folder / 'bin'}:{os.environ['PATH']}", "ANSIBLE_FORKS": "4", "ANSIBLE_CONFIG": str(self.folder / "ansible.cfg"),
             "ANSIBLE_LOCAL_TEMP": str(self.folder / "tmp"), "ANSIBLE_REMOTE_TEMP": str(self.folder / "remote"),
         }  # fmt: skip
-        command = [
-            str(Path(sys.executable).parent / "ansible-playbook"),
-            "-i",
-            str(self.folder / "hosts.json"),
-            str(book),
-            *options,
-        ]
+        command = [sys.executable, "-c", ANSIBLE_PLAYBOOK, "-i", str(self.folder / "hosts.json"), str(book), *options]
         done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, check=False)
         return done.returncode, done.stdout + done.stderr, order.read_text().splitlines()
 
