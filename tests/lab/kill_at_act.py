@@ -24,16 +24,33 @@ def watch(last: int) -> t.Callable[[], int]:
     """From now on this process is killed before its act number ``last``; 0 lets it live. Tells how many acts there were."""
     count = 0
 
-    def hook(event: str, words: tuple[t.Any, ...]) -> None:
+    def each(dummy: str) -> None:
         nonlocal count
+        count += 1
+        if count == last:
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    before_each(each)
+    return lambda: count
+
+
+def before_each(look: t.Callable[[str], None]) -> None:
+    """Call this right before each act from now on, with the act in words: ``os.rename /new/path``, ``command systemctl stop box``."""
+
+    def hook(event: str, words: tuple[t.Any, ...]) -> None:
         opened = event == "open" and not isinstance(words[0], int) and words[2] & WRITING
         if opened or event in ACTS:
-            count += 1
-            if count == last:
-                os.kill(os.getpid(), signal.SIGKILL)
+            look(act(event, words))
 
     sys.addaudithook(hook)
-    return lambda: count
+
+
+def act(event: str, words: tuple[t.Any, ...]) -> str:
+    """An act in words."""
+    if event in ("corral.systemd", "subprocess.Popen"):
+        argv = words if event == "corral.systemd" else words[1]
+        return " ".join(("command", *map(str, argv)))
+    return f"{event} {words[1 if event in ('os.rename', 'os.symlink') else 0]}"
 
 
 def import_program() -> None:

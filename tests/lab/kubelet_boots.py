@@ -16,24 +16,23 @@ import fcntl
 import glob
 import json
 import os
-import signal
-import subprocess
 import sys
 import typing as t
 
+import leave_run
 from cpu_list import cpus as numbers
-from kubelet_change import DUE, PROFILE, own_cpus
+from kubelet_change import DUE, PROFILE, STOPPED, own_cpus
 from kubelet_node import (
     CGROUPS,
     CPUSETS,
     DROPIN,
     EFFECTIVE,
     HOOK,
-    HOOK_LOG,
     IS_V1,
     MANIFESTS,
     ROOT,
     STATE,
+    UNIT,
     aside,
     groups_of,
     has_started,
@@ -61,6 +60,8 @@ def profile(variant: int) -> dict[str, t.Any]:
     reserved, pages = VARIANTS[variant]
     kubelet = {
         "cpu_manager_policy": "static",
+        # The state of another reserve is one that the stand-in refuses then, though it has no pods (kubelet_change.py's OPTIONS).
+        "cpu_manager_policy_options": {} if is_real() else {"strict-cpu-reservation": True},
         "memory_manager_policy": "static",
         "system_reserved": {"memory": "256Mi"},
         "max_pods": 50,
@@ -219,31 +220,30 @@ def after_reboot() -> None:
     in_sync()
 
 
+def moments() -> dict[str, str]:
+    """The act before each moment, in leave_run.py's words. Without pods nothing is drained: then the change has begun."""
+    return {
+        "drained": rf"^command {HOOK} drain$" if is_real() else rf"^os.rename {DUE}$",
+        "stopped": STOPPED,
+        # Which of its two files the kubelet would refuse depends on the CPUs that pods happen to have.
+        "aside": rf"^os.remove ({STATE}|{MEMORY_STATE})$",
+        "written": rf"^os.rename {DROPIN}$",
+        "started": rf"^command systemctl start\b.*\b{UNIT}$",
+    }
+
+
 def hold(moment: str) -> None:
     """Begin a change, and stop its run at a moment."""
     variant = now_declared()
-    states = [path for path in (STATE, MEMORY_STATE) if os.path.exists(path)]
-    before = {"aside": aside(), "inode": os.stat(DROPIN).st_ino, "variant": variant, "moment": moment}
-    write(KEPT, json.dumps(before))
-    if os.path.exists(HOOK_LOG):
-        os.remove(HOOK_LOG)
+    write(KEPT, json.dumps({"variant": variant, "moment": moment}))
     put(json.dumps(profile(1 - variant)))
-    with open("/root/held.log", "w", encoding="utf-8") as log:
-        job = subprocess.Popen(["corral", "reconcile"], start_new_session=True, stdout=log, stderr=log)
-    came = {
-        "drained": lambda: os.path.exists(HOOK_LOG) or (not is_real() and os.path.exists(DUE)),
-        # Which of its two files the kubelet would refuse depends on the CPUs that pods happen to have.
-        "aside": lambda: len(aside()) > len(before["aside"]) and not all(map(os.path.exists, states)),
-        "written": lambda: os.stat(DROPIN).st_ino != before["inode"],
-        "started": lambda: os.stat(DROPIN).st_ino != before["inode"] and pid() != 0,
-    }[moment]
-    wait(f"the moment {moment}", lambda: came() or job.poll() is not None, 300, pause=0.001)
-    expect(f"the run's code, which said {read('/root/held.log')!r}", job.poll(), None)
-    job.send_signal(signal.SIGSTOP)
+    job = leave_run.begin("SIGSTOP", moments()[moment])
+    dummy, status = os.waitpid(job.pid, os.WUNTRACED)
+    if not os.WIFSTOPPED(status):
+        raise AssertionError(f"the run ended before the moment {moment}: {job.communicate()[0]}")
     print(f"  held: {there()}", flush=True)
     expect(f"the run is within the change at {moment}", os.path.exists(DUE), True)
-    if moment in ("aside", "written"):
-        expect("the kubelet", pid(), 0)
+    expect("the kubelet is down", pid() == 0, moment in ("stopped", "aside", "written"))
 
 
 def there() -> dict[str, t.Any]:

@@ -28,6 +28,7 @@ import time
 import typing as t
 import urllib.request
 
+import leave_run
 from cpu_list import cpus as numbers
 from kubelet_node import (
     AWAY,
@@ -63,6 +64,7 @@ from on_node import PATIENCE, expect, in_sync, read, run, run_steps, select_step
 PROFILE = "/etc/corral/profile.json"
 DUE = "/run/corral/kubelet-due"
 TICK = ("/usr/bin/python3", "-I", "-S", "-B", "/usr/libexec/corral/corral", "reconcile", "--tick")
+STOPPED = rf"^command systemctl stop\b.*\b{UNIT}$"  # in leave_run.py's words
 RESERVED, MORE_RESERVED = "0-1", "0-2"
 # The kubelet of OpenShift 1.36 does not start with the file that it wrote itself under strict-cpu-reservation.
 OPTIONS = {"distribute-cpus-across-numa": True} if is_real() else {"strict-cpu-reservation": True}
@@ -398,10 +400,9 @@ def killed() -> None:
     """A run that is killed while the kubelet is down: the next tick starts the kubelet, and the next run finishes."""
     profile = json.loads(read(PROFILE))
     write(PROFILE, json.dumps({**profile, "kubelet": {"max_pods": 30}}))
-    job = subprocess.Popen(["corral", "reconcile"])
-    wait("the kubelet is stopped", lambda: os.path.exists(DUE) and pid() == 0, pause=0.01)
-    job.kill()
-    job.wait()
+    said = (job := leave_run.begin("SIGKILL", STOPPED)).communicate()[0]
+    expect(f"the code of the run, which said {said!r}", job.returncode, -signal.SIGKILL)
+    expect("a kubelet, and a change within", (pid(), os.path.exists(DUE)), (0, True))
     run("systemctl", "start", "corral-reconcile.service", code=None)
     wait("it has read its files", has_started)
     expect("unfinished", os.path.exists(DUE), True)
