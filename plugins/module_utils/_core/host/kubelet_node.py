@@ -37,6 +37,7 @@ RUNTIMES = (
     ("dockerd", "cri-docker.service", "cri-dockerd"),
     ("containerd", "containerd.service", "containerd"),
 )
+SLACK = 1.0  # The beginning of a process is known to hundredths of a second, of a machine whose clock may be set.
 ENDPOINT = "unix:///run/containerd/containerd.sock"  # the kubelet's default
 TICKS = 100  # of a second, in /proc/PID/stat: USER_HZ is the same on every architecture of Linux (proc(5))
 
@@ -121,6 +122,14 @@ def files(host: Host, running: t.Optional[Process]) -> KubeletFiles:
     root_dir = flags.get("root-dir") or ROOT_DIR
     config = flags.get("config", "") if running or words else f"{root_dir}/config.yaml"
     return KubeletFiles(root_dir, config, flags.get("config-dir", ""), flags)
+
+
+def newer_files(host: Host, running: t.Optional[Process], layers: t.Iterable[Layer]) -> list[str]:
+    """The files that were changed after the running kubelet began: it still uses what it read at its start."""
+    if running is None or running.began is None:
+        return []
+    began = running.began + SLACK
+    return [layer.origin for layer in layers if (host.modified(layer.origin) or 0) > began]
 
 
 def layers(host: Host, places: KubeletFiles) -> tuple[list[Layer], list[str]]:

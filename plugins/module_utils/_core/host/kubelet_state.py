@@ -11,7 +11,7 @@ import typing as t
 
 from ..model.cpu import allocation
 from ..model.cpu.cpu_options import NAMES, Options
-from ..model.kubelet import config_values, start_checks, state_files
+from ..model.kubelet import config_values, pod_findings, start_checks, state_files
 from ..model.kubelet.go_values import GoError
 from ..model.kubelet.kubelet_config import Config
 from ..model.kubelet.start_checks import Amounts, CpuSettings
@@ -40,6 +40,18 @@ class File(NamedTuple):
     def starts(self) -> bool:
         """Whether the kubelet would start with it. The device manager begins without a file that it cannot read (its Start)."""
         return not self.refusal or self.path.endswith(state_files.DEVICE_FILE)
+
+
+def given_to_pods(host: Host, root_dir: str) -> t.Optional[frozenset[int]]:
+    """The CPUs that a running kubelet with the policy static gives to pods, by its own file; None where that does not say."""
+    text = host.read(f"{root_dir}/{CPU.file}")
+    if not text:
+        return None
+    try:
+        found = state_files.restore_cpus(text, "static", pod_level=True)
+    except Refused:
+        return None
+    return found.default.union(*pod_findings.exclusive_of(found).values())
 
 
 def gate(config: Config) -> bool:

@@ -80,7 +80,8 @@ def configured_kubelet(host: Host) -> Kubelet:
     from ..model.kubelet import config_values, kubelet_config  # A node without a kubelet does not load them.
     from . import kubelet_node
 
-    places = kubelet_node.files(host, kubelet_node.of_unit(host))
+    running = kubelet_node.of_unit(host)
+    places = kubelet_node.files(host, running)
     layers, wrong = kubelet_node.layers(host, places)
     flags, unread = kubelet_config.flag_layers(places.flags)
     if wrong or unread:
@@ -89,7 +90,8 @@ def configured_kubelet(host: Host) -> Kubelet:
     reserved = cgroup.cpu_list(str(config.get("reservedSystemCPUs") or "")) or frozenset()
     strict = config_values.is_on(config.get("cpuManagerPolicyOptions", "strict-cpu-reservation"))
     file = config.origins.get(("reservedSystemCPUs",), places.config)
-    return Kubelet(file, str(config.get("cpuManagerPolicy") or ""), reserved, strict)
+    newer = tuple(kubelet_node.newer_files(host, running, layers))
+    return Kubelet(file, str(config.get("cpuManagerPolicy") or ""), reserved, strict, newer=newer)
 
 
 # irqbalance, numad, sysctl

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import typing as t
 
-from ..host import kubelet_unit
+from ..host import kubelet_node, kubelet_unit
 from ..host.files import Host
 from ..model.kubelet import config_text
 from ..model.kubelet.kubelet_config import DEFAULT
@@ -20,8 +20,6 @@ from . import kubelet_change
 from .kubelet_observed import Observation
 from .kubelet_places import DROPIN, NAME
 from .kubelet_target import Target
-
-SLACK = 1.0  # The beginning of a process is known to hundredths of a second, of a machine whose clock may be set.
 
 
 def file_item(seen: Observation, then: Target, steps: t.Sequence[Step], when: t.Any, disruption: t.Any) -> Change:
@@ -65,10 +63,7 @@ def overridden_item(host: Host, one: Difference) -> Change:
 
 def older_than_files(host: Host, seen: Observation) -> list[Change]:
     """The item of a kubelet that has not read its files: it began before they were changed, and nothing else restarts it."""
-    began = seen.process.began if seen.process else None
-    if began is None:
-        return []
-    newer = [layer.origin for layer in seen.layers if (host.modified(layer.origin) or 0) > began + SLACK]
+    newer = kubelet_node.newer_files(host, seen.process, seen.layers)
     if not newer:
         return []
     reason = f"the running kubelet (process {seen.process.pid if seen.process else ''}) began before this change: systemctl restart {kubelet_unit.UNIT}"

@@ -10,6 +10,7 @@ from __future__ import annotations
 import typing as t
 
 from ..host.files import Host
+from ..model.cpu.pools import Pools
 from ..model.kubelet import kubelet_config, kubelet_drift, kubelet_rules, kubelet_wanted
 from ..model.kubelet.config_text import NotEditable
 from ..model.kubelet.kubelet_config import DEFAULT, Config, effective
@@ -34,7 +35,20 @@ from .kubelet_target import Target, wanted_of, write_steps
 def plan_section(host: Host, kubelet: Kubelet, context: Context) -> Part:
     """The part of a profile with the section."""
     seen = kubelet_observed.observe(host, context)
-    return without(host, seen, kubelet, context) if seen.missing else decide(host, seen, kubelet, context)
+    if seen.missing:
+        return without(host, seen, kubelet, context)
+    part = decide(host, seen, kubelet, context)
+    if context.declared_pools is None:
+        return part
+    return part._replace(changes=tuple(with_pools(one, context.pools) for one in part.changes))
+
+
+def with_pools(change: Change, pools: Pools) -> Change:
+    """An item that says why the kubelet reserves other CPUs, with those that system services have meanwhile."""
+    if change.subject != RESERVED_CPUS and change.property not in ("keys", "files"):
+        return change
+    said = f"system services have CPUs {cpuset.format(pools.reserved)} meanwhile"
+    return change._replace(reason=f"{change.reason}; {said}")
 
 
 def plan_beside(host: Host, context: Context) -> Part:
@@ -153,8 +167,6 @@ def changes_of(
         found.append(file_item(seen, then, write if not starts else steps, when, disruption if starts else "none"))
     for one in differences:
         reason = f"set by {one.origin}" if one.origin != DEFAULT else "the kubelet's default"
-        if one.key == RESERVED_CPUS and context.declared_pools is not None:
-            reason += f", and system services have CPUs {cpuset.format(context.pools.reserved)} meanwhile"
         found.append(
             Change(NAME, one.key, "value", one.actual, one.wanted, f"{reason}; {why}" if why else reason,
                    seen.own if one.origin == DEFAULT else one.origin.partition(" ")[0], () if why else tuple(steps),

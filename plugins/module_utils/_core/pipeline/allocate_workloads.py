@@ -401,8 +401,8 @@ def taken_by_others(host: Host, declared: Profile) -> frozenset[int]:
 def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Grant]) -> AllocationInput:
     """The machine with the CPUs that a kubelet on it leaves to others: only reserved CPUs on which no pod may run.
 
-    That follows from its configuration, whether it runs at the moment or not. While that cannot be read, the CPUs that are ``granted``
-    are the only ones of which it was known.
+    That follows from its configuration, whether it runs at the moment or not; where that has changed since it began, from its state file
+    as well. While neither can be read, the CPUs that are ``granted`` are the only ones of which it was known.
     """
     service = other_gc.kubelet(host)
     if service is None:
@@ -413,11 +413,18 @@ def beside_kubelet(host: Host, inputs: AllocationInput, granted: t.Iterable[Gran
     if service != UNIT:  # One within another program, which has configuration of its own.
         return inputs._replace(kubelet=service, not_kubelets=cpuset.EMPTY)
     config = other_agents.configured_kubelet(host)
+    kept = cpuset.EMPTY.union(*(grant.cpus for grant in granted))
     if config.unread:
-        kept = cpuset.EMPTY.union(*(grant.cpus for grant in granted))
         return inputs._replace(kubelet=service, kubelet_unread=config.unread, not_kubelets=kept)
-    keeps_off = config.policy == "static" and config.strict
-    return inputs._replace(kubelet=service, not_kubelets=config.reserved if keeps_off else cpuset.EMPTY)
+    keeps_off = config.reserved if config.policy == "static" and config.strict else cpuset.EMPTY
+    if config.newer and keeps_off:
+        from ..host import kubelet_node, kubelet_state
+
+        theirs = kubelet_state.given_to_pods(host, kubelet_node.files(host, kubelet_node.of_unit(host)).root_dir)
+        keeps_off = kept if theirs is None else keeps_off - theirs
+        said = f"{config.newer[0]} was changed since it began: systemctl restart {UNIT}"
+        return inputs._replace(kubelet=service, kubelet_newer=said, not_kubelets=keeps_off)
+    return inputs._replace(kubelet=service, not_kubelets=keeps_off)
 
 
 # The checkpoint

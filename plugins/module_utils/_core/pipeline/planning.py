@@ -92,12 +92,28 @@ def compile_profile(
 def beside_kubelet(host: Host, computed: Pools, topology: Topology) -> Pools:
     """The pools as far as the CPUs allow that the node's kubelet reserves: another one could be a pod's own.
 
-    A kubelet whose configuration cannot be read sets no bounds.
+    A kubelet whose configuration cannot be read, or has changed since the kubelet began, reserves what it did when the pools were
+    published last; only what it will reserve as well once it starts again counts.
     """
-    from ..host import other_agents
+    from ..host import kubelet_unit, other_agents, other_gc
 
-    reserve = other_agents.configured_kubelet(host).reserved
+    service = other_gc.kubelet(host)
+    if service != kubelet_unit.UNIT and (service is not None or not kubelet_unit.is_installed(host)):
+        return computed  # What a kubelet left that was removed bounds nothing, nor does one within another program.
+    config = other_agents.configured_kubelet(host)
+    reserve = config.reserved
+    if config.unread or config.newer:
+        known = published_reserve(host)
+        reserve = (known & reserve) or known or reserve
     return computed if reserve == computed.reserved | computed.isolated else pools.within(computed, topology, reserve)
+
+
+def published_reserve(host: Host) -> frozenset[int]:
+    """The CPUs that were kept off pods when the pools were published last; none in the time between a boot and that."""
+    known = state.read_json(host, state.PUBLISHED[1])
+    data = known if isinstance(known, dict) else {}
+    found = (cgroup.cpu_list(str(data.get(name) or "")) or frozenset() for name in ("reserved", "isolated"))
+    return frozenset[int]().union(*found)
 
 
 def resolve(
@@ -170,14 +186,22 @@ def plan_profile(
 
 
 def keeping_kubelet(host: Host, context: Context, parts: t.Iterable[Part]) -> t.Optional[Context]:
-    """The pools as far as the CPUs allow that the kubelet reserves, where these parts leave those as they are: a flag wins, or it is refused.
+    """The pools as far as the CPUs allow that the kubelet reserves, where these parts do not make it reserve others.
 
-    None where the pools are no others.
+    A flag wins, say, or something stands against changing this kubelet, or it runs with files that it has not read. None where the
+    pools are no others.
     """
+    from ..host import kubelet_unit
     from ..model.kubelet.kubelet_wanted import RESERVED_CPUS
 
-    changes = (change for part in parts for change in part.changes)
-    if context.declared_pools is not None or not any(one.subject == RESERVED_CPUS and not one.steps for one in changes):
+    if context.declared_pools is not None or context.profile.cpu is None:
+        return None
+    changes = [change for part in parts for change in part.changes]
+    reserves = [one for one in changes if one.subject == RESERVED_CPUS]
+    starts = any(one.target == kubelet_unit.UNIT and one.value == "start" for change in changes for one in change.steps)
+    if all(one.steps for one in reserves) and (reserves or starts):
+        return None
+    if beside_kubelet(host, context.pools, context.topology) is context.pools:
         return None
     kept = compile_profile(host, context.declared, fresh=context.fresh, topology=context.topology, keeps_kubelet=True)
     if kept.declared_pools is None:

@@ -37,7 +37,8 @@ class Tuned(NamedTuple):
 class Kubelet(NamedTuple):
     """A kubelet's CPU manager; ``reserved`` are its reservedSystemCPUs, ``file`` the file or flag that sets these.
 
-    ``unread`` is what is wrong with its configuration: then nothing else is known of it.
+    ``unread`` is what is wrong with its configuration: then nothing else is known of it. ``newer`` are the files that the running kubelet
+    has not read as they are now: it may reserve other CPUs.
     """
 
     file: str
@@ -45,6 +46,7 @@ class Kubelet(NamedTuple):
     reserved: frozenset[int]
     strict: bool = False  # strict-cpu-reservation: no pod at all runs on the reserved CPUs
     unread: str = ""
+    newer: tuple[str, ...] = ()
 
 
 class Irqbalance(NamedTuple):

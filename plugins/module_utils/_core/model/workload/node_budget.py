@@ -36,7 +36,7 @@ class AllocationInput(NamedTuple):
     """What can be granted: the effective profile on this machine. ``memory`` has the bytes that may be granted by node
     and resource, ``pids`` the tasks (None: not known).
     On a node with a ``kubelet``, only CPUs that it gives to no pod (``not_kubelets``) can be granted exclusively; ``kubelet_unread`` is
-    why its configuration cannot be read. ``taken`` are the
+    why its configuration cannot be read, ``kubelet_newer`` which file it has not read. ``taken`` are the
     CPUs that partitions have which are not Corral's: no grant can have them either. ``devices`` has those of each resource,
     ``undeclared`` those that were granted and that no resource has any more.
     """
@@ -49,6 +49,7 @@ class AllocationInput(NamedTuple):
     pids: t.Optional[int] = None
     kubelet: str = ""
     kubelet_unread: str = ""
+    kubelet_newer: str = ""
     not_kubelets: t.Optional[CpuSet] = None
     taken: CpuSet = frozenset()
     devices: t.Mapping[str, tuple[Device, ...]] = types.MappingProxyType({})

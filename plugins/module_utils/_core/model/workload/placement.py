@@ -133,6 +133,7 @@ def check_cpus(budget: NodeBudget, need: ResourceRequirements) -> None:
                 f"; {budget.inputs.kubelet} runs here and gives the others to pods: only its reservedSystemCPUs can be "
                 "granted, under its static policy with strict-cpu-reservation"
             )
+            said += f"; {budget.inputs.kubelet_newer}" if budget.inputs.kubelet_newer else ""
         raise Refused("requests.cpu", str(asked), said)
     if budget.inputs.options.full_pcpus_only:
         problem = allocation.smt_problem(budget.inputs.view, budget.free, budget.inputs.pools.reserved, asked)

@@ -1176,6 +1176,96 @@ def test_a_run_reserves_no_cpu_that_a_flag_of_the_kubelet_leaves_to_pods(fake: n
     assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
 
 
+def others_dropin(fake: node.Node, text: str) -> str:
+    """A drop-in of others that is newer than the running kubelet."""
+    path = f"{DROPINS}/50-others.conf"
+    fake.put(path, "apiVersion: kubelet.config.k8s.io/v1beta1\nkind: KubeletConfiguration\n" + text)
+    later = os.stat(fake.root / CONFIG[1:]).st_mtime + 60
+    os.utime(fake.root / path[1:], (later, later))
+    return path
+
+
+OBSTACLES: dict[str, t.Callable[[node.Node, FakeKubelet], object]] = {
+    "torn": lambda fake, dummy: others_dropin(fake, "maxPods: ["),
+    "masked": lambda fake, dummy: masked(fake),
+    "too old": lambda dummy, kubelet: setattr(kubelet, "version", "v1.27.1"),
+    "version not known": lambda dummy, kubelet: setattr(kubelet, "version", "?"),
+}
+
+
+@pytest.mark.parametrize("obstacle", OBSTACLES)
+def test_a_run_reserves_no_cpu_of_pods_where_something_stands_against_changing_the_kubelet(
+    obstacle: str, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    """A tick had applied the profile as far as it can, so that a run reported what stood against the rest, and took the CPUs."""
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+    declared_by_hand(fake, cpu=cpu, kubelet=STATIC)
+    runs.tick(fake.host())
+    OBSTACLES[obstacle](fake, kubelet)
+    for look in (runs.tick, lambda host: runs.declare(host, cpu=cpu, kubelet=STATIC), runs.tick):
+        look(fake.host())
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        assert json.loads(fake.get("/run/corral/pools.json"))["reserved"] == "0,2,4,6"
+    assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
+    (left,) = ours(runs.declare(fake.host(), cpu=cpu, kubelet=STATIC).remaining)
+    assert left.reason.endswith("; system services have CPUs 0,2,4,6 meanwhile")
+
+
+def test_a_configuration_that_cannot_be_read_gives_no_cpu_of_pods_away(fake: node.Node) -> None:
+    """The flag that wins left CPU 1 to pods, and a torn file of others let a tick reserve it."""
+    kubelet = fake_kubelet.install(fake, flags="--reserved-cpus=0,2,4,6,3,7")
+    sections: dict[str, t.Any] = {"cpu": {**CPU, "reserved": {"cpus": "0-2,4,6"}}, "kubelet": STATIC}
+    runs.declare(fake.host(), **sections)
+    path = others_dropin(fake, "maxPods: [")
+    for look in (runs.tick, lambda host: runs.declare(host, **sections), runs.tick):
+        look(fake.host())
+        assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+    fake.drop(path)
+    kubelet.restart(fake)
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0,2,4,6", "3,7")
+
+
+@pytest.mark.parametrize("by_hand", [True, False])
+def test_a_file_that_the_running_kubelet_has_not_read_gives_no_cpu_of_pods_away(
+    by_hand: bool, fake: node.Node, kubelet: FakeKubelet
+) -> None:
+    runs.declare(fake.host(), cpu=CPU, kubelet=STATIC)
+    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+    if by_hand:
+        declared_by_hand(fake, cpu=cpu, kubelet=STATIC)
+        runs.tick(fake.host())
+    path = others_dropin(fake, 'reservedSystemCPUs: "0-4,6-7"\n')
+    for look in (lambda host: runs.declare(host, cpu=cpu, kubelet=STATIC), runs.tick):
+        look(fake.host())
+        assert cpus_of(fake, "system.slice") == ("0,2,4,6",)
+        (item,) = json.loads(fake.get(state.STATUS))["items"]
+        assert (item["subject"], item["property"]) == ("kubelet.service", "files")
+        assert item["reason"].endswith("; system services have CPUs 0,2,4,6 meanwhile")
+    assert kubelet.config["reservedSystemCPUs"] == "0,2-4,6-7"
+    fake.drop(STATE)
+    kubelet.restart(fake)
+    read = os.stat(fake.root / CONFIG[1:]).st_mtime - 60
+    os.utime(fake.root / path[1:], (read, read))
+    runs.tick(fake.host())
+    assert cpus_of(fake, "system.slice") == ("0-2,4,6",)
+    assert json.loads(fake.get(state.STATUS))["in_sync"]
+
+
+def test_the_files_of_a_kubelet_that_is_gone_bound_nothing(fake: node.Node, kubelet: FakeKubelet) -> None:
+    """A package that is removed leaves /var/lib/kubelet; k3s, which leaves the section out, may run there by then."""
+    optional = {**STATIC, "optional": True}
+    fake.put(CONFIG, fake.get(CONFIG) + 'reservedSystemCPUs: "0"\n')
+    kubelet.stop(fake)
+    unit_removed(fake)
+    fake.put("/proc/77/comm", "k3s-server\n")
+    cpu = {**CPU, "reserved": {"cpus": "0-2,4,6"}}
+    for look in (lambda host: runs.declare(host, cpu=cpu, kubelet=optional), runs.tick):
+        look(fake.host())
+        assert cpus_of(fake, "system.slice", "corral_isolated.slice") == ("0-2,4,6", "3,7")
+
+
 def test_a_start_of_a_workload_reserves_no_cpu_that_the_kubelet_may_give_to_a_pod(
     fake: node.Node, kubelet: FakeKubelet
 ) -> None:

@@ -6,6 +6,7 @@
 from __future__ import annotations
 
 import json
+import os
 import subprocess
 import sys
 import typing as t
@@ -73,6 +74,30 @@ def test_a_kubelet_that_keeps_nothing_to_itself_leaves_nothing_to_grant(
     assert "2 CPUs missing: 0 are free" in problem.message
     assert "kubelet.service runs here" in problem.message
     assert "reservedSystemCPUs" in problem.message
+
+
+def test_what_the_running_kubelet_has_not_read_grants_no_cpu_of_pods(fake: node.Node) -> None:
+    """The file reserves CPUs by now that the kubelet, until its next start, gives to pods."""
+    run_kubelet(fake)
+    place = f"{TOP}/system.slice/kubelet.service"
+    fake.put(f"{place}/cgroup.procs", "77\n")
+    fake.put("/proc/77/comm", "kubelet\n")
+    fake.put("/proc/77/cmdline", "/usr/bin/kubelet\0--config=/var/lib/kubelet/config.yaml\0")
+    began = int((fake.host().uptime()) * 100)
+    fake.put("/proc/77/stat", f"77 (kubelet) S {'0 ' * 18}{began} 0")
+    config = fake.root / "var/lib/kubelet/config.yaml"
+    os.utime(config, (fake.host().now() - 60,) * 2)
+    assert granted(fake, own(4)) == {1, 5, 2, 6}
+    os.utime(config, (fake.host().now() + 60,) * 2)
+    assert granted(fake, own(2)) == frozenset(), "nothing says what it reserves"
+    path = "/var/lib/kubelet/cpu_manager_state"
+    rows = {"policyName": "static", "defaultCpuSet": "2-3,7", "entries": {"uid": {"main": "6"}}, "checksum": 0}
+    fake.put(path, json.dumps(rows))
+    assert granted(fake, own(2)) == {1, 5}
+    with pytest.raises(
+        CorralError, match=r"config\.yaml was changed since it began: systemctl restart kubelet\.service"
+    ):
+        applying.declare(fake.host(), declared(own(4)))
 
 
 @pytest.mark.parametrize(
